@@ -1,0 +1,57 @@
+# Everything runs in a private environment (.venv) that make creates on first use.
+PYTHON      ?= python3
+VENV        := .venv
+BIN         := $(VENV)/bin
+PYTEST_ARGS ?=
+ZOO_ARGS    ?=
+BENCH_ARGS  ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test format zoo zoo-check bench clean
+
+help: ## list what can be done
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.with-base ## a real model, end to end
+	$(BIN)/whence demo
+
+test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-n auto -m 'not slow'")
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+format: $(VENV)/.with-dev ## rewrite the code in our style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+zoo: $(VENV)/.with-base ## fetch the real models into your cache (ZOO_ARGS="--small" or names)
+	$(BIN)/python -m zoo.fetch $(ZOO_ARGS)
+
+zoo-check: $(VENV)/.with-dev ## run every fetched model and compare it with ONNX Runtime
+	PYTHONPATH=. $(BIN)/python zoo/check.py $(ZOO_ARGS)
+
+bench: $(VENV)/.with-bench ## measure against ONNX Runtime and OpenVINO, side by side
+	PYTHONPATH=. $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+clean: ## remove the environment and everything built (fetched models stay in your cache)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "whence needs Python 3.11 or newer; name one with: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of packages: a second run installs nothing until pyproject.toml changes.
+$(VENV)/.with-base: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.with-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.with-base
+
+$(VENV)/.with-bench: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@ $(VENV)/.with-base

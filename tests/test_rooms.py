@@ -1,0 +1,137 @@
+"""A room of whence imports only the rooms before it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
+ROOMS = (
+    "errors",
+    "types",
+    "provenance",
+    "ops",
+    "graph",
+    "frontends",
+    "passes",
+    "fusion",
+    "kernels",
+    "codegen",
+    "runtime",
+    "debugdb",
+    "attribution",
+    "report",
+    "api",
+    "cli",
+)
+PACKAGE = "whence"
+
+
+def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of everything that a module imports, wherever in it the import stands.
+
+    `from a import b` yields `a.b`: whether b is a module or a name in a makes no difference to the room it lies in.
+    """
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            path = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{path}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            argument = node.args[0] if node.args else None
+            if called in {"import_module", "__import__"} and isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield node.lineno, argument.value
+
+
+def violations(text: str, module: str, is_package: bool = False) -> list[str]:
+    """Every import in the source text of `module` that leads to a later room, or around the rooms through the top of the package."""
+    parts = module.split(".")
+    room = parts[1] if len(parts) > 1 else ""
+    if room not in ROOMS:
+        # Modules at the top tie the rooms together and may import them all; a folder that is not in the list is a room without a place.
+        return [] if len(parts) <= 2 and not (is_package and room) else [f"{module}: {room} is not a room"]
+    found = []
+    for line, name in imported_modules(ast.parse(text), module, is_package):
+        path = name.split(".")
+        if path[0] != PACKAGE:
+            continue
+        target = path[1] if len(path) > 1 else ""
+        if target not in ROOMS:
+            found.append(f"{module}:{line}: imports {name}, which is not in a room")
+        elif ROOMS.index(target) > ROOMS.index(room):
+            found.append(f"{module}:{line}: {room} imports {target}, which comes after it")
+    return found
+
+
+def source_files() -> Iterator[tuple[Path, str, bool]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = [PACKAGE, *path.relative_to(SOURCE).with_suffix("").parts]
+        is_package = parts[-1] == "__init__"
+        yield path, ".".join(parts[:-1] if is_package else parts), is_package
+
+
+def test_rooms_import_only_rooms_before_them() -> None:
+    files = list(source_files())
+    assert len(files) > len(ROOMS)
+    found = [v for path, module, is_package in files for v in violations(path.read_text(encoding="utf-8"), module, is_package)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import whence.passes.manager",
+        "from whence.passes import manager",
+        "from whence import passes",
+        "from ..passes import manager",
+        "from .. import passes",
+        "from ..passes.manager import PassManager as P",
+        "def f():\n    from whence.codegen import c",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from whence.cli import main",
+        "import importlib\nimportlib.import_module('whence.runtime.stream')",
+        "import whence",
+        "from whence import load",
+        "from whence.api import load",
+        "import numpy, whence.report as r",
+    ],
+)
+def test_checker_sees_a_violation(text: str) -> None:
+    assert len(violations(text, "whence.graph.graph")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from whence.errors import WhenceError",
+        "from whence.provenance.ledger import Ledger",
+        "from whence.types import DType",
+        "from whence.graph.graph import Graph",
+        "from .types import DType",
+        "from . import types",
+        "from ..errors import WhenceError",
+        "import numpy as np\nimport onnx.passes",
+        "from passes import whence",
+    ],
+)
+def test_checker_allows_earlier_rooms(text: str) -> None:
+    assert violations(text, "whence.graph.graph") == []
+
+
+def test_checker_resolves_relative_imports_of_a_package() -> None:
+    assert violations("from .later import x", "whence.graph", is_package=True) == []
+    assert violations("from ..passes import x", "whence.graph", is_package=True) == ["whence.graph:1: graph imports passes, which comes after it"]
+
+
+def test_checker_leaves_the_top_free_and_names_strange_folders() -> None:
+    assert violations("from whence.cli import main", "whence.onnx_backend") == []
+    assert violations("from whence.cli import main", "whence", is_package=True) == []
+    assert violations("", "whence.attic", is_package=True) == ["whence.attic: attic is not a room"]
+    assert violations("", "whence.attic.box") == ["whence.attic.box: attic is not a room"]
+    assert violations("from whence.graph import types", "whence.errors") == ["whence.errors:1: errors imports graph, which comes after it"]
