@@ -1,0 +1,39 @@
+"""What the user started with: the operators of the file, numbered in file order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Origin: TypeAlias = frozenset[int]
+"""The ids of the source operators a node came from. Immutable and shared, so that copying one is free."""
+
+NO_ORIGIN: Origin = frozenset()
+
+
+def union_of(origins: Iterable[Origin]) -> Origin:
+    """All source ids in any of `origins`. The very same object when only one of them holds any."""
+    parts = [origin for origin in origins if origin]
+    return parts[0] if len(parts) == 1 else NO_ORIGIN.union(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOp:
+    """One operator of the source file. Its `id` is 1, 2, ... in file order, nested graphs and inlined functions included."""
+
+    id: int
+    name: str
+    """Unique within the model; made up from the outputs or the type where the file leaves it empty."""
+    op: str
+    """The operator's type, as the file calls it."""
+    scope: str = ""
+    """The path of enclosing operators, when it stands in a nested graph or an inlined function: `if_3/then_branch`."""
+    module: str = ""
+    """The module of the program the file was exported from (`layer1.0.bn1`), when the file says so."""
+    line: str = ""
+    """`file:line` of that program, when the file says so."""
+    stack: str = ""
+    """The whole stack behind `line`."""
+    outputs: tuple[str, ...] = ()
+    """What the file calls the values this operator makes."""

@@ -1,0 +1,213 @@
+"""The types of values: element types, tensor shapes, sequences and optionals.
+
+A dimension is an `int` when known, a `str` when the model names it (`"batch"`), and `None` when nothing is known.
+A shape of `None` means that even the rank is unknown.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+Dim: TypeAlias = int | str | None
+Shape: TypeAlias = tuple[Dim, ...]
+
+
+class DType(enum.IntEnum):
+    """Element types. The numbers are those of ONNX's `TensorProto.DataType`, so that attributes such as `to` compare directly."""
+
+    UNDEFINED = 0
+    F32 = 1
+    U8 = 2
+    I8 = 3
+    U16 = 4
+    I16 = 5
+    I32 = 6
+    I64 = 7
+    STRING = 8
+    BOOL = 9
+    F16 = 10
+    F64 = 11
+    U32 = 12
+    U64 = 13
+    C64 = 14
+    C128 = 15
+    BF16 = 16
+    F8E4M3FN = 17
+    F8E4M3FNUZ = 18
+    F8E5M2 = 19
+    F8E5M2FNUZ = 20
+    U4 = 21
+    I4 = 22
+    F4E2M1 = 23
+    F8E8M0 = 24
+    U2 = 25
+    I2 = 26
+    F6E2M3 = 27
+    F6E3M2 = 28
+
+    @property
+    def numpy(self) -> np.dtype[np.generic]:
+        """The NumPy dtype that holds one element (sub-byte types are held one element to a byte)."""
+        return _NUMPY[self]
+
+    @property
+    def bits(self) -> int:
+        """Bits per element as stored in a file; 0 for strings, whose size is not fixed."""
+        return _BITS.get(self, 0 if self is DType.STRING else self.numpy.itemsize * 8)
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        return self in _INTEGERS
+
+    @classmethod
+    def of(cls, array: np.ndarray | np.generic) -> DType:
+        """The element type of a NumPy array. Object and unicode arrays are strings."""
+        dtype = array.dtype
+        if dtype.kind in "OUST":
+            return cls.STRING
+        return _FROM_NUMPY[dtype]
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+_NUMPY: dict[DType, np.dtype[np.generic]] = {
+    DType.F32: np.dtype(np.float32),
+    DType.U8: np.dtype(np.uint8),
+    DType.I8: np.dtype(np.int8),
+    DType.U16: np.dtype(np.uint16),
+    DType.I16: np.dtype(np.int16),
+    DType.I32: np.dtype(np.int32),
+    DType.I64: np.dtype(np.int64),
+    DType.STRING: np.dtype(np.object_),
+    DType.BOOL: np.dtype(np.bool_),
+    DType.F16: np.dtype(np.float16),
+    DType.F64: np.dtype(np.float64),
+    DType.U32: np.dtype(np.uint32),
+    DType.U64: np.dtype(np.uint64),
+    DType.C64: np.dtype(np.complex64),
+    DType.C128: np.dtype(np.complex128),
+    DType.BF16: np.dtype(ml_dtypes.bfloat16),
+    DType.F8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
+    DType.F8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    DType.F8E5M2: np.dtype(ml_dtypes.float8_e5m2),
+    DType.F8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    DType.U4: np.dtype(ml_dtypes.uint4),
+    DType.I4: np.dtype(ml_dtypes.int4),
+    DType.F4E2M1: np.dtype(ml_dtypes.float4_e2m1fn),
+    DType.F8E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
+    DType.U2: np.dtype(ml_dtypes.uint2),
+    DType.I2: np.dtype(ml_dtypes.int2),
+    DType.F6E2M3: np.dtype(ml_dtypes.float6_e2m3fn),
+    DType.F6E3M2: np.dtype(ml_dtypes.float6_e3m2fn),
+}
+_FROM_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
+_BITS = {DType.U4: 4, DType.I4: 4, DType.F4E2M1: 4, DType.U2: 2, DType.I2: 2, DType.F6E2M3: 6, DType.F6E3M2: 6}
+_FLOATS = frozenset(
+    {
+        DType.F32,
+        DType.F64,
+        DType.F16,
+        DType.BF16,
+        DType.F4E2M1,
+        DType.F8E4M3FN,
+        DType.F8E4M3FNUZ,
+        DType.F8E5M2,
+        DType.F8E5M2FNUZ,
+        DType.F8E8M0,
+        DType.F6E2M3,
+        DType.F6E3M2,
+    }
+)
+_INTEGERS = frozenset({DType.U8, DType.I8, DType.U16, DType.I16, DType.U32, DType.I32, DType.U64, DType.I64, DType.U4, DType.I4, DType.U2, DType.I2})
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """A dense tensor: what its elements are and what is known of its shape."""
+
+    dtype: DType
+    shape: Shape | None = None
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """True when every dimension is a known number."""
+        return self.shape is not None and all(isinstance(dim, int) for dim in self.shape)
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape when every dimension is known, else `None`."""
+        if self.shape is None:
+            return None
+        dims = tuple(dim for dim in self.shape if isinstance(dim, int))
+        return dims if len(dims) == len(self.shape) else None
+
+    @property
+    def elements(self) -> int | None:
+        shape = self.static_shape
+        return None if shape is None else math.prod(shape)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes of the tensor as stored densely, rounding sub-byte elements up; `None` when the shape is not known."""
+        count = self.elements
+        return None if count is None else (count * self.dtype.bits + 7) // 8
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> TensorType:
+        return cls(DType.of(array), tuple(int(dim) for dim in array.shape))
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.dtype}[...]"
+        return f"{self.dtype}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceType:
+    """A list of values of one type."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """A value that may be absent."""
+
+    element: ValueType
+
+    def __str__(self) -> str:
+        return f"opt({self.element})"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A dictionary, which only the classical machine-learning operators produce."""
+
+    key: DType
+    value: ValueType
+
+    def __str__(self) -> str:
+        return f"map({self.key},{self.value})"
+
+
+ValueType: TypeAlias = TensorType | SequenceType | OptionalType | MapType
+
+UNKNOWN = TensorType(DType.UNDEFINED)
