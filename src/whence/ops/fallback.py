@@ -1,0 +1,77 @@
+"""Evaluation of one operator by the `onnx` package's own reference implementation: slow, and right."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+from onnx.reference import ReferenceEvaluator
+
+from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.ops.definition import Call, Value
+from whence.ops.onnx_node import make_node, opsets_for, schema_of, to_type_proto
+from whence.types import UNKNOWN, DType, MapType, SequenceType, TensorType, ValueType
+
+
+def onnx_reference(call: Call) -> tuple[Value, ...]:
+    """The outputs of `call`, exactly `n_outputs` of them, at the newest opset. An input that is `None` counts as absent."""
+    if schema_of(call.op) is None:
+        raise UnsupportedError(f"{call.op}: there is no reference implementation")
+    inputs = ["" if value is None else f"i{index}" for index, value in enumerate(call.inputs)]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    outputs = [f"o{index}" for index in range(call.n_outputs)]
+    feeds = {name: _prepare(value) for name, value in zip(inputs, call.inputs, strict=False) if name}
+    try:
+        results = _evaluator(call, inputs, outputs, feeds).run(outputs, feeds)
+    except WhenceError:
+        raise
+    except ImportError as error:
+        raise UnsupportedError(f"{call.op}: its reference implementation needs a package that is not installed: {error}") from error
+    except NotImplementedError as error:
+        raise UnsupportedError(f"{call.op}: {first_line(error)}") from error
+    # The package's implementations raise whatever their author thought of, bare RuntimeError and AttributeError included.
+    except Exception as error:
+        raise ModelError(f"{call.op}: the onnx reference implementation failed: {first_line(error)}") from error
+    if len(results) != call.n_outputs:
+        raise ModelError(f"{call.op}: {call.n_outputs} outputs are asked for, the reference implementation has {len(results)}")
+    return tuple(results)
+
+
+def _evaluator(call: Call, inputs: list[str], outputs: list[str], feeds: dict[str, Value]) -> ReferenceEvaluator:
+    infos = [onnx.helper.make_value_info(name, to_type_proto(type_of(value))) for name, value in feeds.items()]
+    graph = onnx.helper.make_graph(
+        [make_node(call.op, call.attrs, inputs, outputs)], "operator", infos, [onnx.ValueInfoProto(name=name) for name in outputs]
+    )
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(call.op).items()]
+    return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets))
+
+
+def type_of(value: Value) -> ValueType:
+    """The type of a run-time value. Of an empty sequence or map only the kind is known."""
+    if isinstance(value, list):
+        return SequenceType(type_of(value[0]) if value else UNKNOWN)
+    if isinstance(value, dict):
+        key, item = next(iter(value.items()), (0, 0.0))
+        # The maps that models hold and make are of single precision, whatever Python makes of them.
+        element = TensorType(DType.F32, ()) if type(item) is float else type_of(np.asarray(item))
+        return MapType(DType.STRING if isinstance(key, str) else DType.I64, element)
+    return TensorType.of(np.asarray(value)) if value is not None else UNKNOWN
+
+
+def _prepare(value: Value) -> Any:
+    """The package's implementations of text operators expect NumPy's own text type."""
+    if isinstance(value, list):
+        return [_prepare(item) for item in value]
+    if isinstance(value, np.ndarray) and value.dtype == np.object_:
+        return value.astype(np.str_)
+    return value
+
+
+def first_line(error: BaseException) -> str:
+    """An exception's message as one line."""
+    text = functools.reduce(lambda line, piece: f"{line} {piece}", str(error).split(), "").strip()
+    return text[:300] if text else type(error).__name__

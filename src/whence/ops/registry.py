@@ -1,0 +1,135 @@
+"""All operators by name, and their evaluation."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.ops import (
+    attention,
+    blocked,
+    cast,
+    classical,
+    control,
+    conv,
+    elementwise,
+    fused,
+    indexing,
+    linear_models,
+    matmul,
+    movement,
+    nonlinear,
+    norm,
+    pool,
+    quantise,
+    random,
+    recurrent,
+    reduce,
+    resize,
+    selection,
+    sequence,
+    shape,
+    signal,
+    text,
+    training,
+    trees,
+)
+from whence.ops.definition import Call, OpClass, OpDef, Value
+from whence.ops.fallback import first_line, onnx_reference
+
+_FAMILIES: tuple[tuple[OpDef, ...], ...] = (
+    attention.OPS,
+    blocked.OPS,
+    cast.OPS,
+    classical.OPS,
+    control.OPS,
+    conv.OPS,
+    elementwise.OPS,
+    fused.OPS,
+    indexing.OPS,
+    linear_models.OPS,
+    matmul.OPS,
+    movement.OPS,
+    nonlinear.OPS,
+    norm.OPS,
+    pool.OPS,
+    quantise.OPS,
+    random.OPS,
+    recurrent.OPS,
+    reduce.OPS,
+    resize.OPS,
+    selection.OPS,
+    sequence.OPS,
+    shape.OPS,
+    signal.OPS,
+    text.OPS,
+    training.OPS,
+    trees.OPS,
+)
+
+
+def collect(families: tuple[tuple[OpDef, ...], ...]) -> Mapping[str, OpDef]:
+    """The operators of all families by name. Two definitions of one name are a mistake."""
+    found: dict[str, OpDef] = {}
+    for family in families:
+        for definition in family:
+            if definition.name in found:
+                raise ValueError(f"operator {definition.name} is defined twice")
+            found[definition.name] = definition
+    return MappingProxyType(found)
+
+
+REGISTRY: Mapping[str, OpDef] = collect(_FAMILIES)
+
+
+def lookup(op: str) -> OpDef:
+    """The definition of an operator. An unknown one raises `UnsupportedError` with the names that come closest."""
+    definition = REGISTRY.get(op)
+    if definition is None:
+        close = difflib.get_close_matches(op, REGISTRY, n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise UnsupportedError(f"operator {op!r} is not known{hint}")
+    return definition
+
+
+def classes_of(op: str) -> OpClass:
+    """The class flags of an operator; none for an unknown one."""
+    definition = REGISTRY.get(op)
+    return OpClass.NONE if definition is None else definition.classes
+
+
+def evaluate(call: Call) -> tuple[Value, ...]:
+    """The outputs of one operator on actual values: exactly `n_outputs`, tensors always as arrays, text as object arrays.
+
+    Raises `ModelError` when the values do not fit the operator and `UnsupportedError` when it cannot be evaluated alone.
+    """
+    definition = lookup(call.op)
+    if call.op in control.INTERPRETED:
+        raise UnsupportedError(f"{call.op} is evaluated by walking the graph it is part of, not alone")
+    try:
+        # Operators are defined on overflow, division by zero and NaN; they are no reason to warn.
+        with np.errstate(all="ignore"):
+            results = (definition.reference or onnx_reference)(call)
+    except WhenceError as error:
+        if str(error).startswith((f"{call.op}:", f"{call.op} ")):
+            raise
+        raise type(error)(f"{call.op}: {error}") from error
+    except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
+        raise ModelError(f"{call.op}: {first_line(error)}") from error
+    if len(results) < call.n_outputs:
+        raise ModelError(f"{call.op}: {call.n_outputs} outputs are asked for, it has {len(results)}")
+    return tuple(_proper(value) for value in results[: call.n_outputs])
+
+
+def _proper(value: Any) -> Value:
+    if value is None or isinstance(value, dict):
+        return value
+    if isinstance(value, list):
+        return [_proper(item) for item in value]
+    array = np.asarray(value)
+    return array.astype(np.object_) if array.dtype.kind in "UST" else array
