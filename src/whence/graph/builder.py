@@ -1,0 +1,110 @@
+"""Writing a graph by hand: for tests, examples and generated models.
+
+    build = GraphBuilder("tiny")
+    x = build.input("x", DType.F32, [1, 8])
+    y = build.op("Relu", build.op("Add", x, build.const(np.ones(8, np.float32))))
+    build.output("y", y)
+    graph = build.finish()
+
+Every `op` becomes a source operator, numbered in the order written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.errors import GraphError
+from whence.graph.graph import Graph
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Attr, TypeQuery
+from whence.ops.inference import Inference
+from whence.provenance import Ledger, SourceOp
+from whence.types import Dim, DType, TensorType, ValueType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Symbol:
+    """A value of a graph that is being written. `symbol[1]` is the next output of the same operator."""
+
+    builder: GraphBuilder
+    entry: int
+    index: int = 0
+
+    def __getitem__(self, index: int) -> Symbol:
+        return Symbol(self.builder, self.entry, index)
+
+
+@dataclass(slots=True)
+class _Entry:
+    op: str
+    inputs: tuple[Symbol | None, ...] = ()
+    attrs: Mapping[str, Attr] | None = None
+    name: str = ""
+    kind: ValueType | None = None
+    value: np.ndarray | None = None
+    n_outputs: int = 1
+
+
+class GraphBuilder:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._entries: list[_Entry] = []
+
+    def input(self, name: str, dtype: DType, shape: Sequence[Dim] | None) -> Symbol:
+        return self._add(_Entry("Input", name=name, kind=TensorType(dtype, None if shape is None else tuple(shape))))
+
+    def const(self, value: Any, name: str = "") -> Symbol:
+        return self._add(_Entry("Const", name=name, value=np.asarray(value)))
+
+    def op(self, op: str, *inputs: Symbol | None, name: str = "", n_outputs: int = 1, **attrs: Attr) -> Symbol:
+        return self._add(_Entry(op, inputs, attrs, name, n_outputs=n_outputs))
+
+    def output(self, name: str, value: Symbol) -> None:
+        self._add(_Entry("Output", (value,), name=name))
+
+    def finish(self) -> Graph:
+        """The graph. Operators are source operators 1..N; constants, inputs and outputs have ids after them."""
+        ledger = Ledger()
+        operators = [entry for entry in self._entries if entry.op not in ("Input", "Const", "Output")]
+        for number, entry in enumerate(operators, 1):
+            entry.name = entry.name or f"{entry.op}_{number}"
+            ledger.add_source(SourceOp(number, entry.name, entry.op))
+        graph = Graph(self._name, ledger, Inference())
+        placed: dict[int, Node] = {}
+        for wanted in ("Const", "Input"):
+            for index, entry in enumerate(self._entries):
+                if entry.op == wanted:
+                    kind = entry.kind if entry.value is None else TensorType.of(entry.value)
+                    assert kind is not None
+                    placed[index] = graph.append(Node(graph.new_id(), entry.op, (), (kind,), name=entry.name, value=entry.value))
+        number = 0
+        for index, entry in enumerate(self._entries):
+            if entry.op in ("Input", "Const"):
+                continue
+            inputs = tuple(None if symbol is None else Ref(placed[symbol.entry].id, symbol.index) for symbol in entry.inputs)
+            if entry.op == "Output":
+                graph.append(Node(graph.new_id(), "Output", inputs, (), name=entry.name))
+                continue
+            number += 1
+            attrs = dict(entry.attrs or {})
+            types = infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
+            placed[index] = graph.append(Node(number, entry.op, inputs, types, attrs, name=entry.name, origin=frozenset((number,))))
+        return graph
+
+    def _add(self, entry: _Entry) -> Symbol:
+        for symbol in entry.inputs:
+            if symbol is not None and symbol.builder is not self:
+                raise GraphError(f"{entry.op} reads a value of another builder")
+        self._entries.append(entry)
+        return Symbol(self, len(self._entries) - 1)
+
+
+def infer_types(graph: Graph, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int) -> tuple[ValueType, ...]:
+    """The output types of an operator applied to values of `graph`."""
+    types = tuple(None if ref is None else graph.type_of(ref) for ref in inputs)
+    values = tuple(graph.const_value(ref) for ref in inputs)
+    return tuple(graph.inference.infer(TypeQuery(op, attrs, types, values, n_outputs)))

@@ -1,0 +1,153 @@
+"""`check_graph`: every invariant, verified from the nodes alone, without trusting any index."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+
+from whence.errors import GraphError, ProvenanceError
+from whence.graph.graph import Graph
+from whence.graph.node import Node
+
+
+class Check(enum.Flag):
+    """What to check beyond the list, the ids and the references."""
+
+    NONE = 0
+    HASH = enum.auto()
+    """Lookup by id, consumer index and operator counts agree with the list."""
+    DEADNODES = enum.auto()
+    """Every node has a consumer, or is retained. Used after dead nodes were removed."""
+    NONCONST = enum.auto()
+    """All constants stand before all other nodes. Used at the end of preparation."""
+    ORIGIN = enum.auto()
+    """Origins agree with the ledger, and no source operator is lost."""
+    ALL = HASH | DEADNODES | NONCONST | ORIGIN
+
+
+def check_graph(graph: Graph, flags: Check = Check.NONE, *, after: str = "") -> None:
+    """Raise `GraphError` at the first broken invariant. `after` names the pass that ran last."""
+    ids: set[int] = set()
+    for nested in graph.nested():
+        nodes = _check_list(nested, ids, after)
+        _check_refs(nested, nodes, after)
+        if Check.HASH in flags:
+            _check_indexes(nested, nodes, after)
+        if Check.DEADNODES in flags:
+            _check_dead(nested, nodes, after)
+        if Check.NONCONST in flags:
+            _check_partition(nested, nodes, after)
+    if Check.ORIGIN in flags:
+        _check_origins(graph, after)
+
+
+def _fail(graph: Graph, after: str, problem: str) -> GraphError:
+    where = f" after pass '{after}'" if after else ""
+    name = f"graph {graph.name!r}" if graph.name else "graph"
+    return GraphError(f"{name}{where}: {problem}")
+
+
+def _check_list(graph: Graph, seen: set[int], after: str) -> list[Node]:
+    """The nodes in list order. `seen` are the ids met so far, in enclosing graphs too: the ledger knows a node by its id alone."""
+    nodes: list[Node] = []
+    previous, node = None, graph.first
+    while node is not None:
+        if node.id in seen:
+            raise _fail(graph, after, f"id {node.id} is met twice: two nodes share it, a list has a loop, or a body is held by two nodes")
+        if node.id == 0:
+            raise _fail(graph, after, f"{node!r} has id 0")
+        if node._prev is not previous:
+            raise _fail(graph, after, f"{node!r} is linked to the wrong predecessor")
+        if previous is not None and not graph.precedes(previous, node):
+            raise _fail(graph, after, f"order numbers of {previous!r} and {node!r} contradict the list")
+        if node.graph is not graph:
+            raise _fail(graph, after, f"{node!r} stands in the list, but belongs elsewhere")
+        seen.add(node.id)
+        nodes.append(node)
+        previous, node = node, node._next
+    if graph.last is not previous:
+        raise _fail(graph, after, "the last node is not the end of the list")
+    return nodes
+
+
+def _check_refs(graph: Graph, nodes: list[Node], after: str) -> None:
+    outputs: dict[int, int] = {}
+    for node in nodes:
+        for index, ref in enumerate(node.inputs):
+            if ref is None:
+                continue
+            if ref.node not in outputs:
+                later = any(other.id == ref.node for other in nodes)
+                raise _fail(graph, after, f"input {index} of {node!r} refers to {ref}, which {'stands later' if later else 'does not exist'}")
+            if not 0 <= ref.index < outputs[ref.node]:
+                raise _fail(graph, after, f"input {index} of {node!r} refers to output {ref.index} of a node with {outputs[ref.node]}")
+        outputs[node.id] = len(node.outputs)
+        if not node.outputs and not node.retained:
+            raise _fail(graph, after, f"{node!r} has no outputs and is not retained")
+        for name, body in node.bodies.items():
+            if body.ledger is not graph.ledger:
+                raise _fail(graph, after, f"body {name!r} of {node!r} has a ledger of its own")
+
+
+def _check_indexes(graph: Graph, nodes: list[Node], after: str) -> None:
+    if len(graph) != len(nodes):
+        raise _fail(graph, after, f"the list has {len(nodes)} nodes, the index {len(graph)}")
+    uses: dict[int, dict[int, int]] = {node.id: {} for node in nodes}
+    counts: dict[str, int] = {}
+    for node in nodes:
+        if graph.get(node.id) is not node:
+            raise _fail(graph, after, f"lookup of id {node.id} does not find {node!r}")
+        counts[node.op] = counts.get(node.op, 0) + 1
+        for ref in node.inputs:
+            if ref is not None:
+                uses[ref.node][node.id] = uses[ref.node].get(node.id, 0) + 1
+    for node in nodes:
+        if node._uses != uses[node.id]:
+            raise _fail(graph, after, f"consumers of {node!r} are indexed as {sorted(node._uses)}, but are {sorted(uses[node.id])}")
+    if counts != graph.op_counts:
+        raise _fail(graph, after, "operator counts are wrong")
+    for listed, op in ((graph._inputs, "Input"), (graph._outputs, "Output")):
+        if set(listed) != {node.id for node in nodes if node.op == op}:
+            raise _fail(graph, after, f"the list of {op} nodes is wrong")
+    if set(graph._holders) != {node.id for node in nodes if node.bodies}:
+        raise _fail(graph, after, "the list of nodes with nested graphs is wrong")
+
+
+def _check_dead(graph: Graph, nodes: list[Node], after: str) -> None:
+    used = {ref.node for node in nodes for ref in node.inputs if ref is not None}
+    for node in nodes:
+        if node.id not in used and not node.retained and node.op != "Input":
+            raise _fail(graph, after, f"{node!r} is dead: nothing reads it")
+
+
+def _check_partition(graph: Graph, nodes: list[Node], after: str) -> None:
+    first_other = None
+    for node in nodes:
+        if not node.is_const:
+            first_other = first_other or node
+        elif first_other is not None:
+            raise _fail(graph, after, f"constant {node!r} stands after {first_other!r}")
+
+
+def _check_origins(graph: Graph, after: str) -> None:
+    ledger = graph.ledger
+    derived = ledger.replay_origins()
+    carried: Counter[int] = Counter()
+    for nested in graph.nested():
+        for node in nested:
+            carried.update(node.origin)
+            if node.origin != derived.get(node.id, frozenset()):
+                expected = sorted(derived.get(node.id, frozenset()))
+                raise _fail(graph, after, f"{node!r} carries origin {sorted(node.origin)}, the ledger derives {expected}")
+    buried: set[int] = set()
+    for stone in ledger.tombstones:
+        buried |= stone.origin
+    lost = [source for source in ledger.sources if source.id not in carried and source.id not in buried]
+    if lost:
+        by = f"pass '{after}'" if after else "something"
+        others = f" and {len(lost) - 1} others" if len(lost) > 1 else ""
+        raise ProvenanceError(f"{by} lost source operator {lost[0].id} {lost[0].name!r} ({lost[0].op}){others}")
+    for source in ledger.sources:
+        counted = ledger.carriers(source.id)
+        if counted != carried[source.id]:
+            raise _fail(graph, after, f"the ledger counts {counted} nodes that carry source operator {source.name!r}, there are {carried[source.id]}")

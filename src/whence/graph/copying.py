@@ -1,0 +1,37 @@
+"""An independent copy of a graph, with its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whence.graph.node import Node
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
+    from whence.provenance import Ledger
+
+
+def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
+    """The same nodes with the same ids, nested graphs included, and a ledger of its own. Constant data is shared, not copied."""
+    own = ledger if ledger is not None else graph.ledger.copy()
+    twin = type(graph)(graph.name, own, graph.inference)
+    twin.metadata = dict(graph.metadata)
+    for node in graph:
+        bodies = {name: copy_graph(body, own) for name, body in node.bodies.items()}
+        twin._adopt(
+            Node(
+                node.id,
+                node.op,
+                node.inputs,
+                node.outputs,
+                node.attrs,
+                name=node.name,
+                origin=node.origin,
+                value=node.value,
+                bodies=bodies,
+                flags=node.flags,
+            )
+        )
+    # The order of the signature is not that of the list when an input was put in or moved later.
+    twin._inputs, twin._outputs = dict(graph._inputs), dict(graph._outputs)
+    return twin

@@ -1,0 +1,342 @@
+"""The graph: nodes in one ordered list, each input referring to an earlier node, consumers indexed exactly.
+
+Inputs, constants and outputs are nodes like any other. An `Output` has one input and no outputs, so whatever rewires
+consumers rewires graph outputs too, without a special case.
+
+Nested graphs (the bodies of `If`, `Loop`, `Scan`) are closed: a value used from outside is an extra input of the node that
+holds the body, and an extra `Input` at the end of each body's inputs. So liveness and rewiring need not look inside.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from whence.errors import GraphError
+from whence.graph.const_cache import ConstCache
+from whence.graph.copying import copy_graph
+from whence.graph.interpreter import Observer, run
+from whence.graph.node import Node, Ref
+from whence.graph.order import number
+from whence.ops.definition import OpClass, Value
+from whence.ops.inference import Inference
+from whence.ops.registry import classes_of
+from whence.provenance import Ledger
+from whence.types import ValueType
+
+
+class Graph:
+    """An ordered, indexed graph. Lookups by id are O(1), by consumer O(uses), insertion and removal O(1) amortised."""
+
+    def __init__(self, name: str = "", ledger: Ledger | None = None, inference: Inference | None = None) -> None:
+        self.name = name
+        self.ledger = ledger if ledger is not None else Ledger()
+        self.inference = inference if inference is not None else Inference()
+        self.metadata: dict[str, str] = {}
+        """Text about the whole model that travels with it: producer, domain, properties of the file."""
+        self.consts = ConstCache()
+        self.op_counts: dict[str, int] = {}
+        self._nodes: dict[int, Node] = {}
+        self._inputs: dict[int, None] = {}
+        self._outputs: dict[int, None] = {}
+        self._holders: dict[int, None] = {}
+        self._first: Node | None = None
+        self._last: Node | None = None
+
+    # ---- looking ----
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Node) and node.graph is self
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes in list order. Nodes may be inserted or removed meanwhile; a removed node's successor is still reached.
+
+        Moving nodes meanwhile is not safe: the walk follows a node to where it went.
+        """
+        node = self._first
+        while node is not None:
+            if node.graph is self:
+                yield node
+            # A removed node keeps its link onwards, so the walk goes on from where it stood.
+            node = node._next
+
+    def __reversed__(self) -> Iterator[Node]:
+        node = self._last
+        while node is not None:
+            if node.graph is self:
+                yield node
+            node = node._prev
+
+    def __getitem__(self, node_id: int) -> Node:
+        try:
+            return self._nodes[node_id]
+        except KeyError:
+            raise GraphError(f"graph {self.name!r} has no node %{node_id}") from None
+
+    def get(self, node_id: int) -> Node | None:
+        return self._nodes.get(node_id)
+
+    @property
+    def inputs(self) -> list[Node]:
+        """The `Input` nodes, in the order of the model's signature."""
+        return [self._nodes[node_id] for node_id in self._inputs]
+
+    @property
+    def outputs(self) -> list[Node]:
+        """The `Output` nodes, in the order of the model's signature."""
+        return [self._nodes[node_id] for node_id in self._outputs]
+
+    @property
+    def first(self) -> Node | None:
+        return self._first
+
+    @property
+    def last(self) -> Node | None:
+        return self._last
+
+    def producer(self, ref: Ref) -> Node:
+        return self[ref.node]
+
+    def type_of(self, ref: Ref) -> ValueType:
+        return self[ref.node].outputs[ref.index]
+
+    def consumers(self, node: Node) -> list[Node]:
+        """The distinct nodes with an input connected to any output of `node`, in list order."""
+        found = [self._nodes[node_id] for node_id in node._uses]
+        if len(found) > 1:
+            found.sort(key=_order)
+        return found
+
+    def uses(self, ref: Ref) -> list[tuple[Node, int]]:
+        """Every (consumer, input index) connected to exactly this output, in list order."""
+        return [(consumer, index) for consumer in self.consumers(self[ref.node]) for index, source in enumerate(consumer.inputs) if source == ref]
+
+    def use_count(self, node: Node) -> int:
+        """How many inputs are connected to any output of `node`."""
+        return sum(node._uses.values())
+
+    def precedes(self, earlier: Node, later: Node) -> bool:
+        """Does `earlier` stand before `later` in the list?"""
+        return earlier._order < later._order
+
+    def successor(self, node: Node) -> Node | None:
+        return node._next
+
+    def predecessor(self, node: Node) -> Node | None:
+        return node._prev
+
+    def const_value(self, ref: Ref | None) -> Any | None:
+        """The array behind `ref` when it is a constant with data, else `None`."""
+        if ref is None:
+            return None
+        node = self[ref.node]
+        return node.value if node.is_const else None
+
+    @property
+    def op_classes(self) -> OpClass:
+        """The union of the class flags of all operators present."""
+        present = OpClass.NONE
+        for op in self.op_counts:
+            present |= classes_of(op)
+        return present
+
+    def nested(self) -> Iterator[Graph]:
+        """This graph and every graph nested in it, outermost first. A graph may be changed before the next is asked for."""
+        yield self
+        for node in sorted((self._nodes[node_id] for node_id in self._holders), key=_order):
+            for body in node.bodies.values():
+                yield from body.nested()
+
+    def run(self, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None) -> list[Value]:
+        """The outputs for these inputs, computed by the operators' reference implementations."""
+        return run(self, inputs, observe)
+
+    def copy(self) -> Graph:
+        """An independent graph with the same nodes, ids and history."""
+        return copy_graph(self)
+
+    # ---- changing; passes go through `whence.graph.edit`, which also keeps the ledger ----
+
+    def new_id(self) -> int:
+        return self.ledger.new_id()
+
+    def append(self, node: Node) -> Node:
+        """Put a new node at the end of the list."""
+        self._check_insertable(node)
+        self._check_fits(node, node.inputs, None)
+        self._link(node, self._last, None)
+        self._register(node)
+        return node
+
+    def _adopt(self, node: Node) -> None:
+        """Append a copy of another graph's node: the ledger that was copied with it counts it already."""
+        self._link(node, self._last, None)
+        self._register(node, counted=True)
+
+    def prepend(self, node: Node) -> Node:
+        """Put a new node at the front of the list, where any node may refer to it."""
+        self._check_insertable(node)
+        self._check_fits(node, node.inputs, self._first)
+        self._link(node, None, self._first)
+        self._register(node)
+        return node
+
+    def insert_before(self, anchor: Node, node: Node) -> Node:
+        """Put a new node in front of `anchor`, which stands in this graph."""
+        self._check_insertable(node)
+        self._check_member(anchor)
+        self._check_fits(node, node.inputs, anchor)
+        self._link(node, anchor._prev, anchor)
+        self._register(node)
+        return node
+
+    def remove(self, node: Node) -> None:
+        """Take a node out. Its outputs must have no consumers left; what became of it is the caller's to record."""
+        self._check_member(node)
+        if node._uses:
+            few = ", ".join(f"%{user}" for user in itertools.islice(node._uses, 5))
+            raise GraphError(f"{node!r} still has {len(node._uses)} consumers: {few}{', ...' if len(node._uses) > 5 else ''}")
+        self._unlink(node)
+
+    def set_input(self, node: Node, index: int, ref: Ref | None) -> None:
+        """Connect input `index` of a node of this graph to another output of an earlier node. Inputs that it skips are absent."""
+        skipped = (None,) * (index - len(node.inputs))
+        self.set_inputs(node, (*node.inputs[:index], *skipped, ref, *node.inputs[index + 1 :]))
+
+    def set_inputs(self, node: Node, inputs: Sequence[Ref | None]) -> None:
+        """Connect all inputs of a node of this graph anew, or raise and change nothing."""
+        self._check_member(node)
+        self._check_fits(node, inputs, node)
+        self._drop_uses(node, node.inputs)
+        node.inputs = tuple(inputs)
+        self._add_uses(node, node.inputs)
+
+    def set_attrs(self, node: Node, attrs: Mapping[str, Any]) -> None:
+        node.attrs = attrs
+
+    def set_types(self, node: Node, outputs: Sequence[ValueType]) -> None:
+        node.outputs = tuple(outputs)
+
+    def move_to_front(self, node: Node) -> None:
+        """Move a node without inputs to the front of the list."""
+        self._check_member(node)
+        if any(ref is not None for ref in node.inputs):
+            raise GraphError(f"{node!r} reads other nodes and cannot stand before them")
+        self._relink(node, None, self._first)
+
+    def move_before(self, node: Node, anchor: Node) -> None:
+        """Move a node in front of `anchor`, which must stand after all it reads and before, or at, the first that reads it."""
+        self._check_member(node)
+        self._check_member(anchor)
+        self._check_fits(node, node.inputs, anchor)
+        if self.precedes(node, anchor):
+            for user_id in node._uses:
+                if self.precedes(self._nodes[user_id], anchor):
+                    raise GraphError(f"{node!r} would stand after {self._nodes[user_id]!r}, which reads it")
+        self._relink(node, anchor._prev, anchor)
+
+    # ---- the list and the indexes ----
+
+    def _check_insertable(self, node: Node) -> None:
+        if node.graph is not None:
+            raise GraphError(f"{node!r} is in a graph already")
+        if node.id == 0:
+            raise GraphError("node id cannot be 0")
+        if node.id in self._nodes:
+            raise GraphError(f"node id {node.id} is taken by {self._nodes[node.id]!r}")
+
+    def _check_member(self, node: Node) -> None:
+        if node.graph is not self:
+            raise GraphError(f"{node!r} is not in graph {self.name!r}")
+
+    def _check_fits(self, node: Node, inputs: Sequence[Ref | None], place: Node | None) -> None:
+        """Raise unless all of `inputs` exist before `place`, or anywhere when it is `None`."""
+        for ref in inputs:
+            if ref is None:
+                continue
+            producer = self[ref.node]
+            if not 0 <= ref.index < len(producer.outputs):
+                raise GraphError(f"{node!r} reads output {ref.index} of {producer!r}, which has {len(producer.outputs)}")
+            if place is not None and not self.precedes(producer, place):
+                raise GraphError(f"{node!r} reads {producer!r}, which does not stand before it")
+
+    def _register(self, node: Node, *, counted: bool = False) -> None:
+        node.graph = self
+        self._nodes[node.id] = node
+        self.op_counts[node.op] = self.op_counts.get(node.op, 0) + 1
+        if node.op == "Input":
+            self._inputs[node.id] = None
+        elif node.op == "Output":
+            self._outputs[node.id] = None
+        if node.bodies:
+            self._holders[node.id] = None
+        self._add_uses(node, node.inputs)
+        if not counted:
+            self.ledger.carry(node.origin)
+
+    def _unlink(self, node: Node) -> None:
+        self._detach_links(node)
+        del self._nodes[node.id]
+        if self.op_counts[node.op] == 1:
+            del self.op_counts[node.op]
+        else:
+            self.op_counts[node.op] -= 1
+        self._inputs.pop(node.id, None)
+        self._outputs.pop(node.id, None)
+        self._holders.pop(node.id, None)
+        self._drop_uses(node, node.inputs)
+        node.graph = None
+        self.ledger.release(node.origin)
+
+    def _add_uses(self, node: Node, refs: Iterable[Ref | None]) -> None:
+        nodes = self._nodes
+        for ref in refs:
+            if ref is not None:
+                uses = nodes[ref.node]._uses
+                uses[node.id] = uses.get(node.id, 0) + 1
+
+    def _drop_uses(self, node: Node, refs: Iterable[Ref | None]) -> None:
+        nodes = self._nodes
+        for ref in refs:
+            if ref is not None:
+                uses = nodes[ref.node]._uses
+                if uses[node.id] == 1:
+                    del uses[node.id]
+                else:
+                    uses[node.id] -= 1
+
+    def _link(self, node: Node, before: Node | None, after: Node | None) -> None:
+        node._prev, node._next = before, after
+        if before is None:
+            self._first = node
+        else:
+            before._next = node
+        if after is None:
+            self._last = node
+        else:
+            after._prev = node
+        number(node)
+
+    def _detach_links(self, node: Node) -> None:
+        if node._prev is None:
+            self._first = node._next
+        else:
+            node._prev._next = node._next
+        if node._next is None:
+            self._last = node._prev
+        else:
+            node._next._prev = node._prev
+
+    def _relink(self, node: Node, before: Node | None, after: Node | None) -> None:
+        if after is node or before is node:
+            return
+        self._detach_links(node)
+        self._link(node, before, after)
+
+
+def _order(node: Node) -> int:
+    return node._order

@@ -1,0 +1,211 @@
+"""Running a graph, at any stage of preparation, through the operators' reference implementations.
+
+Slow and plain on purpose: this is the oracle that everything compiled is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.errors import InputError, UnsupportedError, WhenceError
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Call, Value
+from whence.ops.registry import evaluate
+from whence.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
+
+Observer = Callable[[Node, Sequence[Value]], None]
+
+
+def run(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None) -> list[Value]:
+    """The graph's outputs for these inputs, given by name or in order. `observe` sees every node's results as they are made."""
+    return _run(graph, bind_inputs(graph, inputs), observe)
+
+
+def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+    """The inputs in the graph's order, checked against what it declares."""
+    declared = graph.inputs
+    names = [node.name for node in declared]
+    if isinstance(inputs, Mapping):
+        unknown = [name for name in inputs if name not in names]
+        missing = [name for name in names if name not in inputs]
+        if unknown or missing:
+            problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+            raise InputError(f"{problem}; the model takes {', '.join(names) or 'no inputs'}")
+        inputs = [inputs[name] for name in names]
+    if len(inputs) != len(names):
+        raise InputError(f"{len(inputs)} inputs given; the model takes {len(names)}: {', '.join(names)}")
+    return [_checked(node, value) for node, value in zip(declared, inputs, strict=True)]
+
+
+def _checked(node: Node, value: Value) -> Value:
+    expected = node.type
+    if not isinstance(expected, TensorType) or value is None:
+        return value
+    array = np.asarray(value)
+    try:
+        given = DType.of(array)
+    except KeyError:  # dates, records, the other byte order
+        raise InputError(f"input {node.name!r} is {array.dtype}, the model takes {expected}") from None
+    if expected.dtype is not DType.UNDEFINED and given is not expected.dtype:
+        raise InputError(f"input {node.name!r} is {given}, the model takes {expected}")
+    if expected.shape is not None:
+        fits = len(expected.shape) == array.ndim and all(
+            not isinstance(dim, int) or dim == got for dim, got in zip(expected.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise InputError(f"input {node.name!r} has shape {list(array.shape)}, the model takes {expected}")
+    return array
+
+
+def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list[Value]:
+    values: dict[Ref, Value] = {}
+    pending: dict[int, int] = {}
+    results: dict[int, Value] = {}
+    for node, value in zip(graph.inputs, feeds, strict=True):
+        values[node.ref()] = value
+    for node in graph:
+        pending[node.id] = graph.use_count(node)
+        if node.op == "Input":
+            continue
+        if node.op == "Const":
+            values[node.ref()] = node.value
+            continue
+        inputs = tuple(None if ref is None else values[ref] for ref in node.inputs)
+        if node.op == "Output":
+            results[node.id] = inputs[0]
+        else:
+            outputs = evaluate_node(node, inputs, observe)
+            for index, value in enumerate(outputs):
+                values[Ref(node.id, index)] = value
+            if observe is not None:
+                observe(node, outputs)
+        for ref in node.inputs:
+            if ref is not None:
+                pending[ref.node] -= 1
+                if pending[ref.node] == 0:
+                    for index in range(len(graph[ref.node].outputs)):
+                        values.pop(Ref(ref.node, index), None)
+    return [results[node.id] for node in graph.outputs]
+
+
+def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | None = None) -> Sequence[Value]:
+    """One node on actual values, nested graphs included. An error names the node."""
+    try:
+        control = _CONTROL.get(node.op)
+        if control is not None:
+            return control(node, inputs, observe)
+        return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
+    except WhenceError as error:
+        raise type(error)(f"operator {node.name!r} ({node.op}): {error}") from error
+    except (ArithmeticError, IndexError, TypeError, ValueError, MemoryError, RuntimeError, NotImplementedError, KeyError, AttributeError) as error:
+        # The operator's values do not fit together; numpy says how, the user needs to know where.
+        shapes = ", ".join(str(TensorType.of(value)) if isinstance(value, np.ndarray) else type(value).__name__ for value in inputs)
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"operator {node.name!r} ({node.op}) cannot be evaluated on ({shapes}): {reason}") from error
+
+
+def _run_if(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+    branch = "then_branch" if bool(np.asarray(inputs[0]).reshape(-1)[0]) else "else_branch"
+    return _run(node.bodies[branch], inputs[1:], observe)
+
+
+def _run_loop(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+    body = node.bodies["body"]
+    # Both the trip count and the condition may be absent, and absent inputs at the end are not even listed.
+    inputs = (*inputs, *[None] * (2 - len(inputs)))
+    formal = len(inputs) - _captures(node)
+    captured = inputs[formal:]
+    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
+    proceed = True if inputs[1] is None else bool(np.asarray(inputs[1]).reshape(-1)[0])
+    carried = list(inputs[2:formal])
+    scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    step = 0
+    while proceed and (trips is None or step < trips):
+        turn, going = (_as_declared(formal, value) for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False))
+        condition, *results = _run(body, [turn, going, *carried, *captured], observe)
+        proceed = bool(np.asarray(condition).reshape(-1)[0])
+        carried = results[: len(carried)]
+        for rows, row in zip(scanned, results[len(carried) :], strict=True):
+            rows.append(row)
+        step += 1
+    return [*carried, *(_stack(rows, output, 0) for rows, output in zip(scanned, body.outputs[1 + len(carried) :], strict=True))]
+
+
+def _run_scan(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+    body = node.bodies["body"]
+    n_scans = _int(node, "num_scan_inputs")
+    formal = len(inputs) - _captures(node)
+    states, scans, captured = list(inputs[: formal - n_scans]), inputs[formal - n_scans : formal], inputs[formal:]
+    n_out = len(body.outputs) - len(states)
+    in_axes, in_reversed = _ints(node, "scan_input_axes", n_scans), _ints(node, "scan_input_directions", n_scans)
+    out_axes, out_reversed = _ints(node, "scan_output_axes", n_out), _ints(node, "scan_output_directions", n_out)
+    rows_in = [np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1] for scan, axis, reverse in zip(scans, in_axes, in_reversed, strict=True)]
+    scanned: list[list[Value]] = [[] for _ in range(n_out)]
+    for row in zip(*rows_in, strict=True):
+        results = _run(body, [*states, *row, *captured], observe)
+        states = results[: len(states)]
+        for rows, value in zip(scanned, results[len(states) :], strict=True):
+            rows.append(value)
+    stacked = [
+        _stack(rows[:: -1 if reverse else 1], output, axis)
+        for rows, output, axis, reverse in zip(scanned, body.outputs[len(states) :], out_axes, out_reversed, strict=True)
+    ]
+    return [*states, *stacked]
+
+
+def _run_sequence_map(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+    body = node.bodies["body"]
+    formal = len(inputs) - _captures(node)
+    items, captured = inputs[:formal], inputs[formal:]
+    results: list[list[Value]] = [[] for _ in body.outputs]
+    for position, item in enumerate(items[0]):
+        row = [item, *(other[position] if isinstance(other, list) else other for other in items[1:])]
+        for collected, value in zip(results, _run(body, [*row, *captured], observe), strict=True):
+            collected.append(value)
+    return results
+
+
+def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
+    """A loop's turn number and condition are numbers, or lists of one number where its body declares them so."""
+    kind = formal.type
+    return np.asarray(value).reshape((1,) if isinstance(kind, TensorType) and kind.rank == 1 else ())
+
+
+def _stack(rows: Sequence[Value], output: Node, axis: int) -> Value:
+    if rows:
+        return np.stack([np.asarray(row) for row in rows], axis)
+    source = output.inputs[0]
+    kind = output.graph.type_of(source) if output.graph is not None and source is not None else None
+    if not isinstance(kind, TensorType) or kind.dtype is DType.UNDEFINED:
+        raise UnsupportedError("a loop that never runs has a scan output of unknown type")
+    shape = [dim if isinstance(dim, int) else 0 for dim in kind.shape or ()]
+    shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, 0)
+    return np.empty(shape, kind.dtype.numpy)
+
+
+def _captures(node: Node) -> int:
+    return _int(node, "captures")
+
+
+def _int(node: Node, name: str) -> int:
+    value = node.attrs.get(name, 0)
+    return value if isinstance(value, int) else 0
+
+
+def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
+    value = node.attrs.get(name)
+    return tuple(int(item) for item in value) if isinstance(value, tuple) else (0,) * count
+
+
+_CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], Observer | None], Sequence[Value]]] = {
+    "If": _run_if,
+    "Loop": _run_loop,
+    "Scan": _run_scan,
+    "SequenceMap": _run_sequence_map,
+}

@@ -1,0 +1,59 @@
+"""The life of one source operator, from the file to where it is now, told from the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.graph.fates import fates
+from whence.graph.graph import Graph
+from whence.graph.node import Node
+from whence.provenance import NO_ORIGIN, Edge, EdgeKind, Fate, Origin, SourceOp, Tombstone, union_of
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened to the operator, or to a node that carries it."""
+
+    pass_name: str
+    rule: str
+    kind: EdgeKind
+    child: int
+    """The node that carries it afterwards."""
+    partners: Origin
+    """The other source operators that are in the same node after the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    source: SourceOp
+    fate: Fate
+    steps: tuple[Step, ...]
+    tombstones: tuple[Tombstone, ...]
+    live_in: tuple[Node, ...]
+    """The nodes of the graph that carry the operator now, in execution order."""
+
+
+def tell(graph: Graph, source: SourceOp) -> Story:
+    """Everything the ledger knows about one source operator."""
+    ledger = graph.ledger
+    carriers = {source.id}
+    origins: dict[int, Origin] = {each.id: frozenset((each.id,)) for each in ledger.sources}
+    steps = []
+    for edges in ledger.steps():
+        made: dict[int, list[Edge]] = {}
+        for edge in edges:
+            made.setdefault(edge.child, []).append(edge)
+        # A parent is what it was before the step, also when another node takes over its id in the step.
+        whole = {
+            child: union_of([origins.get(child, NO_ORIGIN), *(origins.get(edge.parent, NO_ORIGIN) for edge in parts)])
+            for child, parts in made.items()
+        }
+        involved = [child for child, parts in made.items() if child in carriers or any(edge.parent in carriers for edge in parts)]
+        for child in involved:
+            parts = made[child]
+            kind = next((edge.kind for edge in parts if edge.parent in carriers), parts[0].kind)
+            steps.append(Step(parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id}))
+        carriers.update(involved)
+        origins.update(whole)
+    live = [node for nested in graph.nested() for node in nested if source.id in node.origin]
+    return Story(source, fates(graph)[source.id - 1], tuple(steps), tuple(ledger.tombstones_of(source.id)), tuple(live))

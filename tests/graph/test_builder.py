@@ -1,0 +1,55 @@
+"""Graphs written by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.graph.making import X
+from whence.errors import GraphError, WhenceError
+from whence.graph import Check, check_graph
+from whence.graph.builder import GraphBuilder
+from whence.types import DType, TensorType
+
+
+def test_operators_are_numbered_as_written() -> None:
+    build = GraphBuilder("tiny")
+    x = build.input("x", DType.F32, [4])
+    y = build.op("Relu", build.op("Add", x, build.const(np.ones(4, np.float32)), name="sum"))
+    build.output("y", y)
+    graph = build.finish()
+    assert [(source.id, source.name, source.op) for source in graph.ledger.sources] == [(1, "sum", "Add"), (2, "Relu_2", "Relu")]
+    assert [node.op for node in graph] == ["Const", "Input", "Add", "Relu", "Output"]
+    assert graph.run([X])[0].tolist() == [0, 0.5, 2, 4]
+    check_graph(graph, Check.ALL)
+
+
+def test_types_are_inferred() -> None:
+    build = GraphBuilder()
+    parts = build.op("Split", build.input("x", DType.F32, ["n", 6]), n_outputs=2, axis=1, num_outputs=2)
+    build.output("y", build.op("MatMul", parts[1], build.const(np.ones((3, 5), np.float32))))
+    graph = build.finish()
+    assert graph[1].outputs == (TensorType(DType.F32, ("n", 3)),) * 2
+    assert graph[2].type == TensorType(DType.F32, ("n", 5))
+
+
+def test_absent_inputs() -> None:
+    build = GraphBuilder()
+    build.output("y", build.op("Clip", build.input("x", DType.F32, [4]), None, build.const(np.float32(1))))
+    assert build.finish().run([X])[0].tolist() == [-2, -0.5, 1, 1]
+
+
+def test_values_of_another_builder_are_refused() -> None:
+    other = GraphBuilder()
+    foreign = other.input("x", DType.F32, [4])
+    build = GraphBuilder()
+    build.input("x", DType.F32, [4])
+    with pytest.raises(GraphError, match="reads a value of another builder"):
+        build.op("Relu", foreign)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    build = GraphBuilder()
+    build.op("MatMul", build.input("x", DType.F32, [4]), build.const(np.ones((3, 5), np.float32)))
+    with pytest.raises(WhenceError):
+        build.finish()
