@@ -1,0 +1,1 @@
+"""Reading ONNX files into graphs, and writing graphs as ONNX files."""

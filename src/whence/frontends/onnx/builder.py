@@ -1,0 +1,330 @@
+"""Makes the nodes of one graph from planned operators: upgrades each, finds its types, and signs the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from onnx import GraphProto, ValueInfoProto
+
+from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.frontends.onnx.carried import Carried, read_carried
+from whence.frontends.onnx.merge import merge, substitute, without_dims
+from whence.frontends.onnx.naming import check_texts, quoted
+from whence.frontends.onnx.order import running_order
+from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
+from whence.frontends.onnx.record import OpRecord
+from whence.frontends.onnx.signature import check_signature
+from whence.frontends.onnx.types import TensorReader, value_type
+from whence.frontends.onnx.upgrade import Upgrader
+from whence.graph.graph import Graph
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Attr, TypeQuery
+from whence.ops.inference import Inference
+from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
+from whence.types import UNKNOWN, TensorType, ValueType
+
+_PASS = "load"
+_SHARED_BYTES = 64
+
+
+@dataclass(slots=True)
+class Reading:
+    """What all graphs of one file share while it is read."""
+
+    tensors: TensorReader
+    ledger: Ledger
+    inference: Inference
+    add_control: Callable[[NodeBuilder, OpRecord, Mapping[str, PlannedGraph], Carried | None], None]
+    """Makes an operator that holds graphs; making those comes back here, so it is handed in."""
+    n_carried: int = 0
+    """How many source operators the file carries from the one it was made from."""
+    symbols: dict[str, int] = field(default_factory=dict)
+    """Named dimensions that the given input shapes fix."""
+    trust_shapes: bool = True
+    """False when given input shapes contradict the file's, so that its statements about other shapes are void too."""
+
+    def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
+        """The types a file states for values."""
+        types: dict[str, ValueType] = {}
+        values = list(values)
+        check_texts([value.name for value in values])
+        for value in values:
+            known = value_type(value.type)
+            if known is not None:
+                known = substitute(known, self.symbols)
+                types[value.name] = known if self.trust_shapes else without_dims(known)
+        return types
+
+
+class NodeBuilder:
+    """Adds the operators of one graph, or of one function call inside it, to a `Graph`. It is the `Scope` that upgrades see."""
+
+    def __init__(self, reading: Reading, graph: Graph, upgrader: Upgrader, *, nested: bool) -> None:
+        self.reading = reading
+        self._nested = nested
+        self.graph = graph
+        self.upgrader = upgrader
+        self.values: dict[str, Ref | None] = {}
+        """Where each named value is made; `None` for a function's input that the call leaves out."""
+        self.declared: dict[str, ValueType] = {}
+        self.given: set[str] = set()
+        """The values that exist before any operator has run."""
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._count = 0
+
+    # ---- what upgrades may ask ----
+
+    def fresh(self, hint: str) -> str:
+        self._count += 1
+        name = f"{hint}\0{self._count}"
+        return name if name not in self.values else self.fresh(hint)
+
+    def constant(self, array: np.ndarray) -> str:
+        key = (str(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _SHARED_BYTES and array.dtype != np.object_ else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
+        name = self.fresh("constant")
+        node = self.graph.prepend(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array))
+        self.values[name] = node.ref()
+        if key is not None:
+            self._shared[key] = name
+        return name
+
+    def type_of(self, value: str) -> ValueType | None:
+        ref = self.values.get(value)
+        return None if ref is None else self.graph.type_of(ref)
+
+    def value_of(self, value: str) -> np.ndarray | None:
+        return self.graph.const_value(self.values.get(value))
+
+    # ---- the parts of a graph ----
+
+    def add_input(self, name: str, known: ValueType) -> Node:
+        node = self.graph.append(Node(self.graph.new_id(), "Input", (), (known,), name=name))
+        self._give(name, node.ref())
+        return node
+
+    def add_const(self, name: str, array: np.ndarray, carried: Carried | None = None) -> None:
+        origin = NO_ORIGIN if carried is None else carried.origin
+        node = self.graph.append(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name, origin=origin))
+        self.sign(node.id, carried)
+        self._give(name, node.ref())
+
+    def add_initializers(self, proto: GraphProto) -> None:
+        n_carried = self.reading.n_carried
+        for tensor in proto.initializer:
+            carried = None
+            if n_carried and tensor.metadata_props:
+                carried = read_carried({entry.key: entry.value for entry in tensor.metadata_props}, n_carried, tensor.name)
+            self.add_const(tensor.name, self.reading.tensors.read(tensor), carried)
+        for sparse in proto.sparse_initializer:
+            self.add_const(sparse.values.name, self.reading.tensors.read_sparse(sparse))
+
+    def add_output(self, name: str) -> None:
+        ref = self.values.get(name)
+        if ref is None:
+            raise ModelError(f"the graph's output {quoted(name)} is made by nothing in it")
+        self.graph.append(Node(self.graph.new_id(), "Output", (ref,), (), name=name))
+
+    def add_constants(self, planned: Planned) -> None:
+        """The operators that are constants. They stand with the other constants, before everything else."""
+        for position, record in enumerate(planned.records):
+            if _is_constant(record):
+                self._operator(record, planned, position)
+
+    def add_operators(self, planned: Planned) -> None:
+        """All other operators, each after what it reads."""
+        inner = planned.inner_reads() if planned.bodies else {}
+        for position in running_order(planned.records, inner, self.given):
+            record = planned.records[position]
+            if not _is_constant(record):
+                self._operator(record, planned, position)
+
+    def _operator(self, record: OpRecord, planned: Planned, position: int) -> None:
+        carried = planned.carried.get(position) if planned.carried else None
+        try:
+            if position in planned.calls:
+                self._call(record, planned.calls[position], carried)
+            elif position in planned.bodies:
+                self.reading.add_control(self, record, planned.bodies[position], carried)
+            else:
+                self._plain(record, carried)
+        except WhenceError as error:
+            raise _located(error, record) from error
+
+    def _plain(self, record: OpRecord, carried: Carried | None) -> None:
+        records = self.upgrader(record, self)
+        main = record.source or self.graph.new_id()
+        if len(records) == 1:
+            self.append(records[0], main, self.origin_of(record, carried))
+            self.sign(main, carried)
+            return
+        # The last of those that make the operator's outputs stands for it; the others help.
+        wanted = {name for name in record.outputs if name}
+        keeper = max((index for index, each in enumerate(records) if wanted.intersection(each.outputs)), default=len(records) - 1)
+        origin = self.origin_of(record, carried)
+        self.sign(main, carried)
+        for index, each in enumerate(records):
+            if index == keeper:
+                self.append(each, main, origin)
+                continue
+            helper = self.graph.new_id()
+            self.append(each, helper, origin)
+            self.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], _PASS, self.upgrader.rule(record))
+
+    def origin_of(self, record: OpRecord, carried: Carried | None) -> Origin:
+        return carried.origin if carried is not None else frozenset((record.source,))
+
+    def sign(self, node_id: int, carried: Carried | None) -> None:
+        """Enter a node that a former run of whence wrote: it continues the chain."""
+        if carried is not None:
+            edges = [(source, EdgeKind.FOLD if source in carried.folded else EdgeKind.COPY) for source in sorted(carried.origin)]
+            self.graph.ledger.record(node_id, edges, _PASS, "read with its origin")
+
+    def append(
+        self,
+        record: OpRecord,
+        node_id: int,
+        origin: Origin,
+        *,
+        captures: Sequence[Ref] = (),
+        bodies: Mapping[str, Graph] | None = None,
+        types: Sequence[ValueType] | None = None,
+    ) -> Node:
+        """Make the node of one operator of the newest opset. Types are inferred unless given."""
+        graph = self.graph
+        outputs = list(record.outputs)
+        while outputs and not outputs[-1]:
+            outputs.pop()
+        if not outputs:
+            # An operator whose results nobody names still runs; it has one output that nobody reads.
+            outputs = [""]
+        if _is_constant(record):
+            value = record.attrs["value"]
+            assert isinstance(value, np.ndarray)
+            node = Node(node_id, "Const", (), (TensorType.of(value),), name=record.name, origin=origin, value=value)
+        else:
+            inputs = [self._ref(name, record) for name in record.inputs]
+            attrs: dict[str, Attr] = record.attrs
+            if bodies is None:
+                while inputs and inputs[-1] is None:
+                    inputs.pop()
+            else:
+                inputs.extend(captures)
+                attrs = {**attrs, "captures": len(captures)}
+            op = f"{record.domain}::{record.op}" if record.domain else record.op
+            if types is None:
+                check_signature(op, record, inputs, len(outputs), attrs)
+            found = self._infer(op, inputs, attrs, len(outputs)) if types is None else types
+            if self.declared:
+                found = [merge(kind, self.declared.get(name)) for kind, name in zip(found, outputs, strict=True)]
+            node = Node(node_id, op, inputs, found, attrs, name=record.name, origin=origin, bodies=bodies)
+        if node.is_const and graph.last is not None and not graph.last.is_const:
+            graph.prepend(node)
+        else:
+            graph.append(node)
+        for index, name in enumerate(outputs):
+            if name:
+                self._define(name, Ref(node_id, index))
+        return node
+
+    def _infer(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int) -> Sequence[ValueType]:
+        graph = self.graph
+        types: list[ValueType | None] = []
+        values: list[np.ndarray | None] = []
+        for ref in inputs:
+            node = None if ref is None else graph[ref.node]
+            types.append(None if node is None or ref is None else node.outputs[ref.index])
+            values.append(None if node is None else node.value)
+        try:
+            return self.reading.inference.infer(TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs))
+        except ModelError:
+            # A branch for inputs of another shape contradicts the shapes this model has; it is never taken.
+            if self._nested:
+                return (UNKNOWN,) * n_outputs
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Rules trust that an operator has the inputs it must have; in a malformed file it may not.
+            raise ModelError(f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it: {error}") from error
+
+    def _ref(self, name: str, record: OpRecord) -> Ref | None:
+        if not name:
+            return None
+        try:
+            return self.values[name]
+        except KeyError:
+            raise ModelError(f"{record} reads {quoted(name)}, which nothing before it makes") from None
+
+    def _define(self, name: str, ref: Ref) -> None:
+        if not name:
+            raise ModelError("an input or initializer of the graph has no name")
+        if name in self.values:
+            raise ModelError(f"{quoted(name)} is made twice")
+        self.values[name] = ref
+
+    def _give(self, name: str, ref: Ref) -> None:
+        self._define(name, ref)
+        self.given.add(name)
+
+    def _call(self, record: OpRecord, planned: PlannedCall, carried: Carried | None) -> None:
+        """A local function's operators, in place of its call."""
+        body = NodeBuilder(self.reading, self.graph, Upgrader({**self.upgrader.opsets, **planned.opsets}), nested=self._nested)
+        for index, formal in enumerate(planned.inputs):
+            given = record.input(index)
+            body.values[formal] = self._ref(given, record) if given else None
+            body.given.add(formal)
+        body.add_constants(planned)
+        body.add_operators(planned)
+        into: int | None = None
+        for formal, name in zip(planned.outputs, record.outputs, strict=False):
+            if not name:
+                continue
+            ref = body.values.get(formal)
+            if ref is None:
+                raise ModelError(f"{record} calls a function that does not make its output {quoted(formal)}")
+            self._define(name, ref)
+            into = ref.node if into is None else into
+        rule = f"a call of {record.op} is its body"
+        self.graph.ledger.bury(Tombstone(record.source, self.origin_of(record, carried), Reason.INLINED, _PASS, rule, into))
+
+
+def build_graph(
+    reading: Reading,
+    planned: PlannedGraph,
+    upgrader: Upgrader,
+    graph: Graph,
+    inputs: Mapping[str, ValueType],
+    outer: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """Fill `graph` with the operators of a graph of the file.
+
+    `inputs` are all its inputs with their types, those that stand for captured values last; `outer` are the constants that a
+    nested graph reads from outside, `None` for the main graph.
+    """
+    build = NodeBuilder(reading, graph, upgrader, nested=outer is not None)
+    proto = planned.proto
+    build.declared = reading.declared((*proto.value_info, *proto.output))
+    build.add_initializers(proto)
+    for name, array in (outer or {}).items():
+        build.add_const(name, array)
+    build.add_constants(planned)
+    for name, known in inputs.items():
+        build.add_input(name, known)
+    build.add_operators(planned)
+    for value in proto.output:
+        build.add_output(value.name)
+
+
+def _is_constant(record: OpRecord) -> bool:
+    return record.op == "Constant" and not record.domain
+
+
+def _located(error: WhenceError, record: OpRecord) -> WhenceError:
+    """The same error, naming the user's operator when it does not yet."""
+    text = str(error)
+    if quoted(record.name) in text or text.startswith("operator "):
+        return error
+    kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
+    return kind(f"{record}: {text}")

@@ -1,0 +1,232 @@
+"""Operators that hold graphs: `If`, `Loop`, `Scan`, `SequenceMap`.
+
+A nested graph is closed. What it reads from outside becomes extra inputs of the operator and of every graph it holds;
+outer constants are not passed in, each graph gets its own node for them, sharing the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.frontends.onnx.builder import NodeBuilder, build_graph
+from whence.frontends.onnx.carried import Carried
+from whence.frontends.onnx.merge import common, merge
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.onnx.plan import PlannedGraph
+from whence.frontends.onnx.record import OpRecord
+from whence.graph.graph import Graph
+from whence.graph.node import Ref
+from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
+
+
+def add_control(build: NodeBuilder, record: OpRecord, bodies: Mapping[str, PlannedGraph], carried: Carried | None) -> None:
+    """Make the node of an operator that holds graphs, and the graphs."""
+    if record.domain or record.op not in _KINDS:
+        raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
+    (record,) = build.upgrader(record, build)
+    wanted = ("then_branch", "else_branch") if record.op == "If" else ("body",)
+    missing = [name for name in wanted if name not in bodies]
+    if missing:
+        raise ModelError(f"{record} lacks its graph '{missing[0]}'")
+    captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
+    _KINDS[record.op](_Control(build, record, {name: bodies[name] for name in wanted}, captured, constants, carried))
+
+
+class _Control:
+    """One such operator while it is made."""
+
+    def __init__(
+        self,
+        build: NodeBuilder,
+        record: OpRecord,
+        planned: Mapping[str, PlannedGraph],
+        captured: Mapping[str, Ref],
+        constants: Mapping[str, np.ndarray],
+        carried: Carried | None,
+    ) -> None:
+        self.build = build
+        self.record = record
+        self._planned = planned
+        self._captured = captured
+        self._constants = constants
+        self._carried = carried
+        self.inputs = [build.type_of(name) or UNKNOWN if name else None for name in record.inputs]
+
+    def body(self, name: str, given: Sequence[ValueType]) -> Graph:
+        """Make one of the graphs; its own inputs have the given types."""
+        planned, build = self._planned[name], self.build
+        proto = planned.proto
+        if len(proto.input) != len(given):
+            raise ModelError(f"{self.record}: graph '{name}' has {len(proto.input)} inputs where {len(given)} are given")
+        declared = build.reading.declared(proto.input)
+        inputs = {value.name: merge(kind, declared.get(value.name)) for value, kind in zip(proto.input, given, strict=True)}
+        if len(inputs) != len(given):
+            raise ModelError(f"{self.record}: graph '{name}' has two inputs of one name")
+        for value, ref in self._captured.items():
+            # A graph may use the name for a value of its own; then it does not read the outer one, and any name will do.
+            inputs[value if value in planned.free else f"{value}\0outer"] = build.graph.type_of(ref)
+        graph = Graph(f"{self.record.name}/{name}", build.graph.ledger, build.graph.inference)
+        outer = {value: array for value, array in self._constants.items() if value in planned.free}
+        try:
+            build_graph(build.reading, planned, build.upgrader, graph, inputs, outer)
+        except WhenceError:
+            # Whoever tries again must find the ledger as it was.
+            _unmake(graph)
+            raise
+        return graph
+
+    def loop_state(self) -> list[ValueType]:
+        """The types of a loop's turn number and condition: numbers, or lists of one number where the graph declares them so."""
+        declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
+        ranks = [kind.rank for kind in declared.values() if isinstance(kind, TensorType)]
+        ranks += [0] * (2 - len(ranks))
+        return [TensorType(dtype, (1,) if rank == 1 else ()) for dtype, rank in zip((DType.I64, DType.BOOL), ranks, strict=True)]
+
+    def finish(self, bodies: Mapping[str, Graph], types: Sequence[ValueType]) -> None:
+        record, build = self.record, self.build
+        if len(record.outputs) > len(types):
+            raise ModelError(f"{record} has {len(record.outputs)} outputs, its graph makes {len(types)}")
+        # The number of outputs is part of the meaning here, so none is trimmed.
+        full = record.with_(outputs=[*record.outputs, *(build.fresh(record.name) for _ in range(len(types) - len(record.outputs)))])
+        full.outputs = [name or build.fresh(record.name) for name in full.outputs]
+        main = record.source or build.graph.new_id()
+        build.sign(main, self._carried)
+        build.append(full, main, build.origin_of(record, self._carried), captures=list(self._captured.values()), bodies=bodies, types=types)
+
+
+def _outer_values(build: NodeBuilder, record: OpRecord, bodies: Sequence[PlannedGraph]) -> tuple[dict[str, Ref], dict[str, np.ndarray]]:
+    """What the graphs read from outside: computed values in order of first use, and constants."""
+    captured: dict[str, Ref] = {}
+    constants: dict[str, np.ndarray] = {}
+    for name in dict.fromkeys(name for body in bodies for name in body.free):
+        ref = build.values.get(name)
+        if ref is None:
+            raise ModelError(f"{record}: its graph reads {quoted(name)}, which nothing before it makes")
+        value = build.graph.const_value(ref)
+        if value is None:
+            captured[name] = ref
+        else:
+            constants[name] = value
+    return captured, constants
+
+
+def _output_types(graph: Graph) -> list[ValueType]:
+    return [graph.type_of(ref) for node in graph.outputs if (ref := node.inputs[0]) is not None]
+
+
+def _if(control: _Control) -> None:
+    bodies = {name: control.body(name, ()) for name in ("then_branch", "else_branch")}
+    then, otherwise = (_output_types(body) for body in bodies.values())
+    if len(then) != len(otherwise):
+        raise ModelError(f"{control.record}: its branches have {len(then)} and {len(otherwise)} outputs")
+    control.finish(bodies, [common(a, b) for a, b in zip(then, otherwise, strict=True)])
+
+
+def _loop(control: _Control) -> None:
+    """Values carried from turn to turn keep their type; their shape may change unless the graph says otherwise."""
+    record = control.record
+    record.inputs.extend("" for _ in range(2 - len(record.inputs)))
+    start = [UNKNOWN if kind is None else kind for kind in control.inputs[2:]]
+    body, kinds = _steady_body(control, start)
+    carried, scanned = kinds[: len(start)], kinds[len(start) :]
+    # A loop that never turns yields what it started with.
+    types = [common(before, after) for before, after in zip(start, carried, strict=True)]
+    control.finish({"body": body}, [*types, *(_rows(kind, None, 0) for kind in scanned)])
+
+
+def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
+    """The body, made for values that keep their shape; should they not, it is unmade and made again for any shape."""
+    any_shape = [_shapeless(kind) for kind in start]
+    ledger = control.build.graph.ledger
+    graves = len(ledger.tombstones)
+    try:
+        body = control.body("body", [*control.loop_state(), *start])
+        kinds = _carried_types(control, body, len(start))
+        if start == any_shape or all(_keeps(before, after) for before, after in zip(start, kinds, strict=False)):
+            return body, kinds
+        _unmake(body)
+    except ModelError:
+        if start == any_shape:
+            raise
+    del ledger.tombstones[graves:]
+    body = control.body("body", [*control.loop_state(), *any_shape])
+    return body, _carried_types(control, body, len(start))
+
+
+def _carried_types(control: _Control, body: Graph, count: int) -> list[ValueType]:
+    kinds = _output_types(body)[1:]
+    if len(kinds) < count:
+        raise ModelError(f"{control.record}: its graph makes {len(kinds)} values, it carries {count}")
+    return kinds
+
+
+def _unmake(body: Graph) -> None:
+    for node in reversed(body):
+        body.remove(node)
+
+
+def _keeps(before: ValueType, after: ValueType) -> bool:
+    """Is the value after a turn surely of the type it had before?"""
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType):
+        return before == after
+    if before.shape is None or all(dim is None for dim in before.shape):
+        return True
+    return (
+        after.shape is not None
+        and len(after.shape) == len(before.shape)
+        and all(old is None or old == new for old, new in zip(before.shape, after.shape, strict=True))
+    )
+
+
+def _shapeless(kind: ValueType) -> ValueType:
+    if isinstance(kind, TensorType):
+        return TensorType(kind.dtype)
+    if isinstance(kind, SequenceType):
+        return SequenceType(_shapeless(kind.element))
+    return kind
+
+
+def _rows(kind: ValueType, count: int | str | None, axis: int) -> ValueType:
+    """The type of values of type `kind` stacked along `axis`."""
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN
+    shape = list(kind.shape)
+    shape.insert(axis + len(shape) + 1 if axis < 0 else axis, count)
+    return TensorType(kind.dtype, tuple(shape))
+
+
+def _scan(control: _Control) -> None:
+    record = control.record
+    n_scans = record.integer("num_scan_inputs", 0)
+    n_states = len(record.inputs) - n_scans
+    if n_scans < 1 or n_states < 0:
+        raise ModelError(f"{record} has {len(record.inputs)} inputs, of which it scans {n_scans}")
+    kinds = [UNKNOWN if kind is None else kind for kind in control.inputs]
+    axes = record.integers("scan_input_axes") or (0,) * n_scans
+    rows: list[ValueType] = []
+    count: int | str | None = None
+    for kind, axis in zip(kinds[n_states:], axes, strict=False):
+        if not isinstance(kind, TensorType) or kind.shape is None or not -len(kind.shape) <= axis < len(kind.shape):
+            rows.append(TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN)
+            continue
+        shape = list(kind.shape)
+        length = shape.pop(axis)
+        count = length if count is None else count
+        rows.append(TensorType(kind.dtype, tuple(shape)))
+    body = control.body("body", [*kinds[:n_states], *rows])
+    made = _output_types(body)
+    out_axes = record.integers("scan_output_axes") or (0,) * (len(made) - n_states)
+    scanned = [_rows(kind, count, axis) for kind, axis in zip(made[n_states:], out_axes, strict=False)]
+    control.finish({"body": body}, [*(common(a, b) for a, b in zip(kinds, made[:n_states], strict=False)), *scanned])
+
+
+def _sequence_map(control: _Control) -> None:
+    items = [kind.element if isinstance(kind, SequenceType) else kind or UNKNOWN for kind in control.inputs]
+    body = control.body("body", items)
+    control.finish({"body": body}, [SequenceType(kind) for kind in _output_types(body)])
+
+
+_KINDS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

@@ -1,0 +1,78 @@
+"""Putting together what inference found and what the file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.types import Dim, DType, OptionalType, SequenceType, Shape, TensorType, ValueType
+
+
+def merge(found: ValueType, declared: ValueType | None) -> ValueType:
+    """What was found, with gaps filled from the declaration. Where the two contradict, what was found holds."""
+    if declared is None:
+        return found
+    if isinstance(found, TensorType):
+        if found.dtype is DType.UNDEFINED and found.shape is None:
+            return declared
+        if not isinstance(declared, TensorType):
+            return found
+        dtype = declared.dtype if found.dtype is DType.UNDEFINED else found.dtype
+        shape = _merge_shape(found.shape, declared.shape)
+        return found if dtype is found.dtype and shape is found.shape else TensorType(dtype, shape)
+    if isinstance(found, SequenceType) and isinstance(declared, SequenceType):
+        return SequenceType(merge(found.element, declared.element))
+    if isinstance(found, OptionalType) and isinstance(declared, OptionalType):
+        return OptionalType(merge(found.element, declared.element))
+    return found
+
+
+def _merge_shape(found: Shape | None, declared: Shape | None) -> Shape | None:
+    if found is None or declared is None:
+        return declared if found is None else found
+    if found == declared or len(found) != len(declared):
+        return found
+    return tuple(_merge_dim(ours, theirs) for ours, theirs in zip(found, declared, strict=True))
+
+
+def _merge_dim(found: Dim, declared: Dim) -> Dim:
+    if isinstance(found, int) or declared is None:
+        return found
+    if isinstance(declared, int) or found is None:
+        return declared
+    return found
+
+
+def common(first: ValueType, second: ValueType) -> ValueType:
+    """What holds for a value that is of either type."""
+    if first == second:
+        return first
+    if isinstance(first, TensorType) and isinstance(second, TensorType):
+        dtype = first.dtype if first.dtype is second.dtype else DType.UNDEFINED
+        if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
+            return TensorType(dtype)
+        return TensorType(dtype, tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True)))
+    if isinstance(first, SequenceType) and isinstance(second, SequenceType):
+        return SequenceType(common(first.element, second.element))
+    if isinstance(first, OptionalType) and isinstance(second, OptionalType):
+        return OptionalType(common(first.element, second.element))
+    return TensorType(DType.UNDEFINED)
+
+
+def substitute(known: ValueType, symbols: Mapping[str, int]) -> ValueType:
+    """The type with named dimensions replaced by the numbers given for them."""
+    if not symbols:
+        return known
+    if isinstance(known, TensorType) and known.shape is not None:
+        return TensorType(known.dtype, tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in known.shape))
+    if isinstance(known, SequenceType):
+        return SequenceType(substitute(known.element, symbols))
+    if isinstance(known, OptionalType):
+        return OptionalType(substitute(known.element, symbols))
+    return known
+
+
+def without_dims(known: ValueType) -> ValueType:
+    """The type with no dimension known, only how many there are."""
+    if isinstance(known, TensorType) and known.shape is not None:
+        return TensorType(known.dtype, (None,) * len(known.shape))
+    return known

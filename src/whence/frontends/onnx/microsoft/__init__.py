@@ -1,0 +1,1 @@
+"""Operators of `com.microsoft`, as ONNX Runtime defines them, said in operators of ONNX."""

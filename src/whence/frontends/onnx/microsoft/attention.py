@@ -1,0 +1,180 @@
+"""Attention over packed projections, and its parts, as matrix products, masks and a softmax."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.types import DType
+
+
+def split_heads(build: Rewrite, data: str, heads: int) -> str:
+    """[batch, length, heads * size] as [batch, heads, length, size]"""
+    apart = build.op("Reshape", data, build.ints(0, 0, heads, -1))
+    return build.op("Transpose", apart, perm=(0, 2, 1, 3))
+
+
+def attend(build: Rewrite, query: str, key: str, value: str, *, scale: float, bias: str, visible: str) -> list[OpRecord]:
+    """softmax(q kᵀ * scale + bias) v with the heads joined again: the record's result. What is not `visible` weighs nothing."""
+    scores = build.op("MatMul", query, build.op("Transpose", key, perm=(0, 1, 3, 2)))
+    scores = build.op("Mul", scores, build.like(scale, build.record.required(0)))
+    if bias:
+        scores = build.op("Add", scores, bias)
+    if visible:
+        dtype = build.dtype(build.record.required(0)) or DType.F32
+        lowest = -65504.0 if dtype is DType.F16 else float(np.finfo(np.float32).min)
+        scores = build.op("Where", visible, scores, build.like(lowest, build.record.required(0)))
+    context = build.op("MatMul", build.op("Softmax", scores, axis=-1), value)
+    joined = build.op("Transpose", context, perm=(0, 2, 1, 3))
+    return build.result("Reshape", joined, build.ints(0, 0, -1))
+
+
+def length_of(build: Rewrite, data: str) -> str:
+    """The second dimension but last of [batch, heads, length, size], as a scalar."""
+    return build.op("Squeeze", build.op("Shape", data, start=2, end=3), build.ints(0))
+
+
+def causal(build: Rewrite, query: str, key: str) -> str:
+    """Row i of the queries sees the keys up to its own place, counted from the end: [length, total] of booleans."""
+    length, total = length_of(build, query), length_of(build, key)
+    zero, one = build.scalar_int(0), build.scalar_int(1)
+    rows = build.op("Add", build.op("Range", zero, length, one), build.op("Sub", total, length))
+    columns = build.op("Range", zero, total, one)
+    return build.op("LessOrEqual", columns, build.op("Unsqueeze", rows, build.ints(1)))
+
+
+def mask_bias(build: Rewrite, mask: str, query: str, key: str, batch: int | str | None) -> str:
+    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank says which kind it is."""
+    rank = build.known_rank(mask)
+    if rank == 1:
+        shape = build.shape(mask)
+        if shape is not None and isinstance(shape[0], int) and isinstance(batch, int) and shape[0] != batch:
+            raise build.record.unsupported(f"a mask of {shape[0]} numbers for a batch of {batch}")
+        places = build.op("Cast", build.op("Range", build.scalar_int(0), length_of(build, key), build.scalar_int(1)), to=int(DType.I32))
+        ends = build.op("Unsqueeze", build.op("Cast", mask, to=int(DType.I32)), build.ints(1))
+        keep = build.op("Unsqueeze", build.op("Less", places, ends), build.ints(1, 2))
+    elif rank in (2, 3):
+        keep = build.op("Unsqueeze", build.op("Cast", mask, to=int(DType.BOOL)), build.ints(*((1, 2) if rank == 2 else (1,))))
+    elif rank == 4:
+        total = build.op("Shape", key, start=2, end=3)
+        first = build.op("Sub", total, build.op("Shape", query, start=2, end=3))
+        zero = build.ints(0)
+        starts, ends = build.op("Concat", first, zero, axis=0), build.op("Concat", total, total, axis=0)
+        keep = build.op("Cast", build.op("Slice", mask, starts, ends, build.ints(2, 3)), to=int(DType.BOOL))
+    else:
+        raise build.record.unsupported(f"a mask of {rank} dimensions")
+    data = build.record.required(0)
+    return build.op("Where", keep, build.like(0.0, data), build.like(build.record.number("mask_filter_value", -10000.0), data))
+
+
+def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    heads = record.integer("num_heads", 1)
+    if record.integer("do_rotary", 0):
+        raise record.unsupported("rotary embedding inside Attention")
+    if record.integer("past_present_share_buffer", 0):
+        raise record.unsupported("a past that shares its buffer with the present")
+    data, weight = record.required(0), record.required(1)
+    weight_shape = build.shape(weight)
+    sizes = record.integers("qkv_hidden_sizes")
+    if sizes is None:
+        if weight_shape is None or not isinstance(weight_shape[-1], int):
+            raise record.unsupported("the size of its weight is not known")
+        sizes = (weight_shape[-1] // 3,) * 3
+    packed = build.op("MatMul", data, weight)
+    if record.input(2):
+        packed = build.op("Add", packed, record.input(2))
+    query, key, value = (split_heads(build, part, heads) for part in build.multi("Split", 3, packed, build.ints(*sizes), axis=-1))
+    if record.input(4):
+        past = record.input(4)
+        key = build.op("Concat", build.op("Gather", past, build.scalar_int(0), axis=0), key, axis=2)
+        value = build.op("Concat", build.op("Gather", past, build.scalar_int(1), axis=0), value, axis=2)
+    if record.output(1):
+        pair = [build.op("Unsqueeze", part, build.ints(0)) for part in (key, value)]
+        build.into([record.output(1)], "Concat", *pair, axis=0)
+    bias = record.input(5)
+    if record.input(3):
+        shape = build.shape(data)
+        masked = mask_bias(build, record.input(3), query, key, shape[0] if shape else None)
+        bias = build.op("Add", masked, bias) if bias else masked
+    visible = causal(build, query, key) if record.integer("unidirectional", 0) else ""
+    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(sizes[0] // heads, 1))
+    return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
+
+
+def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    heads = record.integer("num_heads", 1)
+    query, key, value = record.required(0), record.input(1), record.input(2)
+    if not key or not value or build.rank(query) == 5 or build.rank(key) == 5:
+        raise record.unsupported("queries, keys and values packed into one tensor")
+    shape = build.shape(query)
+    width = shape[-1] if shape else None
+    if not isinstance(width, int):
+        raise record.unsupported("the size of its query is not known")
+    if record.input(3):
+        shared = build.shape(record.input(3))
+        rest = shared[0] if shared else None
+        if not isinstance(rest, int):
+            raise record.unsupported("the size of its bias is not known")
+        parts = build.multi("Split", 3, record.input(3), build.ints(width, width, rest - 2 * width), axis=0)
+        query, key, value = (build.op("Add", data, part) for data, part in zip((query, key, value), parts, strict=True))
+    query = split_heads(build, query, heads)
+    # Keys of four dimensions come from a cache, with their heads apart already.
+    if build.rank(record.input(1)) != 4:
+        key, value = split_heads(build, key, heads), split_heads(build, value, heads)
+    if record.input(6):
+        key, value = build.op("Concat", record.input(6), key, axis=2), build.op("Concat", record.input(7), value, axis=2)
+    for index, part in ((1, key), (2, value)):
+        if record.output(index):
+            build.into([record.output(index)], "Identity", part)
+    if record.output(3):
+        raise record.unsupported("the scores as an output")
+    bias = record.input(5)
+    if record.input(4):
+        masked = mask_bias(build, record.input(4), query, key, shape[0] if shape else None)
+        bias = build.op("Add", masked, bias) if bias else masked
+    visible = causal(build, query, key) if record.integer("unidirectional", 0) else ""
+    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(width // heads, 1))
+    return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
+
+
+def _rotary_embedding(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """ONNX's own operator, whose positions come last and are stated for every word."""
+    build = Rewrite(record, scope)
+    data, positions = record.required(0), record.required(1)
+    if record.number("scale", 1.0) != 1.0:
+        raise record.unsupported("a scale of the positions")
+    rank = build.known_rank(data)
+    if build.rank(positions) == 1:
+        positions = counted_positions(build, data, positions, length_axis=1 if rank == 3 else 2)
+    attrs = {name: record.integer(name, 0) for name in ("interleaved", "num_heads", "rotary_embedding_dim") if name in record.attrs}
+    if rank == 3 and not attrs.get("num_heads"):
+        attrs["num_heads"] = _heads_from_cache(build, data, record.required(2))
+    return build.result("RotaryEmbedding", data, record.required(2), record.required(3), positions, **attrs)
+
+
+def _heads_from_cache(build: Rewrite, data: str, cosines: str) -> int:
+    """Without a number of heads, a head is as wide as the cache says."""
+    shape, cache = build.shape(data), build.shape(cosines)
+    if shape is None or cache is None or not isinstance(shape[-1], int) or not isinstance(cache[-1], int):
+        raise build.record.unsupported("the number of heads is not known")
+    return shape[-1] // (2 * cache[-1])
+
+
+def counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -> str:
+    """`first`, `first` + 1, ... for each word of each text: [batch, length]"""
+    length = build.op("Squeeze", build.dim(data, length_axis), build.ints(0))
+    counted = build.op("Add", build.op("Range", build.scalar_int(0), length, build.scalar_int(1)), first)
+    full = build.op("Concat", build.dim(data, 0), build.dim(data, length_axis), axis=0)
+    return build.op("Expand", counted, full)
+
+
+ATTENTION: tuple[Adapter, ...] = (
+    Adapter("Attention", EVERY_OPSET, _attention),
+    Adapter("MultiHeadAttention", EVERY_OPSET, _multi_head_attention),
+    Adapter("RotaryEmbedding", EVERY_OPSET, _rotary_embedding),
+)

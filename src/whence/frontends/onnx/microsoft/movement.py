@@ -1,0 +1,66 @@
+"""Operators that move elements or build shapes, and a few odd ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Restate, Rewrite, Scope
+
+
+def _same_as(op: str) -> Restate:
+    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        return [record.with_(op=op)]
+
+    return restate
+
+
+def _range(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    step = record.input(2) or build.like(1, record.required(0))
+    return build.result("Range", record.required(0), record.required(1), step)
+
+
+def _expand_dims(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    return build.result("Unsqueeze", record.required(0), build.op("Reshape", record.required(1), build.ints(-1)))
+
+
+def _unique(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """The values in the order they first appear, where each element went, and how often each occurs."""
+    build = Rewrite(record, scope)
+    build.into([record.output(0), "", record.output(1), record.output(2)], "Unique", record.required(0), sorted=0)
+    return build.records
+
+
+def _pairwise_distance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """d(a, b)² = a·a - 2 a·b + b·b, never below zero"""
+    metric = record.text("metric", "sqeuclidean")
+    if metric not in ("euclidean", "sqeuclidean"):
+        raise record.unsupported(f"the metric {quoted(metric)}")
+    build = Rewrite(record, scope)
+    left, right = record.required(0), record.required(1)
+    left_norm = build.op("ReduceSumSquare", left, build.ints(1), keepdims=1)
+    right_norm = build.op("Transpose", build.op("ReduceSumSquare", right, build.ints(1), keepdims=1), perm=(1, 0))
+    product = build.op("MatMul", left, build.op("Transpose", right, perm=(1, 0)))
+    squared = build.op("Add", build.op("Sub", left_norm, build.op("Mul", product, build.like(2, left))), right_norm)
+    if metric == "sqeuclidean":
+        return build.result("Max", squared, build.like(0, left))
+    return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
+
+
+def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    mode = record.text("mode", "bilinear")
+    return [record.with_(attrs={**record.attrs, "mode": {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)})]
+
+
+MOVEMENT: tuple[Adapter, ...] = (
+    Adapter("Pad", EVERY_OPSET, _same_as("Pad")),
+    Adapter("GatherND", EVERY_OPSET, _same_as("GatherND")),
+    Adapter("Trilu", EVERY_OPSET, _same_as("Trilu")),
+    Adapter("Range", EVERY_OPSET, _range),
+    Adapter("ExpandDims", EVERY_OPSET, _expand_dims),
+    Adapter("Unique", EVERY_OPSET, _unique),
+    Adapter("CDist", EVERY_OPSET, _pairwise_distance),
+    Adapter("GridSample", EVERY_OPSET, _grid_sample),
+)

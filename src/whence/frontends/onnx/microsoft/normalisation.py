@@ -1,0 +1,86 @@
+"""Layer normalisation and its fusions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.frontends.onnx.upgrades.experimental import root_mean_square
+from whence.frontends.onnx.upgrades.normalisation import layer_norm_of_mixed_types
+from whence.types import DType
+
+
+def _skip_sum(build: Rewrite, bias: str) -> str:
+    """input + skip + bias, which is also the operator's fourth output."""
+    record = build.record
+    total = record.output(3)
+    if bias:
+        inner = build.op("Add", record.required(0), record.required(1))
+        if total:
+            build.into([total], "Add", inner, bias)
+            return total
+        return build.op("Add", inner, bias)
+    if total:
+        build.into([total], "Add", record.required(0), record.required(1))
+        return total
+    return build.op("Add", record.required(0), record.required(1))
+
+
+def _skip_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    total = _skip_sum(build, record.input(4))
+    outputs = [record.output(0), record.output(1), record.output(2)]
+    while not outputs[-1]:
+        outputs.pop()
+    build.into(outputs, "LayerNormalization", total, record.required(2), record.input(3), axis=-1, epsilon=record.number("epsilon", 1e-12))
+    return build.records
+
+
+def _skip_simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    if record.output(1) or record.output(2):
+        raise record.unsupported("the statistics saved for a backward pass")
+    build = Rewrite(record, scope)
+    total = _skip_sum(build, record.input(3))
+    return build.result("RMSNormalization", total, record.required(2), axis=-1, epsilon=record.number("epsilon", 1e-12), stash_type=1)
+
+
+def _layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    return layer_norm_of_mixed_types(record.with_(), scope)
+
+
+def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    return root_mean_square(Rewrite(record, scope), record.required(0), record.required(1))
+
+
+def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """layer norm of word + position + segment embedding, and the number of unmasked words of each text"""
+    build = Rewrite(record, scope)
+    words = record.required(0)
+    total = build.op("Gather", record.required(2), words, axis=0)
+    positions = record.input(8)
+    if not positions:
+        length = build.op("Squeeze", build.dim(words, 1), build.ints(0))
+        positions = build.op("Range", build.scalar_int(0), length, build.scalar_int(1))
+    total = build.op("Add", total, build.op("Gather", record.required(3), positions, axis=0))
+    if record.input(1) and record.input(4):
+        total = build.op("Add", total, build.op("Gather", record.input(4), record.input(1), axis=0))
+    if record.output(2):
+        build.into([record.output(2)], "Identity", total)
+    if record.output(1):
+        if record.input(7):
+            ones = build.op("Cast", record.input(7), to=int(DType.I32))
+            build.into([record.output(1)], "ReduceSum", ones, build.ints(1), keepdims=0)
+        else:
+            build.into([record.output(1)], "ConstantOfShape", build.dim(words, 0), value=np.zeros(1, np.int32))
+    return build.result("LayerNormalization", total, record.required(5), record.input(6), axis=-1, epsilon=record.number("epsilon", 1e-12))
+
+
+NORMALISATION: tuple[Adapter, ...] = (
+    Adapter("LayerNormalization", EVERY_OPSET, _layer_norm),
+    Adapter("SimplifiedLayerNormalization", EVERY_OPSET, _simplified_layer_norm),
+    Adapter("SkipLayerNormalization", EVERY_OPSET, _skip_layer_norm),
+    Adapter("SkipSimplifiedLayerNormalization", EVERY_OPSET, _skip_simplified_layer_norm),
+    Adapter("EmbedLayerNormalization", EVERY_OPSET, _embed_layer_norm),
+)

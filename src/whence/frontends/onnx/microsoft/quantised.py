@@ -1,0 +1,165 @@
+"""Operators on quantised tensors, said as dequantise, compute, quantise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.frontends.onnx.microsoft.fused import channels_first
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.frontends.onnx.upgrades.softmax import flattened
+from whence.ops.definition import Attr
+from whence.types import DType
+
+
+def _same(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """The operator ONNX has by this name has since learned everything this one could do first."""
+    return [record.with_()]
+
+
+def _real(build: Rewrite, first: int) -> str:
+    """The real numbers behind the inputs (values, scale, zero point) from `first` on."""
+    record = build.record
+    return build.op("DequantizeLinear", record.required(first), record.required(first + 1), record.input(first + 2))
+
+
+def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> list[OpRecord]:
+    """The record's result: `data` quantised. Without a zero point, the element type is that of `like`."""
+    attrs: dict[str, Attr] = {}
+    dtype = build.dtype(like)
+    if not zero and dtype is not None:
+        attrs["output_dtype"] = int(dtype)
+    return build.result("QuantizeLinear", data, scale, zero, **attrs)
+
+
+def _binary(op: str) -> Restate:
+    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        build = Rewrite(record, scope)
+        return _quantise(build, build.op(op, _real(build, 0), _real(build, 3)), record.required(6), record.input(7), record.required(0))
+
+    return restate
+
+
+def _unary(op: str) -> Restate:
+    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        build = Rewrite(record, scope)
+        data = build.op(op, _real(build, 0), **record.attrs)
+        return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+
+    return restate
+
+
+def _pool(op: str) -> Restate:
+    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        build = Rewrite(record, scope)
+        last = bool(record.integer("channels_last", 0))
+        data = _real(build, 0)
+        rank = build.known_rank(record.required(0)) if last else 0
+        if last:
+            data = build.op("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
+        data = build.op(op, data, **record.attrs_without("channels_last"))
+        if last:
+            data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
+        return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+
+    return restate
+
+
+def _concat(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    parts = [_real(build, first) for first in range(2, len(record.inputs) - 1, 3)]
+    return _quantise(build, build.op("Concat", *parts, axis=record.integer("axis", 0)), record.required(0), record.input(1), record.required(2))
+
+
+def _softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    axis = record.integer("axis", -1)
+    if record.integer("opset", 13) >= 13:
+        data = build.op("Softmax", _real(build, 0), axis=axis)
+    else:
+        # The coerced form states its result under the record's output; here that is an inner value.
+        inner = Rewrite(record.with_(outputs=[scope.fresh(f"{record.name}/softmax")]), scope)
+        shape = build.shape(record.required(0))
+        rank = len(shape) if shape is not None else None
+        build.records.extend(flattened(inner, "Softmax", _real(build, 0), -1 if rank is not None and axis == rank - 1 else axis))
+        data = inner.record.outputs[0]
+    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+
+
+def _where(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    data = build.op("Where", record.required(0), _real(build, 1), _real(build, 4))
+    return _quantise(build, data, record.required(7), record.input(8), record.required(1))
+
+
+def _reduce_mean(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    axes = record.integers("axes")
+    data = build.op("ReduceMean", _real(build, 0), build.ints(*axes) if axes else "", keepdims=record.integer("keepdims", 1))
+    return _quantise(build, data, record.required(3), record.input(4), record.required(0))
+
+
+def _conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    attrs = record.attrs_without("channels_last")
+    if not record.integer("channels_last", 0):
+        return [record.with_(attrs=attrs)]
+    rank = build.known_rank(record.required(0))
+    data = build.op("QLinearConv", channels_first(build, record.required(0)), *record.inputs[1:], **attrs)
+    return build.result("Transpose", data, perm=(0, *range(2, rank), 1))
+
+
+def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when no output scale is given."""
+    build = Rewrite(record, scope)
+    alpha = record.number("alpha", 1.0)
+    left, right = _real(build, 0), _real(build, 3)
+    bias = ""
+    if record.input(6):
+        unit = build.op("Mul", record.required(1), record.required(4))
+        unit = build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
+        bias = build.op("Mul", build.op("Cast", record.input(6), to=int(DType.F32)), unit)
+    attrs: dict[str, Attr] = {"alpha": alpha, "transA": record.integer("transA", 0), "transB": record.integer("transB", 0)}
+    if not record.input(7):
+        return build.result("Gemm", left, right, bias, **attrs)
+    return _quantise(build, build.op("Gemm", left, right, bias, **attrs), record.input(7), record.input(8), record.required(0))
+
+
+def _mat_mul_integer_to_float(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    product = build.op("MatMulInteger", record.required(0), record.required(1), record.input(4), record.input(5))
+    return _scaled(build, product, record.required(2), record.required(3), record.input(6))
+
+
+def _dynamic_quantise_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    data, scale, zero = build.multi("DynamicQuantizeLinear", 3, record.required(0))
+    product = build.op("MatMulInteger", data, record.required(1), zero, record.input(3))
+    return _scaled(build, product, scale, record.required(2), record.input(4))
+
+
+def _scaled(build: Rewrite, product: str, left_scale: str, right_scale: str, bias: str) -> list[OpRecord]:
+    real = build.op("Cast", product, to=int(DType.F32))
+    scale = build.op("Mul", left_scale, right_scale)
+    if not bias:
+        return build.result("Mul", real, scale)
+    return build.result("Add", build.op("Mul", real, scale), bias)
+
+
+QUANTISED: tuple[Adapter, ...] = (
+    Adapter("QuantizeLinear", EVERY_OPSET, _same),
+    Adapter("DequantizeLinear", EVERY_OPSET, _same),
+    Adapter("QLinearAdd", EVERY_OPSET, _binary("Add")),
+    Adapter("QLinearMul", EVERY_OPSET, _binary("Mul")),
+    Adapter("QLinearSigmoid", EVERY_OPSET, _unary("Sigmoid")),
+    Adapter("QLinearLeakyRelu", EVERY_OPSET, _unary("LeakyRelu")),
+    Adapter("QLinearAveragePool", EVERY_OPSET, _pool("AveragePool")),
+    Adapter("QLinearGlobalAveragePool", EVERY_OPSET, _pool("GlobalAveragePool")),
+    Adapter("QLinearConcat", EVERY_OPSET, _concat),
+    Adapter("QLinearSoftmax", EVERY_OPSET, _softmax),
+    Adapter("QLinearWhere", EVERY_OPSET, _where),
+    Adapter("QLinearReduceMean", EVERY_OPSET, _reduce_mean),
+    Adapter("QLinearConv", EVERY_OPSET, _conv),
+    Adapter("QGemm", EVERY_OPSET, _gemm),
+    Adapter("MatMulIntegerToFloat", EVERY_OPSET, _mat_mul_integer_to_float),
+    Adapter("DynamicQuantizeMatMul", EVERY_OPSET, _dynamic_quantise_mat_mul),
+)

@@ -1,0 +1,129 @@
+"""Which opset a graph can be written in: the lowest that says all its operators as they are meant.
+
+Operators are held in the terms of the newest opset. Walking an operator's schemas from the newest down, each still fits as
+long as it knows the attributes that matter, takes as many inputs and these element types, and means the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+import numpy as np
+from onnx import defs
+
+from whence.errors import UnsupportedError
+from whence.frontends.onnx.attributes import read_attribute
+from whence.frontends.onnx.types import TensorReader
+from whence.frontends.onnx.upgrade import last_break
+from whence.ops.definition import Attr
+from whence.ops.onnx_node import schema_of, split_name
+from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
+
+LOWEST_WRITTEN = 18
+
+_TYPE_NAMES = {
+    DType.F32: "float",
+    DType.U8: "uint8",
+    DType.I8: "int8",
+    DType.U16: "uint16",
+    DType.I16: "int16",
+    DType.I32: "int32",
+    DType.I64: "int64",
+    DType.STRING: "string",
+    DType.BOOL: "bool",
+    DType.F16: "float16",
+    DType.F64: "double",
+    DType.U32: "uint32",
+    DType.U64: "uint64",
+    DType.C64: "complex64",
+    DType.C128: "complex128",
+    DType.BF16: "bfloat16",
+    DType.F8E4M3FN: "float8e4m3fn",
+    DType.F8E4M3FNUZ: "float8e4m3fnuz",
+    DType.F8E5M2: "float8e5m2",
+    DType.F8E5M2FNUZ: "float8e5m2fnuz",
+    DType.U4: "uint4",
+    DType.I4: "int4",
+    DType.F4E2M1: "float4e2m1",
+    DType.F8E8M0: "float8e8m0",
+    DType.U2: "uint2",
+    DType.I2: "int2",
+    DType.F6E2M3: "float6e2m3",
+    DType.F6E3M2: "float6e3m2",
+}
+
+
+def lowest_opset(op: str, attrs: Mapping[str, Attr], inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> int:
+    """The first opset of the operator's domain in which this application of it is valid and means what it means now."""
+    telling = frozenset(name for name, value in attrs.items() if not _is_default(op, name, value))
+    return _lowest(op, telling, tuple(_type_name(kind) for kind in inputs), tuple(_type_name(kind) for kind in outputs))
+
+
+def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str, Attr]:
+    """The attributes to write at an opset: those it does not know yet are left out, since `lowest_opset` saw that they say nothing."""
+    domain, name = split_name(op)
+    known = defs.get_schema(name, version, domain).attributes
+    return {key: value for key, value in attrs.items() if key in known}
+
+
+@cache
+def _lowest(op: str, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> int:
+    domain, name = split_name(op)
+    newest = schema_of(op)
+    if newest is None:
+        raise UnsupportedError(f"{op} is not an operator of ONNX and cannot be written")
+    # The newest form holds the operator even where the file stretched its rules; older forms must fit strictly.
+    lowest = newest.since_version
+    for schema in _older_schemas(domain, name, newest.since_version):
+        if schema.since_version < last_break(domain, name) or schema.deprecated or not _fits(schema, attrs, inputs, outputs):
+            break
+        lowest = schema.since_version
+    return lowest
+
+
+def _older_schemas(domain: str, name: str, version: int) -> Iterator[defs.OpSchema]:
+    """The schemas an operator had before `version`, latest first."""
+    while version > 1:
+        try:
+            schema = defs.get_schema(name, version - 1, domain)
+        except defs.SchemaError:
+            return
+        yield schema
+        version = schema.since_version
+
+
+def _fits(schema: defs.OpSchema, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bool:
+    if not attrs.issubset(schema.attributes) or len(inputs) > schema.max_input or len(outputs) > schema.max_output:
+        return False
+    return _types_fit(schema.inputs, inputs) and _types_fit(schema.outputs, outputs)
+
+
+def _types_fit(formals: Sequence[defs.OpSchema.FormalParameter], actual: tuple[str, ...]) -> bool:
+    return all(not kind or kind in formals[min(index, len(formals) - 1)].types for index, kind in enumerate(actual))
+
+
+def _type_name(kind: ValueType | None) -> str:
+    """A type as schemas write it; empty when it is not known or not simple."""
+    if isinstance(kind, TensorType):
+        return f"tensor({_TYPE_NAMES[kind.dtype]})" if kind.dtype in _TYPE_NAMES else ""
+    if isinstance(kind, (SequenceType, OptionalType)):
+        element = _type_name(kind.element)
+        return f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})" if element else ""
+    return ""
+
+
+def _is_default(op: str, name: str, value: Attr) -> bool:
+    default = _defaults(op).get(name)
+    if default is None or isinstance(value, np.ndarray):
+        return False
+    return bool(value == default)
+
+
+@cache
+def _defaults(op: str) -> Mapping[str, Attr]:
+    schema = schema_of(op)
+    if schema is None:
+        return {}
+    stated = {name: attribute.default_value for name, attribute in schema.attributes.items()}
+    return {name: read_attribute(default, TensorReader(None), op) for name, default in stated.items() if default.type}

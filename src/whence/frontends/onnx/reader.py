@@ -1,0 +1,171 @@
+"""Reading an ONNX file into a graph."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import ModelProto
+
+from whence.errors import InputError, ModelError
+from whence.frontends.onnx.builder import Reading, build_graph
+from whence.frontends.onnx.carried import SOURCES, TOMBSTONES, read_sources, read_tombstones
+from whence.frontends.onnx.control import add_control
+from whence.frontends.onnx.naming import check_texts, quoted
+from whence.frontends.onnx.plan import Planner, default_domain
+from whence.frontends.onnx.types import TensorReader, value_type
+from whence.frontends.onnx.upgrade import Upgrader
+from whence.graph.graph import Graph
+from whence.ops.inference import Inference
+from whence.provenance import Ledger, Reason, SourceOp, Tombstone
+from whence.types import TensorType, ValueType
+
+
+def read_onnx(source: str | os.PathLike[str] | bytes | ModelProto, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    """The graph of an ONNX model, in operators of the newest opset, with every operator of the file in its ledger.
+
+    `shapes` gives the shapes of inputs, by name, where the file leaves them open or others are wanted. An initializer that is
+    also listed as an input is a constant. A file that cannot be read is a `ModelError`, one that asks for what whence does not
+    have an `UnsupportedError`.
+    """
+    path = None if isinstance(source, (bytes, ModelProto)) else Path(source)
+    try:
+        model = source if isinstance(source, ModelProto) else _parse(source if isinstance(source, bytes) else _content(Path(source)), path)
+        with _no_collection():
+            return _read(model, path, shapes or {})
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of objects are made here and none is garbage; looking for garbage among them costs a quarter of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _label(path: Path | None) -> str:
+    return "the model" if path is None else quoted(str(path))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
+
+
+def _parse(content: bytes, path: Path | None) -> ModelProto:
+    model = ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError):
+        raise ModelError(f"{_label(path)} is not an ONNX model, or is cut off") from None
+    return model
+
+
+def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    if not model.HasField("graph"):
+        raise ModelError(f"{_label(path)} holds no graph: it is not an ONNX model, or is cut off")
+    upgrader = Upgrader(_opsets(model))
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    check_texts((*properties, *properties.values(), *(entry.domain for entry in model.opset_import)))
+    check_texts((model.producer_name, model.producer_version, model.domain, model.doc_string))
+    sources = read_sources(properties[SOURCES]) if SOURCES in properties else []
+    tensors = TensorReader(path)
+    planner = Planner(tensors, model.functions, sources, continues=SOURCES in properties)
+    n_first = len(sources)
+    planned = planner.graph(model.graph)
+    ledger = _ledger(sources)
+    reading = Reading(tensors, ledger, Inference(), add_control, n_first)
+    graph = Graph(model.graph.name, ledger, reading.inference)
+    inputs = _inputs(model, reading, shapes)
+    build_graph(reading, planned, upgrader, graph, inputs)
+    _restore_tombstones(ledger, properties.get(TOMBSTONES), n_first)
+    graph.metadata.update(_metadata(model, properties))
+    return graph
+
+
+def _opsets(model: ModelProto) -> dict[str, int]:
+    opsets = {default_domain(entry.domain): int(entry.version) for entry in model.opset_import}
+    if any(not default_domain(node.domain) for node in model.graph.node):
+        # The oldest files leave it out and mean the first opset.
+        opsets.setdefault("", 1)
+    return opsets
+
+
+def _ledger(sources: Sequence[SourceOp]) -> Ledger:
+    ledger = Ledger()
+    for source in sources:
+        ledger.add_source(source)
+    return ledger
+
+
+def _inputs(model: ModelProto, reading: Reading, shapes: Mapping[str, Sequence[int]]) -> dict[str, ValueType]:
+    """The inputs that must be given, with their types."""
+    constants = {tensor.name for tensor in model.graph.initializer} | {tensor.values.name for tensor in model.graph.sparse_initializer}
+    inputs: dict[str, ValueType] = {}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        if value.name in inputs:
+            raise ModelError(f"the model has two inputs named {quoted(value.name)}")
+        known = value_type(value.type)
+        if known is None:
+            raise ModelError(f"the model's input {quoted(value.name)} has no type")
+        inputs[value.name] = known
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise InputError(f"a shape is given for {quoted(name)}; the model's inputs are {', '.join(quoted(known) for known in inputs)}")
+        inputs[name] = _with_shape(name, inputs[name], shape, reading)
+    declared = reading.declared(model.graph.input)
+    return {name: known if name in shapes else declared.get(name, known) for name, known in inputs.items()}
+
+
+def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Reading) -> ValueType:
+    """An input's type with the given shape, which also says what the model's named dimensions are."""
+    if not isinstance(known, TensorType):
+        raise InputError(f"a shape is given for input {quoted(name)}, which is not a tensor but {known}")
+    if any(dim < 0 for dim in shape) or (known.shape is not None and len(known.shape) != len(shape)):
+        raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
+    for declared, dim in zip(known.shape or (), shape, strict=False):
+        if isinstance(declared, str):
+            if reading.symbols.setdefault(declared, dim) != dim:
+                raise InputError(f"dimension {quoted(declared)} is given as {reading.symbols[declared]} and, for input {quoted(name)}, as {dim}")
+        elif declared is not None and declared != dim:
+            reading.trust_shapes = False
+    return TensorType(known.dtype, tuple(int(dim) for dim in shape))
+
+
+def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
+    """Enter what former runs removed, and what other tools dropped since."""
+    for stone in read_tombstones(text, n_first) if text is not None else ():
+        ledger.bury(stone)
+    dropped = frozenset(source.id for source in ledger.lost() if source.id <= n_first)
+    if dropped:
+        ledger.bury(Tombstone(0, dropped, Reason.DEAD, "load", "dropped by another tool before this file was read", None))
+
+
+def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str]:
+    """What the file says about itself, apart from what whence wrote for itself."""
+    facts = {
+        "onnx.producer_name": model.producer_name,
+        "onnx.producer_version": model.producer_version,
+        "onnx.domain": model.domain,
+        "onnx.model_version": str(model.model_version) if model.model_version else "",
+        "onnx.ir_version": str(model.ir_version),
+        "onnx.opset": ",".join(f"{entry.domain or 'ai.onnx'}={entry.version}" for entry in model.opset_import),
+        "onnx.doc_string": model.doc_string,
+    }
+    own = {key: value for key, value in properties.items() if not key.startswith("whence.")}
+    return own | {key: value for key, value in facts.items() if value}

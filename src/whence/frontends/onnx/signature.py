@@ -1,0 +1,112 @@
+"""Does an operator have the inputs, outputs and attributes that its definition asks for?
+
+Checked before anyone looks closer: inference, the `onnx` package's above all, trusts that what must be there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from onnx import defs
+
+from whence.errors import ModelError
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.onnx.record import OpRecord
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.ops.onnx_node import schema_of
+
+# The `onnx` package reads memory that is not its own when these are out of all bounds.
+_COUNTS_OF_AXES: Mapping[str, tuple[str, ...]] = {"LayerNormalization": ("axis",), "GatherND": ("batch_dims",)}
+_MOST_AXES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    fewest: int
+    most: int
+    required: tuple[int, ...]
+    most_outputs: int
+    attributes: Mapping[str, Callable[[Attr], bool]]
+    required_attributes: tuple[str, ...]
+
+
+def check_signature(op: str, record: OpRecord, inputs: Sequence[Ref | None], n_outputs: int, attrs: Mapping[str, Attr]) -> None:
+    """Raise a `ModelError` when the operator does not have the form its newest definition asks for."""
+    signature = _signature(op)
+    if signature is None:
+        return
+    if not signature.fewest <= len(inputs) <= signature.most:
+        raise ModelError(f"{record} has {len(inputs)} inputs; it takes {_range(signature.fewest, signature.most)}")
+    for index in signature.required:
+        if index < len(inputs) and inputs[index] is None:
+            raise ModelError(f"{record} lacks its input {index}")
+    if n_outputs > signature.most_outputs:
+        raise ModelError(f"{record} has {n_outputs} outputs; it makes {_range(1, signature.most_outputs)}")
+    for name, value in attrs.items():
+        fits = signature.attributes.get(name)
+        if fits is not None and not fits(value):
+            raise ModelError(f"{record}: attribute {quoted(name)} is of the wrong kind")
+    for name in signature.required_attributes:
+        if name not in attrs:
+            raise ModelError(f"{record} lacks its attribute '{name}'")
+    for name in _COUNTS_OF_AXES.get(op, ()):
+        value = attrs.get(name, 0)
+        if isinstance(value, int) and not -_MOST_AXES <= value <= _MOST_AXES:
+            raise ModelError(f"{record}: attribute '{name}' is {value}, which no tensor has axes for")
+        if op == "GatherND" and isinstance(value, int) and value < 0:
+            raise ModelError(f"{record}: attribute '{name}' is {value}; it counts dimensions")
+
+
+@cache
+def _signature(op: str) -> _Signature | None:
+    schema = schema_of(op)
+    if schema is None:
+        return None
+    single = defs.OpSchema.FormalParameterOption.Single
+    # The package's stubs do not say that its kinds of attributes have names.
+    kinds: dict[str, str] = {name: attribute.type.name for name, attribute in schema.attributes.items()}  # type: ignore[attr-defined]
+    return _Signature(
+        schema.min_input,
+        schema.max_input,
+        tuple(index for index, formal in enumerate(schema.inputs) if formal.option == single),
+        schema.max_output,
+        {name: _KINDS[kind] for name, kind in kinds.items() if kind in _KINDS},
+        tuple(name for name, kind in kinds.items() if kind in _KINDS and schema.attributes[name].required),
+    )
+
+
+def _range(fewest: int, most: int) -> str:
+    if fewest == most:
+        return str(fewest)
+    return f"{fewest} or more" if most > 1 << 20 else f"{fewest} to {most}"
+
+
+def _is_int(value: Attr) -> bool:
+    return isinstance(value, int)
+
+
+def _is_number(value: Attr) -> bool:
+    return isinstance(value, (int, float))
+
+
+def _is_text(value: Attr) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def _list_of(fits: Callable[[Attr], bool]) -> Callable[[Attr], bool]:
+    return lambda value: isinstance(value, tuple) and all(map(fits, value))
+
+
+_KINDS: Mapping[str, Callable[[Attr], bool]] = {
+    "INT": _is_int,
+    "FLOAT": _is_number,
+    "STRING": _is_text,
+    "INTS": _list_of(_is_int),
+    "FLOATS": _list_of(_is_number),
+    "STRINGS": _list_of(_is_text),
+    "TENSOR": lambda value: isinstance(value, np.ndarray),
+}

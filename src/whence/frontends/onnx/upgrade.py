@@ -1,0 +1,118 @@
+"""Brings an operator of any opset to the meaning it has in the newest one that the `onnx` package knows.
+
+An adapter knows one change: what an operator meant before opset N, said as opset N says it. They are applied one after
+the other, so a change is described once, however many opsets ago it was. Changes that only widened what was allowed (more
+element types, negative axes, new attributes whose default is the old behaviour) need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
+
+from onnx import defs
+
+from whence.errors import UnsupportedError
+from whence.frontends.onnx.contrib import CONTRIB
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Scope
+from whence.frontends.onnx.upgrades.ancient import ANCIENT
+from whence.frontends.onnx.upgrades.classical import CLASSICAL
+from whence.frontends.onnx.upgrades.constant import CONSTANT
+from whence.frontends.onnx.upgrades.experimental import EXPERIMENTAL
+from whence.frontends.onnx.upgrades.moved_attributes import MOVED_ATTRIBUTES
+from whence.frontends.onnx.upgrades.normalisation import NORMALISATION
+from whence.frontends.onnx.upgrades.renamed import RENAMED
+from whence.frontends.onnx.upgrades.resize import RESIZE
+from whence.frontends.onnx.upgrades.softmax import SOFTMAX
+from whence.ops.registry import REGISTRY
+
+OLDEST_OPSET = 1
+NEWEST_OPSET = defs.onnx_opset_version()
+
+_MICROSOFT = "com.microsoft"
+
+
+def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...]]:
+    table: dict[str, tuple[Adapter, ...]] = {}
+    for adapter in sorted(adapters, key=lambda adapter: adapter.before):
+        table[adapter.op] = (*table.get(adapter.op, ()), adapter)
+    return MappingProxyType(table)
+
+
+_ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
+    {
+        "": _by_operator((*ANCIENT, *CONSTANT, *EXPERIMENTAL, *MOVED_ATTRIBUTES, *NORMALISATION, *RENAMED, *RESIZE, *SOFTMAX)),
+        "ai.onnx.ml": _by_operator(CLASSICAL),
+        _MICROSOFT: _by_operator(CONTRIB),
+    }
+)
+
+
+@cache
+def native_operators(domain: str) -> frozenset[str]:
+    """The operators that ONNX defines in a domain, in any opset."""
+    return frozenset(schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == domain)
+
+
+def last_break(domain: str, op: str) -> int:
+    """The opset since which an operator means what it means now; earlier ones say it otherwise."""
+    return max((adapter.before for adapter in _ADAPTERS.get(domain, {}).get(op, ()) if adapter.before != EVERY_OPSET), default=1)
+
+
+class Upgrader:
+    """Upgrades the operators of one file, which says what opset of each domain it was written in."""
+
+    def __init__(self, opsets: Mapping[str, int]) -> None:
+        version = opsets.get("", NEWEST_OPSET)
+        if not OLDEST_OPSET <= version <= NEWEST_OPSET:
+            raise UnsupportedError(
+                f"the model is written in opset {version}; whence reads {OLDEST_OPSET} to {NEWEST_OPSET}. onnx.version_converter may convert it"
+            )
+        self.opsets = dict(opsets)
+        self._first: dict[tuple[str, str], Adapter | None] = {}
+
+    def __call__(self, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        """The operators of the newest opset that say the same. They are in the order they must run."""
+        key = (record.domain, record.op)
+        if key not in self._first:
+            self._check_known(record)
+            self._first[key] = _next_adapter(record, self.opsets.get(record.domain, 1))
+        adapter = self._first[key]
+        return (record,) if adapter is None else _apply(adapter, record, scope)
+
+    def rule(self, record: OpRecord) -> str:
+        """How the ledger calls what was done to an operator that became several."""
+        if record.domain == _MICROSOFT:
+            return f"{record.domain}::{record.op} in operators of ONNX"
+        return f"{record.op} of opset {self.opsets.get(record.domain, 1)} in the terms of opset {NEWEST_OPSET}"
+
+    def _check_known(self, record: OpRecord) -> None:
+        key = f"{record.domain}::{record.op}" if record.domain else record.op
+        # The names whence has for itself (`Input`, `FusedConv`) mean nothing in a file.
+        if record.op in native_operators(record.domain) and key in REGISTRY:
+            return
+        if record.op not in _ADAPTERS.get(record.domain, {}):
+            where = f"domain {quoted(record.domain)}" if record.domain else "the default domain"
+            raise UnsupportedError(f"operator {quoted(record.name)} is a {quoted(record.op)} of {where}, which whence does not know")
+
+
+def _next_adapter(record: OpRecord, version: int) -> Adapter | None:
+    """The first change that an operator of this opset has not seen."""
+    for adapter in _ADAPTERS.get(record.domain, {}).get(record.op, ()):
+        if version < adapter.before:
+            return adapter
+    return None
+
+
+def _apply(adapter: Adapter, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    upgraded: list[OpRecord] = []
+    version = EVERY_OPSET if adapter.newest else adapter.before
+    for restated in adapter.restate(record, scope):
+        following = _next_adapter(restated, version)
+        if following is None:
+            upgraded.append(restated)
+        else:
+            upgraded.extend(_apply(following, restated, scope))
+    return upgraded

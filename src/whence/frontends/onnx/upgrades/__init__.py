@@ -1,0 +1,1 @@
+"""What changed between opsets, one family of operators to a file."""

@@ -1,0 +1,111 @@
+"""Attributes that later opsets made inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.frontends.onnx.record import Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.types import DType
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+
+
+def _ints_to_input(attribute: str) -> Restate:
+    """The list `attribute` becomes input 1. An empty list meant the same as none."""
+
+    def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+        values = record.integers(attribute)
+        inputs = record.inputs[:1]
+        if values:
+            inputs.append(scope.constant(np.array(values, np.int64)))
+        return [record.with_(inputs=inputs, attrs=record.attrs_without(attribute))]
+
+    return restate
+
+
+def _split_count(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """Without sizes, the number of equal parts was the number of outputs; now it is stated."""
+    if record.input(1) or "num_outputs" in record.attrs:
+        return [record]
+    return [record.with_(inputs=record.inputs[:1], attrs={**record.attrs, "num_outputs": len(record.outputs)})]
+
+
+def _slice(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    starts, ends, axes = record.integers("starts"), record.integers("ends"), record.integers("axes")
+    if starts is None or ends is None:
+        raise record.unsupported("a Slice of this opset has its starts and ends as attributes")
+    parts = (starts, ends) if axes is None else (starts, ends, axes)
+    inputs = [record.required(0), *(scope.constant(np.array(part, np.int64)) for part in parts)]
+    return [record.with_(inputs=inputs, attrs={})]
+
+
+def _pad(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    pads = record.integers("pads")
+    if pads is None:
+        raise record.unsupported("a Pad of this opset has its pads as an attribute")
+    value = record.number("value", 0.0)
+    data = record.required(0)
+    # Most pads are with zero, which is also what an absent value means.
+    fill = build.like(value, data) if value != 0.0 else ""
+    return build.result("Pad", data, build.ints(*pads), fill, mode=record.text("mode", "constant"))
+
+
+def _clip(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    data = record.required(0)
+    low = build.like(record.number("min", 0.0), data) if "min" in record.attrs else ""
+    high = build.like(record.number("max", 0.0), data) if "max" in record.attrs else ""
+    return build.result("Clip", data, low, high)
+
+
+def _top_k(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    count = scope.constant(np.array([record.integer("k", 1)], np.int64))
+    return [record.with_(inputs=[record.required(0), count], attrs=record.attrs_without("k"))]
+
+
+def _dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    build = Rewrite(record, scope)
+    ratio = build.constant(np.array(record.number("ratio", 0.5), np.float32))
+    build.into(record.outputs[:1], "Dropout", record.required(0), ratio)
+    return _with_mask(build, DType.BOOL)
+
+
+def _dropout_mask(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """Before opset 10 the mask had the data's type."""
+    build = Rewrite(record, scope)
+    build.into(record.outputs[:1], "Dropout", record.required(0), **record.attrs)
+    return _with_mask(build, build.dtype(record.required(0)) or DType.F32)
+
+
+def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
+    """What the mask of an inference holds was not said before opset 12; ONNX Runtime fills it with zeros."""
+    record = build.record
+    if record.output(1):
+        shape = build.op("Shape", record.required(0))
+        build.into(record.outputs[1:2], "ConstantOfShape", shape, value=np.zeros(1, dtype.numpy))
+    return build.records
+
+
+def _dft(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    axis = scope.constant(np.array(record.integer("axis", 1), np.int64))
+    return [record.with_(inputs=[record.required(0), record.input(1), axis], attrs=record.attrs_without("axis"))]
+
+
+MOVED_ATTRIBUTES: tuple[Adapter, ...] = (
+    Adapter("Squeeze", 13, _ints_to_input("axes")),
+    Adapter("Unsqueeze", 13, _ints_to_input("axes")),
+    Adapter("ReduceSum", 13, _ints_to_input("axes")),
+    *(Adapter(f"Reduce{kind}", 18, _ints_to_input("axes")) for kind in _REDUCTIONS),
+    Adapter("Split", 13, _ints_to_input("split")),
+    Adapter("Split", 18, _split_count),
+    Adapter("Slice", 10, _slice),
+    Adapter("Pad", 11, _pad),
+    Adapter("Clip", 11, _clip),
+    Adapter("TopK", 10, _top_k),
+    Adapter("Dropout", 10, _dropout_mask),
+    Adapter("Dropout", 12, _dropout),
+    Adapter("DFT", 20, _dft),
+)

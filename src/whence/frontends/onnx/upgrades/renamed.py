@@ -1,0 +1,35 @@
+"""Operators and attribute values that got other names or other defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.frontends.onnx.record import Adapter, OpRecord, Scope
+
+_GRID_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+
+
+def _scatter(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    return [record.with_(op="ScatterElements")]
+
+
+def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    mode = record.text("mode", "bilinear")
+    return [record.with_(attrs={**record.attrs, "mode": _GRID_MODES.get(mode, mode)})]
+
+
+def _roi_align(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    """Before opset 16 there was no half-pixel shift of the regions."""
+    return [record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})]
+
+
+def _batched_scan(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    raise record.unsupported("the batched Scan of opset 8; convert the model to opset 9 or later")
+
+
+RENAMED: tuple[Adapter, ...] = (
+    Adapter("Scatter", 11, _scatter),
+    Adapter("GridSample", 20, _grid_sample),
+    Adapter("RoiAlign", 16, _roi_align),
+    Adapter("Scan", 9, _batched_scan),
+)

@@ -1,0 +1,285 @@
+"""Writing a graph as an ONNX file that carries its origins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from whence.errors import UnsupportedError, WhenceError
+from whence.frontends.onnx.attributes import write_attribute
+from whence.frontends.onnx.carried import SOURCES, TOMBSTONES, write_carried, write_sources, write_tombstones
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
+from whence.frontends.onnx.types import tensor_proto
+from whence.graph.graph import Graph
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Attr
+from whence.ops.fused import OPS as SUPERNODES
+from whence.ops.fused import Arg, Result, expand
+from whence.ops.onnx_node import split_name, to_type_proto
+from whence.provenance import NO_ORIGIN, Origin
+from whence.types import DType, TensorType, ValueType
+
+_LOWEST_IR = 10
+_LARGE = 1_500_000_000
+_SMALL_TENSOR = 1024
+_ALIGNMENT = 4096
+_Application: TypeAlias = tuple[str, Mapping[str, Attr], Sequence[ValueType | None], Sequence[ValueType]]
+"""Operator, attributes, input types, output types."""
+_SUPERNODES = frozenset(definition.name for definition in SUPERNODES)
+
+
+def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int = _LARGE) -> None:
+    """Write the graph to `path`. Weights of more than `inline_limit` bytes in all go to a file beside it, `<name>.data`."""
+    target = Path(path)
+    weights = ExternalWeights(target, graph, inline_limit)
+    try:
+        model = to_model(graph, weights)
+        weights.close()
+        target.write_bytes(model.SerializeToString())
+    except OSError as error:
+        raise WhenceError(f"cannot write {quoted(str(target))}: {error.strerror or error}") from None
+
+
+class ExternalWeights:
+    """The file beside a model that holds its weights, when they are too many for the model itself."""
+
+    def __init__(self, model: Path, graph: Graph, limit: int) -> None:
+        distinct = {id(node.value): node.value.nbytes for nested in graph.nested() for node in nested if node.value is not None}
+        self._path = model.with_name(model.name + ".data") if sum(distinct.values()) > limit else None
+        self._file = None if self._path is None else self._path.open("wb")
+
+    def place(self, proto: TensorProto, array: np.ndarray) -> bool:
+        """Store the tensor's data beside the model and say where; `False` when it belongs inside the model."""
+        if self._file is None or self._path is None or array.nbytes < _SMALL_TENSOR or array.dtype == np.object_:
+            return False
+        raw = tensor_proto(array, "").raw_data
+        self._file.write(b"\0" * (-self._file.tell() % _ALIGNMENT))
+        proto.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", self._path.name), ("offset", str(self._file.tell())), ("length", str(len(raw)))):
+            proto.external_data.add(key=key, value=value)
+        self._file.write(raw)
+        return True
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto:
+    """The graph as an ONNX model, in the lowest opset that can say it."""
+    writing = _Writing(graph, weights)
+    proto = GraphProto(name=graph.name or "graph")
+    _GraphWriter(writing, graph, proto, {}, {}).write()
+    opsets = [helper.make_opsetid(domain, version) for domain, version in sorted(writing.opsets.items())]
+    model = ModelProto(ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets)), producer_name="whence", graph=proto)
+    model.opset_import.extend(opsets)
+    model.domain, model.doc_string = graph.metadata.get("onnx.domain", ""), graph.metadata.get("onnx.doc_string", "")
+    for key, value in graph.metadata.items():
+        if not key.startswith(("onnx.", "whence.")):
+            model.metadata_props.add(key=key, value=value)
+    model.metadata_props.add(key=SOURCES, value=write_sources(graph.ledger.sources))
+    model.metadata_props.add(key=TOMBSTONES, value=write_tombstones(graph.ledger.tombstones))
+    return model
+
+
+class _Writing:
+    """What all graphs of one model share while it is written."""
+
+    def __init__(self, graph: Graph, weights: ExternalWeights | None) -> None:
+        self.weights = weights
+        self.folded = graph.ledger.folded_origins()
+        self.opsets = _opsets(graph)
+        self.values = _UniqueNames()
+        self.nodes = _UniqueNames()
+
+
+class _UniqueNames:
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._repeats: dict[str, int] = {}
+
+    def take(self, wanted: str) -> str:
+        """`wanted`, or something like it when the name is taken."""
+        name = wanted
+        while not name or name in self._taken:
+            repeat = self._repeats.get(wanted, 1) + 1
+            self._repeats[wanted] = repeat
+            name = f"{wanted}_{repeat}"
+        self._taken.add(name)
+        return name
+
+
+def _opsets(graph: Graph) -> dict[str, int]:
+    """The opset of each domain in which every node of the graph, nested ones included, can be said."""
+    opsets = {"": LOWEST_WRITTEN}
+    for nested in graph.nested():
+        for node in nested:
+            if node.op in ("Input", "Output", "Const"):
+                continue
+            for op, attrs, inputs, outputs in _plain_operators(nested, node):
+                domain, _ = split_name(op)
+                opsets[domain] = max(opsets.get(domain, 1), lowest_opset(op, attrs, inputs, outputs))
+    return opsets
+
+
+def _plain_operators(graph: Graph, node: Node) -> list[_Application]:
+    """The operators of ONNX that a node is written as."""
+    inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
+    if node.op in _SUPERNODES:
+        plain: list[_Application] = []
+        for step in expand(node.op, node.attrs, inputs):
+            arguments = [inputs[slot.index] if isinstance(slot, Arg) else node.type for slot in step.inputs]
+            plain.append((step.op, step.attrs, arguments, [node.type]))
+        return plain
+    formal = len(inputs) - _captures(node)
+    return [(node.op, {key: value for key, value in node.attrs.items() if key != "captures"}, inputs[:formal], node.outputs)]
+
+
+def _captures(node: Node) -> int:
+    count = node.attrs.get("captures", 0)
+    return count if node.bodies and isinstance(count, int) else 0
+
+
+class _GraphWriter:
+    """Writes one graph. `captured` are the names, outside, of the values its last inputs stand for; `shared` those of outer constants."""
+
+    def __init__(self, writing: _Writing, graph: Graph, proto: GraphProto, captured: Mapping[int, str], shared: Mapping[int, str]) -> None:
+        self._writing = writing
+        self._graph = graph
+        self._proto = proto
+        self._captured = captured
+        self._shared = dict(shared)
+        self._names: dict[Ref, str] = {}
+
+    def write(self) -> None:
+        copies = self._name_ends()
+        for node in self._graph:
+            if node.op == "Const":
+                self._const(node)
+            elif node.op not in ("Input", "Output"):
+                self._operator(node)
+        for ref, name in copies:
+            self._node("Identity", name, [self._names[ref]], [name], {}, NO_ORIGIN, NO_ORIGIN)
+
+    def _name_ends(self) -> list[tuple[Ref, str]]:
+        """Give inputs and outputs their names. Returns the outputs that must be copies: of inputs, constants and other outputs."""
+        graph, writing = self._graph, self._writing
+        for node in graph.inputs:
+            outside = self._captured.get(node.id)
+            self._names[node.ref()] = outside if outside is not None else writing.values.take(node.name)
+            if outside is None:
+                self._proto.input.append(_value_info(self._names[node.ref()], node.type))
+        copies: list[tuple[Ref, str]] = []
+        for node in graph.outputs:
+            ref = node.inputs[0]
+            if ref is None:
+                raise UnsupportedError(f"the graph's output {quoted(node.name)} reads nothing")
+            name = writing.values.take(node.name)
+            self._proto.output.append(_value_info(name, graph.type_of(ref)))
+            if ref in self._names or graph[ref.node].op in ("Input", "Const"):
+                copies.append((ref, name))
+            else:
+                self._names[ref] = name
+        return copies
+
+    def _const(self, node: Node) -> None:
+        if node.value is None:
+            raise UnsupportedError(f"constant {quoted(node.name)} has no data and cannot be written")
+        known = self._shared.get(id(node.value))
+        if known is not None and not node.origin:
+            self._names[node.ref()] = known
+            return
+        name = self._writing.values.take(node.name or f"const_{node.id}")
+        self._names[node.ref()] = self._shared[id(node.value)] = name
+        carried = write_carried(node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin) if node.origin else {}
+        self._tensor(name, node.value, carried)
+
+    def _tensor(self, name: str, array: np.ndarray, carried: Mapping[str, str]) -> None:
+        weights = self._writing.weights
+        proto = self._proto.initializer.add()
+        proto.name = name
+        if weights is not None and weights.place(proto, array):
+            proto.data_type = int(DType.of(array))
+            proto.dims.extend(array.shape)
+        else:
+            proto.CopyFrom(tensor_proto(array, name))
+        for key, value in carried.items():
+            proto.metadata_props.add(key=key, value=value)
+
+    def _operator(self, node: Node) -> None:
+        outputs = [self._output_name(node, index) for index in range(len(node.outputs))]
+        inputs = ["" if ref is None else self._names[ref] for ref in node.inputs]
+        folded = self._writing.folded.get(node.id, NO_ORIGIN) & node.origin
+        if node.op in _SUPERNODES:
+            self._supernode(node, inputs, outputs[0], folded)
+            return
+        formal = len(inputs) - _captures(node)
+        attrs = {key: value for key, value in node.attrs.items() if key != "captures"}
+        proto = self._node(node.op, node.name, inputs[:formal], outputs, attrs, node.origin, folded)
+        for name, body in node.bodies.items():
+            self._body(proto, name, body, inputs[formal:])
+
+    def _output_name(self, node: Node, index: int) -> str:
+        ref = node.ref(index)
+        if ref not in self._names:
+            base = node.name or f"{node.op}_{node.id}"
+            self._names[ref] = self._writing.values.take(base if index == 0 else f"{base}_{index}")
+        return self._names[ref]
+
+    def _supernode(self, node: Node, inputs: Sequence[str], output: str, folded: Origin) -> None:
+        types = [None if ref is None else self._graph.type_of(ref) for ref in node.inputs]
+        steps = expand(node.op, node.attrs, types)
+        results: list[str] = []
+        for number, step in enumerate(steps):
+            arguments: list[str] = []
+            for slot in step.inputs:
+                if isinstance(slot, Arg):
+                    arguments.append(inputs[slot.index])
+                elif isinstance(slot, Result):
+                    arguments.append(results[slot.step])
+                else:
+                    arguments.append(self._scalar(node, slot.value))
+            last = number == len(steps) - 1
+            results.append(output if last else self._writing.values.take(f"{node.name}/{step.op}"))
+            self._node(step.op, node.name if last else results[-1], arguments, [results[-1]], step.attrs, node.origin, folded)
+
+    def _scalar(self, node: Node, value: float) -> str:
+        dtype = node.type.dtype if isinstance(node.type, TensorType) else DType.F32
+        name = self._writing.values.take(f"{node.name}/scalar")
+        self._tensor(name, np.array(value, dtype.numpy), {})
+        return name
+
+    def _body(self, proto: NodeProto, name: str, body: Graph, captured: Sequence[str]) -> None:
+        attribute = proto.attribute.add()
+        attribute.name, attribute.type = name, AttributeProto.GRAPH
+        attribute.g.name = body.name or name
+        ends = body.inputs[len(body.inputs) - len(captured) :]
+        outside = {node.id: value for node, value in zip(ends, captured, strict=True)}
+        _GraphWriter(self._writing, body, attribute.g, outside, self._shared).write()
+
+    def _node(
+        self, op: str, name: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Mapping[str, Attr], origin: Origin, folded: Origin
+    ) -> NodeProto:
+        domain, plain = split_name(op)
+        proto: NodeProto = self._proto.node.add()
+        proto.op_type, proto.domain, proto.name = plain, domain, self._writing.nodes.take(name or plain)
+        proto.input.extend(inputs)
+        proto.output.extend(outputs)
+        for key, value in attributes_at(op, attrs, self._writing.opsets[domain]).items():
+            write_attribute(proto, key, value)
+        for key, text in write_carried(origin, folded).items():
+            proto.metadata_props.add(key=key, value=text)
+        return proto
+
+
+def _value_info(name: str, kind: ValueType) -> ValueInfoProto:
+    info = ValueInfoProto(name=name)
+    if not (isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED):
+        info.type.CopyFrom(to_type_proto(kind))
+    return info
