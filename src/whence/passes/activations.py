@@ -1,0 +1,101 @@
+"""Activations in a graph: one operator, or a gate x·g(x), under the name and the two numbers that supernodes know them by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.graph.search import is_single_consumer, unique_consumer
+from whence.ops.activation import ACTIVATIONS
+from whence.ops.attributes import get_float, get_str
+from whence.ops.definition import Attr
+from whence.ops.fused import FUSED_ACTIVATIONS
+from whence.passes.operands import other_operand, tensor_of
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A function that a supernode can apply to its sum, and the nodes that compute it now."""
+
+    name: str
+    alpha: float | None
+    beta: float | None
+    nodes: tuple[Node, ...]
+    """In order; the last makes the result."""
+
+    @property
+    def attrs(self) -> dict[str, Attr]:
+        """The attributes that tell a supernode to apply it."""
+        attrs: dict[str, Attr] = {"activation": self.name}
+        if self.alpha is not None:
+            attrs["activation_alpha"] = self.alpha
+        if self.beta is not None:
+            attrs["activation_beta"] = self.beta
+        return attrs
+
+
+def activation_after(graph: Graph, node: Node) -> Activation | None:
+    """The activation that is all that ever happens to output 0 of `node`, or `None`."""
+    consumer = unique_consumer(graph, node, check_inputs=False)
+    if consumer is not None:
+        return _single(graph, consumer) if consumer.input(0) == node.ref() else None
+    return _gate(graph, node)
+
+
+def _single(graph: Graph, node: Node) -> Activation | None:
+    name = node.op
+    if name == "Gelu" and get_str(node.attrs, "approximate", "none") == "tanh":
+        name = "GeluTanh"
+    if name == "Clip":
+        return _clip(graph, node)
+    if name == "PRelu":
+        return _prelu(graph, node)
+    if name not in FUSED_ACTIVATIONS:
+        return None
+    known = ACTIVATIONS[name]
+    alpha = None if known.alpha is None else get_float(node.attrs, "alpha", known.alpha)
+    beta = None if known.beta is None else get_float(node.attrs, "beta", known.beta)
+    return Activation(name, alpha, beta, (node,))
+
+
+def _prelu(graph: Graph, node: Node) -> Activation | None:
+    """One slope for all elements is LeakyRelu."""
+    slope, kind = graph.const_value(node.input(1)), tensor_of(graph, node.input(0))
+    if slope is None or slope.size != 1 or kind is None or kind.rank is None or slope.ndim > kind.rank:
+        return None
+    return Activation("LeakyRelu", float(slope.reshape(())), None, (node,))
+
+
+def _clip(graph: Graph, node: Node) -> Activation | None:
+    low, high = _bound(graph, node.input(1), -math.inf), _bound(graph, node.input(2), math.inf)
+    return None if low is None or high is None else Activation("Clip", low, high, (node,))
+
+
+def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
+    """A constant bound; `None` when it is not constant."""
+    if ref is None:
+        return default
+    value = graph.const_value(ref)
+    return None if value is None or value.size != 1 else float(np.asarray(value).reshape(()))
+
+
+def _gate(graph: Graph, node: Node) -> Activation | None:
+    """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the gate."""
+    consumers = graph.consumers(node)
+    if len(consumers) != 2:
+        return None
+    gate, product = consumers
+    if gate.inputs != (node.ref(),) or product.op != "Mul" or other_operand(product, node.ref()) != gate.ref():
+        return None
+    if not is_single_consumer(graph, gate, product):
+        return None
+    if gate.op == "Sigmoid":
+        return Activation("Swish", 1.0, None, (gate, product))
+    if gate.op == "HardSigmoid":
+        alpha, beta = get_float(gate.attrs, "alpha", 0.2), get_float(gate.attrs, "beta", 0.5)
+        if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
+            return Activation("HardSwish", None, None, (gate, product))
+    return None

@@ -1,0 +1,50 @@
+"""Permutations of axes: reading, composing and inverting them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.graph import Graph, Node
+from whence.passes.operands import tensor_of
+from whence.passes.pattern import same_dim
+from whence.types import Shape
+
+Perm = tuple[int, ...]
+"""Axis `i` of the result is axis `perm[i]` of the source."""
+
+
+def perm_of(graph: Graph, transpose: Node) -> Perm | None:
+    """What a Transpose does; `None` when that depends on a rank nobody knows."""
+    perm = transpose.attrs.get("perm")
+    if isinstance(perm, tuple) and perm:
+        return tuple(int(axis) for axis in perm)
+    kind = tensor_of(graph, transpose.input(0))
+    return None if kind is None or kind.rank is None else tuple(reversed(range(kind.rank)))
+
+
+def is_identity(perm: Sequence[int]) -> bool:
+    return all(axis == index for index, axis in enumerate(perm))
+
+
+def compose(first: Sequence[int], second: Sequence[int]) -> Perm:
+    """Doing `first`, then `second`."""
+    return tuple(first[axis] for axis in second)
+
+
+def inverse_perm(perm: Sequence[int]) -> Perm:
+    """What undoes `perm`."""
+    result = [0] * len(perm)
+    for index, axis in enumerate(perm):
+        result[axis] = index
+    return tuple(result)
+
+
+def reshape_target(before: Shape, after: Shape) -> tuple[int, ...] | None:
+    """What to tell a Reshape that makes `after` of a value of shape `before`, or `None` when numbers cannot say it.
+
+    A dimension without a number may be a copy (0) of the one in its place, and one more may be left to be worked out (-1).
+    """
+    if 0 in before or 0 in after:
+        return None
+    target = [dim if isinstance(dim, int) else 0 if index < len(before) and same_dim(dim, before[index]) else -1 for index, dim in enumerate(after)]
+    return tuple(target) if target.count(-1) <= 1 else None

@@ -1,0 +1,95 @@
+"""What a pass is.
+
+A pass is a small frozen dataclass in a file of its own; its fields are its options. Most passes are sets of local rules and
+derive from `RulePass`: they name the operators they look at, and try their rules at each.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+from whence.errors import GraphError
+from whence.graph import Graph, Node, Rewriter
+from whence.ops.definition import OpClass
+
+
+class Property(enum.Flag):
+    """What a pass may rely on, and what it leaves true. The manager refuses an order that breaks these promises."""
+
+    NONE = 0
+    CONSTANTS_FOLDED = enum.auto()
+    """Operators on constants only are gone, except those too large to fold."""
+    NO_OPS_REMOVED = enum.auto()
+    """Identities, casts to the same type and the like are gone."""
+    NO_DEAD_NODES = enum.auto()
+    CONSTS_FIRST = enum.auto()
+    PORTABLE = enum.auto()
+    """Only operators of the ONNX standard, so that the graph can be written to a file as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(ABC):
+    """One transformation. `run` changes the graph only through the rewriter, which keeps the ledger."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """One line for `whence passes`."""
+    classes: ClassVar[OpClass] = OpClass.NONE
+    """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""
+    requires: ClassVar[Property] = Property.NONE
+    ensures: ClassVar[Property] = Property.NONE
+    breaks: ClassVar[Property] = Property.NONE
+    """Properties that may no longer hold afterwards."""
+
+    @abstractmethod
+    def run(self, rewriter: Rewriter) -> None:
+        """Transform `rewriter.graph`. The manager calls it for the main graph and each nested graph in turn."""
+
+    def why_skip(self, graph: Graph) -> str:
+        """Why there is nothing to do, or the empty string. Decided from what operators are present, without looking at nodes."""
+        if self.classes and not self.classes & graph.op_classes:
+            return f"no operator of class {self.classes.name or self.classes}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RulePass(Pass):
+    """Local rules, tried at every node of the given operators until none applies any more."""
+
+    anchors: ClassVar[frozenset[str]]
+    """The operators at which rules start."""
+
+    @abstractmethod
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        """Try the rules at `node`; apply at most one edit. Nodes around an edit are visited again."""
+
+    def run(self, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        queue = deque(node for node in graph if node.op in self.anchors)
+        # Nodes, not their ids: a node that inherits the id of a waiting one still has to be visited itself.
+        waiting = set(queue)
+        patience = 50 * len(queue) + 1000
+        while queue:
+            node = queue.popleft()
+            waiting.discard(node)
+            if node.graph is not graph:
+                continue
+            rewriter.fresh.clear()
+            self.visit(node, rewriter)
+            for fresh in rewriter.fresh:
+                if fresh.op in self.anchors and fresh.graph is graph and fresh not in waiting:
+                    waiting.add(fresh)
+                    queue.append(fresh)
+            patience -= 1
+            if patience < 0:
+                raise GraphError(f"pass '{self.name}' does not come to an end at {node!r}: two of its rules undo each other")
+
+    def why_skip(self, graph: Graph) -> str:
+        if self.anchors.isdisjoint(graph.op_counts):
+            few = sorted(self.anchors)[:3]
+            return f"no {', '.join(few)}{', ...' if len(self.anchors) > 3 else ''}"
+        return Pass.why_skip(self, graph)

@@ -1,0 +1,291 @@
+"""How an operator reads on channel-blocked tensors: f(from_blocked(x)) = from_blocked(f'(x)).
+
+The result is f' as one step or two, and how many channels its outputs have. Places behind the last channel may hold anything, so every operator that
+works on each channel by itself can be turned like this, and none that mixes channels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.blocked import to_blocked
+from whence.ops.definition import Attr, OpClass, Pattern
+from whence.ops.registry import lookup
+from whence.ops.window import make_window
+from whence.passes.operands import tensor_of
+from whence.passes.pattern import integers, reduced_axes
+from whence.types import DType
+
+
+class Layout(NamedTuple):
+    """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is one row high)."""
+
+    channels: int
+    rank: int
+
+
+class Twin(NamedTuple):
+    """The blocked form of a plain value."""
+
+    ref: Ref
+
+
+class Spread(NamedTuple):
+    """A plain value that is the same in all channels, with an axis of length 1 for the places in a block."""
+
+    ref: Ref
+
+
+class Made(NamedTuple):
+    """The output of an earlier step."""
+
+    step: int
+
+
+Input = Ref | np.ndarray | Twin | Spread | Made | None
+
+
+class Step(NamedTuple):
+    op: str
+    inputs: tuple[Input, ...]
+    attrs: Mapping[str, Attr]
+
+
+class Form(NamedTuple):
+    """An operator on blocked tensors. The outputs of the last step are the blocked forms of the operator's outputs."""
+
+    steps: tuple[Step, ...]
+    layouts: tuple[Layout, ...]
+
+
+Layouts = Mapping[Ref, Layout]
+
+# Broadcast by name only: their other inputs are not data.
+_NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
+_POOLS = {"MaxPool": "BlockedMaxPool", "AveragePool": "BlockedAveragePool"}
+_REDUCTIONS = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}
+# A plain operand this much smaller than the result is converted without further thought.
+_SMALL = 8
+
+
+def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
+    """`node` on the blocked twins of its inputs; `None` when it cannot be turned like that or would gain nothing."""
+    if node.bodies or not all(static_float(graph, node.ref(index)) for index in range(len(node.outputs))):
+        return None
+    if node.op == "Concat":
+        return _concat(graph, node, layouts, block)
+    first = node.input(0)
+    if first is not None and first in layouts and node.op in _ON_FIRST:
+        return _ON_FIRST[node.op](graph, node, first, layouts[first], block)
+    definition = lookup(node.op)
+    by_element = definition.pattern in {Pattern.ELEMWISE, Pattern.BROADCAST} and definition.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
+    if by_element and node.op not in _NOT_DATA and len(node.outputs) == 1:
+        return _elementwise(graph, node, layouts, block)
+    return None
+
+
+def static_float(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:
+    """The shape of a float32 value all of whose dimensions are known and not 0, else `None`."""
+    kind = tensor_of(graph, ref)
+    shape = None if kind is None or kind.dtype is not DType.F32 else kind.static_shape
+    return None if shape is None or 0 in shape else shape
+
+
+# ---- elementwise ----
+
+
+def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
+    target = static_float(graph, node.ref())
+    if target is None or len(target) not in {3, 4}:
+        return None
+    whole = [ref for ref in node.inputs if ref is not None and static_float(graph, ref) == target and graph.const_value(ref) is None]
+    twins = sum(ref in layouts for ref in whole)
+    # With more plain operands than blocked ones, converting the blocked ones back costs less.
+    if not twins or len(whole) - twins > twins:
+        return None
+    inputs = [_operand(graph, ref, target, layouts, block) for ref in node.inputs]
+    if any(given is None and ref is not None for given, ref in zip(inputs, node.inputs, strict=True)):
+        return None
+    return Form((Step(node.op, tuple(inputs), node.attrs),), (Layout(target[1], len(target)),))
+
+
+def _operand(graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: Layouts, block: int) -> Input:
+    """An operand of an elementwise operator whose plain result has shape `target`; `None` when it has no blocked form."""
+    shape = static_float(graph, ref)
+    if ref is None or shape is None or len(shape) > len(target):
+        return None
+    if all(dim == 1 for dim in shape) and ref not in layouts:
+        return ref
+    value = graph.const_value(ref)
+    if value is not None:
+        return blocked_const(value, len(target), block)
+    if ref in layouts:
+        return Twin(ref) if shape[1] == target[1] else Spread(ref)
+    if len(shape) == len(target) and shape[1] == target[1]:
+        small = int(np.prod(shape)) * _SMALL <= int(np.prod(target))
+        return Twin(ref) if small or shape == target else None
+    return Spread(ref) if len(shape) == len(target) and shape[1] == 1 else None
+
+
+def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
+    """A constant operand so that it broadcasts against blocked tensors as it did against plain ones of so many axes."""
+    batch, channels, *spatial = (1,) * (rank - value.ndim) + value.shape
+    spatial = [*[1] * (4 - rank), *spatial]
+    plain = value.reshape(batch, channels, *spatial)
+    if channels == 1:
+        return plain[..., np.newaxis]
+    # Repeating the last channel keeps a divisor from becoming zero.
+    return to_blocked(np.pad(plain, ((0, 0), (0, -channels % block), (0, 0), (0, 0)), mode="edge"), block)
+
+
+# y = (x - mean)·scale / sqrt(var + epsilon) + bias = x·factor + shift
+def _batch_norm(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    values = [graph.const_value(ref) for ref in node.inputs[1:5]]
+    if len(node.outputs) != 1 or get_int(node.attrs, "training_mode", 0) or any(value is None or value.dtype != np.float32 for value in values):
+        return None
+    scale, bias, mean, variance = (np.asarray(value, np.float64) for value in values)
+    factor = scale / np.sqrt(variance + get_float(node.attrs, "epsilon", 1e-5))
+    spread = (-1, *(1,) * (layout.rank - 2))
+    by_channel = [blocked_const(vector.astype(np.float32).reshape(spread), layout.rank, block) for vector in (factor, bias - mean * factor)]
+    return Form((Step("Mul", (Twin(source), by_channel[0]), {}), Step("Add", (Made(0), by_channel[1]), {})), (layout,))
+
+
+# ---- pools and reductions ----
+
+
+def _pool(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    shape = static_float(graph, source)
+    if shape is None or len(node.outputs) != 1:
+        return None
+    attrs = spatial_attrs(node, shape[2:], get_ints(node.attrs, "kernel_shape"), ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)))
+    return Form((Step(_POOLS[node.op], (Twin(source),), attrs),), (layout,))
+
+
+def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False) -> dict[str, Attr]:
+    """The attributes of a convolution or pool with the padding spelled out, for two spatial axes."""
+    window = make_window(node.op, node.attrs, sizes, kernel, ceil_mode)
+    missing = 2 - len(sizes)
+    ones, zeros = (1,) * missing, (0,) * missing
+    attrs: dict[str, Attr] = {name: value for name, value in node.attrs.items() if name != "auto_pad"}
+    return attrs | {
+        "kernel_shape": ones + window.kernel,
+        "strides": ones + window.strides,
+        "dilations": ones + window.dilations,
+        "pads": zeros + window.begins + zeros + window.ends,
+    }
+
+
+def _reduce(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    spatial = tuple(range(2, layout.rank))
+    if node.op not in _REDUCTIONS and (reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)):
+        return None
+    op = _REDUCTIONS.get(node.op, node.op)
+    return Form((Step(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,))
+
+
+# ---- movement ----
+
+
+def _axis(axis: int, rank: int) -> int:
+    """Where an axis of a plain tensor lies in its blocked form."""
+    axis %= rank
+    return axis if axis < 2 else axis + 4 - rank
+
+
+def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
+    refs = [ref for ref in node.inputs if ref is not None]
+    shapes = [static_float(graph, ref) for ref in refs]
+    ranks = {0 if shape is None else len(shape) for shape in shapes}
+    if ranks not in ({3}, {4}):
+        return None
+    rank, axis = ranks.pop(), get_int(node.attrs, "axis", 0)
+    sizes = [(ref in layouts, int(np.prod(shape))) for ref, shape in zip(refs, shapes, strict=True) if shape is not None]
+    if 2 * sum(size for blocked, size in sizes if blocked) <= sum(size for _, size in sizes):
+        return None
+    channels = [shape[1] for shape in shapes if shape is not None]
+    if axis % rank == 1 and any(count % block for count in channels[:-1]):
+        return None
+    total = sum(channels) if axis % rank == 1 else channels[0]
+    return Form((Step("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),), (Layout(total, rank),))
+
+
+def _split(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    axis = get_int(node.attrs, "axis", 0) % layout.rank
+    shapes = [static_float(graph, node.ref(index)) for index in range(len(node.outputs))]
+    sizes = [shape[axis] for shape in shapes if shape is not None]
+    if axis == 1:
+        if any(size % block for size in sizes[:-1]):
+            return None
+        layouts = tuple(Layout(size, layout.rank) for size in sizes)
+        sizes = [-(-size // block) for size in sizes]
+    else:
+        layouts = (layout,) * len(sizes)
+    return Form((Step("Split", (Twin(source), np.array(sizes, np.int64)), {"axis": _axis(axis, layout.rank)}),), layouts)
+
+
+def _slice(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    starts, ends, axes, steps = (integers(graph, node.input(index)) for index in range(1, 5))
+    if starts is None or ends is None or (axes is None) != (node.input(3) is None) or (steps is None) != (node.input(4) is None):
+        return None
+    axes = tuple(axis % layout.rank for axis in (range(len(starts)) if axes is None else axes))
+    steps = (1,) * len(starts) if steps is None else steps
+    first, last, channels = list(starts), list(ends), layout.channels
+    if 1 in axes:
+        place = axes.index(1)
+        begin, end, _ = slice(starts[place], ends[place]).indices(layout.channels)
+        if steps[place] != 1 or begin % block or (end % block and end != layout.channels):
+            return None
+        first[place], last[place], channels = begin // block, -(-end // block), end - begin
+    lists = (first, last, [_axis(axis, layout.rank) for axis in axes], list(steps))
+    inputs: tuple[Input, ...] = (Twin(source), *(np.array(values, np.int64) for values in lists))
+    return Form((Step("Slice", inputs, {}),), (Layout(channels, layout.rank),))
+
+
+def _pad(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    pads, axes = integers(graph, node.input(1)), integers(graph, node.input(3))
+    if pads is None or (axes is None) != (node.input(3) is None):
+        return None
+    axes = tuple(axis % layout.rank for axis in (range(layout.rank) if axes is None else axes))
+    wanted = [0] * 10
+    for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        wanted[_axis(axis, layout.rank)], wanted[5 + _axis(axis, layout.rank)] = begin, end
+    if wanted[1] or wanted[6]:
+        return None
+    return Form((Step("Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs),), (layout,))
+
+
+def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+    before, after = static_float(graph, source), static_float(graph, node.ref())
+    simple = (
+        get_str(node.attrs, "mode", "nearest") in {"nearest", "linear"} and get_str(node.attrs, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    )
+    crops = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    if before is None or after is None or before[:2] != after[:2] or not simple or crops:
+        return None
+    axes = get_ints(node.attrs, "axes", tuple(range(layout.rank)))
+    kept = [place for place, axis in enumerate(axes) if axis % layout.rank >= 2]
+    inputs: list[Input] = [Twin(source), None]
+    for slot in (2, 3):
+        value = graph.const_value(node.input(slot))
+        if node.input(slot) is not None and value is None:
+            return None
+        inputs.append(None if value is None or value.size == 0 else np.ascontiguousarray(value[kept]))
+    attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in kept)}
+    return Form((Step("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
+
+
+_ON_FIRST = {
+    "BatchNormalization": _batch_norm,
+    **dict.fromkeys(_POOLS, _pool),
+    **dict.fromkeys(itertools.chain(_REDUCTIONS, ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")), _reduce),
+    "Split": _split,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Resize": _resize,
+}

@@ -1,0 +1,134 @@
+"""Transposes and scalar factors around products of matrices, which Gemm does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import is_single_consumer, producer_of, unique_consumer
+from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.definition import Attr, OpClass
+from whence.passes.base import RulePass
+from whence.passes.operands import consts_with_origin, is_exact_attribute, is_float, scalar_factor, tensor_of
+from whence.types import TensorType
+
+_FLAGS = ("transA", "transB")
+_SCALES = frozenset({"Mul", "Div"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoldMatmulTranspose(RulePass):
+    """Folds what surrounds a Gemm, or a MatMul of two matrices, into the attributes of a Gemm:
+
+    1. a transpose of an operand into transA or transB, also when others read it too;
+    2. a transpose of the result, by swapping the operands, when nothing else reads the result and C is absent or constant;
+    3. a constant number times an operand into alpha, when nothing else reads that multiple;
+    4. a constant number times the result into alpha and beta, when nothing else reads the result.
+    """
+
+    name: ClassVar[str] = "fold_matmul_transpose"
+    summary: ClassVar[str] = "fold transposes and scalar factors into Gemm"
+    classes: ClassVar[OpClass] = OpClass.MATMUL
+    anchors: ClassVar[frozenset[str]] = frozenset({"Gemm", "MatMul"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        if not _is_of_matrices(rewriter.graph, node):
+            return
+        for rule in (_transposed_operand, _transposed_result, _scaled_operand, _scaled_result):
+            if rule(node, rewriter):
+                return
+
+
+def _is_of_matrices(graph: Graph, node: Node) -> bool:
+    operands = [tensor_of(graph, ref) for ref in node.inputs[:2]]
+    return is_float(graph, node.ref()) and all(operand is not None and operand.rank == 2 for operand in operands)
+
+
+def _is_transposition(node: Node) -> bool:
+    """Of a matrix; the default is to reverse the axes."""
+    return node.op == "Transpose" and get_ints(node.attrs, "perm", (1, 0)) == (1, 0)
+
+
+def _gemm(node: Node, inputs: Sequence[Ref | None], changes: dict[str, Attr]) -> tuple[str, Sequence[Ref | None], dict[str, Attr]]:
+    """Operator, inputs and attributes of the Gemm; what has its default value is left out."""
+    defaults: dict[str, Attr] = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}
+    attrs = {name: value for name, value in {**node.attrs, **changes}.items() if value != defaults.get(name)}
+    return "Gemm", inputs, attrs
+
+
+def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    for index, flag in enumerate(_FLAGS):
+        transpose = producer_of(graph, node.inputs[index], "Transpose")
+        if transpose is None or not _is_transposition(transpose):
+            continue
+        # gemm(a^T, b) = gemm(a, b) with transA turned over; likewise b
+        inputs = (*node.inputs[:index], transpose.inputs[0], *node.inputs[index + 1 :])
+        edit = rewriter.edit(transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}")
+        edit.replace(node, edit.node(*_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}), types=node.outputs, name=node.name))
+        edit.apply()
+        return True
+    return False
+
+
+def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    transpose = unique_consumer(graph, node, "Transpose")
+    bias = graph.const_value(node.input(2))
+    if transpose is None or not _is_transposition(transpose) or (node.input(2) is not None and (bias is None or bias.ndim > 2)):
+        return False
+    # (a·b + c)^T = b^T·a^T + c^T
+    edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, transpose, rule="gemm(a, b, c)^T = gemm(b^T, a^T, c^T)")
+    swapped: list[Ref | None] = [node.inputs[1], node.inputs[0]]
+    if bias is not None:
+        matrix = bias.reshape((1,) * (2 - bias.ndim) + bias.shape)
+        swapped.append(edit.const(np.ascontiguousarray(matrix.T)))
+    changes: dict[str, Attr] = {"transA": 1 - get_int(node.attrs, "transB", 0), "transB": 1 - get_int(node.attrs, "transA", 0)}
+    edit.replace(transpose, edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name))
+    edit.apply()
+    return True
+
+
+def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    for index in range(2):
+        scaling = producer_of(graph, node.inputs[index], _SCALES)
+        found = None if scaling is None or not is_single_consumer(graph, scaling, node) else scalar_factor(graph, scaling)
+        changes = {} if found is None else _scaled(graph, node, found[1], ("alpha",))
+        if scaling is None or found is None or not changes:
+            continue
+        # gemm(s·a, b, c) = s·alpha·a·b + beta·c
+        inputs = (*node.inputs[:index], found[0], *node.inputs[index + 1 :])
+        edit = rewriter.edit(*consts_with_origin(graph, scaling.inputs), scaling, node, rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha")
+        edit.replace(node, edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name))
+        edit.apply()
+        return True
+    return False
+
+
+def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    scaling = unique_consumer(graph, node, _SCALES)
+    found = None if scaling is None else scalar_factor(graph, scaling)
+    if scaling is None or found is None or found[0] != node.ref():
+        return False
+    changes = _scaled(graph, node, found[1], ("alpha",) if node.input(2) is None else ("alpha", "beta"))
+    if not changes:
+        return False
+    # s·(alpha·a·b + beta·c) = s·alpha·a·b + s·beta·c
+    edit = rewriter.edit(*consts_with_origin(graph, scaling.inputs), node, scaling, rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta")
+    edit.replace(scaling, edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name))
+    edit.apply()
+    return True
+
+
+def _scaled(graph: Graph, node: Node, factor: float, names: Sequence[str]) -> dict[str, Attr]:
+    """The named attributes times `factor`; nothing when an attribute cannot hold one."""
+    kind = graph.type_of(node.ref())
+    numbers = {name: get_float(node.attrs, name, 1.0) * factor for name in names}
+    fits = isinstance(kind, TensorType) and all(is_exact_attribute(number, kind.dtype) for number in numbers.values())
+    return dict(numbers) if fits else {}

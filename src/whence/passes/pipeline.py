@@ -1,0 +1,91 @@
+"""The passes of `prepare`, in order.
+
+The order matters: earlier passes reduce what later ones must recognise. Constants and shapes first, then what is no work at all,
+then the patterns exporters write out in small operators, then layout noise, then folding into weights, then supernodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.passes.base import Pass
+from whence.passes.cancel_reshapes import CancelReshapes
+from whence.passes.cancel_transposes import CancelTransposes
+from whence.passes.fold_batch_norm import FoldBatchNorm
+from whence.passes.fold_constants import FoldConstants
+from whence.passes.fold_matmul_transpose import FoldMatmulTranspose
+from whence.passes.fold_pad import FoldPad
+from whence.passes.fold_scale_bias import FoldScaleBias
+from whence.passes.fold_shapes import FoldShapes
+from whence.passes.fuse_activations import FuseActivations
+from whence.passes.fuse_matmul_bias import FuseMatmulBias
+from whence.passes.gather_consts import GatherConsts
+from whence.passes.inline_branches import InlineBranches
+from whence.passes.merge_casts import MergeCasts
+from whence.passes.merge_duplicates import MergeDuplicates
+from whence.passes.recognise_attention import RecogniseAttention
+from whence.passes.recognise_gelu import RecogniseGelu
+from whence.passes.recognise_layer_norm import RecogniseLayerNorm
+from whence.passes.recognise_rms_norm import RecogniseRmsNorm
+from whence.passes.recognise_softmax import RecogniseSoftmax
+from whence.passes.recognise_swish import RecogniseSwish
+from whence.passes.remove_dead_nodes import RemoveDeadNodes
+from whence.passes.remove_neutral_arithmetic import RemoveNeutralArithmetic
+from whence.passes.remove_no_ops import RemoveNoOps
+from whence.passes.remove_quantise_pairs import RemoveQuantisePairs
+from whence.passes.simplify_slices import SimplifySlices
+from whence.passes.sink_transposes import SinkTransposes
+
+_SIMPLIFY: tuple[Pass, ...] = (
+    # Whether a branch is taken is often known only once constants and shapes are, and what it holds then is to be folded in turn.
+    FoldConstants(),
+    InlineBranches(),
+    FoldShapes(),
+    InlineBranches(),
+    FoldShapes(),
+    FoldConstants(),
+    RemoveNoOps(),
+    RemoveNeutralArithmetic(),
+    MergeCasts(),
+    # What was removed may have stood between constants: CastLike reads its other operand's type only, yet is not constant itself.
+    FoldConstants(),
+    RemoveDeadNodes(),
+    MergeDuplicates(),
+)
+
+_RECOGNISE: tuple[Pass, ...] = (
+    RecogniseSoftmax(),
+    RecogniseLayerNorm(),
+    RecogniseRmsNorm(),
+    RecogniseGelu(),
+    RecogniseSwish(),
+    # Attention is recognised by how its operands are turned; exporters turn them back and forth.
+    CancelTransposes(),
+    CancelReshapes(),
+    RecogniseAttention(),
+    # Layers that share a mask each got their own copy of what prepares it.
+    MergeDuplicates(),
+)
+
+_FOLD: tuple[Pass, ...] = (
+    RemoveQuantisePairs(),
+    SinkTransposes(),
+    CancelTransposes(),
+    CancelReshapes(),
+    SimplifySlices(),
+    # A scale between a convolution and its normalisation would keep the two apart; one after it folds next.
+    FoldScaleBias(),
+    FoldBatchNorm(),
+    FoldScaleBias(),
+    FoldPad(),
+    FoldMatmulTranspose(),
+    FuseMatmulBias(),
+)
+
+_CLEAN_UP: tuple[Pass, ...] = (FoldConstants(), RemoveNoOps(), RemoveDeadNodes(), GatherConsts())
+
+PORTABLE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, *_CLEAN_UP)
+"""Everything that leaves the graph in operators of the ONNX standard. `whence convert` uses it."""
+
+PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, FuseActivations(), *_CLEAN_UP)
+"""Everything, for compiling."""

@@ -1,0 +1,104 @@
+"""Types are worked out anew where more is known than when they were first written down.
+
+1. A node one of whose outputs has a gap (unknown rank, dimension or element type) is inferred again.
+2. A node one of whose inputs learnt something, or became a constant, is inferred again; so is whatever comes after it.
+3. A nested graph learns the types of the values it captures, and an `If` what both its branches agree on.
+
+Nothing known is ever forgotten or contradicted: where inference disagrees with what a node already has, the node keeps it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.errors import WhenceError
+from whence.frontends.onnx.merge import common, merge
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.builder import infer_types
+from whence.graph.change import contradict
+from whence.passes.base import Pass
+from whence.passes.captures import capture_count
+from whence.types import DType, TensorType, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class PropagateTypes(Pass):
+    name = "propagate_types"
+    summary = "output types follow what is now known of the inputs"
+
+    def run(self, rewriter: Rewriter) -> None:
+        types = TypeRefresher(rewriter.graph)
+        for node in rewriter.graph:
+            if (types.learnt and types.concerns(node)) or any(map(has_gap, node.outputs)):
+                types.refresh(node)
+        if types.refined:
+            rewriter.rules["a type follows from the types of the inputs"] += types.refined
+
+
+class TypeRefresher:
+    """Re-inference during one walk in list order. It remembers who learnt something, so that only those concerned are asked again."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.learnt: set[int] = set()
+        """Nodes of which more is known than their consumers have seen: better types, or constants where none were."""
+        self.refined = 0
+
+    def concerns(self, node: Node) -> bool:
+        """Does `node` read something that learnt?"""
+        learnt = self.learnt
+        return any(ref is not None and ref.node in learnt for ref in node.inputs)
+
+    def visit(self, node: Node) -> None:
+        """Infer again if an input learnt something. Costs next to nothing otherwise."""
+        if self.learnt and self.concerns(node):
+            self.refresh(node)
+
+    def refresh(self, node: Node) -> bool:
+        """Infer the node's types again; True when something new came out."""
+        if node.bodies:
+            return self.refine(node, self._through_bodies(node))
+        if not node.outputs or node.op in ("Input", "Const"):
+            return False
+        try:
+            found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
+        except WhenceError:
+            # What does not fit together fails when it runs, with a message that names the operator.
+            return False
+        return self.refine(node, found)
+
+    def refine(self, node: Node, found: tuple[ValueType, ...]) -> bool:
+        """Add what `found` says to the node's types; True when something was new. A contradiction changes nothing."""
+        if found == node.outputs or any(map(contradict, node.outputs, found)):
+            return False
+        merged = tuple(map(merge, found, node.outputs))
+        if merged == node.outputs:
+            return False
+        self.graph.set_types(node, merged)
+        self.learnt.add(node.id)
+        self.refined += 1
+        return True
+
+    def _through_bodies(self, node: Node) -> tuple[ValueType, ...]:
+        """Tell the nested graphs what is known of their captures; returns what that says of the node's outputs."""
+        captures = capture_count(node)
+        given = node.inputs[len(node.inputs) - captures :]
+        for body in node.bodies.values():
+            inner = TypeRefresher(body)
+            for ref, entry in zip(given, body.inputs[len(body.inputs) - captures :], strict=True):
+                if ref is not None:
+                    inner.refine(entry, (self.graph.type_of(ref),))
+            if inner.learnt:
+                for each in body:
+                    inner.visit(each)
+            self.refined += inner.refined
+        if node.op != "If":
+            # What a loop carries may change from turn to turn.
+            return node.outputs
+        branches = [[body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None] for body in node.bodies.values()]
+        return tuple(map(common, *branches))
+
+
+def has_gap(kind: ValueType) -> bool:
+    """Is something about the type entirely unknown? A named dimension is not a gap."""
+    return isinstance(kind, TensorType) and (kind.dtype is DType.UNDEFINED or kind.shape is None or None in kind.shape)

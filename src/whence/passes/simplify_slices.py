@@ -1,0 +1,341 @@
+"""Cutting and joining along an axis, cleaned up.
+
+1. Slices of slices become one slice.
+2. A slice that lies within one part of a concatenation is a slice of that part, or the part itself.
+3. A concatenation of all parts of a split, in order, is what was split.
+4. A concatenation of neighbouring slices of one value is one slice of it, or the value itself.
+5. A concatenation of concatenations along the same axis is one concatenation.
+6. A split of a concatenation at its seams yields the parts.
+7. An element taken from a concatenation is taken from the part it lies in.
+
+Lengths must be known where a rule compares them. A value with other readers stays; it is only read less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph import Edit, Graph, Node, Ref, Rewriter
+from whence.graph.change import contradict
+from whence.graph.search import producer_of, unique_consumer
+from whence.passes.base import RulePass
+from whence.passes.const_values import const_ints
+from whence.provenance import Reason
+from whence.types import TensorType, ValueType
+
+_LARGEST = 2**63 - 1
+# Looking for the part an element lies in walks over the parts; a concatenation of thousands has thousands of readers.
+_MAX_PARTS = 256
+
+
+class Cut(NamedTuple):
+    """What a slice takes of one axis, in the operator's own numbers."""
+
+    start: int
+    end: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimplifySlices(RulePass):
+    name = "simplify_slices"
+    summary = "slices, splits and concatenations that undo or repeat each other"
+    anchors = frozenset({"Slice", "Concat", "Split", "Gather"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        if node.retained:
+            return
+        if node.op == "Slice":
+            _merge_slices(node, rewriter) or _slice_of_concat(node, rewriter)
+        elif node.op == "Concat":
+            _concat_of_split(node, rewriter) or _concat_of_slices(node, rewriter) or _concat_of_concats(node, rewriter)
+        elif node.op == "Split":
+            _split_of_concat(node, rewriter)
+        else:
+            _gather_of_concat(node, rewriter)
+
+
+# ---- what is known ----
+
+
+def _dim(graph: Graph, ref: Ref, axis: int) -> int | None:
+    kind = graph.type_of(ref)
+    if not isinstance(kind, TensorType) or kind.shape is None or not 0 <= axis < len(kind.shape):
+        return None
+    dim = kind.shape[axis]
+    return dim if isinstance(dim, int) else None
+
+
+def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:
+    """The node's `axis` counted from the front of `ref`; `None` when that is not known."""
+    kind = graph.type_of(ref) if ref is not None else None
+    rank = kind.rank if isinstance(kind, TensorType) else None
+    axis = node.attrs.get("axis", 0)
+    if not isinstance(axis, int) or (axis < 0 and rank is None):
+        return None
+    return axis if axis >= 0 or rank is None else axis + rank
+
+
+def _cuts(graph: Graph, node: Node) -> dict[int, Cut] | None:
+    """What a `Slice` takes, by axis; `None` unless all of it is constant."""
+    starts, ends = const_ints(graph, node.input(1)), const_ints(graph, node.input(2))
+    if starts is None or ends is None or node.inputs[0] is None:
+        return None
+    axes = tuple(range(len(starts))) if node.input(3) is None else const_ints(graph, node.input(3))
+    steps = (1,) * len(starts) if node.input(4) is None else const_ints(graph, node.input(4))
+    kind = graph.type_of(node.inputs[0])
+    rank = kind.rank if isinstance(kind, TensorType) else None
+    if axes is None or steps is None or (rank is None and min(axes, default=0) < 0) or 0 in steps:
+        return None
+    places = [axis if axis >= 0 or rank is None else axis + rank for axis in axes]
+    return {axis: Cut(*numbers) for axis, *numbers in zip(places, starts, ends, steps, strict=True)}
+
+
+def _parts(graph: Graph, node: Node) -> list[tuple[Ref, int]] | None:
+    """The inputs of a `Concat` and their lengths along its axis; `None` unless all are known."""
+    axis = _axis(graph, node, node.inputs[0])
+    if axis is None or len(node.inputs) > _MAX_PARTS:
+        return None
+    found = [(ref, length) for ref in node.inputs if ref is not None and (length := _dim(graph, ref, axis)) is not None]
+    return found if len(found) == len(node.inputs) else None
+
+
+def _may_stand_for(graph: Graph, ref: Ref, node: Node) -> bool:
+    """A type that the file declares may be wrong. Then nothing is concluded from it."""
+    return not contradict(node.type, graph.type_of(ref))
+
+
+def _slice_node(edit: Edit, source: Ref, cuts: Mapping[int, Cut], kind: ValueType) -> Node:
+    def numbers(values: Sequence[int]) -> Ref:
+        return edit.const(np.array(values, np.int64))
+
+    axes = sorted(cuts)
+    starts, ends, steps = ([cuts[axis][field] for axis in axes] for field in range(3))
+    inputs = [source, numbers(starts), numbers(ends), numbers(axes)]
+    if any(step != 1 for step in steps):
+        inputs.append(numbers(steps))
+    return edit.node("Slice", inputs, types=kind)
+
+
+# ---- rules; each returns whether it applied ----
+
+
+# x[a:b][c:d] = x[a+c : min(b, a+d)]
+def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    consumer = unique_consumer(graph, node, "Slice", check_inputs=False)
+    if consumer is not None and consumer.inputs[0] == node.ref() and _cuts(graph, consumer) is not None:
+        # The last of a chain takes in all before it, so that a long chain is rewritten once.
+        return False
+    cuts, chain = _cuts(graph, node), [node]
+    while cuts is not None:
+        inner = producer_of(graph, chain[-1].inputs[0], "Slice")
+        inner_cuts = _cuts(graph, inner) if inner is not None and len(inner._uses) == 1 else None
+        combined = None if inner is None or inner_cuts is None else _compose(graph, inner, inner_cuts, cuts)
+        if inner is None or combined is None:
+            break
+        chain.append(inner)
+        cuts = combined
+    source = chain[-1].inputs[0]
+    if cuts is None or source is None or len(chain) == 1:
+        return False
+    edit = rewriter.edit(*reversed(chain), rule="a slice of a slice is a slice")
+    edit.replace(node, _slice_node(edit, source, cuts, node.type))
+    edit.apply()
+    return True
+
+
+def _compose(graph: Graph, inner: Node, first: Mapping[int, Cut], second: Mapping[int, Cut]) -> dict[int, Cut] | None:
+    """The cuts of `first`, made by `inner`, and of `second`, made after it, in one."""
+    combined = {**first, **second}
+    for axis in first.keys() & second.keys():
+        (a, b, step), (c, d, next_step) = first[axis], second[axis]
+        dim = _dim(graph, inner.inputs[0], axis) if inner.inputs[0] is not None else None
+        if dim is not None:
+            taken = range(dim)[a:b:step][c:d:next_step]
+            # An end before the first element is written as one past it from the other side.
+            combined[axis] = Cut(taken.start, taken.stop if taken.stop >= 0 else -dim - 1, taken.step) if taken else Cut(0, 0, 1)
+        elif step == next_step == 1 and min(a, b, c, d) >= 0:
+            combined[axis] = Cut(min(a + c, _LARGEST), min(b, a + d), 1)
+        else:
+            return None
+    return combined
+
+
+# [x, y][0 : len x] = x
+def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
+    graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
+    cuts, parts = _cuts(graph, node), _parts(graph, source) if source is not None else None
+    axis = _axis(graph, source, source.inputs[0]) if source is not None else None
+    if cuts is None or parts is None or axis is None or axis not in cuts or cuts[axis].step != 1:
+        return False
+    taken = range(sum(length for _, length in parts))[cuts[axis].start : cuts[axis].end]
+    offset = 0
+    for ref, length in parts:
+        if taken and offset <= taken.start and taken.stop <= offset + length:
+            if len(cuts) == 1 and len(taken) == length and _may_stand_for(graph, ref, node):
+                rewriter.bypass(node, ref, reason=Reason.CANCELLED, rule="a slice that is one part of a concatenation is that part")
+            else:
+                edit = rewriter.edit(node, rule="a slice within one part of a concatenation is a slice of that part")
+                edit.replace(node, _slice_node(edit, ref, {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)}, node.type))
+                edit.apply()
+            return True
+        offset += length
+    return False
+
+
+# Concat(Split(x)) = x
+def _concat_of_split(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    split = producer_of(graph, node.inputs[0], "Split")
+    if split is None or split.inputs[0] is None or node.inputs != tuple(split.ref(index) for index in range(len(split.outputs))):
+        return False
+    # Outputs that nobody reads may be missing from the node.
+    sizes = const_ints(graph, split.input(1))
+    complete = len(sizes) == len(split.outputs) if sizes is not None else split.attrs.get("num_outputs", len(split.outputs)) == len(split.outputs)
+    if (sizes is None and split.input(1) is not None) or not complete or _axis(graph, node, node.inputs[0]) != _axis(graph, split, split.inputs[0]):
+        return False
+    if not _may_stand_for(graph, split.inputs[0], node):
+        return False
+    _cancel(rewriter, [split], node, split.inputs[0], "a concatenation of all parts of a split is what was split")
+    return True
+
+
+def _cancel(rewriter: Rewriter, pieces: Sequence[Node], node: Node, value: Ref, rule: str) -> None:
+    edit = rewriter.edit(*pieces, node, rule=rule)
+    edit.replace(node, value)
+    for each in (*pieces, node):
+        edit.bury(each, Reason.CANCELLED, into=value.node)
+    edit.apply()
+
+
+# [x[a:b], x[b:c]] = x[a:c]
+def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    axis = _axis(graph, node, node.inputs[0])
+    if axis is None or len(node.inputs) < 2:
+        return False
+    source: Ref | None = None
+    pieces: list[Node] = []
+    taken = range(0)
+    for ref in node.inputs:
+        piece = producer_of(graph, ref, "Slice")
+        cuts = _cuts(graph, piece) if piece is not None else None
+        if piece is None or cuts is None or cuts.keys() != {axis} or cuts[axis].step != 1 or piece.inputs[0] is None:
+            return False
+        dim = _dim(graph, piece.inputs[0], axis)
+        if dim is None or source not in (None, piece.inputs[0]):
+            return False
+        part = range(dim)[cuts[axis].start : cuts[axis].end]
+        if source is None:
+            taken = part
+        elif part.start != taken.stop:
+            return False
+        source, taken = piece.inputs[0], range(taken.start, max(part.stop, part.start))
+        pieces.append(piece)
+    if source is None:
+        return False
+    if len(taken) == _dim(graph, source, axis) and _may_stand_for(graph, source, node):
+        _cancel(rewriter, pieces, node, source, "a concatenation of all slices of a value is the value")
+        return True
+    edit = rewriter.edit(*pieces, node, rule="a concatenation of neighbouring slices is one slice")
+    edit.replace(node, _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type))
+    edit.apply()
+    return True
+
+
+# [[x, y], z] = [x, y, z]
+def _concat_of_concats(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    consumer = unique_consumer(graph, node, "Concat", check_inputs=False)
+    if consumer is not None and _joins(graph, node.ref(), _axis(graph, consumer, node.ref())) is not None:
+        # The last of a chain takes in all before it, so that a long chain is rewritten once.
+        return False
+    axis = _axis(graph, node, node.inputs[0])
+    absorbed: list[Node] = []
+    inputs: list[Ref | None] = []
+    waiting = list(reversed(node.inputs))
+    while waiting:
+        ref = waiting.pop()
+        inner = _joins(graph, ref, axis)
+        if inner is None:
+            inputs.append(ref)
+        else:
+            absorbed.append(inner)
+            waiting.extend(reversed(inner.inputs))
+    if not absorbed:
+        return False
+    absorbed.sort(key=lambda each: each._order)
+    edit = rewriter.edit(*absorbed, node, rule="a concatenation of concatenations is one concatenation")
+    edit.replace(node, edit.node("Concat", inputs, node.attrs, node.outputs))
+    edit.apply()
+    return True
+
+
+def _joins(graph: Graph, ref: Ref | None, axis: int | None) -> Node | None:
+    """The concatenation behind `ref` when it runs along `axis` and is read once, else `None`."""
+    inner = producer_of(graph, ref, "Concat")
+    if inner is None or axis is None or inner.retained or graph.use_count(inner) != 1:
+        return None
+    return inner if _axis(graph, inner, inner.inputs[0]) == axis else None
+
+
+# Split([x, y]) at len x = x, y
+def _split_of_concat(node: Node, rewriter: Rewriter) -> bool:
+    graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
+    parts = _parts(graph, source) if source is not None else None
+    axis = _axis(graph, node, node.inputs[0])
+    if source is None or parts is None or axis is None or axis != _axis(graph, source, source.inputs[0]) or len(parts) != len(node.outputs):
+        return False
+    if [length for _, length in parts] != [_dim(graph, node.ref(index), axis) for index in range(len(parts))]:
+        return False
+    if any(contradict(kind, graph.type_of(ref)) for kind, (ref, _) in zip(node.outputs, parts, strict=True)):
+        return False
+    edit = rewriter.edit(node, rule="a split of a concatenation at its seams yields the parts")
+    for index, (ref, _) in enumerate(parts):
+        edit.replace(node.ref(index), ref)
+    edit.bury(node, Reason.CANCELLED, into=parts[0][0].node)
+    edit.apply()
+    return True
+
+
+# [x, y][i] = y[i - len x]
+def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
+    graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
+    index = graph.const_value(node.input(1))
+    if source is None or index is None or index.ndim != 0:
+        return False
+    parts, axis = _parts(graph, source), _axis(graph, node, node.inputs[0])
+    if parts is None or axis is None or axis != _axis(graph, source, source.inputs[0]):
+        return False
+    total = sum(length for _, length in parts)
+    if not -total <= int(index) < total:
+        return False
+    part, place = _locate(parts, int(index) % total)
+    wrapper = producer_of(graph, part, "Unsqueeze")
+    # Unsqueeze(x, a)[0] along a = x
+    if (
+        wrapper is not None
+        and wrapper.inputs[0] is not None
+        and const_ints(graph, wrapper.input(1)) == (axis,)
+        and _may_stand_for(graph, wrapper.inputs[0], node)
+    ):
+        rewriter.bypass(node, wrapper.inputs[0], reason=Reason.CANCELLED, rule="an element of a concatenation is the value it was made of")
+        return True
+    edit = rewriter.edit(node, rule="an element of a concatenation is an element of one part")
+    edit.replace(node, edit.node("Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs))
+    edit.apply()
+    return True
+
+
+def _locate(parts: Sequence[tuple[Ref, int]], place: int) -> tuple[Ref, int]:
+    """The part that element `place` lies in, and its place there."""
+    for ref, length in parts:
+        if place < length:
+            return ref, place
+        place -= length
+    raise IndexError(place)
