@@ -1,0 +1,87 @@
+"""Why an edge was not fused, in words. The first reason that would forbid it even if all others were gone comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from whence.fusion.groups import MissedFusion, MissReason
+from whence.fusion.patterns import opaque_here, same_shape
+from whence.fusion.wiring import Wiring
+from whence.graph.printer import escape
+from whence.ops.definition import Pattern
+
+_SENTENCES: Mapping[MissReason, str] = {
+    MissReason.OPAQUE_PRODUCER: "producer is opaque ({producer})",
+    MissReason.OPAQUE_CONSUMER: "consumer is opaque ({consumer})",
+    MissReason.NOT_STATIC: "{blamed} has a shape or a parameter that is known only at run time",
+    MissReason.NOT_NUMBERS: "{blamed} works on values that are not tensors of numbers",
+    MissReason.STORED_INPUTS: "{consumer} reads its inputs many times, so they are stored first",
+    MissReason.REDUCTION: "reduction cannot fuse forward ({producer})",
+    MissReason.SECOND_ANCHOR: "group already has an anchor ({blamed})",
+    MissReason.NOT_ELEMENTWISE: "{consumer} does not take the result of the group's anchor ({blamed}) element by element",
+    MissReason.SEVERAL_CONSUMERS: "output has {count} consumers",
+    MissReason.GRAPH_OUTPUT: "output is an output of the model, with {count} consumers beside",
+    MissReason.SEVERAL_OUTPUTS: "{blamed} has several outputs, and cannot be the end of a group",
+    MissReason.RECOMPUTED: "{producer} would be computed many times over, for every element of {consumer}",
+    MissReason.CYCLE: "would create a cycle: a result of the group of {producer} reaches that of {consumer} through others too",
+    MissReason.TOO_FAR: "too many operators stand between {producer} and {consumer} to rule out a cycle",
+    MissReason.DEPTH_LIMIT: "depth limit: the group would have more than {count} operators",
+    MissReason.OUTPUT_LIMIT: "output limit: the group would store more than {count} results",
+    MissReason.PATTERN: "{producer} and {consumer} do not fit into one loop nest",
+    MissReason.DISABLED: "fusion is switched off",
+}
+
+
+def miss(wiring: Wiring, producer: int, consumer: int, reason: MissReason, *, blamed: int | None = None, count: int = 0) -> MissedFusion:
+    """The record of an edge between two positions. `blamed` is the operator at which it failed, when that is not plain from the reason."""
+    nodes = wiring.nodes
+    text = _SENTENCES[reason].format(
+        producer=escape(nodes[producer].op),
+        consumer=escape(nodes[consumer].op),
+        blamed=escape(nodes[producer if blamed is None else blamed].op),
+        count=count,
+    )
+    return MissedFusion(nodes[producer].id, nodes[consumer].id, reason, text)
+
+
+def plain_miss(wiring: Wiring, producer: int, consumer: int) -> MissedFusion | None:
+    """A reason that lies in the two operators themselves, whatever is around them."""
+    for blamed in (producer, consumer):
+        if wiring.patterns[blamed] is Pattern.OPAQUE:
+            here = opaque_here(wiring.nodes[blamed])
+            alone = MissReason.OPAQUE_PRODUCER if blamed == producer else MissReason.OPAQUE_CONSUMER
+            return miss(wiring, producer, consumer, here or alone, blamed=blamed)
+    if wiring.patterns[consumer] is Pattern.OUT_ELEMWISE_FUSABLE:
+        return miss(wiring, producer, consumer, MissReason.STORED_INPUTS)
+    return None
+
+
+def shared_miss(wiring: Wiring, producer: int, consumer: int) -> MissedFusion | None:
+    """The producer's result is needed elsewhere as well, or twice at one place."""
+    readers = wiring.readers[producer]
+    if wiring.is_output[producer]:
+        return miss(wiring, producer, consumer, MissReason.GRAPH_OUTPUT, count=len(readers))
+    uses = sum(read.producer == producer for reader in readers for read in wiring.reads[reader]) if len(readers) == 1 else len(readers)
+    return miss(wiring, producer, consumer, MissReason.SEVERAL_CONSUMERS, count=uses) if uses > 1 else None
+
+
+def nnvm_miss(wiring: Wiring, derived: Sequence[Pattern], producer: int, consumer: int, opt_level: int) -> MissedFusion:
+    """Why NNVM's rules keep two operators apart."""
+    if opt_level < 1:
+        return miss(wiring, producer, consumer, MissReason.DISABLED)
+    plain = plain_miss(wiring, producer, consumer)
+    if plain is not None:
+        return plain
+    if derived[producer] is Pattern.COMM_REDUCE:
+        return miss(wiring, producer, consumer, MissReason.REDUCTION)
+    shared = shared_miss(wiring, producer, consumer)
+    if shared is not None:
+        return shared
+    if derived[producer] is Pattern.OUT_ELEMWISE_FUSABLE:
+        operands = {read.producer for read in wiring.reads[consumer] if read.producer != producer}
+        other = next((operand for operand in operands if derived[operand] is Pattern.OUT_ELEMWISE_FUSABLE), None)
+        fits = any(same_shape(kind, wiring.nodes[consumer].type) for kind in wiring.nodes[producer].outputs)
+        if other is not None and fits and wiring.patterns[consumer] <= Pattern.BROADCAST:
+            return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=other)
+        return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, blamed=producer)
+    return miss(wiring, producer, consumer, MissReason.PATTERN)
