@@ -94,8 +94,12 @@ def difference(expected: Value, actual: Value) -> float:
         if not isinstance(actual, list) or len(expected) != len(actual):
             return float("inf")
         return max((difference(was, now) for was, now in zip(expected, actual, strict=True)), default=0.0)
-    if expected is None or isinstance(expected, dict):
-        return 0.0 if expected == actual else float("inf")
+    if isinstance(expected, dict):
+        if not isinstance(actual, dict) or expected.keys() != actual.keys():
+            return float("inf")
+        return difference(np.asarray(list(expected.values())), np.asarray([actual[key] for key in expected]))
+    if expected is None:
+        return 0.0 if actual is None else float("inf")
     was, now = np.asarray(expected), np.asarray(actual)
     if was.shape != now.shape or was.dtype != now.dtype:
         return float("inf")

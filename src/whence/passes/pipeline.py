@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.passes.base import Pass
+from whence.passes.block_channels import BlockChannels
 from whence.passes.cancel_reshapes import CancelReshapes
 from whence.passes.cancel_transposes import CancelTransposes
 from whence.passes.fold_batch_norm import FoldBatchNorm
@@ -87,5 +88,5 @@ _CLEAN_UP: tuple[Pass, ...] = (FoldConstants(), RemoveNoOps(), RemoveDeadNodes()
 PORTABLE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, *_CLEAN_UP)
 """Everything that leaves the graph in operators of the ONNX standard. `whence convert` uses it."""
 
-PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, FuseActivations(), *_CLEAN_UP)
+PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, FuseActivations(), BlockChannels(), *_CLEAN_UP)
 """Everything, for compiling."""

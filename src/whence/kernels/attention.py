@@ -1,0 +1,300 @@
+"""Scaled dot-product attention in one kernel: the scores of a few queries exist only while they are needed.
+
+y[b, h, m] = Σ_n softmax_n(score(Σ_d Q[b, h, m, d] · K[b, h, n, d])) · V[b, h, n]
+
+K is packed once for each head, turned so that a step of the product reads neighbouring keys; V is read as it lies. Q, K and V may be any strided
+views of the group's inputs: transposes, reshapes, slices and repeated heads in the group cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elements import Elements, Indices
+from whence.kernels.expressions import apply, below, both, cast, literal, position, select
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of, strided, unravel
+from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Micro, Name
+from whence.kernels.tile import Tile
+from whence.types import DType
+
+BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
+SCORE = Name("acc", DType.F32)
+ACCUMULATOR = Name("acc", DType.F32)
+
+# Work items to aim for, so that two or four threads end at about the same time.
+_WORK_ITEMS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """For each batch item and head a matrix: its element (row, column) lies at `base + row·row_stride + column·column_stride`."""
+
+    buffer: str
+    base: Index
+    row_stride: int
+    column_stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(Micro):
+    """All of it as one statement; a renderer writes the loops. Work item t is a block of query rows of one head."""
+
+    batch: int
+    heads: int
+    rows: int
+    keys: int
+    size: int
+    """Of a query and a key."""
+    width: int
+    """Of a value."""
+    q: View
+    k: View
+    v: View
+    score: Expr
+    """What softmax sees, from the product and the variables `batch`, `head`, `m`, `n`."""
+    scale: Literal
+    """Positive; softmax is over `scale · score`. A number that is not 1 saves a pass over the scores."""
+    reach: int | None
+    """Row m sees no key after `m + reach`; `None` when it may see all."""
+    tile: Tile
+    block_tiles: int
+    """Tiles of rows in a work item."""
+    out: str
+    out_index: Index
+    value: Expr
+    """What is stored, from the weighted sum and the variables `batch`, `head`, `m`, `c`."""
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.rows // self.tile.rows)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.block_tiles)
+
+    @property
+    def panels(self) -> int:
+        return -(-self.keys // self.tile.width)
+
+    @property
+    def row_length(self) -> int:
+        """Of a row of scores in scratch. Not a power of two, which would put all rows of a tile into the same few cache lines."""
+        return self.panels * self.tile.width + self.tile.lanes
+
+    @property
+    def pack_values(self) -> bool:
+        """Are values copied because they do not fill whole vectors where they lie?"""
+        return self.v.column_stride != 1 or self.width % self.tile.lanes != 0
+
+    @property
+    def padded_width(self) -> int:
+        return -(-self.width // self.tile.lanes) * self.tile.lanes
+
+    @property
+    def scratch(self) -> tuple[int, int, int]:
+        """Floats of packed keys, packed values and scores."""
+        packed_values = self.keys * self.padded_width if self.pack_values else 0
+        return self.panels * self.size * self.tile.width, packed_values, self.tile.rows * self.row_length
+
+
+def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is an Attention of single-precision values, with or without the views around it."""
+    shapes = _Shapes.of(group, anchor)
+    if len(anchor.outputs) > 1 or anchor.input(4) is not None or anchor.input(5) is not None:
+        raise UnsupportedError(f"Attention '{anchor.name}' keeps past keys or shows its scores")
+    if any(group.dtype(ref) is not DType.F32 for ref in anchor.inputs[:3] if ref is not None):
+        raise UnsupportedError(f"Attention '{anchor.name}' is not in single precision")
+    if 0 in (shapes.batch, shapes.heads, shapes.queries, shapes.keys, shapes.size, shapes.width):
+        raise UnsupportedError(f"Attention '{anchor.name}' has an empty operand")
+    # A single query of each head: the heads that share their keys are the rows.
+    stacked = shapes.queries == 1 and shapes.shared > 1
+    heads, rows = (shapes.kv_heads, shapes.shared) if stacked else (shapes.heads, shapes.queries)
+    batch, head, row, key = Var(BATCH, shapes.batch), Var(HEAD, heads), Var(ROW, rows), Var(KEY, shapes.keys)
+    query_head = of(head) * shapes.shared + of(row) if stacked else of(head)
+    kv_head = of(head) if stacked else of(head) // shapes.shared
+    query = of(0) if stacked else of(row)
+
+    elements = group.elements()
+    depth, column = Var("d", shapes.size), Var(COLUMN, shapes.width)
+    q = _view(elements, anchor, 0, shapes.heads, (of(batch), query_head, query, of(depth)), row, depth)
+    k = _view(elements, anchor, 1, shapes.kv_heads, (of(batch), kv_head, of(key), of(depth)), key, depth)
+    v = _view(elements, anchor, 2, shapes.kv_heads, (of(batch), kv_head, of(key), of(column)), key, column)
+    score, scale, reach = _score(elements, anchor, shapes, (of(batch), query_head, query, of(key)))
+    out_index, value = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
+
+    tile = _fitted(tile, rows)
+    tiles = -(-rows // tile.rows)
+    block_tiles = -(-tiles // min(-(-_WORK_ITEMS // (shapes.batch * heads)), tiles))
+    micro = Attention(
+        shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
+        None if stacked else reach, tile, block_tiles, "out0", out_index, value,
+    )  # fmt: skip
+    return Kernel(group.name, group.params(), shapes.batch * heads * micro.blocks, (micro,), group.costs(), 4 * sum(micro.scratch))
+
+
+def _fitted(tile: Tile, rows: int) -> Tile:
+    """The tile with the height that covers `rows` with the least work: a last tile that overlaps the one before is computed in full."""
+    if rows <= tile.rows:
+        return tile.fitted(rows)
+    height = min(range(tile.rows // 2, tile.rows + 1), key=lambda height: -(-rows // height) * (height + 1))
+    return replace(tile, rows=height)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    size: int
+    width: int
+
+    @property
+    def shared(self) -> int:
+        """Query heads that share one head of keys and values."""
+        return self.heads // self.kv_heads
+
+    @classmethod
+    def of(cls, group: Group, anchor: Node) -> _Shapes:
+        q, k, v = (group.shape(ref) for ref in anchor.inputs[:3] if ref is not None)
+        if len(q) == 4:
+            found = cls(q[0], q[1], k[1], q[2], k[2], q[3], v[3])
+        else:
+            attrs: Any = anchor.attrs
+            heads, kv_heads = int(attrs.get("q_num_heads", 0)), int(attrs.get("kv_num_heads", 0))
+            if heads <= 0 or kv_heads <= 0:
+                raise UnsupportedError(f"Attention '{anchor.name}' does not say how many heads it has")
+            found = cls(q[0], heads, kv_heads, q[1], k[1], q[2] // heads, v[2] // kv_heads)
+        if found.heads % max(found.kv_heads, 1):
+            raise UnsupportedError(f"Attention '{anchor.name}': {found.heads} query heads cannot share {found.kv_heads} key heads")
+        return found
+
+
+def _packed(index: Indices, size: int, rank: int) -> Indices:
+    """(batch, head, row, column) as an index of a value whose heads may lie side by side in its last dimension."""
+    if rank == 4:
+        return index
+    batch, head, row, column = index
+    return batch, row, head * size + column
+
+
+def _view(elements: Elements, anchor: Node, slot: int, heads: int, index: Indices, row: Var, column: Var) -> View:
+    ref = anchor.inputs[slot]
+    assert ref is not None
+    value = elements.value(ref, _packed(index, column.extent, len(elements.shape(ref))))
+    if not isinstance(value, Load):
+        raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a view of a stored value")
+    base = value.index - of(row) * value.index.coefficient(row) - of(column) * value.index.coefficient(column)
+    if any(base.depends_on(var) for var in (row, column) if var.extent > 1):
+        raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a strided view")
+    return View(value.buffer, base, value.index.coefficient(row), value.index.coefficient(column))
+
+
+def _number(anchor: Node, name: str, default: float) -> float:
+    value: Any = anchor.attrs.get(name, default)
+    return float(value)
+
+
+def _score(elements: Elements, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Expr, Literal, int | None]:
+    """What softmax sees of a product up to a factor, the factor, and how far past its own number a query sees at most."""
+    batch, _, query, key = index
+    score: Expr = SCORE
+    scale = literal(_number(anchor, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
+    one = literal(1.0, DType.F32)
+    if not _is_plain(anchor):
+        score, scale = apply(Fn.MUL, score, scale) if scale != one else score, one
+    softcap = _number(anchor, "softcap", 0.0)
+    if softcap > 0:
+        score = apply(Fn.MUL, apply(Fn.TANH, apply(Fn.DIV, score, literal(softcap, DType.F32))), literal(softcap, DType.F32))
+    seen, reach = _visible(elements, anchor, shapes, batch, query, key)
+    mask = anchor.input(3)
+    if mask is not None:
+        extent = elements.shape(mask)[-1]
+        value = elements.broadcast(mask, index)
+        # The last dimension does not broadcast: keys that the mask does not reach are hidden.
+        covered = below(key, extent) if extent < shapes.keys else Literal(True, DType.BOOL)
+        if value.dtype is DType.BOOL:
+            seen = both(both(seen, covered), value)
+        else:
+            seen = both(seen, covered)
+            score = apply(Fn.ADD, score, cast(value, DType.F32))
+    precision = DType(int(_number(anchor, "softmax_precision", 0)))
+    if precision in (DType.F16, DType.BF16):
+        score = cast(cast(score, precision), DType.F32)
+    return select(seen, score, literal(-math.inf, DType.F32)), scale, reach
+
+
+def _is_plain(anchor: Node) -> bool:
+    """Is the score a positive multiple of the product where it is not hidden by position alone?"""
+    changed = anchor.input(3) is not None or anchor.input(6) is not None or _number(anchor, "softmax_precision", 0) != 0
+    return not changed and _number(anchor, "softcap", 0.0) <= 0 and _number(anchor, "scale", 1.0) > 0
+
+
+def _visible(elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, query: Index, key: Index) -> tuple[Expr, int | None]:
+    """Whether a query sees a key, as far as positions and lengths tell."""
+    causal = bool(_number(anchor, "is_causal", 0))
+    left, right = int(_number(anchor, "left_window_size", -1)), int(_number(anchor, "right_window_size", -1))
+    lengths = anchor.input(6)
+    seen: Expr = Literal(True, DType.BOOL)
+    distance = position(key - query)
+    if lengths is not None:
+        length = cast(elements.value(lengths, (batch,)), DType.I64)
+        seen = apply(Fn.LT, position(key), length)
+        # The queries are the last of the valid keys.
+        distance = apply(Fn.ADD, apply(Fn.SUB, distance, length), literal(shapes.queries, DType.I64))
+    farthest = 0 if causal and right < 0 else min(right, 0) if causal else right
+    if causal or right >= 0:
+        seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
+    if left >= 0:
+        seen = both(seen, apply(Fn.LE, literal(-left, DType.I64), distance))
+    return seen, farthest if (causal or right >= 0) and lengths is None else None
+
+
+def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Index, Expr]:
+    """Where an element of the result is stored, and what: through the moving and elementwise operators fused after the anchor."""
+    if len(group.outputs) != 1:
+        raise UnsupportedError(f"group '{group.name}' exposes more than one value")
+    (result,) = group.outputs
+    out_shape = group.shape(anchor.ref())
+    own = _packed(index, shapes.width, len(out_shape))
+    flat = strided(own, _strides_in(group, anchor.ref(), result, out_shape))
+
+    def given(place: Indices) -> Expr:
+        if place != own:
+            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+        return ACCUMULATOR
+
+    return flat, group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
+
+
+def _strides_in(group: Group, start: Ref, result: Ref, shape: tuple[int, ...]) -> list[int]:
+    """How far a step along each dimension of `start` goes in the memory of `result`, which follows from it through transposes and reshapes."""
+    order = list(range(len(shape)))
+    users = {ref: node for node in group.members for ref in node.inputs if ref is not None}
+    dense = True
+    while start != result:
+        node = users.get(start)
+        if node is None:
+            break
+        if node.op == "Transpose":
+            perm: Any = node.attrs.get("perm") or tuple(reversed(range(len(order))))
+            if not dense:
+                raise UnsupportedError(f"group '{group.name}' transposes after it reshapes")
+            order = [order[int(axis)] for axis in perm]
+        elif group.shape(node.ref()) != group.shape(start):
+            dense = False
+        start = node.ref()
+    strides, step = [0] * len(shape), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return strides
+
+
+__all__ = ["Attention", "View", "lower_attention"]

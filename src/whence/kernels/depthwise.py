@@ -1,0 +1,134 @@
+"""Windows that slide over each channel by itself, on channel-blocked tensors: depthwise convolutions, and the pools.
+
+out[n, p, c] = epilogue(fold over kh, kw of x[n, at(p, kh, kw), c] · w[kh, kw, c])
+
+Vectors run over the channels of a block; a tile holds several neighbouring pixels, so that each input vector is loaded once for all of them.
+A work item is a block of channels of a chunk of the image.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv import Output, epilogue, fields, input_buffer, lower_conv, pack, require_floats
+from whence.kernels.conv_tiles import Cover, Field, cover
+from whence.kernels.group import Group
+from whence.kernels.ir import Fn, Kernel, Micro
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+
+# Enough work items that eight workers finish together.
+_ITEMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Slide(Micro):
+    """The whole operator as one statement; a renderer writes the loops."""
+
+    images: int
+    blocks: int
+    block: int
+    lanes: int
+    rows: Field
+    columns: Field
+    cover: Cover
+    chunk: int
+    """Units of the cover in a work item."""
+    source: str
+    weights: str | None
+    """In the order block, kernel row, kernel column, channel; `None` for pools."""
+    fn: Fn
+    """How a window is folded: `ADD` or `MAX`."""
+    row_shares: tuple[float, ...]
+    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns; the sum is multiplied by both. Else empty."""
+    column_shares: tuple[float, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.cover.units // self.chunk)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.blocks * self.chunks
+
+
+@dataclass(frozen=True, slots=True)
+class PackDepthwise:
+    """[C, 1, KH, KW] weights by block, kernel row, kernel column and channel, zeros behind the last channel."""
+
+    block: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        channels, _, *kernel = weights.shape
+        blocks = -(-channels // self.block)
+        padded = np.zeros((blocks * self.block, *kernel), np.float32)
+        padded[:channels] = weights[:, 0]
+        return np.ascontiguousarray(padded.reshape(blocks, self.block, *kernel).transpose(0, 2, 3, 1))
+
+
+def lower_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv with one input channel to each output channel."""
+    weights = anchor.inputs[1]
+    assert weights is not None
+    attrs = anchor.attrs
+    block, channels = get_int(attrs, "block", 0), get_int(attrs, "channels_out", 0)
+    require_floats(group, anchor)
+    shape = group.shape(weights)
+    if get_int(attrs, "plain_input", 0) or shape[1] != 1 or get_int(attrs, "channels_in", 0) != channels:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has more than one channel for each output channel")
+    blocks = -(-channels // block)
+    micro = slide(group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights))
+    params, packings = pack(group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block)
+    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
+
+
+def slide(
+    group: Group,
+    anchor: Node,
+    tile: Tile,
+    kernel: tuple[int, ...],
+    *,
+    weights: str | None = None,
+    fn: Fn = Fn.ADD,
+    ceil_mode: bool = False,
+    shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ()),
+) -> Slide:
+    """The sliding window of an anchor whose first input is blocked."""
+    source = anchor.inputs[0]
+    assert source is not None
+    images, blocks, height, width, block = group.shape(source)
+    if block % tile.lanes:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}")
+    rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
+    # Registers hold the sums of a tile, one kernel row of weights and an input vector.
+    tiles = cover(rows, columns, max(tile.rows * tile.vectors * 2 // 3, 1))
+    chunk = -(-tiles.units // min(tiles.units, -(-_ITEMS // (images * blocks))))
+    return Slide(
+        images=images,
+        blocks=blocks,
+        block=block,
+        lanes=tile.lanes,
+        rows=rows,
+        columns=columns,
+        cover=tiles,
+        chunk=chunk,
+        source=input_buffer(group, anchor, source),
+        weights=weights,
+        fn=fn,
+        row_shares=shares[0],
+        column_shares=shares[1],
+        outputs=epilogue(group, anchor, blocks, rows.out * columns.out, block),
+    )
+
+
+def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv of whatever kind."""
+    groups = get_int(anchor.attrs, "group", 1)
+    depthwise = groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(anchor.attrs, "channels_out", 0)
+    return (lower_depthwise if depthwise else lower_conv)(group, anchor, tile)

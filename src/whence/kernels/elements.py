@@ -1,0 +1,83 @@
+"""One element at a time: the value of an output element as an expression over the elements it needs.
+
+A group of fused operators is lowered by *pulling*: ask for an element of the root's output, and each member's rule asks for the
+elements of its inputs that it needs, down to loads from the group's inputs. Elementwise members become arithmetic; transposes, slices and
+other injective members become index arithmetic and leave no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from whence.errors import UnsupportedError
+from whence.graph import Graph, Node, Ref
+from whence.kernels.expressions import cast, compute_type, load
+from whence.kernels.index import Index, of, ravel
+from whence.kernels.ir import Expr, Literal
+from whence.types import DType, TensorType
+
+Indices: TypeAlias = tuple[Index, ...]
+Given: TypeAlias = Callable[[Indices], Expr]
+Rule: TypeAlias = Callable[["Elements", Node, int, Indices], Expr]
+"""The element of output number `int` of a node at an index."""
+
+
+class Elements:
+    """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's output, as given."""
+
+    def __init__(self, graph: Graph, buffers: Mapping[Ref, str], rules: Mapping[str, Rule], given: Mapping[Ref, Given] | None = None) -> None:
+        self.graph = graph
+        self._buffers = buffers
+        self._rules = rules
+        self._given = given or {}
+        self._known: dict[tuple[Ref, Indices], Expr] = {}
+
+    def value(self, ref: Ref, index: Indices) -> Expr:
+        """The element of `ref` at `index`, in the type arithmetic is done in."""
+        key = (ref, index)
+        if key not in self._known:
+            self._known[key] = self._make(ref, index)
+        return self._known[key]
+
+    def _make(self, ref: Ref, index: Indices) -> Expr:
+        if ref in self._given:
+            return self._given[ref](index)
+        node = self.graph[ref.node]
+        if node.is_const and node.value is not None and node.value.size == 1 and DType.of(node.value) is not DType.STRING:
+            dtype = DType.of(node.value)
+            return cast(Literal(node.value.reshape(-1)[0].item(), dtype), compute_type(dtype))
+        if ref in self._buffers:
+            return load(self._buffers[ref], ravel(index, self.shape(ref)), self.dtype(ref))
+        rule = self._rules.get(node.op)
+        if rule is None:
+            raise UnsupportedError(f"no element rule for {node.op} ('{node.name}')")
+        return rule(self, node, ref.index, index)
+
+    def broadcast(self, ref: Ref, index: Indices) -> Expr:
+        """The element that broadcasting puts at `index` of a larger shape."""
+        shape = self.shape(ref)
+        own = index[len(index) - len(shape) :]
+        return self.value(ref, tuple(of(0) if extent == 1 else position for position, extent in zip(own, shape, strict=True)))
+
+    def shape(self, ref: Ref) -> tuple[int, ...]:
+        return static_shape(self.graph, ref)
+
+    def dtype(self, ref: Ref) -> DType:
+        kind = self.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind.dtype
+
+    def const(self, ref: Ref | None) -> Sequence[int] | None:
+        """The integers of a constant input, such as axes or a shape."""
+        value = self.graph.const_value(ref)
+        return None if value is None else [int(item) for item in value.reshape(-1)]
+
+
+def static_shape(graph: Graph, ref: Ref) -> tuple[int, ...]:
+    """The shape of a value whose every dimension is known; kernels are made for nothing else."""
+    kind = graph.type_of(ref)
+    shape = kind.static_shape if isinstance(kind, TensorType) else None
+    if shape is None:
+        raise UnsupportedError(f"'{graph[ref.node].name}' has type {kind}; native kernels need every dimension known")
+    return shape

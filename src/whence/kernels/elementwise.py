@@ -1,0 +1,344 @@
+"""Element rules of elementwise and broadcasting operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from whence.graph import Node
+from whence.kernels.elements import Elements, Indices, Rule
+from whence.kernels.expressions import apply, cast, compute_type, literal, select
+from whence.kernels.ir import Expr, Fn, Literal
+from whence.ops.activation import ACTIVATIONS
+from whence.ops.attributes import get_float, get_str
+from whence.types import DType, TensorType
+
+
+def _out(node: Node) -> DType:
+    kind = node.outputs[0]
+    assert isinstance(kind, TensorType)
+    return compute_type(kind.dtype)
+
+
+def _number(node: Node, name: str, default: float) -> float:
+    value = node.attrs.get(name, default)
+    return float(value) if isinstance(value, int | float) else default
+
+
+def _unary(make: Callable[[Expr, Node], Expr]) -> Rule:
+    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+        source = node.inputs[0]
+        assert source is not None
+        return make(elements.broadcast(source, index), node)
+
+    return rule
+
+
+def _fn(fn: Fn) -> Rule:
+    return _unary(lambda x, _: apply(fn, x))
+
+
+def _fold(make: Callable[[Expr, Expr], Expr], finish: Callable[[Expr, int], Expr] = lambda total, _: total) -> Rule:
+    """An operator of any number of inputs, from one of two."""
+
+    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+        values = [elements.broadcast(ref, index) for ref in node.inputs if ref is not None]
+        total = values[0]
+        for value in values[1:]:
+            total = make(total, value)
+        return finish(total, len(values))
+
+    return rule
+
+
+def _pair(fn: Fn) -> Rule:
+    return _fold(lambda a, b: apply(fn, a, b))
+
+
+def _swapped(fn: Fn) -> Rule:
+    return _fold(lambda a, b: apply(fn, b, a))
+
+
+def like(value: float, x: Expr) -> Literal:
+    """A number in the type of `x`."""
+    return literal(value if x.dtype.is_float else int(value), x.dtype)
+
+
+def maximum(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.MAX, a, b)
+
+
+def minimum(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.MIN, a, b)
+
+
+def add(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.ADD, a, b)
+
+
+def mul(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.MUL, a, b)
+
+
+def div(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.DIV, a, b)
+
+
+def sub(a: Expr, b: Expr) -> Expr:
+    return apply(Fn.SUB, a, b)
+
+
+def clip(x: Expr, low: float, high: float) -> Expr:
+    return minimum(maximum(x, like(low, x)), like(high, x))
+
+
+def activate(name: str, x: Expr, alpha: float = 0.0, beta: float = 0.0) -> Expr:
+    """An activation by the name of its ONNX operator, with its parameters; the empty name is the identity."""
+    if not name:
+        return x
+    return _ACTIVATIONS[name](x, alpha, beta)
+
+
+def activated(anchor: Node, total: Expr) -> Expr:
+    """The activation that a supernode's attributes name."""
+    name = get_str(anchor.attrs, "activation", "")
+    if not name:
+        return total
+    known = ACTIVATIONS[name]
+    return activate(
+        name, total, get_float(anchor.attrs, "activation_alpha", known.alpha or 0.0), get_float(anchor.attrs, "activation_beta", known.beta or 0.0)
+    )
+
+
+def _gelu(x: Expr) -> Expr:
+    return mul(mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.ERF, mul(x, like(math.sqrt(0.5), x)))))
+
+
+def _gelu_tanh(x: Expr) -> Expr:
+    inner = mul(like(math.sqrt(2 / math.pi), x), add(x, mul(like(0.044715, x), mul(x, mul(x, x)))))
+    return mul(mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.TANH, inner)))
+
+
+def _expm1(x: Expr) -> Expr:
+    return sub(apply(Fn.EXP, x), like(1.0, x))
+
+
+def _positive(x: Expr) -> Expr:
+    return apply(Fn.LT, like(0.0, x), x)
+
+
+def _elu(x: Expr, alpha: float) -> Expr:
+    return select(_positive(x), x, mul(like(alpha, x), _expm1(minimum(x, like(0.0, x)))))
+
+
+def _selu(x: Expr, alpha: float, gamma: float) -> Expr:
+    return mul(like(gamma, x), _elu(x, alpha))
+
+
+def _softsign(x: Expr) -> Expr:
+    return div(x, add(like(1.0, x), apply(Fn.ABS, x)))
+
+
+_ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
+    "Relu": lambda x, _a, _b: maximum(x, like(0.0, x)),
+    "LeakyRelu": lambda x, a, _b: select(apply(Fn.LT, x, like(0.0, x)), mul(x, like(a, x)), x),
+    "Clip": clip,
+    "Sigmoid": lambda x, _a, _b: apply(Fn.SIGMOID, x),
+    "Tanh": lambda x, _a, _b: apply(Fn.TANH, x),
+    "HardSigmoid": lambda x, a, b: clip(add(mul(x, like(a, x)), like(b, x)), 0.0, 1.0),
+    "HardSwish": lambda x, _a, _b: mul(x, clip(add(mul(x, like(1 / 6, x)), like(0.5, x)), 0.0, 1.0)),
+    "Swish": lambda x, a, _b: mul(x, apply(Fn.SIGMOID, mul(x, like(a, x)) if a != 1.0 else x)),
+    "Gelu": lambda x, _a, _b: _gelu(x),
+    "GeluTanh": lambda x, _a, _b: _gelu_tanh(x),
+    "Elu": lambda x, a, _b: _elu(x, a),
+    "Softplus": lambda x, _a, _b: apply(Fn.SOFTPLUS, x),
+    "Mish": lambda x, _a, _b: mul(x, apply(Fn.TANH, apply(Fn.SOFTPLUS, x))),
+    "Softsign": lambda x, _a, _b: _softsign(x),
+    "ThresholdedRelu": lambda x, a, _b: select(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
+    "Celu": lambda x, a, _b: add(maximum(x, like(0.0, x)), minimum(like(0.0, x), mul(like(a, x), _expm1(div(x, like(a, x)))))),
+    "Selu": _selu,
+}
+
+# Where an activation keeps its parameters as an operator of its own, and what they are when the file does not say.
+_PARAMETERS: Mapping[str, tuple[tuple[str, float], ...]] = {
+    "LeakyRelu": (("alpha", 0.01),),
+    "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
+    "Swish": (("alpha", 1.0),),
+    "Elu": (("alpha", 1.0),),
+    "ThresholdedRelu": (("alpha", 1.0),),
+    "Celu": (("alpha", 1.0),),
+    "Selu": (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
+}
+
+
+def _activation(name: str) -> Rule:
+    def make(x: Expr, node: Node) -> Expr:
+        parameters = [_number(node, key, default) for key, default in _PARAMETERS.get(name, ())]
+        return activate(name, x, *parameters)
+
+    return _unary(make)
+
+
+def _gelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.inputs[0]
+    assert source is not None
+    x = elements.value(source, index)
+    return _gelu_tanh(x) if node.attrs.get("approximate") == "tanh" else _gelu(x)
+
+
+def _clip_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.inputs[0]
+    assert source is not None
+    x = elements.value(source, index)
+    low, high = node.input(1), node.input(2)
+    if low is not None:
+        x = maximum(x, elements.value(low, ()))
+    return x if high is None else minimum(x, elements.value(high, ()))
+
+
+def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.inputs[0]
+    assert source is not None
+    kind = node.outputs[0]
+    assert isinstance(kind, TensorType)
+    # Through the stored type and back: casting to half precision must round even when the next operator computes in single.
+    return cast(cast(elements.value(source, index), kind.dtype), compute_type(kind.dtype))
+
+
+def _where_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    condition, then, otherwise = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    return select(condition, then, otherwise)
+
+
+def _mod_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    a, b = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    return apply(Fn.REM if node.attrs.get("fmod") else Fn.MOD, a, b)
+
+
+def _pow_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    base, exponent = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    if isinstance(exponent, Literal) and exponent.value in (1, 2, 3):
+        return _power(base, int(exponent.value))
+    if isinstance(exponent, Literal) and exponent.value == 0.5 and base.dtype.is_float:
+        return apply(Fn.SQRT, base)
+    return apply(Fn.POW, base, cast(exponent, base.dtype))
+
+
+def _power(base: Expr, exponent: int) -> Expr:
+    result = base
+    for _ in range(exponent - 1):
+        result = mul(result, base)
+    return result
+
+
+def _prelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    x, slope = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    return select(apply(Fn.LT, x, like(0.0, x)), mul(x, slope), x)
+
+
+def _shift_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    a, b = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    return apply(Fn.SHIFT_LEFT if node.attrs.get("direction") == "LEFT" else Fn.SHIFT_RIGHT, a, b)
+
+
+def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = node.inputs[0]
+    assert source is not None
+    x = elements.value(source, index)
+    sides = [(1, apply(Fn.LT, like(0.0, x), x)), (-1, apply(Fn.LT, x, like(0.0, x)))]
+    wanted = [side for sign, side in sides if node.attrs.get("detect_positive" if sign > 0 else "detect_negative", 1)]
+    if len(wanted) == 2:
+        return apply(Fn.ISINF, x)
+    return apply(Fn.AND, apply(Fn.ISINF, x), wanted[0]) if wanted else Literal(False, DType.BOOL)
+
+
+def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    # y = (x - mean) · scale / sqrt(var + epsilon) + bias, all per channel
+    x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
+    channel = (index[1],)
+    factor = div(
+        elements.value(scale, channel), apply(Fn.SQRT, add(elements.value(variance, channel), literal(_number(node, "epsilon", 1e-5), _out(node))))
+    )
+    return add(mul(sub(elements.value(x, index), elements.value(mean, channel)), factor), elements.value(bias, channel))
+
+
+def _reciprocal(x: Expr, _: Node) -> Expr:
+    return div(like(1.0, x), x)
+
+
+def _mean_of(total: Expr, count: int) -> Expr:
+    return div(total, like(float(count), total))
+
+
+RULES: Mapping[str, Rule] = {
+    **{name: _activation(name) for name in _ACTIVATIONS if name not in ("Clip", "Gelu", "GeluTanh")},
+    **{
+        op: _fn(fn)
+        for op, fn in {
+            "Abs": Fn.ABS,
+            "Neg": Fn.NEG,
+            "Sign": Fn.SIGN,
+            "Exp": Fn.EXP,
+            "Log": Fn.LOG,
+            "Sqrt": Fn.SQRT,
+            "Sin": Fn.SIN,
+            "Cos": Fn.COS,
+            "Tan": Fn.TAN,
+            "Asin": Fn.ASIN,
+            "Acos": Fn.ACOS,
+            "Atan": Fn.ATAN,
+            "Sinh": Fn.SINH,
+            "Cosh": Fn.COSH,
+            "Asinh": Fn.ASINH,
+            "Acosh": Fn.ACOSH,
+            "Atanh": Fn.ATANH,
+            "Erf": Fn.ERF,
+            "Floor": Fn.FLOOR,
+            "Ceil": Fn.CEIL,
+            "Round": Fn.ROUND,
+            "IsNaN": Fn.ISNAN,
+            "Not": Fn.NOT,
+            "BitwiseNot": Fn.BIT_NOT,
+        }.items()
+    },
+    **{
+        op: _pair(fn)
+        for op, fn in {
+            "Add": Fn.ADD,
+            "Sub": Fn.SUB,
+            "Mul": Fn.MUL,
+            "Div": Fn.DIV,
+            "Max": Fn.MAX,
+            "Min": Fn.MIN,
+            "Sum": Fn.ADD,
+            "Equal": Fn.EQ,
+            "Less": Fn.LT,
+            "LessOrEqual": Fn.LE,
+            "And": Fn.AND,
+            "Or": Fn.OR,
+            "Xor": Fn.XOR,
+            "BitwiseAnd": Fn.BIT_AND,
+            "BitwiseOr": Fn.BIT_OR,
+            "BitwiseXor": Fn.BIT_XOR,
+        }.items()
+    },
+    "Greater": _swapped(Fn.LT),
+    "GreaterOrEqual": _swapped(Fn.LE),
+    "Mean": _fold(add, _mean_of),
+    "Reciprocal": _unary(_reciprocal),
+    "Identity": _unary(lambda x, _: x),
+    "Dropout": _unary(lambda x, _: x),
+    "Gelu": _gelu_rule,
+    "Clip": _clip_rule,
+    "Cast": _cast_rule,
+    "CastLike": _cast_rule,
+    "Where": _where_rule,
+    "Mod": _mod_rule,
+    "Pow": _pow_rule,
+    "PRelu": _prelu_rule,
+    "BitShift": _shift_rule,
+    "IsInf": _isinf_rule,
+    "BatchNormalization": _batch_norm_rule,
+}
+
+__all__ = ["RULES", "activate", "activated"]

@@ -1,0 +1,82 @@
+"""Building scalar expressions, with the obvious simplifications done on the way."""
+
+from __future__ import annotations
+
+from whence.kernels.index import Index
+from whence.kernels.ir import Expr, Fn, Literal, Load, Op, Position
+from whence.types import DType
+
+_HALF = (DType.F16, DType.BF16)
+_COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT, Fn.ISNAN, Fn.ISINF)
+
+
+def compute_type(dtype: DType) -> DType:
+    """The type arithmetic on `dtype` is done in: half-precision values are computed in single and rounded when stored."""
+    return DType.F32 if dtype in _HALF else dtype
+
+
+def literal(value: float | int | bool, dtype: DType) -> Literal:
+    return Literal(value, dtype)
+
+
+def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
+    """A scalar function of expressions. The result has the first argument's type, comparisons give bool."""
+    kind = DType.BOOL if fn in _COMPARISONS else dtype or args[0].dtype
+    return Op(fn, args, kind)
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    if value.dtype is dtype:
+        return value
+    if isinstance(value, Literal) and dtype is not DType.BOOL and value.dtype is not DType.STRING:
+        number = value.value
+        if dtype.is_integer and isinstance(number, float):
+            number = int(number)
+        return Literal(float(number) if dtype.is_float else int(number), dtype)
+    return Op(Fn.CAST, (value,), dtype)
+
+
+def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    if isinstance(condition, Literal):
+        return then if condition.value else otherwise
+    return Op(Fn.SELECT, (condition, then, otherwise), then.dtype)
+
+
+def load(buffer: str, index: Index, dtype: DType) -> Expr:
+    """A value from memory, in the type arithmetic is done in."""
+    return cast(Load(buffer, index, dtype), compute_type(dtype))
+
+
+def position(index: Index, dtype: DType = DType.I64) -> Expr:
+    if not index.terms:
+        return Literal(index.const, dtype)
+    return cast(Position(index), dtype)
+
+
+def below(index: Index, limit: int) -> Expr:
+    """`index < limit`, decided at compile time where the range allows."""
+    low, high = index.bounds()
+    if high < limit:
+        return Literal(True, DType.BOOL)
+    if low >= limit:
+        return Literal(False, DType.BOOL)
+    return Op(Fn.LT, (Position(index), Literal(limit, DType.I64)), DType.BOOL)
+
+
+def within(index: Index, low: int, high: int) -> Expr:
+    """`low <= index < high`."""
+    upper = below(index, high)
+    least, most = index.bounds()
+    if least >= low:
+        return upper
+    if most < low:
+        return Literal(False, DType.BOOL)
+    lower = Op(Fn.LE, (Literal(low, DType.I64), Position(index)), DType.BOOL)
+    return both(lower, upper)
+
+
+def both(left: Expr, right: Expr) -> Expr:
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Literal):
+            return other if one.value else one
+    return Op(Fn.AND, (left, right), DType.BOOL)

@@ -1,0 +1,200 @@
+"""Matrix products: a register tile of rows × columns, the right-hand side packed in column panels, the epilogue applied on the way out.
+
+C[b, m, n] = epilogue(Σ_k A[b, m, k] · B[b, k, n])
+
+Constant right-hand sides (weights) are packed at compile time. Others are packed panel by panel at run time into the worker's scratch,
+which costs one pass over B for M passes of arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elements import Indices
+from whence.kernels.elementwise import activated
+from whence.kernels.expressions import apply, literal
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of, ravel, unravel
+from whence.kernels.ir import Expr, Fn, Kernel, Micro, Name
+from whence.kernels.tile import Tile
+from whence.types import DType
+
+GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
+
+ROW, COLUMN, BATCH = "m", "n", "batch"
+ACCUMULATOR = Name("acc", DType.F32)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in a buffer: element (row, column) of batch item b lies at `base(b) + row·row_stride + column·column_stride`."""
+
+    buffer: str
+    base: Index
+    row_stride: int
+    column_stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm(Micro):
+    """The whole product as one statement; a renderer writes the loops. Work item t is a panel of columns of a block of rows."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    a: Matrix
+    b: Matrix
+    packed: bool
+    """`b` is already in panels `[columns / width][depth][width]`, the last one padded with zeros."""
+    tile: Tile
+    block_rows: int
+    """Rows a work item covers; its panel of B stays in cache over them."""
+    out: str
+    out_index: Index
+    value: Expr
+    """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
+
+    @property
+    def panels(self) -> int:
+        return -(-self.columns // self.tile.width)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A matrix product of the graph in one normal form."""
+
+    a: Ref
+    b: Ref
+    trans_a: bool
+    trans_b: bool
+    alpha: float
+    bias: Ref | None
+    beta: float
+
+
+def _product(node: Node) -> _Product:
+    a, b = node.inputs[0], node.inputs[1]
+    assert a is not None
+    assert b is not None
+    attrs: Any = node.attrs
+    if node.op in ("Gemm", "FusedGemm"):
+        return _Product(
+            a, b, bool(attrs.get("transA", 0)), bool(attrs.get("transB", 0)), attrs.get("alpha", 1.0), node.input(2), attrs.get("beta", 1.0)
+        )
+    return _Product(a, b, bool(attrs.get("trans_a", 0)), bool(attrs.get("trans_b", 0)), attrs.get("alpha", 1.0), node.input(2), 1.0)
+
+
+def lower_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a matrix product of single-precision values."""
+    product = _product(anchor)
+    if any(group.dtype(ref) is not DType.F32 for ref in (product.a, product.b)):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(product.a)}")
+    a_shape, b_shape = group.shape(product.a), group.shape(product.b)
+    if len(a_shape) < 2 or len(b_shape) < 2:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector operand")
+    depth, columns = (b_shape[-1], b_shape[-2]) if product.trans_b else (b_shape[-2], b_shape[-1])
+    rows = a_shape[-1] if product.trans_a else a_shape[-2]
+    if 0 in (rows, columns, depth):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
+    a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
+    b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)
+
+    shared_b = math.prod(b_shape[:-2]) == 1
+    if shared_b and not product.trans_a:
+        # One B for all of A: the batch dimensions are more rows.
+        rows, batch_shape = rows * math.prod(a_shape[:-2]), ()
+    else:
+        batch_shape = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    batch = Var(BATCH, math.prod(batch_shape))
+    a = Matrix(_buffer(group, product.a), _batch_base(of(batch), batch_shape, a_shape), a_row, a_column)
+    b = Matrix(_buffer(group, product.b), _batch_base(of(batch), batch_shape, b_shape), b_row, b_column)
+
+    tile = tile.fitted(rows)
+    packings = {}
+    packed = shared_b and group.graph.const_value(product.b) is not None
+    if packed:
+        packings[group.inputs.index(product.b)] = _Packing(depth, columns, product.trans_b, tile.width)
+
+    out_shape = group.shape(anchor.ref())
+    flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
+    value = _epilogue(group, anchor, product, flat, out_shape)
+    block_rows = _block_rows(rows, depth, tile)
+    micro = Gemm(batch.extent, rows, columns, depth, a, b, packed, tile, block_rows, "out0", flat, value)
+    params = list(group.params())
+    if packed:
+        position = group.inputs.index(product.b)
+        params[position] = type(params[position])(params[position].name, DType.F32, micro.panels * depth * tile.width, params[position].role)
+    tasks = batch.extent * micro.panels * micro.blocks
+    scratch = 0 if packed else depth * tile.width * 4
+    return Kernel(group.name, tuple(params), tasks, (micro,), group.costs(), scratch, packings)
+
+
+def _buffer(group: Group, ref: Ref) -> str:
+    return f"in{group.inputs.index(ref)}"
+
+
+def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
+    """Where the matrix of a batch item begins, broadcasting its batch dimensions."""
+    own = shape[:-2]
+    places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :] if batch_shape else (of(0),) * len(own)
+    flat = ravel([of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own) if own else of(0)
+    return flat * (shape[-2] * shape[-1])
+
+
+def _block_rows(rows: int, depth: int, tile: Tile) -> int:
+    """As many tiles of rows as keep A's block within half of the second-level cache, so that the panel of B is reused over it."""
+    budget = max(tile.cache_bytes // 2 // (4 * depth), tile.rows)
+    return min(rows, budget // tile.rows * tile.rows)
+
+
+def _epilogue(group: Group, anchor: Node, product: _Product, flat: Index, out_shape: tuple[int, ...]) -> Expr:
+    if len(group.outputs) != 1:
+        raise UnsupportedError(f"group '{group.name}' exposes more than one value")
+    (result,) = group.outputs
+    elements = group.elements()
+    index = unravel(flat, out_shape)
+    total: Expr = ACCUMULATOR
+    if product.alpha != 1.0:
+        total = apply(Fn.MUL, total, literal(float(product.alpha), DType.F32))
+    if product.bias is not None and product.beta != 0.0:
+        bias = elements.broadcast(product.bias, index)
+        total = apply(Fn.ADD, total, bias if product.beta == 1.0 else apply(Fn.MUL, bias, literal(float(product.beta), DType.F32)))
+    total = activated(anchor, total)
+
+    def given(place: Indices) -> Expr:
+        if ravel(place, out_shape) != flat:
+            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+        return total
+
+    return group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """B in panels of `width` columns, each panel row after row: what the tile reads is one stream."""
+
+    depth: int
+    columns: int
+    transposed: bool
+    width: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        matrix = weights.reshape(self.columns, self.depth).T if self.transposed else weights.reshape(self.depth, self.columns)
+        panels = -(-self.columns // self.width)
+        padded = np.zeros((self.depth, panels * self.width), np.float32)
+        padded[:, : self.columns] = matrix
+        return np.ascontiguousarray(padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2))
+
+
+__all__ = ["GEMM_OPS", "Gemm", "Matrix", "lower_gemm"]

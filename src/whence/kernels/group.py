@@ -1,0 +1,79 @@
+"""What lowering works on: the members of one fused group, what they read and what others read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whence.graph import Graph, Node, Ref
+from whence.kernels import blocked, elementwise, generate, movement, quantise, resample, rotary, rows, scatter
+from whence.kernels.elements import Elements, Given, Rule, static_shape
+from whence.kernels.ir import Buffer, Member, Role
+from whence.ops.cost import cost
+from whence.ops.definition import TypeQuery
+from whence.types import DType, TensorType
+
+RULES: Mapping[str, Rule] = {
+    **elementwise.RULES,
+    **movement.RULES,
+    **blocked.RULES,
+    **generate.RULES,
+    **quantise.RULES,
+    **resample.RULES,
+    **rows.RULES,
+    **scatter.RULES,
+    **rotary.RULES,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One kernel in the making. `inputs` and `outputs` are in the order of the kernel's parameters, inputs first."""
+
+    graph: Graph
+    name: str
+    members: tuple[Node, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+    def params(self) -> tuple[Buffer, ...]:
+        found = [
+            self._buffer(f"in{number}", ref, Role.CONST if self.graph[ref.node].is_const else Role.INPUT) for number, ref in enumerate(self.inputs)
+        ]
+        return (*found, *(self._buffer(f"out{number}", ref, Role.OUTPUT) for number, ref in enumerate(self.outputs)))
+
+    def _buffer(self, name: str, ref: Ref, role: Role) -> Buffer:
+        kind = self.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return Buffer(name, kind.dtype, kind.elements or 0, role)
+
+    def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
+        """The pull machinery over this group's members and inputs."""
+        return Elements(self.graph, {ref: f"in{number}" for number, ref in enumerate(self.inputs)}, RULES, given)
+
+    def shape(self, ref: Ref) -> tuple[int, ...]:
+        return static_shape(self.graph, ref)
+
+    def dtype(self, ref: Ref) -> DType:
+        kind = self.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind.dtype
+
+    def costs(self) -> tuple[Member, ...]:
+        """What each member adds. Values that stay inside the kernel cost no memory traffic."""
+        inside = {node.id for node in self.members}
+        exposed = set(self.outputs)
+        found = []
+        for node in self.members:
+            types = tuple(None if ref is None else self.graph.type_of(ref) for ref in node.inputs)
+            values = tuple(self.graph.const_value(ref) for ref in node.inputs)
+            whole = cost(node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs)
+            traffic = sum(_nbytes(self.graph, ref) for ref in node.inputs if ref is not None and ref.node not in inside)
+            traffic += sum(_nbytes(self.graph, node.ref(index)) for index in range(len(node.outputs)) if node.ref(index) in exposed)
+            found.append(Member(node.id, node.op, whole.flops if whole is not None else 0, traffic))
+        return tuple(found)
+
+
+def _nbytes(graph: Graph, ref: Ref) -> int:
+    kind = graph.type_of(ref)
+    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0

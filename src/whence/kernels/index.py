@@ -1,0 +1,197 @@
+"""Integer index arithmetic in normal form: a constant plus multiples of atoms.
+
+Layout operators (transpose, reshape, slice) are index maps. Composing them naively fills a kernel's inner loop with divisions;
+in this form `(32·i + j) // 32` is seen to be `i` as soon as `0 <= j < 32` is known, and most of them vanish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from whence.kernels.ir import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable: `0 <= var < extent`."""
+
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`of // by`, rounding towards minus infinity."""
+
+    of: Index
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`of mod by`, always in `0 .. by-1`."""
+
+    of: Index
+    by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the lowering's promise."""
+
+    value: Expr
+    extent: int
+
+
+Atom: TypeAlias = Var | Quotient | Remainder | Looked
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`const + Σ coefficient · atom`. Build with the operators and functions of this file, which keep it normal."""
+
+    const: int
+    terms: tuple[tuple[Atom, int], ...] = ()
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.const + other, self.terms)
+        merged = dict(self.terms)
+        for atom, coefficient in other.terms:
+            merged[atom] = merged.get(atom, 0) + coefficient
+        for atom, coefficient in merged.items():
+            if not isinstance(atom, Remainder) or not coefficient:
+                continue
+            # by · (x // by) + x mod by = x
+            whole = Quotient(atom.of, atom.by)
+            if merged.get(whole, 0) == coefficient * atom.by:
+                del merged[atom], merged[whole]
+                return Index(self.const + other.const, tuple(merged.items())) + atom.of * coefficient
+        terms = [(atom, coefficient) for atom, coefficient in merged.items() if coefficient]
+        # One order for one sum, so that equal indices compare equal.
+        terms.sort(key=_sort_key)
+        return Index(self.const + other.const, tuple(terms))
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + (other * -1 if isinstance(other, Index) else -other)
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index(0)
+        return Index(self.const * factor, tuple((atom, coefficient * factor) for atom, coefficient in self.terms))
+
+    def __floordiv__(self, by: int) -> Index:
+        if by == 1:
+            return self
+        whole, rest = self._split(by)
+        low, high = rest.bounds()
+        if low // by == high // by:
+            return whole + low // by
+        return whole + Index(0, ((Quotient(rest, by), 1),))
+
+    def __mod__(self, by: int) -> Index:
+        if by == 1:
+            return Index(0)
+        _, rest = self._split(by)
+        low, high = rest.bounds()
+        if low // by == high // by:
+            return rest - (low // by) * by
+        return Index(0, ((Remainder(rest, by), 1),))
+
+    def _split(self, by: int) -> tuple[Index, Index]:
+        """`self = by · whole + rest`, with every multiple of `by` moved into `whole`."""
+        whole = [(atom, coefficient // by) for atom, coefficient in self.terms if coefficient % by == 0]
+        rest = [(atom, coefficient) for atom, coefficient in self.terms if coefficient % by != 0]
+        return Index(self.const // by, tuple(whole)), Index(self.const % by, tuple(rest))
+
+    def bounds(self) -> tuple[int, int]:
+        """The smallest and largest value it can take, as far as its atoms' ranges tell."""
+        low = high = self.const
+        for atom, coefficient in self.terms:
+            atom_low, atom_high = _bounds(atom)
+            low += coefficient * (atom_low if coefficient > 0 else atom_high)
+            high += coefficient * (atom_high if coefficient > 0 else atom_low)
+        return low, high
+
+    def coefficient(self, var: Var) -> int:
+        """How far the index moves when `var` moves by one; only of the variable's own term."""
+        return dict(self.terms).get(var, 0)
+
+    def depends_on(self, var: Var) -> bool:
+        return any(_depends(atom, var) for atom, _ in self.terms)
+
+    def is_affine(self) -> bool:
+        """No division, remainder or looked-up term: the compiler sees plain strides."""
+        return all(isinstance(atom, Var) for atom, _ in self.terms)
+
+    def variables(self) -> set[Var]:
+        found: set[Var] = set()
+        for atom, _ in self.terms:
+            if isinstance(atom, Var):
+                found.add(atom)
+            elif isinstance(atom, Quotient | Remainder):
+                found |= atom.of.variables()
+            else:
+                found |= atom.value.variables()
+        return found
+
+
+def _sort_key(term: tuple[Atom, int]) -> tuple[str, str]:
+    atom = term[0]
+    return type(atom).__name__, atom.name if isinstance(atom, Var) else repr(atom)
+
+
+def _bounds(atom: Atom) -> tuple[int, int]:
+    if isinstance(atom, Var | Looked):
+        return 0, max(atom.extent - 1, 0)
+    if isinstance(atom, Remainder):
+        return 0, atom.by - 1
+    low, high = atom.of.bounds()
+    return low // atom.by, high // atom.by
+
+
+def _depends(atom: Atom, var: Var) -> bool:
+    if isinstance(atom, Var):
+        return atom == var
+    if isinstance(atom, Looked):
+        return var in atom.value.variables()
+    return atom.of.depends_on(var)
+
+
+def of(atom: Atom | int) -> Index:
+    """An index that is one atom, or a number. A variable that can only be 0 is 0."""
+    if isinstance(atom, int):
+        return Index(atom)
+    if isinstance(atom, Var) and atom.extent == 1:
+        return Index(0)
+    return Index(0, ((atom, 1),))
+
+
+def ravel(index: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The row-major position of a multi-dimensional index."""
+    flat = Index(0)
+    for position, extent in zip(index, shape, strict=True):
+        flat = flat * extent + position
+    return flat
+
+
+def unravel(flat: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+    """The multi-dimensional index of a row-major position."""
+    parts: list[Index] = []
+    for extent in reversed(shape[1:]):
+        parts.append(flat % extent)
+        flat = flat // extent
+    if shape:
+        parts.append(flat)
+    return tuple(reversed(parts))
+
+
+def strided(index: Iterable[Index], strides: Iterable[int]) -> Index:
+    """The position of an index in a layout with these strides."""
+    total = Index(0)
+    for position, stride in zip(index, strides, strict=True):
+        total = total + position * stride
+    return total

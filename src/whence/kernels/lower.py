@@ -1,0 +1,119 @@
+"""From fused operators to kernels: which family lowers a group, and what happens to one that no family covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.errors import UnsupportedError
+from whence.fusion import FusedGraph, FuseEntry
+from whence.graph import Graph, Node, Ref
+from whence.kernels.attention import lower_attention
+from whence.kernels.conv_general import CONV_GENERAL_OPS, lower_conv_general
+from whence.kernels.depthwise import lower_blocked_conv
+from whence.kernels.gemm import GEMM_OPS, lower_gemm
+from whence.kernels.group import RULES, Group
+from whence.kernels.ir import Kernel
+from whence.kernels.loopnest import lower_loopnest
+from whence.kernels.pool import POOL_OPS, lower_pool
+from whence.kernels.quantise import lower_dynamic_quantise
+from whence.kernels.recurrent import RECURRENT_OPS, lower_recurrent
+from whence.kernels.reduce import REDUCTIONS, lower_reduce
+from whence.kernels.rows import ROW_OPS, lower_rows
+from whence.kernels.scatter import SCATTER_OPS, lower_scatter
+from whence.kernels.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
+from whence.kernels.tile import Tile
+from whence.kernels.topk import lower_topk
+from whence.types import DType, TensorType
+
+# They change how a tensor is read, not a byte of it: their output is their input.
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+
+_Family = Callable[[Group, Node, Tile], Kernel]
+_FAMILIES: Mapping[str, _Family] = {
+    **dict.fromkeys(GEMM_OPS, lower_gemm),
+    "BlockedConv": lower_blocked_conv,
+    **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
+    **dict.fromkeys(POOL_OPS, lower_pool),
+    "Attention": lower_attention,
+    **dict.fromkeys(RECURRENT_OPS, lower_recurrent),
+    "DynamicQuantizeLinear": lambda group, anchor, _: lower_dynamic_quantise(group, anchor),
+    **dict.fromkeys(REDUCTIONS, lambda group, anchor, _: lower_reduce(group, anchor)),
+    **dict.fromkeys(ROW_OPS, lambda group, anchor, _: lower_rows(group, anchor)),
+    **dict.fromkeys(SCATTER_OPS, lambda group, anchor, _: lower_scatter(group, anchor)),
+    **dict.fromkeys(ARG_OPS, lambda group, anchor, _: lower_arg(group, anchor)),
+    "TopK": lambda group, anchor, _: lower_topk(group, anchor),
+    **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to do at run time."""
+
+    name: str
+    entry: int
+    """The id of the fused operator it belongs to."""
+    members: tuple[Node, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+    kernel: Kernel | None
+    """`None`: a view when `is_view`, else the reference implementation."""
+    is_view: bool = False
+    why_reference: str = ""
+
+
+def lower(fused: FusedGraph, tile: Tile) -> list[Step]:
+    """The steps of a fused graph, in order. A group that cannot be one kernel becomes a step for each member."""
+    return [step for entry in fused for step in _lower_entry(fused.graph, entry, tile)]
+
+
+def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile) -> Sequence[Step]:
+    if all(node.op in VIEWS for node in entry.members) and len(entry.outputs) == 1 and _is_static(entry.members):
+        source = next(ref for ref in entry.members[0].inputs if ref is not None)
+        return [Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)]
+    group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
+    try:
+        return [Step(entry.name, entry.id, entry.members, entry.inputs, entry.outputs, lower_group(group, entry.master, tile))]
+    except UnsupportedError as error:
+        if len(entry.members) == 1:
+            return [_reference_step(entry, entry.members[0], str(error))]
+    return [_lower_member(graph, entry, node, tile) for node in entry.members]
+
+
+def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile) -> Step:
+    """One member of a group that could not stay together."""
+    outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
+    if node.op in VIEWS and _is_static((node,)):
+        source = node.inputs[0]
+        assert source is not None
+        return Step(node.op, entry.id, (node,), (source,), outputs, None, is_view=True)
+    inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
+    group = Group(graph, f"op_{node.op.lower().replace('::', '_').replace('.', '_')}", (node,), inputs, outputs)
+    try:
+        return Step(group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile))
+    except UnsupportedError as error:
+        return _reference_step(entry, node, str(error))
+
+
+def _reference_step(entry: FuseEntry, node: Node, why: str) -> Step:
+    inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
+    outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
+    return Step(f"reference_{node.op}", entry.id, (node,), inputs, outputs, None, why_reference=why)
+
+
+def lower_group(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """One kernel for the group. Raises `UnsupportedError` when no family covers it."""
+    if not _is_static(group.members):
+        raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
+    family = _FAMILIES.get(anchor.op)
+    if family is not None:
+        return family(group, anchor, tile)
+    for node in group.members:
+        if node.op not in RULES:
+            raise UnsupportedError(f"{node.op} has no native kernel")
+    return lower_loopnest(group)
+
+
+def _is_static(nodes: Sequence[Node]) -> bool:
+    return all(isinstance(kind, TensorType) and kind.is_static and kind.dtype is not DType.UNDEFINED for node in nodes for kind in node.outputs)

@@ -1,0 +1,238 @@
+"""Element rules of operators that move elements without computing: index arithmetic, and nothing at run time but the loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elements import Elements, Indices, Rule
+from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
+from whence.kernels.index import Index, Looked, of, ravel, unravel
+from whence.kernels.ir import Expr, Fn, Literal
+from whence.types import DType
+
+
+def _source(node: Node) -> Ref:
+    ref = node.inputs[0]
+    assert ref is not None
+    return ref
+
+
+def _ints(elements: Elements, node: Node, slot: int, what: str) -> list[int]:
+    values = elements.const(node.input(slot))
+    if values is None:
+        raise UnsupportedError(f"{node.op} '{node.name}': {what} are not constant")
+    return list(values)
+
+
+def _int(node: Node, name: str, default: int) -> int:
+    value: Any = node.attrs.get(name, default)
+    return int(value)
+
+
+def _transpose(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    rank = len(elements.shape(source))
+    perm: Any = node.attrs.get("perm") or tuple(reversed(range(rank)))
+    moved = [of(0)] * rank
+    for target, axis in enumerate(perm):
+        moved[int(axis)] = index[target]
+    return elements.value(source, tuple(moved))
+
+
+def _reshape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    """Reshape, Flatten, Squeeze and Unsqueeze alike: the same elements in the same order."""
+    source = _source(node)
+    return elements.value(source, unravel(ravel(index, elements.shape(node.ref())), elements.shape(source)))
+
+
+def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source, made = elements.shape(_source(node)), elements.shape(node.ref())
+    # When the shape is an input, the size of the output is the file's word for it, and the kernel would read where nothing is.
+    if any(extent not in (1, size) for extent, size in zip(source, made[len(made) - len(source) :], strict=True)):
+        raise UnsupportedError(f"Expand '{node.name}' of {list(source)} cannot make {list(made)}")
+    return elements.broadcast(_source(node), index)
+
+
+def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    shape = elements.shape(source)
+    starts, ends = _ints(elements, node, 1, "starts"), _ints(elements, node, 2, "ends")
+    axes = _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(starts)))
+    steps = _ints(elements, node, 4, "steps") if node.input(4) is not None else [1] * len(starts)
+    moved = list(index)
+    for start, _end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        extent = shape[axis]
+        begin = start + extent if start < 0 else start
+        begin = min(max(begin, 0), extent - 1 if step < 0 else extent)
+        moved[axis % len(shape)] = index[axis % len(shape)] * step + begin
+    return elements.value(source, tuple(moved))
+
+
+def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    refs = [ref for ref in node.inputs if ref is not None]
+    axis = _int(node, "axis", 0) % len(index)
+    begins, total = [], 0
+    for ref in refs:
+        begins.append(total)
+        total += elements.shape(ref)[axis]
+    result: Expr | None = None
+    for ref, begin in reversed(list(zip(refs, begins, strict=True))):
+        extent = elements.shape(ref)[axis]
+        if extent == 0:
+            continue
+        value = elements.value(ref, (*index[:axis], index[axis] - begin, *index[axis + 1 :]))
+        result = value if result is None else select(below(index[axis], begin + extent), value, result)
+    if result is None:
+        raise UnsupportedError(f"Concat '{node.name}' has no elements")
+    return result
+
+
+def _split(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    axis = _int(node, "axis", 0) % len(index)
+    begin = sum(elements.shape(node.ref(earlier))[axis] for earlier in range(output))
+    return elements.value(source, (*index[:axis], index[axis] + begin, *index[axis + 1 :]))
+
+
+def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    shape = elements.shape(source)
+    pads = _ints(elements, node, 1, "pads")
+    axes = _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(shape)))
+    begins = [0] * len(shape)
+    for axis, begin in zip(axes, pads[: len(axes)], strict=True):
+        begins[axis] = begin
+    mode = node.attrs.get("mode", "constant")
+    moved = [place - begin for place, begin in zip(index, begins, strict=True)]
+    if mode == "constant":
+        inside: Expr = Literal(True, DType.BOOL)
+        for place, extent in zip(moved, shape, strict=True):
+            inside = both(inside, within(place, 0, extent))
+        value = elements.value(source, tuple(moved))
+        fill_ref = node.input(2)
+        fill = elements.value(fill_ref, ()) if fill_ref is not None else literal(0, value.dtype)
+        return select(inside, value, cast(fill, value.dtype))
+    return elements.value(source, tuple(_reflected(place, extent, str(mode), node) for place, extent in zip(moved, shape, strict=True)))
+
+
+def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
+    low, high = place.bounds()
+    if low >= 0 and high < extent:
+        return place
+    if mode == "wrap":
+        return place % extent
+    at = position(place)
+    last = literal(extent - 1, DType.I64)
+    if mode == "edge":
+        value = apply(Fn.MIN, apply(Fn.MAX, at, literal(0, DType.I64)), last)
+    elif mode == "reflect" and low >= 1 - extent and high <= 2 * extent - 2:
+        # |last - |last - i|| mirrors an index that leaves the range once on either side
+        mirrored = apply(Fn.ABS, at)
+        value = apply(Fn.SUB, last, apply(Fn.ABS, apply(Fn.SUB, last, mirrored)))
+    else:
+        raise UnsupportedError(f"Pad '{node.name}': mode {mode} by more than the tensor's extent")
+    return of(Looked(value, extent))
+
+
+def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    return elements.value(source, tuple(place % extent for place, extent in zip(index, elements.shape(source), strict=True)))
+
+
+def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Index:
+    """An index read from a tensor, negative ones counted from the end."""
+    at = cast(elements.value(ref, index), DType.I64)
+    if isinstance(at, Literal):
+        return of(int(at.value) % extent if extent else 0)
+    wrapped = select(apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at)
+    # An index out of range is the caller's error; clamping keeps it from reading foreign memory.
+    safe = apply(Fn.MIN, apply(Fn.MAX, wrapped, literal(0, DType.I64)), literal(extent - 1, DType.I64))
+    return of(Looked(safe, extent))
+
+
+def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    data, indices = node.inputs[0], node.inputs[1]
+    assert data is not None
+    assert indices is not None
+    shape = elements.shape(data)
+    axis = _int(node, "axis", 0) % len(shape)
+    rank = len(elements.shape(indices))
+    row = looked_up(elements, indices, index[axis : axis + rank], shape[axis])
+    return elements.value(data, (*index[:axis], row, *index[axis + rank :]))
+
+
+def _gather_elements(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    data, indices = node.inputs[0], node.inputs[1]
+    assert data is not None
+    assert indices is not None
+    shape = elements.shape(data)
+    axis = _int(node, "axis", 0) % len(shape)
+    row = looked_up(elements, indices, index, shape[axis])
+    return elements.value(data, (*index[:axis], row, *index[axis + 1 :]))
+
+
+def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    block = _int(node, "blocksize", 1)
+    batch, channel, row, column = index
+    channels = elements.shape(node.ref())[1]
+    inner = (row % block) * block + column % block
+    depth_first = node.attrs.get("mode", "DCR") == "DCR"
+    depth = inner * channels + channel if depth_first else channel * (block * block) + inner
+    return elements.value(source, (batch, depth, row // block, column // block))
+
+
+def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    block = _int(node, "blocksize", 1)
+    batch, depth, row, column = index
+    channels = elements.shape(source)[1]
+    inner = depth // channels
+    return elements.value(source, (batch, depth % channels, row * block + inner // block, column * block + inner % block))
+
+
+def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source = _source(node)
+    offset_ref = node.input(1)
+    offset = _ints(elements, node, 1, "k")[0] if offset_ref is not None else 0
+    value = elements.value(source, index)
+    diagonal = index[-1] - index[-2] - offset
+    keep = (
+        apply(Fn.LE, literal(0, DType.I64), position(diagonal)) if _int(node, "upper", 1) else apply(Fn.LE, position(diagonal), literal(0, DType.I64))
+    )
+    return select(keep, value, literal(0, value.dtype))
+
+
+def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    indices, _depth, values = node.inputs
+    assert indices is not None
+    assert values is not None
+    axis = _int(node, "axis", -1) % len(index)
+    extent = elements.shape(node.ref())[axis]
+    at = cast(elements.value(indices, (*index[:axis], *index[axis + 1 :])), DType.I64)
+    wrapped = select(apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at)
+    return select(apply(Fn.EQ, wrapped, position(index[axis])), elements.value(values, (of(1),)), elements.value(values, (of(0),)))
+
+
+RULES: Mapping[str, Rule] = {
+    "Transpose": _transpose,
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+    "Expand": _expand,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Split": _split,
+    "Pad": _pad,
+    "Tile": _tile,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "DepthToSpace": _depth_to_space,
+    "SpaceToDepth": _space_to_depth,
+    "Trilu": _trilu,
+    "OneHot": _one_hot,
+}

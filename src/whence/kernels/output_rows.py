@@ -1,0 +1,69 @@
+"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output, a row's elements side by side: windows over plain tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import both, cast, compute_type
+from whence.kernels.group import Group
+from whence.kernels.index import Var, of, ravel, unravel
+from whence.kernels.ir import TASK, Expr, Literal, Loop, Stmt, Store
+from whence.types import DType
+
+# Results kept side by side while a window passes over a row: enough to fill vectors, few enough for the nearest cache.
+_LANES = 512
+
+
+class OutputRows:
+    """The rows of an output of this shape, or equal parts of rows that are very long."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        *outer, width = shape
+        lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)
+        if lanes < min(width, _LANES) // 8:
+            # A long row of prime length; better one array of it than single elements.
+            lanes = width
+        parts = [*outer, width // lanes]
+        self.shape = tuple(shape)
+        self.lane = Var("lane", lanes)
+        self.task = Var(TASK, 1)
+        for extent in parts:
+            self.task = Var(TASK, self.task.extent * extent)
+        *front, part = unravel(of(self.task), parts)
+        self.index: Indices = (*front, part * lanes + of(self.lane))
+        """Of the element that belongs to a lane."""
+
+    def stores(self, group: Group, anchor: Node, value: Expr) -> tuple[Stmt, ...]:
+        """The anchor's element, through whatever was fused behind it."""
+        flat = ravel(self.index, self.shape)
+        made = cast(value, compute_type(group.dtype(anchor.ref())))
+
+        def given(index: Indices) -> Expr:
+            if ravel(index, self.shape) != flat:
+                raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+            return made
+
+        elements = group.elements({anchor.ref(): given})
+        found = []
+        for number, result in enumerate(group.outputs):
+            if group.shape(result) != self.shape:
+                raise UnsupportedError(f"group '{group.name}' changes the shape of what '{anchor.name}' makes")
+            found.append(Store(f"out{number}", flat, elements.value(result, self.index)))
+        return tuple(found)
+
+
+def nested(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The body inside a loop over each variable, the first outermost."""
+    for var in reversed(loops):
+        body = (Loop(var, body),)
+    return body
+
+
+def all_of(conditions: Iterable[Expr]) -> Expr:
+    total: Expr = Literal(True, DType.BOOL)
+    for condition in conditions:
+        total = both(total, condition)
+    return total

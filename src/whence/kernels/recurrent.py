@@ -1,0 +1,268 @@
+"""Recurrent layers: the products with the input for many steps at once, then step by step the products with the state.
+
+Columns of the weights are packed so that a panel holds all gates of a few neighbouring units: when a panel's sums are done, so are everything its
+units need. A work item is one direction of a few sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elementwise import activate, add, clip, like, mul, sub
+from whence.kernels.expressions import apply
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.tile import Tile
+from whence.ops.activation import ACTIVATIONS
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
+
+RECURRENT_OPS = frozenset({"RNN", "GRU", "LSTM"})
+
+_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_FUNCTIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+# Sums kept in registers at once, and how many are needed to keep the arithmetic units busy.
+_SUMS = 24
+_BUSY = 8
+# Steps whose products with the input are made at once: enough to use each weight well, few enough to stay in cache.
+_STEPS = 64
+
+BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
+HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A product with the state and what follows for each unit: values by name, in order, from the sums `x0`, `x1`, ... of the gates it makes.
+
+    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are its peepholes, `late` its late bias.
+    """
+
+    gates: tuple[int, ...]
+    from_reset: bool
+    """The product is with the reset state instead of the state."""
+    lets: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent(Micro):
+    """A whole layer as one statement; a renderer writes the loops."""
+
+    gates: int
+    directions: int
+    time: int
+    batch: int
+    inputs: int
+    hidden: int
+    rows: int
+    """Sequences in a work item."""
+    tile: Tile
+    vectors: int
+    """Vectors of units in a panel."""
+    steps: int
+    reverse: tuple[bool, ...]
+    batch_first: bool
+    late: int | None
+    """The gate whose sum with the state starts from its own bias and is kept apart from the input's."""
+    phases: tuple[tuple[Phase, ...], ...]
+    """By direction."""
+    x: str
+    w: str
+    r: str
+    bias: str | None
+    lengths: str | None
+    start: str | None
+    start_cell: str | None
+    peepholes: str | None
+    outputs: tuple[str | None, ...]
+    """All hidden states, the last, and the last cell state, as far as they are asked for."""
+
+    @property
+    def units(self) -> int:
+        return self.vectors * self.tile.lanes
+
+    @property
+    def panels(self) -> int:
+        return -(-self.hidden // self.units)
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.gates * self.units
+
+    @property
+    def blocks(self) -> int:
+        return self.batch // self.rows
+
+    @property
+    def padded(self) -> int:
+        return self.panels * self.units
+
+    @property
+    def has_cell(self) -> bool:
+        return self.gates == 4
+
+    @property
+    def scratch(self) -> tuple[int, int]:
+        """Floats of the input's products, and of one state."""
+        return self.steps * self.rows * self.panels * self.width, self.rows * self.padded
+
+
+def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a single-precision RNN, GRU or LSTM with constant weights."""
+    x, w, r = (ref for ref in anchor.inputs[:3] if ref is not None)
+    attrs: Any = anchor.attrs
+    if any(group.dtype(ref) is not DType.F32 for ref in (x, w, r)) or group.graph.const_value(w) is None or group.graph.const_value(r) is None:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are not constants of single precision")
+    batch_first = bool(attrs.get("layout", 0))
+    time, batch, inputs = group.shape(x)
+    if batch_first:
+        time, batch = batch, time
+    directions, _, hidden = group.shape(r)
+    if 0 in (time, batch, inputs, hidden):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
+    gates = _GATES[anchor.op]
+    vectors = max(1, min(_BUSY // gates if batch < 4 else 1, -(-hidden // tile.lanes)))
+    rows = next(count for count in range(min(batch, _SUMS // (gates * vectors)), 0, -1) if batch % count == 0)
+    way = str(attrs.get("direction", "forward"))
+    reverse = (False, True) if directions == 2 else (way == "reverse",)
+    peepholes = anchor.input(7)
+    phases = tuple(_phases(anchor, functions, peepholes is not None) for functions in _functions(anchor, directions))
+    late = 2 if anchor.op == "GRU" else None
+    bias, lengths, start, start_cell, peeped = (_buffer(group, anchor.input(slot)) for slot in (3, 4, 5, 6, 7))
+    outputs = tuple(
+        f"out{group.outputs.index(anchor.ref(slot))}" if slot < len(anchor.outputs) and anchor.ref(slot) in group.outputs else None
+        for slot in range(3)
+    )
+    micro = Recurrent(
+        gates, directions, time, batch, inputs, hidden, rows, tile, vectors, min(time, _STEPS), reverse, batch_first,
+        late, phases, _buffer(group, x) or "", _buffer(group, w) or "", _buffer(group, r) or "", bias, lengths, start, start_cell, peeped, outputs,
+    )  # fmt: skip
+    params = list(group.params())
+    packings = {}
+    for ref, depth in ((w, inputs), (r, hidden)):
+        position = group.inputs.index(ref)
+        packings[position] = _Packing(gates, hidden, micro.units)
+        params[position] = Buffer(params[position].name, DType.F32, directions * micro.panels * depth * micro.width, params[position].role)
+    products, state = micro.scratch
+    scratch = 4 * (products + 4 * state)
+    return Kernel(group.name, tuple(params), directions * micro.blocks, (micro,), group.costs(), scratch, packings)
+
+
+def _buffer(group: Group, ref: Ref | None) -> str | None:
+    return None if ref is None else f"in{group.inputs.index(ref)}"
+
+
+# ---- what happens in a unit ----
+
+
+class _Function:
+    """An activation with its numbers, its argument clipped where the layer says so."""
+
+    def __init__(self, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float) -> None:
+        self.name = next((known for known in ACTIVATIONS if known.lower() == name.lower()), "")
+        if not self.name:
+            raise UnsupportedError(f"a recurrent layer asks for the unknown activation {name!r}")
+        known = ACTIVATIONS[self.name]
+        self._alpha = 0.0 if known.alpha is None else next(alphas, known.alpha)
+        self._beta = 0.0 if known.beta is None else next(betas, known.beta)
+        self._limit = limit
+
+    def __call__(self, x: Expr) -> Expr:
+        if math.isfinite(self._limit):
+            x = clip(x, -self._limit, self._limit)
+        if self.name == "Affine":
+            return add(mul(x, like(self._alpha, x)), like(self._beta, x))
+        if self.name == "ScaledTanh":
+            return mul(like(self._alpha, x), apply(Fn.TANH, mul(x, like(self._beta, x))))
+        return activate(self.name, x, self._alpha, self._beta)
+
+
+def _functions(anchor: Node, directions: int) -> list[list[_Function]]:
+    attrs: Any = anchor.attrs
+    defaults = _FUNCTIONS[anchor.op]
+    names = attrs.get("activations") or defaults * directions
+    alphas, betas = iter(attrs.get("activation_alpha") or ()), iter(attrs.get("activation_beta") or ())
+    limit = float(attrs.get("clip", math.inf))
+    if len(names) < len(defaults) * directions:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' names too few activations")
+    # The cell state on its way through the third function is not clipped.
+    made = [_Function(str(name), alphas, betas, limit if at % len(defaults) < 2 else math.inf) for at, name in enumerate(names)]
+    return [made[at * len(defaults) : (at + 1) * len(defaults)] for at in range(directions)]
+
+
+def _sum(gate: int) -> Expr:
+    return Name(f"x{gate}", DType.F32)
+
+
+def _phases(anchor: Node, functions: Sequence[_Function], peepholes: bool) -> tuple[Phase, ...]:
+    attrs: Any = anchor.attrs
+    if anchor.op == "RNN":
+        return (Phase((0,), False, ((HIDDEN, functions[0](_sum(0))),)),)
+    if anchor.op == "LSTM":
+        return (_lstm(functions, peepholes, bool(attrs.get("input_forget", 0))),)
+    return _gru(functions, bool(attrs.get("linear_before_reset", 0)))
+
+
+def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Phase:
+    f, g, h = functions
+
+    def peeped(gate: int, peephole: int, cell: Expr) -> Expr:
+        return add(_sum(gate), mul(Name(f"p{peephole}", DType.F32), cell)) if peepholes else _sum(gate)
+
+    enter, forget, new_cell = Name("enter", DType.F32), Name("forget", DType.F32), Name(NEW_CELL, DType.F32)
+    return Phase(
+        (0, 1, 2, 3),
+        False,
+        (
+            ("enter", f(peeped(0, 0, CELL))),
+            ("forget", sub(like(1.0, enter), enter) if coupled else f(peeped(2, 2, CELL))),
+            (NEW_CELL, add(mul(forget, CELL), mul(enter, g(_sum(3))))),
+            (HIDDEN, mul(f(peeped(1, 1, new_cell)), h(new_cell))),
+        ),
+    )
+
+
+def _gru(functions: Sequence[_Function], linear_before_reset: bool) -> tuple[Phase, ...]:
+    f, g = functions
+    update, candidate, late = Name("update", DType.F32), Name("candidate", DType.F32), Name("late", DType.F32)
+    blend = add(mul(sub(like(1.0, update), update), candidate), mul(update, BEFORE))
+    if linear_before_reset:
+        return (
+            Phase(
+                (0, 1, 2),
+                False,
+                (("update", f(_sum(0))), ("candidate", g(add(_sum(2), mul(f(_sum(1)), late)))), (HIDDEN, blend)),
+            ),
+        )
+    return (
+        Phase((0, 1), False, (("update", f(_sum(0))), (RESET, mul(f(_sum(1)), BEFORE)))),
+        Phase((2,), True, (("candidate", g(add(_sum(2), late))), (HIDDEN, blend))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Weights `[directions][gates · hidden][depth]` as `[directions][panels][depth][gates][units]`, missing units zero."""
+
+    gates: int
+    hidden: int
+    units: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        directions, _, depth = weights.shape
+        panels = -(-self.hidden // self.units)
+        padded = np.zeros((directions, self.gates, panels * self.units, depth), np.float32)
+        padded[:, :, : self.hidden] = weights.reshape(directions, self.gates, self.hidden, depth)
+        return np.ascontiguousarray(padded.reshape(directions, self.gates, panels, self.units, depth).transpose(0, 2, 4, 1, 3))
+
+
+__all__ = ["BEFORE", "CELL", "HIDDEN", "NEW_CELL", "RECURRENT_OPS", "RESET", "Phase", "Recurrent", "lower_recurrent"]

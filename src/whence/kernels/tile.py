@@ -1,0 +1,36 @@
+"""How many accumulators a machine's registers hold: the shape of the innermost tile of products and convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """`rows` × `vectors` accumulators of `lanes` single-precision values each."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    cache_bytes: int
+    """Of the second-level cache, for choosing how much to work on at a time."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the tile."""
+        return self.vectors * self.lanes
+
+    def fitted(self, rows: int) -> Tile:
+        """The tile with its rows evened out over `rows`: 32 rows are 11 + 11 + 10, not 14 + 14 + 4.
+
+        Few rows leave registers free; more columns then keep the arithmetic units busy while each waits for its last result.
+        """
+        if rows <= self.rows // 3:
+            return replace(self, rows=rows, vectors=self.vectors * 2)
+        tiles = -(-rows // self.rows)
+        return replace(self, rows=-(-rows // tiles))
+
+
+AVX512 = Tile(rows=14, vectors=2, lanes=16, cache_bytes=1 << 20)
+AVX2 = Tile(rows=6, vectors=2, lanes=8, cache_bytes=1 << 18)
+NEON = Tile(rows=8, vectors=3, lanes=4, cache_bytes=1 << 18)

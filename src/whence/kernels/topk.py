@@ -1,0 +1,61 @@
+"""The k largest or smallest elements of each row, in order: kept in a sorted list that an element enters only if it beats the last."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.expressions import compute_type
+from whence.kernels.index import Index, Var, of, unravel
+from whence.kernels.ir import TASK, Expr, Kernel, Micro
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
+
+# Beyond this a list that is shifted for every entry is the wrong way.
+_MOST = 512
+
+STEP, RANK = "step", "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class TopK(Micro):
+    """Work item t is a row: what its elements are, how many there are, how many are wanted, and where each goes."""
+
+    length: int
+    k: int
+    largest: bool
+    value: Expr
+    """Of element `step`."""
+    dtype: DType
+    values: str | None
+    indices: str | None
+    place: Index
+    """Of the result number `rank`."""
+
+
+def lower_topk(group: Group, anchor: Node) -> Kernel:
+    """A kernel for a TopK whose k is known and not too large."""
+    source = anchor.inputs[0]
+    assert source is not None
+    shape, attrs = group.shape(source), anchor.attrs
+    chosen: Any = attrs.get("axis", -1)
+    axis = int(chosen) % max(len(shape), 1)
+    k = group.shape(anchor.ref())[axis]
+    if not 0 < k <= _MOST or 0 in shape:
+        raise UnsupportedError(f"TopK '{anchor.name}' of {k} elements")
+    outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    task = Var(TASK, outer * inner)
+    front, back = unravel(of(task), (outer, inner))
+    step, rank = Var(STEP, shape[axis]), Var(RANK, k)
+    flat = (front * shape[axis] + of(step)) * inner + back
+    value = group.elements().value(source, unravel(flat, shape))
+    names = [f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None for slot in (0, 1)]
+    dtype = compute_type(group.dtype(source))
+    largest: Any = attrs.get("largest", 1)
+    micro = TopK(shape[axis], k, bool(largest), value, dtype, names[0], names[1], (front * k + of(rank)) * inner + back)
+    return Kernel(group.name, group.params(), task.extent, (micro,), group.costs())

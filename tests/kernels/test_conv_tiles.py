@@ -1,0 +1,70 @@
+"""Every output pixel lies in one tile, and every tile reads exactly the taps that lie on the input."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.kernels.conv_tiles import Axis, Cover, Field, cover
+
+
+@st.composite
+def _fields(draw: st.DrawFn) -> Field:
+    kernel, stride, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    begin, end, size = draw(st.integers(0, 6)), draw(st.integers(0, 6)), draw(st.integers(1, 40))
+    room = size + begin + end - (kernel - 1) * dilation - 1
+    return Field(size + max(-room, 0), max(room, 0) // stride + 1, kernel, stride, dilation, begin)
+
+
+def _products(tiles: Cover, rows: Field, columns: Field) -> Counter[tuple[int, int, int, int]]:
+    """How often each (row, column, kernel row, kernel column) is computed."""
+    found: Counter[tuple[int, int, int, int]] = Counter()
+    bands = range(rows.out) if tiles.axis is Axis.ROWS else range(1)
+    for band in bands:
+        for run in tiles.runs:
+            for number in range(run.count):
+                start = run.start + number * run.step
+                top, left = (start, 0) if tiles.axis is Axis.BANDS else (band, start)
+                for read in run.shape.reads:
+                    in_reach = [tap for tap in range(rows.kernel) if run.shape.rows > 1 or rows.reaches(top, tap)]
+                    for tap in in_reach if read.row is None else [read.row]:
+                        for pixel in read.pixels:
+                            down, right = divmod(pixel, run.shape.columns)
+                            found.update((top + down, left + right, tap, column) for column in range(read.first, read.first + read.count))
+    return found
+
+
+@given(_fields(), _fields(), st.integers(1, 20))
+def test_each_product_is_computed_once(rows: Field, columns: Field, pixels: int) -> None:
+    tiles = cover(rows, columns, pixels)
+    expected = {
+        (row, column, down, right): 1
+        for row in range(rows.out)
+        for column in range(columns.out)
+        for down in range(rows.kernel)
+        for right in range(columns.kernel)
+        if rows.reaches(row, down) and columns.reaches(column, right)
+    }
+    assert dict(_products(tiles, rows, columns)) == expected
+    assert tiles.largest <= pixels
+    last = tiles.runs[-1]
+    assert tiles.units == (rows.out if tiles.axis is Axis.ROWS else last.first + last.count)
+
+
+def test_tiles_are_even() -> None:
+    def heights(out: int, pixels: int) -> list[int]:
+        one_row, columns = Field(1, 1, 1, 1, 1, 0), Field(out, out, 1, 1, 1, 0)
+        return [run.shape.pixels for run in cover(one_row, columns, pixels).runs for _ in range(run.count)]
+
+    assert heights(32, 14) == [11, 11, 10]
+    assert heights(49, 14) == [13, 12, 12, 12]
+    assert heights(14, 14) == [14]
+    assert heights(40, 14) == [10, 10, 10, 10]
+
+
+def test_short_rows_share_a_tile() -> None:
+    tiles = cover(Field(7, 7, 3, 1, 1, 1), Field(7, 7, 3, 1, 1, 1), 14)
+    assert tiles.axis is Axis.BANDS
+    assert [(run.count, run.shape.rows) for run in tiles.runs] == [(1, 2), (2, 2), (1, 1)]

@@ -1,0 +1,45 @@
+"""Matrix products: every transposition, batches, and what is fused after them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tests.kernels.harness import Cases
+
+
+def test_sizes():
+    cases = Cases()
+    for rows, depth, columns in ((1, 64, 100), (3, 5, 7), (14, 32, 32), (32, 40, 33), (29, 17, 64), (57, 100, 1)):
+        cases.expect(cases.op("MatMul", cases.normal(rows, depth), cases.weights(depth, columns)), f"packed_{rows}_{depth}_{columns}")
+        cases.expect(cases.op("MatMul", cases.normal(rows, depth), cases.normal(depth, columns)), f"plain_{rows}_{depth}_{columns}")
+    cases.check()
+
+
+def test_transposed_operands():
+    cases = Cases()
+    for turn_a, turn_b, constant in itertools.product((0, 1), (0, 1), (False, True)):
+        for rows, depth, columns in ((20, 35, 50), (5, 16, 9)):
+            a = cases.normal(*((depth, rows) if turn_a else (rows, depth)))
+            shape = (columns, depth) if turn_b else (depth, columns)
+            b = cases.weights(*shape) if constant else cases.normal(*shape)
+            y = cases.op("Gemm", a, b, cases.weights(columns), transA=turn_a, transB=turn_b, alpha=0.5, beta=2.0)
+            cases.expect(y, f"{turn_a}_{turn_b}_{constant}_{rows}")
+    cases.check()
+
+
+def test_batches():
+    cases = Cases()
+    for left, right in (((2, 3, 10, 20), (2, 3, 20, 9)), ((3, 10, 20), (20, 9)), ((2, 1, 10, 20), (3, 20, 9)), ((10, 20), (4, 20, 9))):
+        cases.expect(cases.op("MatMul", cases.normal(*left), cases.normal(*right)), f"{left}_{right}")
+    cases.check()
+
+
+def test_fused_after():
+    cases = Cases()
+    product = cases.op("MatMul", cases.normal(2, 10, 24), cases.weights(24, 40))
+    cases.expect(cases.op("Mul", cases.op("Relu", cases.op("Add", product, cases.weights(40))), cases.normal(2, 10, 40)), "elementwise")
+    product = cases.op("MatMul", cases.normal(10, 24), cases.weights(24, 40))
+    cases.expect(cases.op("Add", cases.op("Reshape", product, cases.const(np.array([2, 5, 40]))), cases.normal(2, 5, 40)), "reshaped")
+    cases.check()
