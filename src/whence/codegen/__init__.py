@@ -1,0 +1,1 @@
+"""From kernel programs to native code."""

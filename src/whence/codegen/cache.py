@@ -1,0 +1,277 @@
+"""Compiled code kept on disk, found by what it was made from.
+
+An entry is one file whose name holds its key and the SHA-256 of its content: `ab/<key>.<digest>`. It appears by a rename, complete or not at all, so
+writers need no lock: two that race write two good files, and a killed one leaves a temporary file that `prune` sweeps up. Loading
+checks the content against the name, so damage by anything else makes an entry disappear, never run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from whence.errors import CacheError
+
+LIMIT_BYTES = 4 * 1024**3
+"""What the cache is pruned to, if nobody says otherwise."""
+
+_TEMPORARY = ".writing-"
+_WORK = "work-"
+_ENTRY = re.compile(r"([0-9a-f]{64})\.([0-9a-f]{64})")
+_STALE_SECONDS = 6 * 3600
+"""No writer and no compiler takes this long: what is older was left by a killed one."""
+_UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: str
+    path: Path
+    bytes: int
+    used: float
+    """When it was last asked for, in seconds since the epoch."""
+
+
+def default_folder() -> Path:
+    """`kernels` in `$WHENCE_CACHE`, or in the folder `whence` of the user's cache folder."""
+    if named := os.environ.get("WHENCE_CACHE"):
+        return Path(named).expanduser().absolute() / "kernels"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        # The standard says that a relative path here is to be ignored.
+        home = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
+    except RuntimeError:
+        raise CacheError("no home folder to keep compiled code in; name a folder in WHENCE_CACHE") from None
+    return home / "whence" / "kernels"
+
+
+def cache_key(*parts: str) -> str:
+    """A key that differs whenever any part does, wherever the parts are divided."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class Cache:
+    """A private folder of compiled code. Any number of processes may use one at a time.
+
+    A folder that cannot be written serves what it has; new entries then live in a temporary folder until the process ends.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = default_folder() if folder is None else folder.absolute()
+        self._overflow: tempfile.TemporaryDirectory[str] | None = None
+        try:
+            self._make_folder()
+        except OSError as error:
+            self._survive(error)
+        self._check_private()
+
+    def get(self, key: str) -> Path | None:
+        """The file of an entry, its content checked just now, or None."""
+        for folder in self._folders():
+            for path, digest in _found(folder / key[:2], key):
+                if _digest_of(path) == digest:
+                    with contextlib.suppress(OSError):
+                        os.utime(path)  # what is used is kept
+                    return path
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        return None
+
+    def put(self, key: str, data: bytes) -> Path:
+        """Keep `data` under `key`: complete, or not at all."""
+        name = f"{key}.{hashlib.sha256(data).hexdigest()}"
+        try:
+            self._make_folder()
+            return _write(self.folder / key[:2], name, data)
+        except OSError as error:
+            self._survive(error)
+            return self._write_overflow(key, name, data)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """What is in the cache, least recently used first."""
+        found = []
+        for shard in self._shards():
+            for path in _listed(shard):
+                match = _ENTRY.fullmatch(path.name)
+                with contextlib.suppress(OSError):
+                    if match:
+                        status = path.stat()
+                        found.append(Entry(match[1], path, status.st_size, status.st_mtime))
+        return tuple(sorted(found, key=lambda entry: (entry.used, entry.path.name)))
+
+    def prune(self, max_bytes: int = LIMIT_BYTES, *, spare_seconds: float = 60.0) -> int:
+        """Remove the least recently used entries until the rest fits in `max_bytes`; returns the bytes freed.
+
+        Entries used within `spare_seconds` stay: a process may be about to load them. What killed writers left is removed too.
+        """
+        self._sweep()
+        entries = self.entries()
+        excess, freed, now = sum(entry.bytes for entry in entries) - max_bytes, 0, time.time()
+        for entry in entries:
+            if freed >= excess or now - entry.used < spare_seconds:
+                break
+            try:
+                entry.path.unlink(missing_ok=True)
+            except OSError:
+                break  # nothing here can be removed
+            freed += entry.bytes
+        return freed
+
+    @contextlib.contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """A private folder for the length of a `with`, on the disk of the cache."""
+        try:
+            self._make_folder()
+            made = tempfile.TemporaryDirectory(prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True)
+        except OSError as error:
+            self._survive(error)
+            made = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
+        with made as folder:
+            yield Path(folder)
+
+    def subfolder(self, name: str) -> Path:
+        """A private folder beside the entries, for what is not content-addressed; it lasts if the cache can be written."""
+        folder = self.folder / name
+        try:
+            self._make_folder()
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            self._survive(error)
+        if not os.access(folder, os.W_OK):
+            folder = self._overflow_folder() / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def explain(self, error: OSError) -> CacheError:
+        """What to tell a user whose work in this folder failed so."""
+        if error.errno in _FULL:
+            return self.full()
+        return CacheError(f"the cache folder '{self.folder}' cannot be used: {error.strerror}; set WHENCE_CACHE to another")
+
+    def full(self) -> CacheError:
+        """What to tell a user whose disk has no space left."""
+        return CacheError(
+            f"no space left for compiled code in '{self.folder}'; free some (all in there may be deleted), "
+            "or set WHENCE_CACHE to a folder on another disk"
+        )
+
+    # ---- the folder ----
+
+    def _make_folder(self) -> None:
+        # Folders above it are made as others are; this one is private from its first moment.
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _check_private(self) -> None:
+        # Whoever can write here, or put another folder in its place, can make us run their code.
+        remedy = "code loaded from there would run as you; set WHENCE_CACHE to a folder of your own"
+        try:
+            status = self.folder.stat()
+            above = [(folder, folder.stat().st_mode) for folder in self.folder.resolve().parents]
+        except OSError:
+            return  # it does not exist and cannot be made
+        if status.st_uid != os.geteuid():
+            raise CacheError(f"the cache folder '{self.folder}' belongs to another user (uid {status.st_uid}): {remedy}")
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise CacheError(f"the cache folder '{self.folder}' can be written by others: {remedy}, or run: chmod 700 '{self.folder}'")
+        for folder, mode in above:
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                raise CacheError(f"the cache folder '{self.folder}' lies in '{folder}', where anybody could replace it: {remedy}")
+
+    def _folders(self) -> Iterator[Path]:
+        yield self.folder
+        if self._overflow is not None:
+            yield Path(self._overflow.name)
+
+    def _shards(self) -> Iterator[Path]:
+        for path in _listed(self.folder):
+            if len(path.name) == 2:
+                yield path
+
+    def _survive(self, error: OSError) -> None:
+        """Return if the folder merely cannot be written; otherwise raise what to do about it."""
+        if error.errno not in _UNWRITABLE:
+            raise self.explain(error) from error
+
+    def _overflow_folder(self) -> Path:
+        if self._overflow is None:
+            self._overflow = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
+        return Path(self._overflow.name)
+
+    def _write_overflow(self, key: str, name: str, data: bytes) -> Path:
+        try:
+            return _write(self._overflow_folder() / key[:2], name, data)
+        except OSError as error:
+            where = tempfile.gettempdir()
+            raise CacheError(
+                f"neither '{self.folder}' nor '{where}' can hold compiled code: {error.strerror}; set WHENCE_CACHE to a folder that can"
+            ) from error
+
+    def _sweep(self) -> None:
+        horizon = time.time() - _STALE_SECONDS
+        left = [path for path in _listed(self.folder) if path.name.startswith(_WORK)]
+        left += [path for shard in self._shards() for path in _listed(shard) if path.name.startswith(_TEMPORARY)]
+        for path in left:
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < horizon:
+                    if path.is_dir():
+                        shutil.rmtree(path, ignore_errors=True)
+                    else:
+                        path.unlink()
+
+
+def _write(shard: Path, name: str, data: bytes) -> Path:
+    shard.mkdir(mode=0o700, exist_ok=True)
+    # The temporary file is made readable by its owner alone.
+    handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=shard)
+    try:
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        Path(temporary).replace(shard / name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        raise
+    return shard / name
+
+
+def _found(shard: Path, key: str) -> Iterator[tuple[Path, str]]:
+    for path in _listed(shard):
+        match = _ENTRY.fullmatch(path.name)
+        if match and match[1] == key:
+            yield path, match[2]
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _digest_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,123 @@
+"""Kernels as compilable units. Kernels with the same body are one function, which names every layer it serves."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whence.codegen.micro_attention import write_attention
+from whence.codegen.micro_conv import write_conv
+from whence.codegen.micro_depthwise import write_slide
+from whence.codegen.micro_gemm import write_gemm
+from whence.codegen.micro_recurrent import write_recurrent
+from whence.codegen.micro_topk import write_topk
+from whence.codegen.micro_turn import write_turn
+from whence.codegen.prelude import PRELUDE
+from whence.codegen.render_c import Micros, c_comment, render_kernel
+from whence.codegen.toolchain import Unit
+from whence.codegen.vectors import VECTORS
+from whence.errors import UnsupportedError
+from whence.kernels.attention import Attention
+from whence.kernels.conv import Conv
+from whence.kernels.depthwise import Slide
+from whence.kernels.gemm import Gemm
+from whence.kernels.ir import Kernel
+from whence.kernels.recurrent import Recurrent
+from whence.kernels.topk import TopK
+from whence.kernels.turn import Turn
+
+MICROS: Micros = {
+    Attention: write_attention,
+    Conv: write_conv,
+    Gemm: write_gemm,
+    Recurrent: write_recurrent,
+    Slide: write_slide,
+    TopK: write_topk,
+    Turn: write_turn,
+}
+
+# Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy to the end.
+_LINES_PER_UNIT = 1200
+_NAME = "@name@"
+_HEADER = "whence_kernels.h"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One kernel in C. Functions with one symbol have one body, whichever models they come from."""
+
+    symbol: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUnit(Unit):
+    """A unit that says which functions it holds, so that units of several models can be packed anew."""
+
+    functions: tuple[Function, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """C for a list of kernels: the symbol of each, in order, and the units that define them."""
+
+    symbols: tuple[str, ...]
+    """Empty for a kernel that was refused."""
+    units: tuple[KernelUnit, ...]
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """By position: why a kernel has no form in C."""
+
+
+def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted:
+    """The kernels as C. `origins` names, for each, the source operators it came from, for the comment it opens with."""
+    found: list[str] = []
+    refused: dict[int, str] = {}
+    bodies: dict[str, str] = {}
+    served: dict[str, list[str]] = {}
+    for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
+        try:
+            body = render_kernel(kernel, _NAME, (), MICROS)
+        except UnsupportedError as error:
+            refused[number] = str(error)
+            found.append("")
+            continue
+        # The kernel is named after operators, whose names the model may have made up.
+        stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
+        symbol = bodies.setdefault(body, f"{stem}_{hashlib.sha256(body.encode()).hexdigest()[:16]}")
+        served.setdefault(symbol, []).append(" + ".join(names))
+        found.append(symbol)
+    functions = [Function(symbol, _with_comment(body, symbol, served[symbol])) for body, symbol in bodies.items()]
+    return Emitted(tuple(found), pack(functions), refused)
+
+
+def _with_comment(body: str, symbol: str, layers: Sequence[str]) -> str:
+    shown = [*layers[:8], *([f"... and {len(layers) - 8} more"] if len(layers) > 8 else [])]
+    comments = "".join(f"/* {c_comment(layer)} */\n" for layer in shown)
+    return comments + body.replace(_NAME, symbol)
+
+
+def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
+    """The functions in units of a size that compiles well. A symbol that comes twice is taken once."""
+    batches: list[list[Function]] = []
+    lines = 0
+    for function in {each.symbol: each for each in functions}.values():
+        count = function.text.count("\n")
+        if not batches or lines + count > _LINES_PER_UNIT:
+            batches.append([])
+            lines = 0
+        batches[-1].append(function)
+        lines += count
+    headers = ((_HEADER, PRELUDE + VECTORS),)
+    return tuple(KernelUnit(f"kernels{number}", _source(batch), headers, tuple(batch)) for number, batch in enumerate(batches))
+
+
+def _source(functions: Sequence[Function]) -> str:
+    return "\n".join([f'#include "{_HEADER}"\n', *(function.text for function in functions)])
+
+
+def source_files(units: Sequence[Unit]) -> Mapping[str, str]:
+    """The C files of a compiled model, headers included, by name."""
+    headers = {name: text for unit in units for name, text in unit.headers}
+    return {**headers, **{f"{unit.name}.c": unit.source for unit in units}}

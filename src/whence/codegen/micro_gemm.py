@@ -1,0 +1,123 @@
+"""The matrix product in C: accumulators in vector registers, one broadcast of A times a row of B's panel a step."""
+
+from __future__ import annotations
+
+from whence.codegen.render_c import CWriter, c_index
+from whence.kernels.gemm import BATCH, COLUMN, ROW, Gemm
+from whence.kernels.ir import Micro
+
+_CACHE_LINE = 16
+"""In floats."""
+
+
+def write_gemm(writer: CWriter, micro: Micro) -> None:
+    assert isinstance(micro, Gemm)
+    gemm, line = micro, writer.line
+    width = gemm.tile.width
+    vector = f"w_f32x{gemm.tile.lanes}"
+    writer.open("for (int64_t task = begin; task < end; task++)")
+    line(f"const int64_t {BATCH} = task / {gemm.panels * gemm.blocks}, panel = task / {gemm.blocks} % {gemm.panels}, block = task % {gemm.blocks};")
+    line(f"(void){BATCH};")
+    line(f"const int64_t n0 = panel * {width};")
+    line(f"const int64_t columns = {gemm.columns} - n0 < {width} ? {gemm.columns} - n0 : {width};")
+    line(f"const float *restrict a = {gemm.a.buffer} + {c_index(gemm.a.base)};")
+    if gemm.packed:
+        line(f"const float *restrict b = {gemm.b.buffer} + panel * {gemm.depth * width};")
+    else:
+        _pack(writer, gemm)
+    line(f"const int64_t last = (block + 1) * {gemm.block_rows} < {gemm.rows} ? (block + 1) * {gemm.block_rows} : {gemm.rows};")
+    line(f"int64_t m0 = block * {gemm.block_rows};")
+    rows = gemm.tile.rows
+    writer.open(f"for (; m0 + {rows} <= last; m0 += {rows})")
+    _tile(writer, gemm, rows, vector)
+    writer.close()
+    for rest in sorted(_remainders(gemm)):
+        writer.open(f"if (last - m0 == {rest})")
+        _tile(writer, gemm, rest, vector)
+        writer.close()
+    writer.close()
+
+
+def _remainders(gemm: Gemm) -> set[int]:
+    """The heights of the tile that ends a block of rows."""
+    ends = {gemm.rows - first if gemm.rows - first < gemm.block_rows else gemm.block_rows for first in range(0, gemm.rows, gemm.block_rows)}
+    return {end % gemm.tile.rows for end in ends} - {0}
+
+
+def _pack(writer: CWriter, gemm: Gemm) -> None:
+    """Copy this work item's panel of B into scratch, zeros behind the last column."""
+    width, line = gemm.tile.width, writer.line
+    line("float *restrict pack = scratch;")
+    line("const float *restrict b = pack;")
+    line(f"const float *restrict from = {gemm.b.buffer} + {c_index(gemm.b.base)} + n0 * {gemm.b.column_stride};")
+    turned = gemm.depth // gemm.tile.lanes * gemm.tile.lanes if gemm.b.row_stride == 1 and gemm.b.column_stride > 1 else 0
+    if turned:
+        _pack_turned(writer, gemm, turned)
+    if turned < gemm.depth:
+        writer.open(f"for (int64_t k = {turned}; k < {gemm.depth}; k++)")
+        line(f"for (int64_t j = 0; j < columns; j++) pack[k * {width} + j] = from[k * {gemm.b.row_stride} + j * {gemm.b.column_stride}];")
+        line(f"for (int64_t j = columns; j < {width}; j++) pack[k * {width} + j] = 0.0f;")
+        writer.close()
+
+
+def _pack_turned(writer: CWriter, gemm: Gemm, depth: int) -> None:
+    """The first `depth` rows of a panel of a B whose columns lie along memory, a square of registers at a time."""
+    lanes, width, line, vector = gemm.tile.lanes, gemm.tile.width, writer.line, f"w_f32x{gemm.tile.lanes}"
+    writer.open(f"for (int64_t j = 0; j < {width}; j += {lanes}) for (int64_t k = 0; k < {depth}; k += {lanes})")
+    line(f"{vector} turn[{lanes}];")
+    line("#pragma clang loop unroll(full)")
+    inside = f"*(const {vector} *)(from + (j + i) * {gemm.b.column_stride} + k)"
+    line(f"for (int i = 0; i < {lanes}; i++) turn[i] = j + i < columns ? {inside} : ({vector})(0.0f);")
+    line(f"w_transpose_f32x{lanes}(turn);")
+    line("#pragma clang loop unroll(full)")
+    line(f"for (int i = 0; i < {lanes}; i++) *({vector} *)(pack + (k + i) * {width} + j) = turn[i];")
+    writer.close()
+
+
+def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
+    tile, line = gemm.tile, writer.line
+    line(f"const float *restrict at = a + m0 * {gemm.a.row_stride};")
+    line(f"{vector} sum[{rows}][{tile.vectors}];")
+    line("#pragma clang loop unroll(full)")
+    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) sum[i][j] = ({vector}){{0}};")
+    lines = -(-tile.width // _CACHE_LINE)
+    single = gemm.rows <= tile.rows
+    if gemm.packed:
+        # Weights come from far away: each tile of rows asks for a part of the panel that the next work item will read.
+        part = "" if single else f" + (m0 - block * {gemm.block_rows}) / {tile.rows} % {lines} * {_CACHE_LINE}"
+        line(f"const float *ahead = b + {gemm.depth * tile.width}{part};")
+    line("#pragma clang loop unroll_count(2)")
+    writer.open(f"for (int64_t k = 0; k < {gemm.depth}; k++)")
+    for j in range(lines if single else 1) if gemm.packed else ():
+        line(f"__builtin_prefetch(ahead + k * {tile.width} + {j * _CACHE_LINE}, 0, 2);")
+    for j in range(tile.vectors):
+        line(f"const {vector} b{j} = *(const {vector} *)(b + k * {tile.width} + {j * tile.lanes});")
+    line("#pragma clang loop unroll(full)")
+    writer.open(f"for (int i = 0; i < {rows}; i++)")
+    line(f"const {vector} x = w_splat_f32x{tile.lanes}(at[i * {gemm.a.row_stride} + k * {gemm.a.column_stride}]);")
+    for j in range(tile.vectors):
+        line(f"sum[i][{j}] += x * b{j};")
+    writer.close()
+    writer.close()
+    line(f"float out_tile[{rows}][{tile.width}];")
+    line("#pragma clang loop unroll(full)")
+    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) *({vector} *)(out_tile[i] + j * {tile.lanes}) = sum[i][j];")
+    writer.open(f"for (int i = 0; i < {rows}; i++)")
+    line(f"const int64_t {ROW} = m0 + i;")
+    line(f"(void){ROW};")
+    writer.open(f"if (columns == {tile.width})")
+    _columns(writer, gemm, str(tile.width))
+    writer.close()
+    writer.open("else")
+    _columns(writer, gemm, "columns")
+    writer.close()
+    writer.close()
+
+
+def _columns(writer: CWriter, gemm: Gemm, limit: str) -> None:
+    writer.line("#pragma clang loop vectorize(assume_safety)")
+    writer.open(f"for (int64_t j = 0; j < {limit}; j++)")
+    writer.line(f"const int64_t {COLUMN} = n0 + j;")
+    writer.line("const float acc = out_tile[i][j];")
+    writer.line(f"{gemm.out}[{c_index(gemm.out_index)}] = {writer.expression(gemm.value)};")
+    writer.close()

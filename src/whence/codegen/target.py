@@ -1,0 +1,294 @@
+"""The machine that code is made for: its instructions, its vectors, its caches."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from whence.errors import UnsupportedError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Arch(enum.StrEnum):
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+
+class System(enum.StrEnum):
+    LINUX = "linux"
+    MACOS = "macos"
+
+
+class Feature(enum.StrEnum):
+    """Instruction sets that a kernel may choose its shape by."""
+
+    AVX2 = "avx2"
+    FMA = "fma"
+    F16C = "f16c"
+    AVX_VNNI = "avxvnni"
+    AVX512F = "avx512f"
+    AVX512BW = "avx512bw"
+    AVX512VL = "avx512vl"
+    AVX512DQ = "avx512dq"
+    AVX512_VNNI = "avx512vnni"
+    AVX512_BF16 = "avx512bf16"
+    AVX512_FP16 = "avx512fp16"
+    AMX_TILE = "amx-tile"
+    AMX_INT8 = "amx-int8"
+    AMX_BF16 = "amx-bf16"
+    NEON = "neon"
+    NEON_DOT = "dotprod"
+    NEON_FP16 = "fullfp16"
+    NEON_BF16 = "bf16"
+    NEON_I8MM = "i8mm"
+
+
+AVX512 = frozenset({Feature.AVX512F, Feature.AVX512BW, Feature.AVX512VL, Feature.AVX512DQ})
+"""What every CPU has whose 512-bit vectors are worth using."""
+AVX2 = frozenset({Feature.AVX2, Feature.FMA})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine to make code for. Two targets with the same `key()` can run each other's code."""
+
+    arch: Arch
+    system: System
+    features: frozenset[Feature]
+    march: str
+    """The CPU as the compiler is told of it; `native` for the machine we are on."""
+    cpu: str = ""
+    """What tells this CPU from others where `march` does not (as with `native`)."""
+    l1d: int = 32 * KIB
+    """Bytes of first-level data cache per core."""
+    l2: int = 1 * MIB
+    l3: int = 8 * MIB
+    cores: int = 1
+    """Cores this process may use."""
+
+    @classmethod
+    def host(cls) -> Target:
+        """The machine we are on."""
+        arch, system = _host_arch(), _host_system()
+        flags, cpu = _linux_cpu() if system is System.LINUX else _macos_cpu(arch)
+        names = _LINUX_FLAGS if system is System.LINUX else _MACOS_FLAGS
+        features = {feature for flag, feature in names.items() if flag in flags}
+        if arch is Arch.AARCH64:
+            features.add(Feature.NEON)  # part of the architecture
+        l1d, l2, l3 = _linux_caches() if system is System.LINUX else _macos_caches()
+        digest = hashlib.sha256("\n".join([cpu, *sorted(flags)]).encode()).hexdigest()[:16]
+        return cls(arch, system, frozenset(features), "native", digest, l1d=l1d, l2=l2, l3=l3, cores=usable_cores())
+
+    @classmethod
+    def named(cls, name: str) -> Target:
+        """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists them."""
+        if name == "host":
+            return cls.host()
+        try:
+            return _NAMED[name]
+        except KeyError:
+            raise UnsupportedError(f"no target named '{name}'; there are {', '.join(cls.names())}") from None
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        return ("host", *_NAMED)
+
+    def has(self, *features: Feature) -> bool:
+        """Whether it has all of them."""
+        return self.features.issuperset(features)
+
+    @property
+    def lanes(self) -> int:
+        """float32 values in one vector register."""
+        return 16 if self.features >= AVX512 else 8 if self.features >= AVX2 else 4
+
+    @property
+    def vector_registers(self) -> int:
+        return 32 if self.arch is Arch.AARCH64 or self.features >= AVX512 else 16
+
+    @property
+    def triple(self) -> str:
+        """The platform in the compiler's words. Linux code asks for a glibc that every distribution in use has."""
+        return f"{self.arch}-linux-gnu.2.17" if self.system is System.LINUX else f"{self.arch}-macos"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The compiler's flags for this machine."""
+        width = ("-mprefer-vector-width=512",) if self.lanes == 16 else ()
+        return ("-target", self.triple, f"-march={self.march}", *width)
+
+    @property
+    def library_suffix(self) -> str:
+        return ".so" if self.system is System.LINUX else ".dylib"
+
+    def key(self) -> str:
+        """A string that is the same exactly where the compiler makes the same code."""
+        return "/".join([self.triple, self.march, self.cpu, ",".join(sorted(self.features))])
+
+
+def usable_cores() -> int:
+    """Cores this process may keep busy: its affinity, and a container's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        limit = -(-int(quota) // int(period))
+    except (OSError, ValueError):  # no such control group, or "max"
+        return cores
+    return max(1, min(cores, limit))
+
+
+def _host_arch() -> Arch:
+    machine = platform.machine().lower()
+    found = {"x86_64": Arch.X86_64, "amd64": Arch.X86_64, "aarch64": Arch.AARCH64, "arm64": Arch.AARCH64}.get(machine)
+    if found is None:
+        raise UnsupportedError(f"whence makes native code for x86_64 and aarch64, and this machine is '{machine}'")
+    return found
+
+
+def _host_system() -> System:
+    if sys.platform.startswith("linux"):
+        return System.LINUX
+    if sys.platform == "darwin":
+        return System.MACOS
+    raise UnsupportedError(f"whence makes native code for Linux and macOS, and this is '{sys.platform}'")
+
+
+# ---- Linux ----
+
+_LINUX_FLAGS: Mapping[str, Feature] = {
+    "avx2": Feature.AVX2,
+    "fma": Feature.FMA,
+    "f16c": Feature.F16C,
+    "avx_vnni": Feature.AVX_VNNI,
+    "avx512f": Feature.AVX512F,
+    "avx512bw": Feature.AVX512BW,
+    "avx512vl": Feature.AVX512VL,
+    "avx512dq": Feature.AVX512DQ,
+    "avx512_vnni": Feature.AVX512_VNNI,
+    "avx512_bf16": Feature.AVX512_BF16,
+    "avx512_fp16": Feature.AVX512_FP16,
+    "amx_tile": Feature.AMX_TILE,
+    "amx_int8": Feature.AMX_INT8,
+    "amx_bf16": Feature.AMX_BF16,
+    "asimd": Feature.NEON,
+    "asimddp": Feature.NEON_DOT,
+    "asimdhp": Feature.NEON_FP16,
+    "bf16": Feature.NEON_BF16,
+    "i8mm": Feature.NEON_I8MM,
+}
+_CPU_NAMES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
+
+
+def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], str]:
+    """The flags of the first CPU, and what it calls itself."""
+    flags: frozenset[str] = frozenset()
+    identity = []
+    try:
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return flags, ""
+    for line in text.split("\n\n")[0].splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name in ("flags", "Features"):
+            flags = frozenset(value.split())
+        elif name in _CPU_NAMES:
+            identity.append(f"{name}={value}")
+    return flags, " ".join(identity)
+
+
+def _linux_caches(cpu: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, int, int]:
+    sizes = [32 * KIB, 1 * MIB, 8 * MIB]
+    for folder in sorted(cpu.glob("index*")):
+        try:
+            level, kind, size = ((folder / part).read_text(encoding="ascii").strip() for part in ("level", "type", "size"))
+            if kind in ("Data", "Unified"):
+                sizes[int(level) - 1] = _size(size) or sizes[int(level) - 1]
+        except (OSError, ValueError, IndexError):
+            continue
+    return sizes[0], sizes[1], sizes[2]
+
+
+def _size(text: str) -> int:
+    unit = {"K": KIB, "M": MIB, "G": KIB * MIB}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * unit
+
+
+# ---- macOS ----
+
+_MACOS_FLAGS: Mapping[str, Feature] = {
+    "AVX2": Feature.AVX2,
+    "FMA": Feature.FMA,
+    "F16C": Feature.F16C,
+    "AVX512F": Feature.AVX512F,
+    "AVX512BW": Feature.AVX512BW,
+    "AVX512VL": Feature.AVX512VL,
+    "AVX512DQ": Feature.AVX512DQ,
+    "AVX512VNNI": Feature.AVX512_VNNI,
+    "hw.optional.arm.FEAT_DotProd": Feature.NEON_DOT,
+    "hw.optional.arm.FEAT_FP16": Feature.NEON_FP16,
+    "hw.optional.arm.FEAT_BF16": Feature.NEON_BF16,
+    "hw.optional.arm.FEAT_I8MM": Feature.NEON_I8MM,
+}
+
+
+def _sysctl(names: Iterable[str]) -> dict[str, str]:
+    """What the system says of each name it knows."""
+    try:
+        run = subprocess.run(["/usr/sbin/sysctl", *names], capture_output=True, text=True, check=False)
+    except OSError:
+        return {}
+    return dict(line.split(": ", 1) for line in run.stdout.splitlines() if ": " in line)
+
+
+def _macos_cpu(arch: Arch) -> tuple[frozenset[str], str]:
+    brand = "machdep.cpu.brand_string"
+    if arch is Arch.X86_64:
+        said = _sysctl(["machdep.cpu.features", "machdep.cpu.leaf7_features", brand])
+        return frozenset(word for name, value in said.items() if name != brand for word in value.split()), said.get(brand, "")
+    said = _sysctl([name for name in _MACOS_FLAGS if name.startswith("hw.")] + [brand])
+    return frozenset(name for name, value in said.items() if value == "1"), said.get(brand, "")
+
+
+def _macos_caches() -> tuple[int, int, int]:
+    said = _sysctl(["hw.l1dcachesize", "hw.l2cachesize", "hw.l3cachesize"])
+    first, second, third = (int(said.get(f"hw.{name}cachesize", "0")) for name in ("l1d", "l2", "l3"))
+    return first or 32 * KIB, second or 1 * MIB, third or 8 * MIB
+
+
+# ---- by name ----
+
+
+def _x86(march: str, features: frozenset[Feature], l1d: int = 32 * KIB, l2: int = 1 * MIB) -> Target:
+    return Target(Arch.X86_64, System.LINUX, features, march, l1d=l1d, l2=l2)
+
+
+_NEON = frozenset({Feature.NEON})
+_AVX512_ALL = AVX2 | AVX512 | {Feature.F16C}
+_AMX = _AVX512_ALL | {
+    Feature.AVX_VNNI,
+    Feature.AVX512_VNNI,
+    Feature.AVX512_BF16,
+    Feature.AVX512_FP16,
+    Feature.AMX_TILE,
+    Feature.AMX_INT8,
+    Feature.AMX_BF16,
+}
+_NAMED: Mapping[str, Target] = {
+    "x86_64": _x86("x86_64_v2", frozenset()),
+    "x86_64-avx2": _x86("x86_64_v3", AVX2 | {Feature.F16C}),
+    "x86_64-avx512": _x86("x86_64_v4", _AVX512_ALL),
+    "x86_64-avx512vnni": _x86("x86_64_v4+avx512vnni", _AVX512_ALL | {Feature.AVX512_VNNI}, l1d=48 * KIB),
+    "x86_64-amx": _x86("sapphirerapids", _AMX, l1d=48 * KIB, l2=2 * MIB),
+    "aarch64": Target(Arch.AARCH64, System.LINUX, _NEON, "generic"),
+    "aarch64-dotprod": Target(Arch.AARCH64, System.LINUX, _NEON | {Feature.NEON_DOT, Feature.NEON_FP16}, "generic+dotprod+fullfp16", l1d=64 * KIB),
+    "aarch64-macos": Target(Arch.AARCH64, System.MACOS, _NEON | {Feature.NEON_DOT, Feature.NEON_FP16}, "apple_m1", l1d=64 * KIB, l2=4 * MIB),
+}

@@ -1,0 +1,68 @@
+"""Vector types for micro-kernels and what they do with whole vectors, in the compiler's portable vector extension. Stands after the prelude."""
+
+from __future__ import annotations
+
+
+def _vector(lanes: int) -> str:
+    return (
+        f"typedef float w_f32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
+        f"typedef int32_t w_i32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
+        f"W_INLINE w_f32x{lanes} w_splat_f32x{lanes}(float x) {{ return (w_f32x{lanes})(x); }}\n"
+    )
+
+
+def _folds(lanes: int) -> str:
+    """The sum and the largest of a vector's elements, by halves."""
+    lines = []
+    for name, combine in (("sum", "x + y"), ("top", "x > y ? x : y")):
+        lines.append(f"W_INLINE float w_{name}_f32x{lanes}(w_f32x{lanes} x) {{")
+        lines.append(f"  w_f32x{lanes} y;")
+        step = lanes // 2
+        while step:
+            order = ", ".join(str((j + step) % lanes) for j in range(lanes))
+            lines.append(f"  y = __builtin_shufflevector(x, x, {order}), x = {combine};")
+            step //= 2
+        lines.append("  return x[0];\n}")
+    return "\n".join(lines) + "\n"
+
+
+def _exp(lanes: int) -> str:
+    """As `w_expf` of the prelude, but for arguments that are not positive, where one factor of 2^n is enough; tiny results are 0."""
+    return f"""W_INLINE w_f32x{lanes} w_exp_down_f32x{lanes}(w_f32x{lanes} x) {{
+  const w_f32x{lanes} low = (w_f32x{lanes})(-87.0f), c = x > low ? x : low;
+  const w_f32x{lanes} t = c * 0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;
+  const w_f32x{lanes} r = (c - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+  w_f32x{lanes} p = (w_f32x{lanes})(0x1.6a2436p-10f);
+  p = p * r + 0x1.1239ep-7f;
+  p = p * r + 0x1.5558f2p-5f;
+  p = p * r + 0x1.555492p-3f;
+  p = p * r + 0x1.fffffcp-2f;
+  p = p * r * r + r + 1.0f;
+  w_i32x{lanes} k;
+  __builtin_memcpy(&k, &t, sizeof k);
+  k = (k + (127 - 0x4b400000)) << 23;
+  w_f32x{lanes} power;
+  __builtin_memcpy(&power, &k, sizeof k);
+  return x < low ? (w_f32x{lanes})(0.0f) : x == x ? p * power : x;
+}}
+"""
+
+
+def _transpose(lanes: int) -> str:
+    """A square of vectors turned about its diagonal in registers: each stage swaps one bit of the row's number with the column's."""
+    lines = [f"W_INLINE void w_transpose_f32x{lanes}(w_f32x{lanes} *r) {{", f"  w_f32x{lanes} a, b;"]
+    step = 1
+    while step < lanes:
+        upper = ", ".join(str(j if not j & step else lanes + j - step) for j in range(lanes))
+        lower = ", ".join(str(j + step if not j & step else lanes + j) for j in range(lanes))
+        for i in range(lanes):
+            if not i & step:
+                lines.append(f"  a = r[{i}], b = r[{i + step}];")
+                lines.append(f"  r[{i}] = __builtin_shufflevector(a, b, {upper}), r[{i + step}] = __builtin_shufflevector(a, b, {lower});")
+        step *= 2
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+VECTORS = "/* Loads and stores need no more alignment than a float has. */\n" + "".join(
+    _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16)
+)

@@ -1,0 +1,1 @@
+"""Running compiled models: engines, streams, profiling, executables."""

@@ -1,0 +1,27 @@
+/* The tables a compiled model consists of. Written by the compiler, read by whence.c. */
+#ifndef WHENCE_DESCRIPTION_H
+#define WHENCE_DESCRIPTION_H
+
+#include "whence_runtime.h"
+
+/* An output that no step writes in place: an input or a constant handed through, or a second name for another output. */
+typedef struct {
+  wh_slot from;
+  int32_t output;
+  int64_t bytes;
+} wh_copy;
+
+struct whence_description {
+  wh_plan plan;
+  const char *const *step_names;
+  const wh_copy *copies;
+  int64_t n_copies;
+  const int64_t *input_bytes;
+  const int64_t *output_bytes;
+  int64_t arena_bytes;
+  int64_t weights_bytes;
+  int n_inputs;
+  int n_outputs;
+};
+
+#endif

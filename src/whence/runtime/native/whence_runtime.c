@@ -1,0 +1,261 @@
+#include "whence_runtime.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
+
+/* How long an idle worker spins before it sleeps. Kernels follow each other within microseconds; a model's runs do not. */
+#define SPIN_NS 60000
+/* How often the caller looks whether the workers are done before it lets others have the core. */
+#define SPIN_LOOKS 20000
+
+enum { MAX_THREADS = 256 };
+
+typedef struct {
+  pthread_t thread;
+  wh_pool *pool;
+  int32_t number;
+  void *scratch;
+} worker;
+
+struct wh_pool {
+  int32_t threads; /* workers plus the caller */
+  worker workers[MAX_THREADS];
+  atomic_int_least64_t scratch_bytes; /* what every worker has at least */
+  pthread_mutex_t owner;              /* whoever holds it may use the workers */
+  pid_t process;                      /* where the workers are: a forked process has a copy of the pool, but no workers */
+
+  /* The job at hand. Written by the caller before `generation` moves, read by workers after they see it move. */
+  wh_kernel kernel;
+  void *const *buf;
+  int64_t tasks;
+  int64_t chunk;
+  _Alignas(64) atomic_int_least64_t next;
+  _Alignas(64) atomic_uint generation;
+  _Alignas(64) atomic_int busy;
+  _Alignas(64) atomic_int sleepers;
+  atomic_int stop;
+#ifndef __linux__
+  pthread_mutex_t bed;
+  pthread_cond_t alarm;
+#endif
+};
+
+uint64_t wh_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Until `generation` is not `seen` any more, or a little less. */
+static void sleep_while(wh_pool *pool, unsigned seen) {
+#ifdef __linux__
+  syscall(SYS_futex, (unsigned *)&pool->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+#else
+  pthread_mutex_lock(&pool->bed);
+  while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->alarm, &pool->bed);
+  pthread_mutex_unlock(&pool->bed);
+#endif
+}
+
+/* After `generation` moved. */
+static void wake_all(wh_pool *pool) {
+#ifdef __linux__
+  syscall(SYS_futex, (unsigned *)&pool->generation, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+#else
+  pthread_mutex_lock(&pool->bed);
+  pthread_cond_broadcast(&pool->alarm);
+  pthread_mutex_unlock(&pool->bed);
+#endif
+}
+
+static void work(wh_pool *pool, void *scratch) {
+  for (;;) {
+    int64_t begin = atomic_fetch_add_explicit(&pool->next, pool->chunk, memory_order_relaxed);
+    if (begin >= pool->tasks) return;
+    int64_t end = begin + pool->chunk < pool->tasks ? begin + pool->chunk : pool->tasks;
+    pool->kernel(pool->buf, begin, end, scratch);
+  }
+}
+
+static void *worker_main(void *argument) {
+  worker *self = argument;
+  wh_pool *pool = self->pool;
+  unsigned seen = 0;
+  for (;;) {
+    unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
+    if (now == seen) {
+      uint64_t until = wh_now() + SPIN_NS;
+      while ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) == seen) {
+        for (int i = 0; i < 64; i++) relax();
+        if (wh_now() < until) continue;
+        atomic_fetch_add(&pool->sleepers, 1);
+        sleep_while(pool, seen);
+        atomic_fetch_sub(&pool->sleepers, 1);
+      }
+    }
+    seen = now;
+    if (atomic_load(&pool->stop)) return NULL;
+    work(pool, self->scratch);
+    atomic_fetch_sub_explicit(&pool->busy, 1, memory_order_release);
+  }
+}
+
+int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
+  /* A run that finds too little scratch memory brings its own, so a forked process need not touch a lock that may be held for ever. */
+  if (scratch_bytes <= pool->scratch_bytes || getpid() != pool->process) return 0;
+  pthread_mutex_lock(&pool->owner);
+  int failed = 0;
+  for (int32_t i = 0; i < pool->threads; i++) {
+    void *fresh = NULL;
+    if (posix_memalign(&fresh, 64, (size_t)scratch_bytes + 64)) {
+      failed = 1;
+      break;
+    }
+    free(pool->workers[i].scratch);
+    pool->workers[i].scratch = fresh;
+  }
+  if (!failed && scratch_bytes > pool->scratch_bytes) pool->scratch_bytes = scratch_bytes;
+  pthread_mutex_unlock(&pool->owner);
+  return failed;
+}
+
+wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
+  if (threads < 1) threads = 1;
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  void *memory = NULL;
+  if (posix_memalign(&memory, 64, sizeof(wh_pool))) return NULL;
+  wh_pool *pool = memory;
+  memset(pool, 0, sizeof *pool);
+  pool->threads = threads;
+  pool->process = getpid();
+  pthread_mutex_init(&pool->owner, NULL);
+#ifndef __linux__
+  pthread_mutex_init(&pool->bed, NULL);
+  pthread_cond_init(&pool->alarm, NULL);
+#endif
+  if (wh_pool_reserve(pool, scratch_bytes > 0 ? scratch_bytes : 1)) {
+    for (int32_t i = 0; i < threads; i++) free(pool->workers[i].scratch);
+    free(pool);
+    return NULL;
+  }
+  for (int32_t i = 0; i < threads; i++) {
+    pool->workers[i].pool = pool;
+    pool->workers[i].number = i;
+    /* Number 0 is the caller of wh_run itself. */
+    if (i && pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i])) {
+      for (int32_t rest = i; rest < threads; rest++) free(pool->workers[rest].scratch);
+      pool->threads = i;
+      break;
+    }
+  }
+  return pool;
+}
+
+void wh_pool_destroy(wh_pool *pool) {
+  if (!pool) return;
+  if (getpid() == pool->process) {
+    atomic_store(&pool->stop, 1);
+    atomic_fetch_add(&pool->generation, 1);
+    wake_all(pool);
+    for (int32_t i = 1; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
+  }
+  for (int32_t i = 0; i < pool->threads; i++) free(pool->workers[i].scratch);
+  pthread_mutex_destroy(&pool->owner);
+  free(pool);
+}
+
+int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
+
+/* One kernel on all workers. Several chunks a worker, so that one held up by the system does not hold up the rest. */
+static void parallel(wh_pool *pool, const wh_step *step, void *const *buf) {
+  int64_t workers = pool->threads;
+  int64_t grain = step->grain > 0 ? step->grain : 1;
+  if (workers < 2 || step->tasks < 2 * grain) {
+    step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
+    return;
+  }
+  int64_t chunk = step->tasks / (workers * 4);
+  if (chunk < grain) chunk = grain;
+  pool->kernel = step->kernel;
+  pool->buf = buf;
+  pool->tasks = step->tasks;
+  pool->chunk = chunk;
+  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+  atomic_store_explicit(&pool->busy, (int)workers - 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&pool->generation, 1, memory_order_seq_cst);
+  if (atomic_load(&pool->sleepers)) wake_all(pool);
+  work(pool, pool->workers[0].scratch);
+  for (int looks = 0; atomic_load_explicit(&pool->busy, memory_order_acquire); looks++) {
+    if (looks < SPIN_LOOKS)
+      relax();
+    else
+      sched_yield();
+  }
+}
+
+void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs) {
+  char *base = slot->region == WH_ARENA     ? arena
+               : slot->region == WH_WEIGHTS ? (char *)weights
+               : slot->region == WH_INPUT   ? inputs[slot->index]
+                                            : outputs[slot->index];
+  return base + slot->offset;
+}
+
+static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t step) {
+  uint64_t execution = profiler->execution;
+  profiler->samples[profiler->written % profiler->capacity] = (wh_sample){begin, end, (uint32_t)execution, (uint32_t)step};
+  profiler->written++;
+  if (execution >= profiler->times_capacity) return;
+  if (!profiler->times[2 * execution]) profiler->times[2 * execution] = begin;
+  profiler->times[2 * execution + 1] = end;
+}
+
+int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs, void **pointers,
+           wh_profiler *profiler) {
+  for (int64_t i = 0; i < plan->n_slots; i++) pointers[i] = wh_address(&plan->slots[i], arena, weights, inputs, outputs);
+  /* Two runs at once on one pool: the second does its work alone instead of waiting. So does a forked process. */
+  int shared = getpid() == pool->process && pthread_mutex_trylock(&pool->owner) == 0;
+  if (shared && plan->scratch_bytes > pool->scratch_bytes) {
+    pthread_mutex_unlock(&pool->owner);
+    shared = 0;
+  }
+  void *own_scratch = NULL;
+  if (!shared && posix_memalign(&own_scratch, 64, (size_t)plan->scratch_bytes + 64)) return 1;
+
+  uint64_t mark = profiler ? wh_now() : 0;
+  for (int64_t i = 0; i < plan->n_steps; i++) {
+    const wh_step *step = &plan->steps[i];
+    if (step->tasks < 1) continue; /* empty tensors: nothing runs, and the profile does not say that something did */
+    void *const *buf = pointers + step->first_slot;
+    if (shared) {
+      parallel(pool, step, buf);
+    } else {
+      step->kernel(buf, 0, step->tasks, own_scratch);
+    }
+    if (profiler) {
+      uint64_t now = wh_now();
+      note(profiler, mark, now, plan->first_step + i);
+      mark = now;
+    }
+  }
+  if (shared) pthread_mutex_unlock(&pool->owner);
+  free(own_scratch);
+  return 0;
+}

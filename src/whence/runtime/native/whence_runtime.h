@@ -1,0 +1,71 @@
+/* The run-time part of a compiled model: a thread pool, a plan of steps, and a profiler that notes when each step ran. */
+#ifndef WHENCE_RUNTIME_H
+#define WHENCE_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Work items [begin, end) of one kernel. `buf` holds its parameters in order; `scratch` is private to the worker. */
+typedef void (*wh_kernel)(void *const *buf, int64_t begin, int64_t end, void *scratch);
+
+enum wh_region { WH_ARENA = 0, WH_WEIGHTS = 1, WH_INPUT = 2, WH_OUTPUT = 3 };
+
+/* Where a kernel parameter lies: `offset` bytes into a region, or into input or output number `index`. */
+typedef struct {
+  int32_t region;
+  int32_t index;
+  int64_t offset;
+} wh_slot;
+
+typedef struct {
+  wh_kernel kernel;
+  int64_t tasks;        /* independent work items */
+  int64_t grain;        /* do not give a worker fewer items than this */
+  int32_t first_slot;
+  int32_t n_slots;
+} wh_step;
+
+typedef struct {
+  const wh_step *steps;
+  const wh_slot *slots;
+  int64_t n_steps;
+  int64_t n_slots;
+  int64_t scratch_bytes; /* per worker */
+  int64_t first_step;    /* the number of steps[0] in the whole model, for the profile */
+} wh_plan;
+
+/* When one step ran, in nanoseconds of the monotonic clock. `execution` counts runs on the profiler since its reset. */
+typedef struct {
+  uint64_t begin;
+  uint64_t end;
+  uint32_t execution;
+  uint32_t step;
+} wh_sample;
+
+/* Filled by runs, read by whoever waits for them. `samples` is a ring of `capacity`; `written` counts all samples ever, so
+   `written - capacity` of them are gone when it is larger. `times` holds the earliest begin and the latest end of each execution. */
+typedef struct {
+  wh_sample *samples;
+  uint64_t capacity;
+  uint64_t written;
+  uint64_t *times;
+  uint64_t times_capacity;
+  uint64_t execution; /* the one that runs now */
+} wh_profiler;
+
+typedef struct wh_pool wh_pool;
+
+wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes);
+void wh_pool_destroy(wh_pool *pool);
+int32_t wh_pool_threads(const wh_pool *pool);
+int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes);
+
+void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs);
+
+/* Runs all steps. `pointers` is room for n_slots addresses. `profiler` may be NULL. Returns 0, or 1 when memory ran out. */
+int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs, void **pointers,
+           wh_profiler *profiler);
+
+uint64_t wh_now(void);
+
+#endif

@@ -1,0 +1,114 @@
+"""The run-time library in C, and its structures as Python sees them."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import os
+import weakref
+from importlib import resources
+from pathlib import Path
+
+from whence.codegen.toolchain import Toolchain, Unit
+from whence.errors import UnsupportedError, WhenceError
+
+
+class Slot(ctypes.Structure):
+    _fields_ = (("region", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64))
+
+
+class Step(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("tasks", ctypes.c_int64),
+        ("grain", ctypes.c_int64),
+        ("first_slot", ctypes.c_int32),
+        ("n_slots", ctypes.c_int32),
+    )
+
+
+class Plan(ctypes.Structure):
+    _fields_ = (
+        ("steps", ctypes.POINTER(Step)),
+        ("slots", ctypes.POINTER(Slot)),
+        ("n_steps", ctypes.c_int64),
+        ("n_slots", ctypes.c_int64),
+        ("scratch_bytes", ctypes.c_int64),
+        ("first_step", ctypes.c_int64),
+    )
+
+
+class Profiler(ctypes.Structure):
+    _fields_ = (
+        ("samples", ctypes.c_void_p),
+        ("capacity", ctypes.c_uint64),
+        ("written", ctypes.c_uint64),
+        ("times", ctypes.c_void_p),
+        ("times_capacity", ctypes.c_uint64),
+        ("execution", ctypes.c_uint64),
+    )
+
+
+class Library:
+    """Compiled kernels, loaded for as long as somebody holds this."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # All its symbols are looked up now: a missing one is an error here, not in the middle of a run.
+            self._handle = _ctypes.dlopen(str(path), os.RTLD_NOW | os.RTLD_LOCAL)
+        except OSError as error:
+            raise UnsupportedError(f"the compiled code cannot be loaded here: {error}") from error
+        # At exit a run may still be on its way, and the system takes everything back by itself.
+        weakref.finalize(self, _ctypes.dlclose, self._handle).atexit = False
+
+    def address(self, symbol: str) -> int:
+        return _ctypes.dlsym(self._handle, symbol)
+
+
+def runtime_unit() -> Unit:
+    """The source of the run-time library."""
+    folder = resources.files("whence.runtime") / "native"
+    header = (folder / "whence_runtime.h").read_text(encoding="utf-8")
+    return Unit("whence_runtime", (folder / "whence_runtime.c").read_text(encoding="utf-8"), (("whence_runtime.h", header),))
+
+
+class NativeRuntime:
+    """The library, loaded: a thread pool and the function that runs a plan."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        self._library = ctypes.CDLL(str(toolchain.build_library([runtime_unit()])))
+        void = ctypes.c_void_p
+        self._library.wh_pool_create.restype = void
+        self._library.wh_pool_create.argtypes = (ctypes.c_int32, ctypes.c_int64)
+        self._library.wh_pool_destroy.argtypes = (void,)
+        self._library.wh_pool_destroy.restype = None
+        self._library.wh_pool_threads.argtypes = (void,)
+        self._library.wh_pool_threads.restype = ctypes.c_int32
+        self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
+        self._library.wh_run.argtypes = (ctypes.POINTER(Plan), void, void, void, void, void, void, void)
+        self._library.wh_now.restype = ctypes.c_uint64
+
+    def create_pool(self, threads: int) -> int:
+        pool = self._library.wh_pool_create(threads, 0)
+        if not pool:
+            raise WhenceError(f"cannot start {threads} threads; try fewer with --threads")
+        return int(pool)
+
+    def pool_threads(self, pool: int) -> int:
+        """How many threads the pool has, which may be fewer than were asked for."""
+        return int(self._library.wh_pool_threads(pool))
+
+    def destroy_pool(self, pool: int) -> None:
+        self._library.wh_pool_destroy(pool)
+
+    def reserve(self, pool: int, scratch_bytes: int) -> None:
+        if self._library.wh_pool_reserve(pool, scratch_bytes):
+            raise MemoryError(f"no room for {scratch_bytes} bytes of scratch memory per thread")
+
+    def run(self, plan: Plan, pool: int, arena: int, weights: int, inputs: object, outputs: object, pointers: object, profiler: object) -> None:
+        if self._library.wh_run(ctypes.byref(plan), pool, arena, weights, inputs, outputs, pointers, profiler):
+            raise MemoryError("no room for scratch memory")
+
+    def now(self) -> int:
+        return int(self._library.wh_now())

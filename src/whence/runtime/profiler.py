@@ -1,0 +1,82 @@
+"""What a stream remembers of its runs: one time per execution, and under it when each step ran."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+
+import numpy as np
+
+from whence.runtime import native_library as native
+from whence.runtime.program import Program
+
+SAMPLE = np.dtype([("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4")])
+"""When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last reset; the step is its program's."""
+_RING = 1 << 17
+_FEW = 64
+
+
+class ProfilingDataKind(enum.IntEnum):
+    """What to query. Numbers as in oneDNN."""
+
+    UNDEF = 0
+    TIME = 1
+    """Nanoseconds of each execution: latest end less earliest begin of its steps."""
+
+
+class Profiler:
+    """A ring of samples and the times of all executions since the last reset. One per stream, read when the stream is at rest."""
+
+    def __init__(self, ring: int = _RING) -> None:
+        self._samples = np.zeros(ring, SAMPLE)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: the next execution is number 0."""
+        self._times = np.zeros((_FEW, 2), np.uint64)
+        self._programs: list[Program] = []
+        self._struct = native.Profiler(self._samples.ctypes.data, len(self._samples), 0, self._times.ctypes.data, len(self._times), 0)
+
+    def begin(self, program: Program) -> None:
+        """An execution of `program` starts."""
+        execution = len(self._programs)
+        self._programs.append(program)
+        if execution >= len(self._times):
+            self._times = np.concatenate([self._times, np.zeros_like(self._times)])
+            self._struct.times, self._struct.times_capacity = self._times.ctypes.data, len(self._times)
+        self._struct.execution = execution
+
+    def note(self, begin: int, end: int, step: int) -> None:
+        """A step that did not run in native code."""
+        execution = int(self._struct.execution)
+        self._samples[self._struct.written % len(self._samples)] = (begin, end, execution, step)
+        self._struct.written += 1
+        if self._times[execution, 0] == 0:
+            self._times[execution, 0] = begin
+        self._times[execution, 1] = end
+
+    def times(self) -> list[int]:
+        """Nanoseconds of every execution that ran at least one step, in the order they were submitted."""
+        return [int(end) - int(begin) for begin, end in self._times[: len(self._programs)] if begin]
+
+    @property
+    def executions(self) -> tuple[Program, ...]:
+        """What ran, in order; the executions that samples are numbered by, those without a step among them."""
+        return tuple(self._programs)
+
+    def samples(self) -> np.ndarray:
+        """The samples still in the ring, oldest first, as an array of `SAMPLE`."""
+        written = int(self._struct.written)
+        if written <= len(self._samples):
+            return self._samples[:written].copy()
+        start = written % len(self._samples)
+        return np.concatenate([self._samples[start:], self._samples[:start]])
+
+    @property
+    def dropped(self) -> int:
+        """Samples that newer ones overwrote."""
+        return max(0, int(self._struct.written) - len(self._samples))
+
+    @property
+    def pointer(self) -> object:
+        return ctypes.byref(self._struct)

@@ -1,0 +1,66 @@
+"""The ring of samples under the times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.runtime.models import X, compiled, mixed
+from whence.runtime.engine import Engine
+from whence.runtime.instance import Instance
+from whence.runtime.profiler import SAMPLE, Profiler
+from whence.runtime.program import Program
+
+
+@pytest.fixture(scope="module")
+def program(engine: Engine) -> Program:
+    return compiled(mixed(), engine).programs[0]
+
+
+def test_a_full_ring_drops_the_oldest_and_counts_them(engine: Engine, program: Program) -> None:
+    steps = len(program.steps)
+    whole, small = Profiler(), Profiler(ring=steps + 1)
+    instance = Instance(program, engine)
+    for profiler in (whole, small):
+        for _ in range(4):
+            profiler.begin(program)
+            instance.run([X], profiler)
+    assert whole.dropped == 0
+    assert small.dropped == 4 * steps - (steps + 1)
+    kept = small.samples()
+    assert [(int(each["execution"]), int(each["step"])) for each in kept] == [(2, steps - 1), *((3, step) for step in range(steps))]
+    assert (np.diff(kept["begin"].astype(np.int64)) >= 0).all()
+    # The times of executions do not depend on the ring.
+    assert len(small.times()) == len(whole.times()) == 4
+
+
+def test_reset_starts_again_from_zero(engine: Engine, program: Program) -> None:
+    profiler = Profiler(ring=3)
+    instance = Instance(program, engine)
+    for _ in range(100):
+        profiler.begin(program)
+        instance.run([X], profiler)
+    profiler.reset()
+    assert (profiler.dropped, profiler.times(), profiler.executions, len(profiler.samples())) == (0, [], (), 0)
+    profiler.begin(program)
+    instance.run([X], profiler)
+    assert set(profiler.samples()["execution"].tolist()) == {0}
+    assert profiler.executions == (program,)
+
+
+def test_times_are_exact_integers_however_large() -> None:
+    profiler = Profiler()
+    start = 2**63
+    profiler._programs.append(None)  # type: ignore[arg-type]
+    profiler.note(start + 1, start + 2, 0)
+    profiler.note(start + 10, start + 12, 1)
+    assert profiler.times() == [11]
+    assert profiler.samples().dtype == SAMPLE
+
+
+def test_samples_are_a_copy() -> None:
+    profiler = Profiler()
+    profiler._programs.append(None)  # type: ignore[arg-type]
+    profiler.note(1, 2, 0)
+    profiler.samples()["end"] = 99
+    assert profiler.samples()["end"].tolist() == [2]
