@@ -1,0 +1,167 @@
+"""From what was measured to a profile: every kernel's time on the operators of the file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.attribution.became import Whereabouts, describe
+from whence.attribution.profile import Background, Profile, Writer, band_of
+from whence.attribution.rows import Event, KernelRow, Part, SourceRow
+from whence.attribution.source_costs import source_costs
+from whence.attribution.split import Share, Splitter, largest_remainder
+from whence.graph import Graph
+from whence.graph.fates import coverage, fates
+from whence.provenance import Ledger
+from whence.runtime.program import Program, ProgramStep
+
+AS_READ = "as in the file"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What the timed runs of one program gave. The times of kernels and the residuals add up to the wall times."""
+
+    runs_ns: tuple[int, ...]
+    residual_ns: Mapping[str, int]
+    step_ns: np.ndarray
+    """By step number: nanoseconds over all runs,"""
+    step_calls: np.ndarray
+    """how often it ran,"""
+    step_min_ns: np.ndarray
+    """and the shortest of those."""
+    per_run_ns: np.ndarray
+    """Nanoseconds by run and step, for some of the runs."""
+    timeline: tuple[Event, ...] = ()
+    timeline_ns: int = 0
+    overhead_ratio: float = 0.0
+
+
+def assemble(
+    source_graph: Graph,
+    program: Program,
+    measured: Measurement,
+    *,
+    model: str,
+    engine: str,
+    threads: int,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    writers: Sequence[Writer] = (),
+) -> Profile:
+    """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes."""
+    graph, ledger = program.graph, program.graph.ledger
+    splitter = Splitter(graph, source_costs(source_graph, shapes))
+    made_by = {edge.child: edge.pass_name for edge in ledger.edges}
+    residual = dict(measured.residual_ns)
+    passes: dict[str, int] = defaultdict(int)
+    kernels = []
+    for step in program.steps:
+        shares = splitter.split(step)
+        time = int(measured.step_ns[step.number])
+        if not shares:
+            name = f"unattributed: {step.name}"
+            residual[name] = residual.get(name, 0) + time
+        times = largest_remainder(time, [share.weight for share in shares]) if shares else []
+        for share, part in zip(shares, times, strict=True):
+            passes[made_by.get(share.node, AS_READ)] += part
+        kernels.append(_kernel(step, measured, time, shares, times))
+    wall = sum(measured.runs_ns)
+    return Profile(
+        model=model,
+        engine=engine,
+        threads=threads,
+        runs=len(measured.runs_ns),
+        wall_ns=wall,
+        residual_ns=residual,
+        overhead_ratio=measured.overhead_ratio,
+        coverage=coverage(graph),
+        sources=_sources(graph, kernels, measured, wall),
+        kernels=tuple(kernels),
+        passes=dict(passes),
+        runs_ns=measured.runs_ns,
+        timeline=measured.timeline,
+        timeline_ns=measured.timeline_ns,
+        background=Background(source_graph, program),
+        writers=tuple(writers),
+    )
+
+
+def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequence[Share], times: Sequence[int]) -> KernelRow:
+    whole = sum(share.weight for share in shares)
+    weight: dict[int, int] = defaultdict(int)
+    spent: dict[int, int] = defaultdict(int)
+    inserted: dict[int, int] = defaultdict(int)
+    for share, part in zip(shares, times, strict=True):
+        weight[share.source] += share.weight
+        spent[share.source] += part
+        inserted[share.source] += part if share.inserted else 0
+    return KernelRow(
+        id=step.number,
+        name=step.name,
+        origin=tuple(Part(source, weight[source] / whole, spent[source], inserted[source]) for source in sorted(weight)),
+        time_ns=time,
+        calls=int(measured.step_calls[step.number]),
+        min_ns=int(measured.step_min_ns[step.number]),
+        native=bool(step.symbol),
+        why_reference=step.why_reference,
+        inserted=bool(shares) and all(share.inserted for share in shares),
+        ops=tuple(member.op for member in step.members),
+    )
+
+
+def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, wall: int) -> tuple[SourceRow, ...]:
+    ledger = graph.ledger
+    parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
+    for kernel in kernels:
+        for part in kernel.origin:
+            parts[part.id].append((kernel, part))
+    stones = {source: (stone.reason, stone.pass_name) for stone in ledger.tombstones for source in stone.origin}
+    holders = _holders(graph, ledger)
+    rows = []
+    for source, fate in zip(ledger.sources, fates(graph), strict=True):
+        own = parts[source.id]
+        time = sum(part.time_ns for _, part in own)
+        about = Whereabouts(
+            source.id,
+            fate,
+            [kernel.id for kernel, _ in own],
+            list(dict.fromkeys(other.id for kernel, _ in own for other in kernel.origin if other.id != source.id)),
+            any(not kernel.native for kernel, _ in own),
+            holders.get(source.id),
+        )
+        each_run = sum((measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own), np.zeros(len(measured.per_run_ns)))
+        rows.append(
+            SourceRow(
+                id=source.id,
+                name=source.name,
+                op=source.op,
+                fate=fate.value,
+                time_ns=time,
+                share=time / wall if wall else 0.0,
+                kernels=tuple(kernel.id for kernel, _ in own),
+                module=source.module,
+                line=source.line,
+                scope=source.scope,
+                became=describe(ledger, stones, about),
+                inserted_ns=sum(part.inserted_ns for _, part in own),
+                band=band_of([round(value) for value in each_run]),
+            )
+        )
+    return tuple(rows)
+
+
+def _holders(graph: Graph, ledger: Ledger) -> dict[int, int]:
+    """By source operator in a nested graph: one that holds the graph."""
+    found: dict[int, int] = {}
+    for outer in graph.nested():
+        for node in outer:
+            if not node.bodies or not node.origin:
+                continue
+            holder = min(node.origin)
+            for body in node.bodies.values():
+                for inner in body:
+                    found.update(dict.fromkeys(inner.origin - node.origin, holder))
+    return found

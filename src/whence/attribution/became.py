@@ -1,0 +1,63 @@
+"""What became of a source operator, in a few words: `with bn2, Relu → kernel 14`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.provenance import Fate, Ledger, Reason
+
+_MOST_NAMED = 3
+_VERBS: Mapping[Reason, str] = {
+    Reason.IDENTITY: "did nothing",
+    Reason.FOLDED: "computed at compile time",
+    Reason.DEAD: "its result was not used",
+    Reason.CSE: "an identical operator does its work",
+    Reason.CANCELLED: "cancelled by its neighbours",
+    Reason.ABSORBED: "absorbed by a neighbour",
+    Reason.INLINED: "replaced by what is inside it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """What there is to say about one operator."""
+
+    source: int
+    fate: Fate
+    kernels: Sequence[int]
+    companions: Sequence[int]
+    """The other source operators of its kernels."""
+    is_reference: bool
+    """One of its kernels is a reference implementation."""
+    holder: int | None
+    """The source operator with the nested graph it stands in, when it stands in one."""
+
+
+def describe(ledger: Ledger, stones: Mapping[int, tuple[Reason, str]], about: Whereabouts) -> str:
+    """`stones` has the last tombstone's reason and pass by source operator."""
+    if about.fate in (Fate.REMOVED, Fate.DEAD, Fate.LOST) or (about.fate is Fate.FOLDED and not about.kernels):
+        if about.source not in stones:
+            return "lost" if about.fate is Fate.LOST else "computed at compile time"
+        reason, pass_name = stones[about.source]
+        return f"{_VERBS[reason]} ({pass_name})"
+    if not about.kernels:
+        return f"runs inside {ledger.source(about.holder).name}" if about.holder is not None else "a view, nothing to do at run time"
+    listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (", ..." if len(about.kernels) > 4 else "")
+    where = f"→ kernel{'s' if len(about.kernels) > 1 else ''} {listed}" + (" (reference)" if about.is_reference else "")
+    own = ledger.source(about.source).name
+    names = [tail(ledger.source(each).name, own) for each in about.companions[:_MOST_NAMED]]
+    more = len(about.companions) - len(names)
+    company = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    if about.fate is Fate.FOLDED:
+        return f"folded into {company} {where}" if company else f"computed at compile time {where}"
+    return f"with {company} {where}" if company else where
+
+
+def tail(name: str, beside: str) -> str:
+    """The part of a name that tells it apart from another one: `/layer1/bn1/Norm` beside `/layer1/conv1/Conv` is `bn1/Norm`."""
+    mine, others = name.split("/"), beside.split("/")
+    shared = 0
+    while shared < min(len(mine), len(others)) - 1 and mine[shared] == others[shared]:
+        shared += 1
+    return "/".join(mine[shared:]) or name

@@ -1,0 +1,155 @@
+"""Running a model to see where its time goes.
+
+Profiled runs alternate with runs that are not profiled, so that what profiling costs is measured under the same conditions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from whence.attribution.account import account
+from whence.attribution.assemble import Measurement, assemble
+from whence.attribution.profile import Profile, Writer
+from whence.attribution.rows import Event
+from whence.errors import InputError
+from whence.graph.interpreter import bind_inputs
+from whence.ops.definition import Value
+from whence.passes.equivalence import random_inputs
+from whence.runtime.executable import Executable
+from whence.runtime.program import Program
+from whence.runtime.stream import Stream, StreamFlags, reset_profiling
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+# Spreads and the timeline come from this many runs at most; sums come from all.
+_KEPT_RUNS = 128
+_NEVER = np.iinfo(np.int64).max
+
+
+def profile_executable(
+    executable: Executable,
+    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+    *,
+    runs: int = 50,
+    warmup: int = 5,
+    model: str = "",
+    progress: Progress | None = None,
+    writers: Sequence[Writer] = (),
+) -> Profile:
+    """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are random."""
+    if runs < 1:
+        raise InputError(f"a profile needs at least one run, not {runs}")
+    if warmup < 0:
+        raise InputError(f"{warmup} runs cannot warm anything up")
+    graph, engine = executable.graph, executable.engine
+    values = bind_inputs(graph, random_inputs(graph) if inputs is None else inputs)
+    program = executable.program_for(values)
+    shapes = {node.name: value.shape for node, value in zip(graph.inputs, values, strict=True) if isinstance(value, np.ndarray)}
+    plain, profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
+    for number in range(warmup):
+        _timed(executable, plain, values)
+        _report(progress, "warming up", number + 1, warmup)
+    book = _Book(program, _clock_read_ns())
+    unprofiled = []
+    for number in range(runs):
+        # The order within a pair changes, so that neither kind always runs in the other's wake.
+        if number % 2:
+            unprofiled.append(_elapsed(_timed(executable, plain, values)))
+        reset_profiling(profiling)
+        span = _timed(executable, profiling, values)
+        book.enter(profiling, *span)
+        if not number % 2:
+            unprofiled.append(_elapsed(_timed(executable, plain, values)))
+        _report(progress, "running", number + 1, runs)
+    return assemble(
+        graph, program, book.close(unprofiled), model=model, engine=str(engine.kind), threads=engine.threads, shapes=shapes, writers=writers
+    )
+
+
+def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> tuple[int, int]:
+    begin = time.monotonic_ns()
+    pending = executable.execute(stream, *values)
+    stream.wait()
+    end = time.monotonic_ns()
+    # Raises what the run raised.
+    _ = pending.outputs
+    return begin, end
+
+
+def _elapsed(span: tuple[int, int]) -> int:
+    return span[1] - span[0]
+
+
+def _report(progress: Progress | None, doing: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(doing, done, total)
+
+
+def _clock_read_ns() -> int:
+    """What it costs to read the clock, at most: the least that was seen between two readings."""
+    readings = [time.monotonic_ns() for _ in range(1000)]
+    steps = [after - before for before, after in itertools.pairwise(readings) if after > before]
+    return min(steps, default=0)
+
+
+class _Book:
+    """Sums over the profiled runs."""
+
+    def __init__(self, program: Program, clock_ns: int) -> None:
+        count = len(program.steps)
+        self._native = np.array([bool(step.symbol) for step in program.steps], bool)
+        self._clock_ns = clock_ns
+        self._walls: list[int] = []
+        self._residual: dict[str, int] = {}
+        self._total = np.zeros(count, np.int64)
+        self._calls = np.zeros(count, np.int64)
+        self._least = np.full(count, _NEVER, np.int64)
+        self._per_run: list[np.ndarray] = []
+        self._samples: list[tuple[int, np.ndarray]] = []
+
+    def enter(self, stream: Stream, begin: int, end: int) -> None:
+        profiler = stream.profiler
+        assert profiler is not None
+        samples = profiler.samples()
+        found = account(samples, begin, end, self._native, self._clock_ns, profiler.dropped)
+        self._walls.append(found.wall_ns)
+        for name, spent in found.residual_ns.items():
+            self._residual[name] = self._residual.get(name, 0) + spent
+        mine = np.zeros_like(self._total)
+        np.add.at(mine, found.steps, found.kernel_ns)
+        np.add.at(self._calls, found.steps, 1)
+        np.minimum.at(self._least, found.steps, found.kernel_ns)
+        self._total += mine
+        if len(self._per_run) < _KEPT_RUNS:
+            self._per_run.append(mine)
+            self._samples.append((begin, samples))
+
+    def close(self, unprofiled: Sequence[int]) -> Measurement:
+        kept = range(len(self._samples))
+        middle = sorted(kept, key=lambda run: self._walls[run])[len(kept) // 2]
+        begin, samples = self._samples[middle]
+        order = np.argsort(samples["begin"], kind="stable")
+        return Measurement(
+            runs_ns=tuple(self._walls),
+            residual_ns=self._residual,
+            step_ns=self._total,
+            step_calls=self._calls,
+            step_min_ns=np.where(self._calls > 0, self._least, 0),
+            per_run_ns=np.array(self._per_run),
+            timeline=tuple(Event(int(row["step"]), int(row["begin"]) - begin, int(row["end"]) - begin) for row in samples[order]),
+            timeline_ns=self._walls[middle],
+            overhead_ratio=overhead(self._walls, unprofiled),
+        )
+
+
+def overhead(profiled: Sequence[int], unprofiled: Sequence[int]) -> float:
+    """How much longer profiled runs take, from the fastest quarter of each kind: what disturbs a run only ever makes it slower."""
+    if not profiled or not unprofiled:
+        return 0.0
+    fast = [sum(sorted(times)[: max(1, len(times) // 4)]) / max(1, len(times) // 4) for times in (profiled, unprofiled)]
+    return fast[0] / fast[1] - 1.0 if fast[1] else 0.0

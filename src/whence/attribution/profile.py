@@ -1,0 +1,230 @@
+"""A profile: where the time went, in the words of the file the user started with.
+
+`sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values()) == profile.wall_ns`, exactly; every operator of the file is in
+`sources` exactly once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from whence.attribution.cost_model import POLICY
+from whence.attribution.local_paths import shorten_location
+from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, SourceRow
+from whence.errors import InputError, UnsupportedError
+from whence.graph import Graph
+from whence.graph.fates import Coverage
+from whence.runtime.program import Program
+
+SCHEMA = "whence.profile/1"
+GROUPINGS = ("op", "type", "module", "line", "kernel", "pass")
+Writer: TypeAlias = "Callable[[Profile, Path], Iterable[Path]]"
+"""Writes files about a profile into a folder and says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What was profiled. A profile read from a file has none."""
+
+    source_graph: Graph
+    """As it was loaded."""
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Times are integers, in nanoseconds, summed over the timed runs."""
+
+    model: str
+    engine: str
+    threads: int
+    runs: int
+    wall_ns: int
+    """From submitting a run until the caller knows that it is done."""
+    residual_ns: Mapping[str, int]
+    """What is not in a kernel, by name."""
+    overhead_ratio: float
+    """How much longer a run takes because it is profiled, relative to one that is not. Noise can make it negative."""
+    coverage: Coverage
+    sources: tuple[SourceRow, ...]
+    kernels: tuple[KernelRow, ...]
+    passes: Mapping[str, int] = field(default_factory=dict)
+    """The time by the pass that made the nodes it was spent in."""
+    runs_ns: tuple[int, ...] = ()
+    """The wall time of each run."""
+    timeline: tuple[Event, ...] = ()
+    """The kernels of one run of middling length."""
+    timeline_ns: int = 0
+    """How long that run took."""
+    policy: str = POLICY
+    background: Background | None = field(default=None, repr=False, compare=False)
+    writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
+
+    # ---- questions ----
+
+    @property
+    def attributed_ns(self) -> int:
+        """What is in kernels and has a source operator."""
+        return sum(row.time_ns for row in self.sources)
+
+    @property
+    def run_ns(self) -> float:
+        """The mean wall time of a run."""
+        return self.wall_ns / self.runs if self.runs else 0.0
+
+    @property
+    def band(self) -> Band:
+        """The spread of the runs' wall times."""
+        return band_of(self.runs_ns)
+
+    def share(self, time_ns: int) -> float:
+        return time_ns / self.wall_ns if self.wall_ns else 0.0
+
+    def by(self, what: str) -> list[Group]:
+        """The time by `op` (operator of the file), `type`, `module`, `line`, `kernel` or `pass`, most first. Adds up to `attributed_ns`.
+
+        By `kernel`, a kernel none of whose nodes has an origin is left out: it stands among the residuals.
+        """
+        if what not in GROUPINGS:
+            raise InputError(f"cannot group a profile by '{what}'; there is {', '.join(GROUPINGS)}")
+        if what == "kernel":
+            rows = [
+                Group(f"{kernel.id} {kernel.name}", kernel.time_ns, self.share(kernel.time_ns), len(kernel.origin), 1)
+                for kernel in self.kernels
+                if kernel.origin
+            ]
+        elif what == "pass":
+            rows = [Group(name, time, self.share(time), 0, 0) for name, time in self.passes.items()]
+        else:
+            rows = self._grouped(_KEYS[what])
+        return sorted(rows, key=lambda row: -row.time_ns)
+
+    def _grouped(self, key: Callable[[SourceRow], str]) -> list[Group]:
+        members: dict[str, list[SourceRow]] = defaultdict(list)
+        for row in self.sources:
+            members[key(row)].append(row)
+        found = []
+        for name, group in members.items():
+            time = sum(row.time_ns for row in group)
+            found.append(Group(name, time, self.share(time), len(group), len({kernel for row in group for kernel in row.kernels})))
+        return found
+
+    # ---- out ----
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The source operators as plain dictionaries, as they stand in `profile.json`."""
+        return [_source_json(row) for row in self.sources]
+
+    def to_dataframe(self) -> Any:
+        """The source operators as a pandas DataFrame. Needs pandas; `rows()` does not."""
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise UnsupportedError("to_dataframe() needs pandas, which is not installed: pip install pandas, or use profile.rows()") from None
+        return pandas.DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of `profile.json`."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "engine": self.engine,
+            "threads": self.threads,
+            "runs": self.runs,
+            "wall_ns": self.wall_ns,
+            "residual_ns": dict(self.residual_ns),
+            "overhead_ratio": self.overhead_ratio,
+            "coverage": dataclasses.asdict(self.coverage),
+            "policy": self.policy,
+            "runs_ns": list(self.runs_ns),
+            "passes": dict(self.passes),
+            "timeline_ns": self.timeline_ns,
+            "timeline": [list(event) for event in self.timeline],
+            "sources": self.rows(),
+            "kernels": [_kernel_json(row) for row in self.kernels],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def without_local_paths(self) -> Profile:
+        """The same profile with the paths of this machine shortened, fit to be handed on."""
+        return dataclasses.replace(
+            self,
+            model=Path(self.model).name,
+            sources=tuple(dataclasses.replace(row, line=shorten_location(row.line)) if row.line else row for row in self.sources),
+        )
+
+    def save(self, folder: str | Path, *, full_paths: bool = False) -> list[Path]:
+        """Write `profile.json` and what the profile's writers make into a folder; returns the files. Local paths are shortened unless asked for."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        shown = self if full_paths else self.without_local_paths()
+        file = folder / "profile.json"
+        file.write_text(shown.to_json() + "\n", encoding="utf-8")
+        return [file, *(path for writer in self.writers for path in writer(shown, folder))]
+
+
+def band_of(times: Sequence[int]) -> Band:
+    """The quartiles of a list of times."""
+    if not times:
+        return NO_BAND
+    ordered = sorted(times)
+    last = len(ordered) - 1
+    return Band(ordered[last // 4], ordered[len(ordered) // 2], ordered[last - last // 4])
+
+
+def module_of(row: SourceRow) -> str:
+    """The module of the program the file was exported from; where the file does not say, the path in the operator's name."""
+    if row.module:
+        return row.module
+    path = row.name.strip("/").rpartition("/")[0]
+    return path.replace("/", ".") or row.scope or "(no module)"
+
+
+_KEYS: Mapping[str, Callable[[SourceRow], str]] = {
+    "op": lambda row: row.name,
+    "type": lambda row: row.op,
+    "module": module_of,
+    "line": lambda row: row.line or "(no line in the file)",
+}
+
+
+def _source_json(row: SourceRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "op": row.op,
+        "fate": row.fate,
+        "time_ns": row.time_ns,
+        "share": row.share,
+        "kernels": list(row.kernels),
+        "module": row.module,
+        "line": row.line,
+        "scope": row.scope,
+        "became": row.became,
+        "inserted_ns": row.inserted_ns,
+        "band_ns": list(row.band),
+    }
+
+
+def _kernel_json(row: KernelRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "origin": [{"id": part.id, "weight": part.weight, "time_ns": part.time_ns, "inserted_ns": part.inserted_ns} for part in row.origin],
+        "time_ns": row.time_ns,
+        "calls": row.calls,
+        "min_ns": row.min_ns,
+        "native": row.native,
+        "why_reference": row.why_reference,
+        "inserted": row.inserted,
+        "ops": list(row.ops),
+    }

@@ -1,0 +1,87 @@
+"""Reading profile.json back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from whence.attribution.profile import SCHEMA, Profile
+from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
+from whence.errors import ModelError
+from whence.graph.fates import Coverage
+
+
+def read_profile(path: str | Path) -> Profile:
+    """The profile in a `profile.json`, or in a folder that holds one. It cannot be drawn as a graph: that is not in the file."""
+    path = Path(path)
+    file = path / "profile.json" if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"'{file}': no such file") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"'{file}' is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        found = content.get("schema") if isinstance(content, dict) else None
+        raise ModelError(f"'{file}' is not a profile: its schema is {found!r}, not {SCHEMA!r}")
+    try:
+        return _profile(content)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"'{file}' is a damaged profile: {type(error).__name__} {error}") from error
+
+
+def _profile(content: Mapping[str, Any]) -> Profile:
+    return Profile(
+        model=str(content["model"]),
+        engine=str(content["engine"]),
+        threads=int(content["threads"]),
+        runs=int(content["runs"]),
+        wall_ns=int(content["wall_ns"]),
+        residual_ns={str(name): int(time) for name, time in content["residual_ns"].items()},
+        overhead_ratio=float(content["overhead_ratio"]),
+        coverage=Coverage(**{str(name): int(count) for name, count in content["coverage"].items()}),
+        sources=tuple(_source(row) for row in content["sources"]),
+        kernels=tuple(_kernel(row) for row in content["kernels"]),
+        passes={str(name): int(time) for name, time in content.get("passes", {}).items()},
+        runs_ns=tuple(int(time) for time in content.get("runs_ns", ())),
+        timeline=tuple(Event(*map(int, event)) for event in content.get("timeline", ())),
+        timeline_ns=int(content.get("timeline_ns", 0)),
+        policy=str(content.get("policy", "")),
+    )
+
+
+def _source(row: Mapping[str, Any]) -> SourceRow:
+    return SourceRow(
+        id=int(row["id"]),
+        name=str(row["name"]),
+        op=str(row["op"]),
+        fate=str(row["fate"]),
+        time_ns=int(row["time_ns"]),
+        share=float(row["share"]),
+        kernels=tuple(int(kernel) for kernel in row["kernels"]),
+        module=str(row.get("module", "")),
+        line=str(row.get("line", "")),
+        scope=str(row.get("scope", "")),
+        became=str(row.get("became", "")),
+        inserted_ns=int(row.get("inserted_ns", 0)),
+        band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),
+    )
+
+
+def _kernel(row: Mapping[str, Any]) -> KernelRow:
+    return KernelRow(
+        id=int(row["id"]),
+        name=str(row["name"]),
+        origin=tuple(
+            Part(int(part["id"]), float(part["weight"]), int(part.get("time_ns", 0)), int(part.get("inserted_ns", 0))) for part in row["origin"]
+        ),
+        time_ns=int(row["time_ns"]),
+        calls=int(row["calls"]),
+        min_ns=int(row["min_ns"]),
+        native=bool(row["native"]),
+        why_reference=str(row.get("why_reference", "")),
+        inserted=bool(row.get("inserted", False)),
+        ops=tuple(str(op) for op in row.get("ops", ())),
+    )

@@ -1,0 +1,87 @@
+"""The rows of a profile. Times are nanoseconds, summed over the timed runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """What one source operator has of a kernel."""
+
+    id: int
+    weight: float
+    """Between 0 and 1; the weights of a kernel add up to 1. An operator that was only folded into it has 0."""
+    time_ns: int
+    inserted_ns: int = 0
+    """Of that, in nodes that were put in because of the operator: layout changes and the like."""
+
+
+class Band(NamedTuple):
+    """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter slower."""
+
+    low_ns: int
+    median_ns: int
+    high_ns: int
+
+
+NO_BAND = Band(0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One operator of the file."""
+
+    id: int
+    name: str
+    op: str
+    fate: str
+    time_ns: int
+    share: float
+    """Of the wall time."""
+    kernels: tuple[int, ...]
+    """The kernels it is in, as work or as an effect on constants."""
+    module: str = ""
+    line: str = ""
+    scope: str = ""
+    became: str = ""
+    """What happened to it, in a few words."""
+    inserted_ns: int = 0
+    band: Band = NO_BAND
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel, in execution order."""
+
+    id: int
+    name: str
+    origin: tuple[Part, ...]
+    time_ns: int
+    calls: int
+    min_ns: int
+    native: bool
+    why_reference: str = ""
+    inserted: bool = False
+    """It holds nothing but nodes that were put in because of others."""
+    ops: tuple[str, ...] = ()
+    """The operators of the optimised graph in it."""
+
+
+class Event(NamedTuple):
+    """One kernel in the timeline of one run, in nanoseconds from its submission."""
+
+    kernel: int
+    begin_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Source operators, or kernels, taken together."""
+
+    key: str
+    time_ns: int
+    share: float
+    operators: int
+    kernels: int

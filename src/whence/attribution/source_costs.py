@@ -1,0 +1,79 @@
+"""What each operator of the file would cost by itself: how a node that several of them became is split between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.attribution.cost_model import arithmetic_ps
+from whence.graph import Graph, Node
+from whence.ops.cost import cost
+from whence.ops.definition import TypeQuery
+from whence.passes.propagate_types import TypeRefresher
+from whence.provenance import Origin
+from whence.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCost:
+    """One operator of the file by itself."""
+
+    arithmetic_ps: int
+    reads: tuple[tuple[Origin, int], ...]
+    """For each input: the source operators that make it, none for inputs and constants of the model, and its bytes."""
+
+    def within(self, companions: Origin, per_byte: int) -> int:
+        """Picoseconds of the operator when it runs together with others: what they make for it is not read from memory."""
+        return self.arithmetic_ps + per_byte * sum(size for makers, size in self.reads if not makers & companions)
+
+
+def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, SourceCost]:
+    """What each source operator costs, from the graph as it was loaded. Operators whose shapes stay unknown are left out.
+
+    `shapes` are those of the inputs that the graph leaves open; the graph is left as it is.
+    """
+    if shapes:
+        graph = _with_shapes(graph.copy(), shapes)
+    arithmetic: dict[int, int] = {}
+    reads: dict[int, list[tuple[Origin, int]]] = {}
+    unknown: set[int] = set()
+    for nested in graph.nested():
+        for node in nested:
+            if not node.origin or node.is_const:
+                continue
+            price = node_ps(nested, node)
+            if price is None:
+                unknown |= node.origin
+                continue
+            for source in node.origin:
+                arithmetic[source] = arithmetic.get(source, 0) + price // len(node.origin)
+                reads.setdefault(source, []).extend(_reads(nested, node, source))
+    return {source: SourceCost(price, tuple(reads[source])) for source, price in arithmetic.items() if source not in unknown}
+
+
+def node_ps(graph: Graph, node: Node) -> int | None:
+    """Picoseconds of arithmetic of one node; `None` when a dimension that matters is unknown."""
+    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
+    values = tuple(graph.const_value(ref) for ref in node.inputs)
+    whole = cost(node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs)
+    return None if whole is None else arithmetic_ps(graph, node, whole.flops)
+
+
+def _reads(graph: Graph, node: Node, source: int) -> list[tuple[Origin, int]]:
+    found = []
+    for ref in node.inputs:
+        kind = graph.type_of(ref) if ref is not None else None
+        # What an operator makes for itself, where the reader restated it in several nodes, is none of its inputs.
+        if ref is not None and isinstance(kind, TensorType) and source not in graph[ref.node].origin:
+            found.append((graph[ref.node].origin, kind.nbytes or 0))
+    return found
+
+
+def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    types = TypeRefresher(graph)
+    for node in graph.inputs:
+        if node.name in shapes and isinstance(node.type, TensorType):
+            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
+    for node in graph:
+        types.visit(node)
+    return graph

@@ -1,0 +1,225 @@
+"""The tables of the debug database: what a row of each holds, and how its columns are called and typed in every form.
+
+The first four are Arm Vela's, with its columns in its order. The others are whence's own. Ids tie them together:
+
+| id             | what it counts                                                                            |
+|----------------|-------------------------------------------------------------------------------------------|
+| `source_id`    | operators of the user's file, `source.id`; -1 for none                                    |
+| `optimised_id` | operators after all passes, `optimised.id`; -1 for none                                   |
+| `kernel_id`    | steps of a run in order, from 0; in `queue` a step is known by `offset` = 4 × `kernel_id` |
+| `pass_id`      | passes in the order they ran, from 1                                                      |
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+Cell: TypeAlias = int | float | str | None
+Row: TypeAlias = tuple[Cell, ...]
+
+NONE = -1
+"""The id of nothing, as Vela's legacy form writes it."""
+WORD = 4
+"""Offsets into a command stream count bytes; a command of ours is one word."""
+
+
+class SourceRow(NamedTuple):
+    """An operator of the file the user started with."""
+
+    id: int
+    operator: str
+    """Its type."""
+    kernel_w: int | None
+    kernel_h: int | None
+    ofm_w: int | None
+    ofm_h: int | None
+    ofm_d: int | None
+    ext_key: int | None
+    """Its position in the file, from 0, within its own (sub)graph: not unique."""
+
+
+class OptimisedRow(NamedTuple):
+    """An operator that the passes made or left. From Regor there are several generations, of which only the last is queued."""
+
+    id: int
+    source_id: int
+    """The source operator with the largest share in it."""
+    operator: str
+    kernel_w: int | None
+    kernel_h: int | None
+    ofm_w: int | None
+    ofm_h: int | None
+    ofm_d: int | None
+
+
+class QueueRow(NamedTuple):
+    """A command in execution order. One operator may have several, and in a fused kernel several operators have one."""
+
+    offset: int
+    """In bytes from the start of the command stream."""
+    cmdstream_id: int
+    optimised_id: int
+
+
+class CmdstreamRow(NamedTuple):
+    """A command stream, and where in the output file it begins; `None` when the form does not say."""
+
+    id: int
+    file_offset: int | None
+
+
+class OperatorRow(NamedTuple):
+    """What the four tables have no column for: the name of a source operator, where it was written, and what became of it."""
+
+    source_id: int
+    name: str
+    scope: str
+    module: str
+    line: str
+    stack: str
+    fate: str
+
+
+class OriginRow(NamedTuple):
+    """A source operator is in an optimised operator. The weights of one optimised operator add up to 1, or are all 0 in a constant."""
+
+    optimised_id: int
+    source_id: int
+    weight: float
+
+
+class TombstoneRow(NamedTuple):
+    """An operator left the graph, and this source operator with it. The last tombstone of a source operator tells its end."""
+
+    id: int
+    optimised_id: int
+    source_id: int
+    reason: str
+    pass_name: str
+    rule: str
+    into_id: int | None
+    """The operator whose result stands in for it."""
+
+
+class PassRow(NamedTuple):
+    """What one pass did."""
+
+    id: int
+    name: str
+    summary: str
+    time_ns: int
+    added: int
+    removed: int
+    changes: int
+    skipped: str
+    """Why it did not run, or empty."""
+
+
+class RuleRow(NamedTuple):
+    """How often a rule of a pass was applied."""
+
+    pass_id: int
+    rule: str
+    applied: int
+
+
+class KernelRow(NamedTuple):
+    """One step of a run."""
+
+    id: int
+    name: str
+    symbol: str
+    """The native function, or empty for a reference implementation."""
+    flops: int
+    bytes: int
+    why_reference: str
+
+
+class MemberRow(NamedTuple):
+    """An optimised operator in a kernel, what it adds, and its share of the kernel's time by that. Shares of a kernel add up to 1."""
+
+    kernel_id: int
+    optimised_id: int
+    flops: int
+    bytes: int
+    weight: float
+
+
+class SampleRow(NamedTuple):
+    """When a kernel ran, in nanoseconds of the monotonic clock."""
+
+    execution: int
+    kernel_id: int
+    begin_ns: int
+    end_ns: int
+
+
+class Kind(enum.Enum):
+    INT = "BIGINT"
+    REAL = "DOUBLE"
+    TEXT = "VARCHAR"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: Kind
+    required: bool = True
+    """A row without it means nothing."""
+    default: Cell = None
+    """What stands for a value that is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How the rows of one list of a `DebugDatabase` look outside."""
+
+    name: str
+    field: str
+    """What the list is called in a `DebugDatabase`."""
+    row: Callable[..., Row]
+    columns: tuple[Column, ...]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def make(self, cells: Sequence[Cell]) -> Row:
+        """A row of this table's type."""
+        return self.row(*cells)
+
+
+def _table(name: str, row: Callable[..., Row], columns: str, field: str = "") -> Table:
+    """`columns`: names in order; `:s` is text and `:f` a real number, else an integer; `?` may be absent, `=-1` too and is -1 then."""
+    found = []
+    for word in columns.split():
+        spec, _, default = word.partition("=")
+        label, _, code = spec.rstrip("?").partition(":")
+        kind = {"": Kind.INT, "s": Kind.TEXT, "f": Kind.REAL}[code]
+        optional = spec.endswith("?") or default != "" or kind is Kind.TEXT
+        found.append(Column(label, kind, not optional, int(default) if default else "" if kind is Kind.TEXT else None))
+    assert tuple(column.name for column in found) == getattr(row, "_fields", ())
+    return Table(name, field or name, row, tuple(found))
+
+
+_SHAPE = "kernel_w? kernel_h? ofm_w? ofm_h? ofm_d?"
+VELA_TABLES = (
+    _table("source", SourceRow, f"id operator:s {_SHAPE} ext_key?"),
+    _table("optimised", OptimisedRow, f"id source_id=-1 operator:s {_SHAPE}"),
+    _table("queue", QueueRow, "offset cmdstream_id optimised_id"),
+    _table("cmdstream", CmdstreamRow, "id file_offset?"),
+)
+OWN_TABLES = (
+    _table("operator", OperatorRow, "source_id name:s scope:s module:s line:s stack:s fate:s"),
+    _table("origin", OriginRow, "optimised_id source_id weight:f"),
+    _table("tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"),
+    _table("pass", PassRow, "id name:s summary:s time_ns added removed changes skipped:s", field="passes"),
+    _table("rule", RuleRow, "pass_id rule:s applied"),
+    _table("kernel", KernelRow, "id name:s symbol:s flops bytes why_reference:s"),
+    _table("member", MemberRow, "kernel_id optimised_id flops bytes weight:f"),
+    _table("sample", SampleRow, "execution kernel_id begin_ns end_ns"),
+)
+TABLES = (*VELA_TABLES, *OWN_TABLES)

@@ -1,0 +1,114 @@
+"""A profile as a table for the terminal. Fits its width; names lose their middle, and nothing in them takes effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from whence.attribution.profile import Profile
+from whence.attribution.rows import Group, SourceRow
+from whence.attribution.split import largest_remainder
+from whence.graph.printer import escape
+
+_ALWAYS = ("kernels", "dispatch", "idle")
+_HEADINGS = {"type": "type", "module": "module", "line": "line of the program", "kernel": "kernel", "pass": "pass that made the nodes"}
+_LEAST_WIDTH = 40
+
+
+def print_profile(console: Console, profile: Profile, by: str = "op", limit: int = 20) -> None:
+    """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows."""
+    console.print(Text(header(profile, console.width), style="bold"), soft_wrap=True)
+    if by == "op":
+        rows = sorted(profile.sources, key=lambda row: -row.time_ns)
+        _print_operators(console, profile, rows[: limit or len(rows)])
+        left = len(rows) - limit if limit else 0
+    else:
+        groups = profile.by(by)
+        _print_groups(console, profile, by, groups[: limit or len(groups)])
+        left = len(groups) - limit if limit else 0
+    if left > 0:
+        console.print(Text(f"  ... and {left} more; --limit 0 shows all", style="dim"))
+    console.print(Text(fates_line(profile)), soft_wrap=True)
+    console.print(Text(closure_line(profile)), soft_wrap=True)
+
+
+def header(profile: Profile, width: int) -> str:
+    threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
+    runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
+    cost = f"{profile.overhead_ratio:.1%}".replace("%", " %") if profile.overhead_ratio >= 0.0005 else "below 0.1 %"
+    facts = f" · {profile.engine}, {threads} · {runs} · {duration(profile.run_ns)} per run · profiling cost {cost}"
+    return fit(profile.model, max(12, width - len(facts))) + facts
+
+
+def fates_line(profile: Profile) -> str:
+    found = profile.coverage
+    counts = ((found.live, "live"), (found.folded, "folded"), (found.removed, "removed"), (found.dead, "dead"), (found.lost, "lost"))
+    listed = ", ".join(f"{count} {name}" for count, name in counts if count or name != "dead")
+    return f" {found.source_ops} operators: {listed}"
+
+
+def closure_line(profile: Profile) -> str:
+    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`, rounded so that it does add up. What rounds to nothing is left out."""
+    parts = {"kernels": profile.attributed_ns, **profile.residual_ns}
+    tenths = largest_remainder(1000, list(parts.values())) if any(parts.values()) else [0] * len(parts)
+    shown = [f"{escape(name)} {tenth / 10:.1f} %" for name, tenth in zip(parts, tenths, strict=True) if tenth or name in _ALWAYS]
+    return f" {' + '.join(shown)} = {sum(tenths) // 10} %"
+
+
+def duration(nanoseconds: float) -> str:
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if nanoseconds >= size:
+            value = nanoseconds / size
+            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def fit(text: str, width: int) -> str:
+    """Text that comes from a model, printable, and with its middle left out when it is longer than `width`."""
+    text = escape(text)
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 3
+    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
+
+
+def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
+    table = _table()
+    table.add_column("operator", no_wrap=True, overflow="ellipsis")
+    table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
+    room = max(_LEAST_WIDTH, console.width - 26)
+    longest = max((len(escape(row.name)) for row in rows), default=8)
+    name_width = min(longest, room * 3 // 5)
+    for row in rows:
+        inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes" if row.inserted_ns * 20 > row.time_ns > 0 else ""
+        became = fit(row.became + inserted, room - name_width)
+        table.add_row(*_times(profile, row.time_ns, row.share), Text(fit(row.name, name_width)), Text(became))
+    console.print(table)
+
+
+def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[Group]) -> None:
+    table = _table()
+    table.add_column(_HEADINGS[by], no_wrap=True, overflow="ellipsis")
+    counted = by != "pass"
+    if counted:
+        table.add_column("operators", justify="right", style="dim")
+        table.add_column("kernels", justify="right", style="dim")
+    width = max(_LEAST_WIDTH // 2, console.width - 26 - (20 if counted else 0))
+    for group in groups:
+        counts = (str(group.operators), str(group.kernels)) if counted else ()
+        table.add_row(*_times(profile, group.time_ns, group.share), Text(fit(group.key, width)), *counts)
+    console.print(table)
+
+
+def _table() -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 1))
+    table.add_column("share", justify="right", no_wrap=True, min_width=7)
+    table.add_column("time/run", justify="right", no_wrap=True, min_width=9)
+    return table
+
+
+def _times(profile: Profile, time_ns: int, share: float) -> tuple[str, str]:
+    return f"{share * 100:.1f} %", duration(time_ns / profile.runs) if time_ns else "0"

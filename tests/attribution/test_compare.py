@@ -1,0 +1,64 @@
+"""Two profiles side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.attribution.harness import conv_bn_relu, profile_of
+from whence.attribution.compare import Verdict, compare
+from whence.attribution.profile import Profile
+from whence.attribution.rows import Band
+
+
+@pytest.fixture
+def profile() -> Profile:
+    return profile_of(conv_bn_relu(), 1_000_000, runs=4)
+
+
+def slower(profile: Profile, factor: float, spread: float = 0.0) -> Profile:
+    """The same with every time multiplied, and with runs that differ by `spread`."""
+
+    def band(old: Band) -> Band:
+        return Band(round(old.low_ns * (factor - spread)), round(old.median_ns * factor), round(old.high_ns * (factor + spread)))
+
+    runs = [time * (factor + spread * side) for time, side in zip(profile.runs_ns, (-1, 0, 0, 1), strict=True)]
+    return dataclasses.replace(
+        profile, sources=tuple(dataclasses.replace(row, band=band(row.band)) for row in profile.sources), runs_ns=tuple(round(time) for time in runs)
+    )
+
+
+def test_a_profile_equals_itself(profile: Profile) -> None:
+    found = compare(profile, profile)
+    assert found.total.verdict is Verdict.SAME
+    assert {each.verdict for each in found.operators} == {Verdict.SAME}
+    assert found.over(0.0) == []
+
+
+def test_a_slower_model_fails_over_the_limit_only(profile: Profile) -> None:
+    found = compare(profile, slower(profile, 1.1))
+    assert found.total.verdict is Verdict.SLOWER
+    assert found.total.ratio == pytest.approx(0.1, abs=1e-3)
+    assert found.over(0.05)[0] is found.total
+    assert found.over(0.15) == []
+    assert compare(slower(profile, 1.1), profile).total.verdict is Verdict.FASTER
+    assert compare(slower(profile, 1.1), profile).over(0.0) == []
+
+
+def test_a_difference_within_the_noise_does_not_count(profile: Profile) -> None:
+    quiet = compare(profile, slower(profile, 1.1))
+    found = compare(slower(profile, 1.0, 0.2), slower(profile, 1.1, 0.2))
+    assert quiet.operators[0].verdict is Verdict.SLOWER
+    assert found.operators[0].verdict is Verdict.SAME
+    assert [each for each in found.over(0.05) if each is not found.total] == []
+
+
+def test_operators_that_only_one_has(profile: Profile) -> None:
+    fewer = dataclasses.replace(profile, sources=profile.sources[1:])
+    gone = {each.name: each for each in compare(profile, fewer).operators}
+    assert gone["/net/layer1/conv"].verdict is Verdict.REMOVED
+    new = compare(fewer, profile)
+    assert {each.name: each.verdict for each in new.operators}["/net/layer1/conv"] is Verdict.ADDED
+    assert [each.name for each in new.over(0.05)] == ["/net/layer1/conv"]
+    assert new.operators[0].ratio == float("inf")

@@ -1,0 +1,70 @@
+"""Real runs. Only sums are asserted: how long anything takes is the machine's business."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.attribution.harness import conv_bn_relu
+from whence.api import compile_model
+from whence.attribution import profile_executable
+from whence.attribution.measure import overhead
+from whence.errors import InputError
+from whence.graph.builder import GraphBuilder
+from whence.types import DType
+
+
+def test_a_real_profile_adds_up() -> None:
+    seen = []
+    found = profile_executable(
+        compile_model(conv_bn_relu(), threads=1),
+        runs=7,
+        warmup=2,
+        model="tiny",
+        progress=lambda doing, done, total: seen.append((doing, done, total)),
+    )
+    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
+    assert [row.id for row in found.sources] == [1, 2, 3, 4]
+    assert found.attributed_ns > 0
+    assert len(found.runs_ns) == found.runs == 7
+    assert all(kernel.calls == 7 and 0 <= kernel.min_ns * 7 <= kernel.time_ns for kernel in found.kernels)
+    assert [event.kernel for event in found.timeline] == [kernel.id for kernel in found.kernels]
+    assert found.timeline_ns in found.runs_ns
+    assert seen[0] == ("warming up", 1, 2)
+    assert seen[-1] == ("running", 7, 7)
+
+
+def test_open_shapes_are_those_of_the_inputs() -> None:
+    build = GraphBuilder("open")
+    x = build.input("x", DType.F32, ["n", 64])
+    product = build.op("MatMul", x, build.const(np.ones((64, 64), np.float32)), name="product")
+    build.output("y", build.op("Relu", product, name="relu"))
+    found = profile_executable(compile_model(build.finish(), threads=1), [np.ones((128, 64), np.float32)], runs=2, warmup=0)
+    product_row, relu_row = found.sources
+    assert product_row.time_ns > relu_row.time_ns
+    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
+
+
+@pytest.mark.parametrize(("runs", "warmup"), [(0, 1), (1, -1)])
+def test_nonsense_is_refused(runs: int, warmup: int) -> None:
+    with pytest.raises(InputError):
+        profile_executable(compile_model(conv_bn_relu(), threads=1), runs=runs, warmup=warmup)
+
+
+def test_the_cost_of_profiling_comes_from_undisturbed_runs() -> None:
+    assert overhead([], []) == 0.0
+    assert overhead([110, 900, 110, 800], [100, 5000, 100, 100]) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ["mnist_conv", "light_squeezenet", "dtln_1"])
+def test_real_models_are_attributed_in_full(zoo_model: Callable[[str], Path], name: str) -> None:
+    found = profile_executable(compile_model(zoo_model(name)), runs=2, warmup=0)
+    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
+    assert set(found.residual_ns) == {"dispatch", "idle", "profiler"}
+    assert [row.id for row in found.sources] == list(range(1, found.coverage.source_ops + 1))
+    assert found.coverage.lost == 0
+    for what in ("op", "module", "pass", "kernel"):
+        assert sum(group.time_ns for group in found.by(what)) == found.attributed_ns

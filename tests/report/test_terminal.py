@@ -1,0 +1,80 @@
+"""The table fits, adds up, and survives hostile names."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from whence.attribution.profile import GROUPINGS, Profile
+from whence.report.files import WRITERS
+from whence.report.terminal import closure_line, duration, fit, header, print_profile
+
+
+def printed(profile: Profile, width: int, by: str = "op", limit: int = 20) -> str:
+    stream = io.StringIO()
+    print_profile(Console(file=stream, width=width, highlight=False), profile, by, limit)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_it_fits_and_nothing_in_a_name_takes_effect(profile: Profile, by: str, width: int) -> None:
+    text = printed(profile, width, by)
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "\x1b" not in text
+    assert "\x00" not in text
+
+
+def test_it_says_what_the_profile_says(profile: Profile) -> None:
+    text = printed(profile, 120)
+    assert text.startswith("made/up.onnx · cpu, 2 threads · 4 runs · ")
+    assert "profiling cost 0.3 %" in text
+    assert "what became of it" in text
+    assert "did nothing" in text
+    assert "4 operators: 2 live, 1 folded, 1 removed, 0 lost" in text
+    assert "= 100 %" in text
+
+
+def test_rows_that_are_left_out_are_counted(profile: Profile) -> None:
+    assert "... and 3 more; --limit 0 shows all" in printed(profile, 120, limit=1)
+    assert "more;" not in printed(profile, 120, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("residual", "line"),
+    [
+        ({"dispatch": 6, "idle": 3, "profiler": 0}, " kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %"),
+        ({"dispatch": 0, "idle": 0, "unattributed: x\n": 9}, " kernels 99.1 % + dispatch 0.0 % + idle 0.0 % + unattributed: x\\n 0.9 % = 100 %"),
+    ],
+)
+def test_the_last_line_adds_up(profile: Profile, residual: dict[str, int], line: str) -> None:
+    row = dataclasses.replace(profile.sources[0], time_ns=991)
+    assert closure_line(dataclasses.replace(profile, sources=(row,), residual_ns=residual, wall_ns=1000)) == line
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"), [(0, "0 ns"), (999, "999 ns"), (3060, "3.06 µs"), (31_200_000, "31.2 ms"), (2.5e9, "2.50 s"), (4e11, "400 s")]
+)
+def test_durations(nanoseconds: float, text: str) -> None:
+    assert duration(nanoseconds) == text
+
+
+def test_a_name_loses_its_middle(profile: Profile) -> None:
+    assert fit("/layer1/0/conv1/Conv", 12) == "/la…nv1/Conv"
+    assert fit("a\nb", 12) == "a\\nb"
+    assert len(header(dataclasses.replace(profile, model="m" * 300), 100)) == 100
+
+
+def test_an_unmeasurable_cost_is_not_called_negative(profile: Profile) -> None:
+    assert "profiling cost below 0.1 %" in header(dataclasses.replace(profile, overhead_ratio=-0.02), 120)
+
+
+def test_every_writer_writes(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("out")
+    names = {path.name for path in dataclasses.replace(profile, writers=WRITERS).save(folder)}
+    assert names >= {"profile.json", "speedscope.json", "profile.pb.gz", "trace.pftrace", "model_explorer.json"}
+    assert names == {path.name for path in folder.iterdir()}
