@@ -118,6 +118,8 @@ def check(file: Path) -> Verdict:
         limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
         actual = graph.run(inputs)
     except whence.WhenceError as error:
+        # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
+        problem = problem or _peer(file, optimise=False)[3]
         return Verdict(file.stem, "peer" if problem else "failed", f"{problem + '; whence: ' if problem else ''}{error}")
     except Exception as error:
         return Verdict(file.stem, "failed", f"{type(error).__name__}: {error}")

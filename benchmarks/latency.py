@@ -1,0 +1,222 @@
+"""Latency of whence beside ONNX Runtime and OpenVINO, in one interleaved run.
+
+    python -m benchmarks.latency MODEL...                 files, or names from the zoo
+    python -m benchmarks.latency MODEL --threads 1 --rounds 20 --json out.json
+
+Each engine runs in a process of its own. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning
+thread pools would otherwise fight over the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.inputs import random_inputs
+from zoo.manifest import cache_folder
+
+ENGINES = ("whence", "onnxruntime", "openvino")
+_TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(double)": np.float64,
+          "tensor(float16)": np.float16, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}  # fmt: skip
+Run = Callable[[], Any]
+
+
+def draw_inputs(path: Path) -> dict[str, np.ndarray]:
+    """The same inputs for every engine."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    return random_inputs(path.stem, [(each.name, _TYPES[each.type], each.shape) for each in session.get_inputs()], seed=0)
+
+
+def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+    import whence
+
+    model = whence.compile(path, threads=threads)
+    return lambda: model(**inputs)
+
+
+def load_onnxruntime(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, inputs)
+
+
+def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(path)
+    model.reshape({name: list(value.shape) for name, value in inputs.items()})
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    return lambda: request.infer(inputs)
+
+
+LOADERS = {"whence": load_whence, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
+
+
+def serve(engine: str, path: Path, threads: int) -> None:
+    """The worker: load, warm up, then time as many runs as each line asks for."""
+    inputs = draw_inputs(path)
+    began = time.perf_counter()
+    run = LOADERS[engine](path, threads, inputs)
+    run()
+    print(json.dumps({"ready": time.perf_counter() - began}), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            start = time.perf_counter_ns()
+            run()
+            times.append(time.perf_counter_ns() - start)
+        print(json.dumps(times), flush=True)
+
+
+@dataclass
+class Worker:
+    """An engine in a process of its own, running only while it is asked."""
+
+    engine: str
+    process: subprocess.Popen[str]
+    ready: float = 0.0
+    times: list[int] = field(default_factory=list)
+    error: str = ""
+
+    @classmethod
+    def start(cls, engine: str, path: Path, threads: int) -> Worker:
+        command = [sys.executable, "-m", "benchmarks.latency", "--serve", engine, str(path), str(threads)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        worker = cls(engine, process)
+        answer = worker._read()
+        worker.ready = answer["ready"] if answer is not None else 0.0
+        worker.stop()
+        return worker
+
+    def _read(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            assert self.process.stderr is not None
+            self.error = self.process.stderr.read().strip().splitlines()[-1:][0][:200] if self.process.poll() is not None else "no answer"
+            return None
+        return json.loads(line)
+
+    def stop(self) -> None:
+        if not self.error:
+            self.process.send_signal(signal.SIGSTOP)
+
+    def round(self, runs: int) -> None:
+        if self.error:
+            return
+        assert self.process.stdin is not None
+        self.process.send_signal(signal.SIGCONT)
+        # One run to warm the caches that the others left cold.
+        self.process.stdin.write(f"{runs + 1}\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        if answer is not None:
+            self.times.extend(answer[1:])
+        self.stop()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def compare(path: Path, threads: int, rounds: int, engines: list[str]) -> dict[str, Any]:
+    """One model at one thread count."""
+    workers = [Worker.start(engine, path, threads) for engine in engines]
+    try:
+        for worker in workers:
+            worker.round(1)
+        slowest = max((worker.times[-1] for worker in workers if worker.times), default=1)
+        runs = max(1, min(50, int(200_000_000 / slowest)))
+        for worker in workers:
+            worker.times.clear()
+        for _ in range(rounds):
+            for worker in workers:
+                worker.round(runs)
+    finally:
+        for worker in workers:
+            worker.end()
+    return {
+        "model": path.stem,
+        "threads": threads,
+        "engines": {
+            worker.engine: {"error": worker.error}
+            if worker.error
+            else {
+                "median_ns": int(statistics.median(worker.times)),
+                "min_ns": min(worker.times),
+                "first_inference_s": worker.ready,
+                "runs": len(worker.times),
+            }
+            for worker in workers
+        },
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    engines = result["engines"]
+    cells = []
+    for engine in ENGINES:
+        figures = engines.get(engine)
+        cells.append(f"{'-':>10}" if figures is None else f"{'failed':>10}" if "error" in figures else f"{figures['median_ns'] / 1e6:8.3f}ms")
+    peers = [engines[engine]["median_ns"] for engine in ENGINES[1:] if "median_ns" in engines.get(engine, {})]
+    ours = engines.get("whence", {}).get("median_ns")
+    ratio = f"{min(peers) / ours:6.2f}" if peers and ours else "     -"
+    print(f"{result['model']:24} {result['threads']}  {'  '.join(cells)}  {ratio}", flush=True)
+    for engine, figures in engines.items():
+        if "error" in figures:
+            print(f"    {engine}: {figures['error']}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--engine", action="append", choices=ENGINES)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        engine, path, threads = options.serve
+        serve(engine, Path(path), int(threads))
+        return
+    results = []
+    print(f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  peer/whence")
+    for name in options.models:
+        path = Path(name) if Path(name).exists() else cache_folder() / f"{name}.onnx"
+        if not path.exists():
+            raise SystemExit(f"no model '{name}': neither a file nor in {cache_folder()}")
+        for threads in options.threads or [1, 2]:
+            results.append(compare(path, threads, options.rounds, options.engine or list(ENGINES)))
+            show(results[-1])
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""How the cost of preparation grows with the size of the graph, beside ONNX Runtime's session creation.
+
+    python -m benchmarks.prepare_scale                 8k, 32k, 100k and 1M nodes; ONNX Runtime up to 100k
+    python -m benchmarks.prepare_scale 8000 32000      these sizes
+
+The models are chains of small operators with work for several passes: identities, cancelling transposes, arithmetic with a shared
+constant. Each measurement is a process of its own, whence and ONNX Runtime in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper, save
+
+SIZES = (8_000, 32_000, 100_000, 1_000_000)
+PEER_LIMIT = 100_000
+_CYCLE = ("Relu", "Add", "Mul", "Identity", "Sigmoid", "Transpose", "Transpose", "Sub")
+
+
+def chain(length: int) -> ModelProto:
+    """A chain of `length` operators on an 8×8 tensor, repeating a cycle of eight."""
+    nodes, value = [], "x"
+    for index in range(length):
+        op = _CYCLE[index % len(_CYCLE)]
+        inputs = [value, "c"] if op in ("Add", "Mul", "Sub") else [value]
+        value = f"t{index}"
+        node = helper.make_node(op, inputs, [value], name=f"n{index}")
+        if op == "Transpose":
+            node.attribute.append(helper.make_attribute("perm", [1, 0]))
+        nodes.append(node)
+    square = [8, 8]
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, square)],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, square)],
+        [numpy_helper.from_array(np.ones(square, np.float32), "c")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def time_whence(path: Path) -> dict[str, float]:
+    import whence
+
+    began = time.perf_counter()
+    graph = whence.load(path)
+    loaded = time.perf_counter()
+    whence.prepare(graph)
+    done = time.perf_counter()
+    return {"load": loaded - began, "prepare": done - loaded, "total": done - began, "nodes": len(graph)}
+
+
+def time_peer(path: Path) -> dict[str, float]:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    began = time.perf_counter()
+    onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    return {"total": time.perf_counter() - began}
+
+
+def measure(engine: str, path: Path) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.prepare_scale", "--measure", engine, str(path)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{engine} failed on {path.name}: {done.stderr.strip()[-500:]}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        engine, path = options.measure
+        print(json.dumps((time_whence if engine == "whence" else time_peer)(Path(path))))
+        return
+    rows = []
+    print(f"{'nodes':>9}  {'load':>8}  {'prepare':>8}  {'whence':>8}  {'ORT':>8}  {'ORT/whence':>10}")
+    with tempfile.TemporaryDirectory() as folder:
+        for size in options.sizes:
+            path = Path(folder) / f"chain{size}.onnx"
+            save(chain(size), path)
+            ours = measure("whence", path)
+            peer = measure("onnxruntime", path)["total"] if size <= PEER_LIMIT else None
+            ratio = f"{peer / ours['total']:10.2f}" if peer is not None else f"{'':>10}"
+            shown = f"{peer:8.2f}" if peer is not None else f"{'':>8}"
+            print(f"{size:9}  {ours['load']:8.2f}  {ours['prepare']:8.2f}  {ours['total']:8.2f}  {shown}  {ratio}", flush=True)
+            rows.append({"nodes": size, **ours, "onnxruntime": peer})
+    by_size = {row["nodes"]: row["total"] for row in rows}
+    if {100_000, 1_000_000} <= by_size.keys():
+        print(f"t(1M) / t(100k) = {by_size[1_000_000] / by_size[100_000]:.1f}")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

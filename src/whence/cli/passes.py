@@ -1,0 +1,65 @@
+"""`whence passes`: the passes in order; with a model, what each did to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from whence.cli.console import ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, safe
+from whence.graph.fates import coverage
+from whence.passes.pipeline import PREPARE
+
+
+def passes(
+    model: Annotated[Path | None, typer.Argument(help="A model to run the passes on; without one, they are only listed.", show_default=False)] = None,
+    shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    rules: Annotated[bool, typer.Option("--rules", help="List every rule that was applied, and how often.")] = False,
+) -> None:
+    """List the passes in order; with MODEL, the time and effect of each.
+
+    [dim]whence passes[/dim]                     what would run, and why in this order
+    [dim]whence passes resnet50.onnx[/dim]       time, changes and skipped passes on a model
+    """
+    console = out()
+    if model is None:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        table.add_column("#", justify="right", style="dim")
+        table.add_column("pass")
+        table.add_column("what it does", style="dim")
+        for number, each in enumerate(PREPARE, 1):
+            table.add_row(str(number), each.name, each.summary)
+        console.print(table)
+        return
+
+    graph = load_with_bar(model, parse_shapes(shape))
+    before = len(graph)
+    reports = prepare_with_bar(graph)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("pass", no_wrap=True)
+    table.add_column("ms", justify="right")
+    table.add_column("changes", justify="right")
+    table.add_column("nodes", justify="right")
+    table.add_column("", overflow="fold")
+    for number, report in enumerate(reports, 1):
+        if report.skipped:
+            table.add_row(str(number), report.name, "", "", "", safe(f"skipped: {report.skipped}"), style="dim")
+            continue
+        delta = report.added - report.removed
+        table.add_row(
+            str(number),
+            report.name,
+            f"{report.nanoseconds / 1e6:.1f}",
+            str(report.changes) if report.changes else "·",
+            f"{delta:+d}" if delta else "·",
+            "",
+        )
+        if rules:
+            for rule, count in sorted(report.rules.items(), key=lambda item: -item[1]):
+                table.add_row("", "", "", safe(str(count), "dim"), "", safe(rule, "dim"))
+    console.print(table)
+    total = sum(report.nanoseconds for report in reports) / 1e6
+    console.print(f"{before} nodes → {len(graph)} in {total:.1f} ms · {coverage(graph)}")

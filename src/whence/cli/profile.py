@@ -1,0 +1,66 @@
+"""`whence profile`: where the time goes, in the words of the user's own file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whence.api import compile_model
+from whence.attribution import profile_executable
+from whence.attribution.profile import GROUPINGS
+from whence.cli.console import ModelPath, ShapeOption, err, out, parse_shapes, progress, safe
+from whence.graph import Graph
+from whence.report.files import WRITERS
+from whence.report.terminal import print_profile
+from whence.types import TensorType
+
+
+def profile(
+    model: ModelPath,
+    runs: Annotated[int, typer.Option(min=1, help="How many runs to time.")] = 50,
+    warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 5,
+    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
+    limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A folder for profile.json and files for other tools.", show_default=False)
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write profile.json to this file.", show_default=False)] = None,
+    full_paths: Annotated[bool, typer.Option("--full-paths", help="Keep the paths of this machine as they are.")] = False,
+) -> None:
+    """Compile MODEL, run it, and say where the time went: every operator of the file, and sums that are exact.
+
+    [dim]whence profile resnet50.onnx[/dim]
+    [dim]whence profile resnet50.onnx --by module -o out/[/dim]     profile.json, and files for speedscope, pprof, Perfetto, Model Explorer
+    """
+    if by not in GROUPINGS:
+        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    with progress("compiling") as bar:
+        task = bar.task_ids[0]
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        executable = compile_model(model, threads=threads, shapes=parse_shapes(shape), progress=lambda _, done, total: show("compiling", done, total))
+        _mention_open_shapes(executable.graph)
+        found = profile_executable(executable, runs=runs, warmup=warmup, model=str(model), progress=show, writers=WRITERS)
+    shown = found if full_paths else found.without_local_paths()
+    console = out()
+    print_profile(console, shown, by, limit)
+    files = found.save(output, full_paths=full_paths) if output is not None else []
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
+        files.append(json_file)
+    for file in files:
+        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+
+
+def _mention_open_shapes(graph: Graph) -> None:
+    opened = [node for node in graph.inputs if isinstance(node.type, TensorType) and not node.type.is_static]
+    if opened:
+        listed = ", ".join(f"{node.name} {node.type}" for node in opened)
+        err().print(safe(f"whence: open dimensions are taken as 2 in {listed}; fix them with --shape NAME=1x3x224x224", "yellow"), soft_wrap=True)

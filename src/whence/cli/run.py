@@ -1,0 +1,81 @@
+"""`whence run`: a model on values from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from whence.api import compile_model
+from whence.cli.console import ModelPath, ShapeOption, out, parse_shapes, progress, safe
+from whence.errors import InputError
+from whence.passes.equivalence import random_inputs
+from whence.runtime.export import identifier
+from whence.types import TensorType
+
+
+def run(
+    model: ModelPath,
+    given: Annotated[
+        list[str], typer.Option("--input", metavar="NAME=FILE.npy", help="Values of an input; others are random. May be repeated.")
+    ] = [],  # noqa: B006
+    shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False)] = None,
+    threads: Annotated[int, typer.Option(help="Threads to use; 0 for every core.")] = 0,
+) -> None:
+    """Compile MODEL and run it once.
+
+    [dim]whence run resnet50.onnx --input x=cat.npy -o out/[/dim]
+    """
+    with progress("compiling"):
+        executable = compile_model(model, threads=threads, shapes=parse_shapes(shape))
+    graph = executable.graph
+    values = {**random_inputs(graph), **_read(given, [node.name for node in graph.inputs])}
+    with progress("running"):
+        result = executable(**values)
+    results = result if isinstance(result, tuple) else (result,)
+    if output is not None:
+        _write(output, [node.name for node in graph.outputs], results)
+    console = out()
+    for node, value in zip(graph.outputs, results, strict=True):
+        kind = TensorType.of(value) if isinstance(value, np.ndarray) else type(value).__name__
+        console.print(safe(f"{node.name}  {kind}  {_summary(value)}"), soft_wrap=True)
+
+
+def _read(options: list[str], names: list[str]) -> dict[str, Any]:
+    values = {}
+    for option in options:
+        name, _, file = option.partition("=")
+        if not file:
+            raise typer.BadParameter(f"'{option}' is not NAME=FILE.npy", param_hint="--input")
+        if name not in names:
+            raise InputError(f"the model has no input '{name}'; it takes {', '.join(names)}")
+        try:
+            values[name] = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read '{file}' as .npy: {error}") from error
+    return values
+
+
+def _write(folder: Path, names: Sequence[str], values: Sequence[Any]) -> None:
+    """One file for each tensor, named after its output; a sequence has one for each item."""
+    folder.mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
+    for number, (name, value) in enumerate(zip(names, values, strict=True)):
+        stem = identifier(name)
+        stem = f"{stem}_{number}" if stem in taken else stem
+        taken.add(stem)
+        items = {f"{stem}.{position}": item for position, item in enumerate(value)} if isinstance(value, list) else {stem: value}
+        for file, item in items.items():
+            array = np.asarray(item)
+            # Text is stored as text: a file of Python objects would run code when it is read.
+            np.save(folder / f"{file}.npy", array.astype(str) if array.dtype == object else array, allow_pickle=False)
+
+
+def _summary(value: Any) -> str:
+    if not isinstance(value, np.ndarray) or value.size == 0 or value.dtype.kind not in "fiu":
+        return ""
+    return f"min {value.min():.4g}  mean {value.mean():.4g}  max {value.max():.4g}"

@@ -1,0 +1,157 @@
+"""`passes`, `convert`, `demo`, help, and what bad input gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from tests.cli.conftest import Whence, conv_bn_relu
+
+
+def test_passes_lists_the_pipeline(whence: Whence) -> None:
+    done = whence("passes")
+    assert done.code == 0
+    assert "fold_batch_norm" in done.out
+    assert done.out.index("fold_constants") < done.out.index("fuse_activations")
+
+
+def test_passes_reports_time_changes_and_skips(whence: Whence, tiny: Path) -> None:
+    done = whence("passes", tiny, "--rules")
+    assert done.code == 0
+    assert "skipped: no Softmax" in done.out
+    assert "BN(conv(x, w, b))" in done.out
+    assert "4 source operators: 2 live, 1 folded, 1 removed, 0 lost" in " ".join(done.out.split())
+
+
+def test_convert_writes_a_model_that_computes_the_same(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.onnx"
+    done = whence("convert", tiny, "-o", small)
+    assert done.code == 0
+    onnx.checker.check_model(onnx.load(small))
+    assert [node.op_type for node in onnx.load(small).graph.node] == ["Conv", "Relu"]
+    x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    results = [onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for path in (tiny, small)]
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
+
+
+def test_demo_runs_end_to_end(whence: Whence) -> None:
+    done = whence("demo")
+    assert done.code == 0
+    assert "every invariant holds" in done.out
+    assert "computes the same" in done.out
+    assert "0 lost" in done.out
+    assert "by fold_batch_norm" in done.out
+
+
+@pytest.mark.parametrize("command", ["why", "passes", "convert", "demo", "compile", "run"])
+def test_every_command_teaches(whence: Whence, command: str) -> None:
+    done = whence(command, "--help")
+    assert done.code == 0
+    assert "Usage: whence" in done.out
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["why"], ["convert", "m.onnx"], ["why", "m.onnx", "--shape", "x:1,2"]])
+def test_bad_usage_is_exit_code_2(whence: Whence, arguments: list[str]) -> None:
+    assert whence(*arguments).code == 2
+
+
+def _truncated(tmp_path: Path) -> Path:
+    path = tmp_path / "truncated.onnx"
+    path.write_bytes(conv_bn_relu().SerializeToString()[:200])
+    return path
+
+
+def _missing(tmp_path: Path) -> Path:
+    return tmp_path / "missing.onnx"
+
+
+def _folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def _cyclic(tmp_path: Path) -> Path:
+    model = conv_bn_relu()
+    model.graph.node[0].input[0] = "r"
+    path = tmp_path / "cyclic.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def _unknown_operator(tmp_path: Path) -> Path:
+    model = conv_bn_relu()
+    model.graph.node[2].op_type = "Relux"
+    path = tmp_path / "unknown.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def _external(tmp_path: Path, location: str) -> Path:
+    model = conv_bn_relu()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.append(onnx.StringStringEntryProto(key="location", value=location))
+    path = tmp_path / "external.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _missing_data(tmp_path: Path) -> Path:
+    return _external(tmp_path, "weights.bin")
+
+
+def _climbing_data(tmp_path: Path) -> Path:
+    outside = tmp_path.parent / "secret.bin"
+    outside.write_bytes(bytes(4 * 3 * 3 * 3 * 4))
+    return _external(tmp_path, "../secret.bin")
+
+
+def _huge_tensor(tmp_path: Path) -> Path:
+    model = conv_bn_relu()
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.raw_data = b"1234"
+    del tensor.dims[:]
+    tensor.dims.extend([50_000, 50_000])
+    path = tmp_path / "huge.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (_truncated, "truncated.onnx"),
+        (_missing, "missing.onnx"),
+        (_folder, "folder"),
+        (_cyclic, "conv1"),
+        (_unknown_operator, "relu1"),
+        (_missing_data, "weights.bin"),
+        (_climbing_data, "secret.bin"),
+        (_huge_tensor, "'w'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_1(whence: Whence, tmp_path: Path, make: object, named: str) -> None:
+    assert callable(make)
+    done = whence("passes", make(tmp_path))
+    assert done.code == 1
+    assert done.out == ""
+    assert len(done.err.strip().splitlines()) == 1
+    assert named in done.err
+    assert "Traceback" not in done.err
+    assert "internal error" not in done.err
+
+
+def test_a_model_that_outputs_its_input_survives(whence: Whence, tmp_path: Path) -> None:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    model = helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", value[:1], value[1:]))
+    model.ir_version, model.opset_import[0].version = 9, 17
+    path, small = tmp_path / "same.onnx", tmp_path / "small.onnx"
+    onnx.save(model, path)
+    assert whence("convert", path, "-o", small).code == 0
+    onnx.checker.check_model(onnx.load(small))

@@ -1,0 +1,89 @@
+"""`whence profile` and `whence diff` on a small model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.cli.conftest import Whence, conv_bn_relu
+
+
+def test_profile_prints_a_table_that_adds_up(whence: Whence, tiny: Path) -> None:
+    done = whence("profile", tiny, "--runs", 3, "--warmup", 1, "--threads", 1)
+    assert done.code == 0
+    assert done.out.startswith("tiny.onnx · cpu, 1 thread · 3 runs · ")
+    assert "conv1" in done.out
+    assert "4 operators: 2 live, 1 folded, 1 removed, 0 lost" in done.out
+    assert "= 100 %" in done.out
+
+
+def test_profile_leaves_files(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    folder, alone = tmp_path / "out", tmp_path / "deep" / "alone.json"
+    done = whence("profile", tiny, "--runs", 2, "-o", folder, "--json", alone)
+    assert done.code == 0
+    assert {"profile.json", "speedscope.json", "profile.pb.gz", "trace.pftrace", "model_explorer.json"} <= {path.name for path in folder.iterdir()}
+    content = json.loads(alone.read_text())
+    assert content == json.loads((folder / "profile.json").read_text())
+    assert content["schema"] == "whence.profile/1"
+    assert content["model"] == "tiny.onnx"
+    assert [row["name"] for row in content["sources"]] == ["conv1", "bn1", "relu1", "same"]
+    assert sum(row["time_ns"] for row in content["sources"]) + sum(content["residual_ns"].values()) == content["wall_ns"]
+
+
+def test_full_paths_are_kept_when_asked_for(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.json"
+    assert whence("profile", tiny, "--runs", 1, "--json", alone, "--full-paths").code == 0
+    assert json.loads(alone.read_text())["model"] == str(tiny)
+
+
+@pytest.mark.parametrize("by", ["type", "module", "line", "kernel", "pass"])
+def test_profile_groups(whence: Whence, tiny: Path, by: str) -> None:
+    done = whence("profile", tiny, "--runs", 1, "--warmup", 0, "--by", by)
+    assert done.code == 0
+    assert "= 100 %" in done.out
+
+
+def test_a_hostile_name_is_printed_escaped(whence: Whence, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.onnx"
+    onnx.save(conv_bn_relu("\x1b[31m[bold]red[/bold]\n"), path)
+    done = whence("profile", path, "--runs", 1, "-o", tmp_path / "out")
+    assert done.code == 0
+    assert "\x1b" not in done.out
+    assert "[bold]red[/bold]" in done.out
+    assert json.loads((tmp_path / "out" / "profile.json").read_text())["sources"][1]["name"] == "\x1b[31m[bold]red[/bold]\n"
+
+
+@pytest.mark.parametrize("arguments", [["--by", "colour"], ["--runs", "0"], ["--shape", "x:1"]])
+def test_bad_usage(whence: Whence, tiny: Path, arguments: list[str]) -> None:
+    assert whence("profile", tiny, *arguments).code == 2
+
+
+def test_diff_of_a_profile_with_itself(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    whence("profile", tiny, "--runs", 2, "-o", tmp_path)
+    done = whence("diff", tmp_path, tmp_path / "profile.json", "--fail-over", "5%")
+    assert done.code == 0
+    assert "4 of 4 operators are within the noise" in done.out
+
+
+def test_diff_fails_when_over(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.json"
+    whence("profile", tiny, "--runs", 3, "-o", tmp_path)
+    content = json.loads((tmp_path / "profile.json").read_text())
+    content["runs_ns"] = [time * 10 for time in content["runs_ns"]]
+    slow.write_text(json.dumps(content))
+    assert whence("diff", tmp_path, slow).code == 0
+    done = whence("diff", tmp_path, slow, "--fail-over", "5%")
+    assert done.code == 1
+    assert "the whole model" in done.err
+    assert whence("diff", slow, tmp_path, "--fail-over", "5%").code == 0
+
+
+def test_diff_complains_in_one_line(whence: Whence, tmp_path: Path) -> None:
+    done = whence("diff", tmp_path / "missing.json", tmp_path)
+    assert done.code == 1
+    assert "no such file" in done.err
+    assert done.err.count("\n") == 1
+    assert whence("diff", tmp_path, tmp_path, "--fail-over", "much").code == 2
