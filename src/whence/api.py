@@ -16,7 +16,7 @@ from whence.graph import Graph
 from whence.ops.definition import Value
 from whence.passes.manager import CheckLevel, PassReport, Progress, run_passes
 from whence.passes.pipeline import PORTABLE, PREPARE
-from whence.passes.propagate_types import TypeRefresher
+from whence.passes.propagate_types import fix_input_shapes
 from whence.report.files import WRITERS
 from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable
@@ -69,17 +69,6 @@ def prepare_with_report(
         return run_passes(graph, PORTABLE if portable else PREPARE, check=check, progress=progress)
 
 
-def with_shapes(graph: Graph, shapes: Shapes) -> Graph:
-    """Fix the shapes of inputs that the graph leaves open, in place, and return it."""
-    types = TypeRefresher(graph)
-    for node in graph.inputs:
-        if node.name in shapes and isinstance(node.type, TensorType):
-            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
-    for node in graph:
-        types.visit(node)
-    return graph
-
-
 def compile_model(
     model: str | Path | Graph,
     *,
@@ -102,7 +91,7 @@ def compile_model(
         if is_static:
             graph = source.copy()
         elif isinstance(model, Graph):
-            graph = with_shapes(source.copy(), inputs)
+            graph = fix_input_shapes(source.copy(), inputs)
         else:
             # Reading again infers every type from the shapes given, nested graphs included.
             graph = load(model, shapes={**(shapes or {}), **inputs})

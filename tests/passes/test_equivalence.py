@@ -60,7 +60,7 @@ class TestDifference:
             ([f32(1)], []),
             ([f32(1)], f32(1)),
             (None, f32(1)),
-            ({"a": 1.0}, {"a": 2.0}),
+            ({"a": 1.0}, {"b": 1.0}),
         ],
     )
     def test_infinite(self, left: Any, right: Any) -> None:

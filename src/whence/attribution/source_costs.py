@@ -9,7 +9,7 @@ from whence.attribution.cost_model import arithmetic_ps
 from whence.graph import Graph, Node
 from whence.ops.cost import cost
 from whence.ops.definition import TypeQuery
-from whence.passes.propagate_types import TypeRefresher
+from whence.passes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
 from whence.types import TensorType
 
@@ -33,7 +33,7 @@ def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None
     `shapes` are those of the inputs that the graph leaves open; the graph is left as it is.
     """
     if shapes:
-        graph = _with_shapes(graph.copy(), shapes)
+        graph = fix_input_shapes(graph.copy(), shapes)
     arithmetic: dict[int, int] = {}
     reads: dict[int, list[tuple[Origin, int]]] = {}
     unknown: set[int] = set()
@@ -67,13 +67,3 @@ def _reads(graph: Graph, node: Node, source: int) -> list[tuple[Origin, int]]:
         if ref is not None and isinstance(kind, TensorType) and source not in graph[ref.node].origin:
             found.append((graph[ref.node].origin, kind.nbytes or 0))
     return found
-
-
-def _with_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    types = TypeRefresher(graph)
-    for node in graph.inputs:
-        if node.name in shapes and isinstance(node.type, TensorType):
-            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
-    for node in graph:
-        types.visit(node)
-    return graph

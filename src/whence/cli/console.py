@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +25,14 @@ ShapeOption = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1x3x224x224", help="Fix the shape of an input that the model leaves open. May be repeated.")
 ]
 
+_PIPE_WIDTH = 240
 _SHAPE = re.compile(r"(?P<name>.+)=(?P<dims>\d+(x\d+)*|scalar)")
 
 
 def out() -> Console:
-    """The console for results."""
-    return Console(highlight=False, soft_wrap=False)
+    """The console for results. Into a pipe or a file lines are not wrapped, so that they can be searched."""
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
+    return Console(highlight=False, soft_wrap=False, width=wide)
 
 
 def err() -> Console:

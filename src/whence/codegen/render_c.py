@@ -101,12 +101,12 @@ class CWriter:
             case Loop():
                 self._loop(stmt)
             case Let(name, value):
-                self.line(f"const {c_type(value.dtype)} {name} = {self.expression(value)};")
+                self.line(f"const {_value_type(value.dtype)} {name} = {self.expression(value)};")
             case Accumulator(name, start, None):
-                self.line(f"{c_type(start.dtype)} {name} = {c_literal(start)};")
+                self.line(f"{_value_type(start.dtype)} {name} = {c_literal(start)};")
             case Accumulator(name, start, lanes):
                 assert lanes is not None
-                self.line(f"{c_type(start.dtype)} {name}[{lanes.extent}];")
+                self.line(f"{_value_type(start.dtype)} {name}[{lanes.extent}];")
                 self.line(f"for (int64_t lane = 0; lane < {lanes.extent}; lane++) {name}[lane] = {c_literal(start)};")
             case Accumulate(name, fn, value, lane):
                 target = name if lane is None else f"{name}[{lane.name}]"
@@ -167,7 +167,7 @@ class CWriter:
         text = self._plain(expr, repeated, names, conditional)
         if expr in repeated and not conditional:
             name = self.fresh("t")
-            self.line(f"const {c_type(expr.dtype)} {name} = {text};")
+            self.line(f"const {_value_type(expr.dtype)} {name} = {text};")
             names[expr] = name
             return name
         return text
@@ -192,7 +192,8 @@ class CWriter:
                 sides = [self._text(side, repeated, names, conditional=conditional or _touches_memory(side)) for side in (then, otherwise)]
                 return f"({chosen} ? {sides[0]} : {sides[1]})"
             case Op(Fn.CAST, (value,), dtype):
-                return converted(self._text(value, repeated, names, conditional=conditional), value.dtype, dtype)
+                made = converted(self._text(value, repeated, names, conditional=conditional), value.dtype, dtype)
+                return f"w_bf16_value({made})" if dtype is DType.BF16 else made
             case Op(fn, args, dtype):
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
                 return _call(fn, kind, tuple(self._text(arg, repeated, names, conditional=conditional) for arg in args))
@@ -221,12 +222,17 @@ def c_type(dtype: DType) -> str:
         raise UnsupportedError(f"no C type for {dtype}") from None
 
 
+def _value_type(dtype: DType) -> str:
+    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float everywhere else."""
+    return "float" if dtype is DType.BF16 else c_type(dtype)
+
+
 def c_literal(literal: Literal) -> str:
     value, dtype = literal.value, literal.dtype
     if dtype is DType.BOOL:
         return "1" if value else "0"
-    if dtype in (DType.F32, DType.F64):
-        suffix = "f" if dtype is DType.F32 else ""
+    if dtype in (DType.F32, DType.F64, DType.F16, DType.BF16):
+        suffix = "" if dtype is DType.F64 else "f"
         if math.isnan(value):
             return f'__builtin_nan{suffix}("")'
         if math.isinf(value):
@@ -273,6 +279,7 @@ _OWN = {Fn.EXP: "exp", Fn.EXP_DOWN: "exp_down", Fn.LOG: "log", Fn.TANH: "tanh", 
 
 
 def _call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
+    dtype = DType.F32 if dtype is DType.BF16 else dtype
     floating = dtype in _SUFFIX
     builtin_suffix = "f" if dtype is DType.F32 else ""
     if fn in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.NEG) and dtype in (DType.I32, DType.I64):
@@ -304,22 +311,25 @@ def _call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn is Fn.ISINF:
         return f"(__builtin_fabs{builtin_suffix}({args[0]}) == __builtin_inf{builtin_suffix}())"
     if fn in (Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT):
-        return f"(({c_type(dtype)})({args[1]} >= {dtype.bits} ? 0 : {args[0]} {'<<' if fn is Fn.SHIFT_LEFT else '>>'} {args[1]}))"
+        # An amount below 0 or past the last bit leaves only the fill: the sign bit to the right, 0 to the left.
+        shifted = f"(uint64_t)({args[0]}) << ({args[1]})" if fn is Fn.SHIFT_LEFT else f"({args[0]}) >> ({args[1]})"
+        fill = f"(({args[0]}) < 0 ? -1 : 0)" if fn is Fn.SHIFT_RIGHT else "0"
+        return f"(({c_type(dtype)})((uint64_t)({args[1]}) >= {dtype.bits} ? {fill} : {shifted}))"
     if fn in (Fn.MAX, Fn.MIN, Fn.SIGN, Fn.MOD, Fn.REM):
         return f"w_{fn.value}_{c_type(dtype)}({', '.join(args)})"
     raise UnsupportedError(f"{fn} of {dtype} has no C form")
 
 
 def converted(text: str, source: DType, target: DType) -> str:
-    """A C expression of one type as another, the way ONNX's Cast does it."""
+    """A C expression of one type as it is stored in another, the way ONNX's Cast does it."""
+    if target is DType.BF16:
+        return f"w_to_bf16({text if source in (DType.F32, DType.BF16) else f'(float){text}'})"
     if source is target:
         return text
     if target is DType.BOOL:
         return f"({text} != 0)"
-    if target is DType.BF16:
-        return f"w_to_bf16({text if source is DType.F32 else f'(float){text}'})"
     if source is DType.BF16:
-        return text if target is DType.F32 else f"(({c_type(target)}){text})"
+        return text if target is DType.F32 else converted(text, DType.F32, target)
     if source.is_float and target.is_integer:
         return f"w_{'f' if source is not DType.F64 else 'd'}_to_{c_type(target)}({text})"
     return f"(({c_type(target)}){text})"

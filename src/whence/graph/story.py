@@ -56,4 +56,9 @@ def tell(graph: Graph, source: SourceOp) -> Story:
         carriers.update(involved)
         origins.update(whole)
     live = [node for nested in graph.nested() for node in nested if source.id in node.origin]
-    return Story(source, fates(graph)[source.id - 1], tuple(steps), tuple(ledger.tombstones_of(source.id)), tuple(live))
+    # What was put in because of the operator and taken out again is not its story.
+    inserted = {edge.child for edge in ledger.edges if edge.kind is EdgeKind.INSERT}
+    staying = {node.id for node in live}
+    told = tuple(step for step in steps if step.child in staying or step.child not in inserted)
+    stones = tuple(stone for stone in ledger.tombstones_of(source.id) if stone.node not in inserted)
+    return Story(source, fates(graph)[source.id - 1], told, stones, tuple(live))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, compute_type, literal, select
@@ -252,8 +253,22 @@ def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
     return apply(Fn.AND, apply(Fn.ISINF, x), wanted[0]) if wanted else Literal(False, DType.BOOL)
 
 
+def _dropout_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    # Without training it is the identity, and its mask keeps everything.
+    source, mode = node.inputs[0], node.input(2)
+    assert source is not None
+    training = [0] if mode is None else elements.const(mode)
+    if training is None or training[0]:
+        raise UnsupportedError(f"Dropout '{node.name}' may draw random numbers")
+    return Literal(True, DType.BOOL) if output == 1 else elements.value(source, index)
+
+
 def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    # y = (x - mean) · scale / sqrt(var + epsilon) + bias, all per channel
+    # y = (x - mean) · scale / sqrt(var + epsilon) + bias, all per channel; training computes mean and variance itself
+    if node.attrs.get("training_mode") or len(node.outputs) > 1:
+        raise UnsupportedError(f"BatchNormalization '{node.name}' is in training mode")
+    if node.attrs.get("training_mode"):
+        raise UnsupportedError(f"BatchNormalization '{node.name}' is in training")
     x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
     channel = (index[1],)
     factor = div(
@@ -327,7 +342,7 @@ RULES: Mapping[str, Rule] = {
     "Mean": _fold(add, _mean_of),
     "Reciprocal": _unary(_reciprocal),
     "Identity": _unary(lambda x, _: x),
-    "Dropout": _unary(lambda x, _: x),
+    "Dropout": _dropout_rule,
     "Gelu": _gelu_rule,
     "Clip": _clip_rule,
     "Cast": _cast_rule,

@@ -190,8 +190,10 @@ def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices)
     block = _int(node, "blocksize", 1)
     batch, depth, row, column = index
     channels = elements.shape(source)[1]
-    inner = depth // channels
-    return elements.value(source, (batch, depth % channels, row * block + inner // block, column * block + inner % block))
+    # The place within a block is counted before the channel, or after it.
+    crd = node.attrs.get("mode", "DCR") == "CRD"
+    inner, channel = (depth % (block * block), depth // (block * block)) if crd else (depth // channels, depth % channels)
+    return elements.value(source, (batch, channel, row * block + inner // block, column * block + inner % block))
 
 
 def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

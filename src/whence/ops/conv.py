@@ -37,8 +37,9 @@ def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.nda
     y = np.empty((batch, group, per_group, *window.output), dtype=x.dtype)
     if window.is_pointwise:
         taken = x[window.tap_index((0,) * len(window.kernel))]
-        np.matmul(matrix, taken.reshape(batch, group, w.shape[1], -1), out=y.reshape(batch, group, per_group, -1))
-        return y.reshape(batch, -1, *window.output)
+        positions = math.prod(window.output)
+        np.matmul(matrix, taken.reshape(batch, group, w.shape[1], positions), out=y.reshape(batch, group, per_group, positions))
+        return y.reshape(batch, w.shape[0], *window.output)
     view = patches(x, window, group)
     first = 3 + len(window.kernel)
     depth = group * matrix.shape[2]
@@ -50,7 +51,7 @@ def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.nda
             piece = view[rows_here]
             columns = np.ascontiguousarray(piece).reshape(group, matrix.shape[2], -1)
             y[image, :, :, start : start + rows] = (matrix @ columns).reshape(group, per_group, *piece.shape[first - 1 :])
-    return y.reshape(batch, -1, *window.output)
+    return y.reshape(batch, w.shape[0], *window.output)
 
 
 def _convolve_depthwise(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
@@ -69,7 +70,7 @@ def _convolve_depthwise(x: np.ndarray, w: np.ndarray, window: Window, group: int
                 factor = weights[tap][block].reshape(-1, multiplier, *(1,) * rank)
                 np.multiply(x[image, block, np.newaxis][window.tap_index(tap)], factor, out=product)
                 total += product
-    return y.reshape(x.shape[0], -1, *window.output)
+    return y.reshape(x.shape[0], w.shape[0], *window.output)
 
 
 def _channelwise(vector: np.ndarray, rank: int) -> np.ndarray:
@@ -127,13 +128,13 @@ def conv_transpose(call: Call) -> np.ndarray:
     window, batch, per_group = geometry.window, x.shape[0], w.shape[1]
     full = tuple(max(reach, begin + out) for reach, begin, out in zip(window.reach, geometry.begins, geometry.output, strict=True))
     canvas = np.zeros((batch, group, per_group, *full), dtype=x.dtype)
-    inputs = x.reshape(batch, group, x.shape[1] // group, -1)
+    inputs = x.reshape(batch, group, x.shape[1] // group, math.prod(x.shape[2:]))
     # (kernel..., group, M / group, C / group): one contiguous stack of matrices for each position of the kernel.
     weights = np.moveaxis(w.reshape(group, w.shape[0] // group, per_group, *window.kernel), (0, 1, 2), (-3, -1, -2))
     for tap in window.taps():
         product = np.ascontiguousarray(weights[tap]) @ inputs
         canvas[window.tap_index(tap)] += product.reshape(batch, group, per_group, *x.shape[2:])
-    y = np.ascontiguousarray(canvas[spatial_index(geometry.begins, geometry.output)]).reshape(batch, -1, *geometry.output)
+    y = np.ascontiguousarray(canvas[spatial_index(geometry.begins, geometry.output)]).reshape(batch, group * per_group, *geometry.output)
     if bias is not None:
         y += _channelwise(widen(bias), y.ndim)
     return y

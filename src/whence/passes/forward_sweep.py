@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from whence.frontends.onnx.merge import merge
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.change import Change, contradict
+from whence.graph.merge import merge
 from whence.provenance import Reason
 from whence.types import ValueType
 

@@ -9,13 +9,14 @@ Nothing known is ever forgotten or contradicted: where inference disagrees with 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whence.errors import WhenceError
-from whence.frontends.onnx.merge import common, merge
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
+from whence.graph.merge import common, merge
 from whence.passes.base import Pass
 from whence.passes.captures import capture_count
 from whence.types import DType, TensorType, ValueType
@@ -97,6 +98,17 @@ class TypeRefresher:
             return node.outputs
         branches = [[body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None] for body in node.bodies.values()]
         return tuple(map(common, *branches))
+
+
+def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type that follows."""
+    types = TypeRefresher(graph)
+    for node in graph.inputs:
+        if node.name in shapes and isinstance(node.type, TensorType):
+            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
+    for node in graph:
+        types.visit(node)
+    return graph
 
 
 def has_gap(kind: ValueType) -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.frontends.onnx.carried import Carried, read_carried
-from whence.frontends.onnx.merge import merge, substitute, without_dims
+from whence.frontends.onnx.carried import Carried, Passage, read_carried
 from whence.frontends.onnx.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
@@ -19,6 +18,7 @@ from whence.frontends.onnx.signature import check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
+from whence.graph.merge import merge, substitute, without_dims
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.inference import Inference
@@ -26,6 +26,7 @@ from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombs
 from whence.types import UNKNOWN, TensorType, ValueType
 
 _PASS = "load"
+_AS_IT_WAS = Passage(EdgeKind.COPY, _PASS, "read with its origin")
 _SHARED_BYTES = 64
 
 
@@ -40,6 +41,8 @@ class Reading:
     """Makes an operator that holds graphs; making those comes back here, so it is handed in."""
     n_carried: int = 0
     """How many source operators the file carries from the one it was made from."""
+    history: Mapping[int, Passage] = field(default_factory=dict)
+    """How the carried operators first became part of something else."""
     symbols: dict[str, int] = field(default_factory=dict)
     """Named dimensions that the given input shapes fix."""
     trust_shapes: bool = True
@@ -180,8 +183,11 @@ class NodeBuilder:
     def sign(self, node_id: int, carried: Carried | None) -> None:
         """Enter a node that a former run of whence wrote: it continues the chain."""
         if carried is not None:
-            edges = [(source, EdgeKind.FOLD if source in carried.folded else EdgeKind.COPY) for source in sorted(carried.origin)]
-            self.graph.ledger.record(node_id, edges, _PASS, "read with its origin")
+            for source in sorted(carried.origin):
+                passage = self.reading.history.get(source, _AS_IT_WAS)
+                # What the node itself says of a fold decides: of one operator's children one may hold its work and another only its effect.
+                kind = EdgeKind.FOLD if source in carried.folded else EdgeKind.COPY if passage.kind is EdgeKind.FOLD else passage.kind
+                self.graph.ledger.record(node_id, [(source, kind)], passage.pass_name, passage.rule)
 
     def append(
         self,

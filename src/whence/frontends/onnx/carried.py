@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from whence.errors import ModelError
 from whence.frontends.onnx.naming import quoted
-from whence.provenance import Origin, Reason, SourceOp, Tombstone
+from whence.provenance import Edge, EdgeKind, Origin, Reason, SourceOp, Tombstone
 
 SOURCES = "whence.sources"
 TOMBSTONES = "whence.tombstones"
 ORIGIN = "whence.origin"
 FOLDED = "whence.folded"
+HISTORY = "whence.history"
 
 
 class Carried(NamedTuple):
@@ -42,6 +43,34 @@ def write_carried(origin: Origin, folded: Origin) -> dict[str, str]:
     if folded:
         entries[FOLDED] = json.dumps(sorted(folded), separators=(",", ":"))
     return entries
+
+
+class Passage(NamedTuple):
+    """How a source operator first became part of something else: what a later reader of the file would otherwise not know."""
+
+    kind: EdgeKind
+    pass_name: str
+    rule: str
+
+
+def read_history(text: str, n_sources: int) -> dict[int, Passage]:
+    history: dict[int, Passage] = {}
+    for number, row in enumerate(_parse(text, HISTORY), 1):
+        try:
+            source, kind, pass_name, rule = row
+            history.update((each, Passage(EdgeKind(kind), str(pass_name), str(rule))) for each in _checked([source], n_sources))
+        except (TypeError, ValueError):
+            raise ModelError(f"metadata '{HISTORY}' is malformed at entry {number}") from None
+    return history
+
+
+def write_history(edges: Iterable[Edge], n_sources: int) -> str:
+    first: dict[int, Edge] = {}
+    for edge in edges:
+        if edge.parent <= n_sources and edge.child != edge.parent and edge.kind is not EdgeKind.INSERT:
+            first.setdefault(edge.parent, edge)
+    rows = [[source, str(edge.kind), edge.pass_name, edge.rule] for source, edge in sorted(first.items())]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def read_sources(text: str) -> list[SourceOp]:

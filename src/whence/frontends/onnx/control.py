@@ -13,11 +13,11 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.carried import Carried
-from whence.frontends.onnx.merge import common, merge
 from whence.frontends.onnx.naming import quoted
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.graph import Graph
+from whence.graph.merge import common, merge
 from whence.graph.node import Ref
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 

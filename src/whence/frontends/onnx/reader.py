@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from whence.errors import InputError, ModelError
 from whence.frontends.onnx.builder import Reading, build_graph
-from whence.frontends.onnx.carried import SOURCES, TOMBSTONES, read_sources, read_tombstones
+from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
 from whence.frontends.onnx.control import add_control
 from whence.frontends.onnx.naming import check_texts, quoted
 from whence.frontends.onnx.plan import Planner, default_domain
@@ -87,7 +87,8 @@ def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[in
     n_first = len(sources)
     planned = planner.graph(model.graph)
     ledger = _ledger(sources)
-    reading = Reading(tensors, ledger, Inference(), add_control, n_first)
+    history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
+    reading = Reading(tensors, ledger, Inference(), add_control, n_first, history)
     graph = Graph(model.graph.name, ledger, reading.inference)
     inputs = _inputs(model, reading, shapes)
     build_graph(reading, planned, upgrader, graph, inputs)

@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from whence.errors import UnsupportedError, WhenceError
 from whence.frontends.onnx.attributes import write_attribute
-from whence.frontends.onnx.carried import SOURCES, TOMBSTONES, write_carried, write_sources, write_tombstones
+from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, write_carried, write_history, write_sources, write_tombstones
 from whence.frontends.onnx.naming import quoted
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
 from whence.frontends.onnx.types import tensor_proto
@@ -85,6 +85,7 @@ def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto
             model.metadata_props.add(key=key, value=value)
     model.metadata_props.add(key=SOURCES, value=write_sources(graph.ledger.sources))
     model.metadata_props.add(key=TOMBSTONES, value=write_tombstones(graph.ledger.tombstones))
+    model.metadata_props.add(key=HISTORY, value=write_history(graph.ledger.edges, graph.ledger.n_sources))
     return model
 
 

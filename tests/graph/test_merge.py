@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from whence.frontends.onnx.merge import common, merge, substitute, without_dims
+from whence.graph.merge import common, merge, substitute, without_dims
 from whence.types import UNKNOWN, DType, OptionalType, SequenceType, TensorType, ValueType
 
 
