@@ -2,7 +2,7 @@
 PYTHON      ?= python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto
 ZOO_ARGS    ?=
 BENCH_ARGS  ?=
 
@@ -16,7 +16,7 @@ help: ## list what can be done
 demo: $(VENV)/.with-base ## a real model, end to end
 	$(BIN)/whence demo
 
-test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-n auto -m 'not slow'")
+test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
@@ -30,10 +30,10 @@ zoo: $(VENV)/.with-base ## fetch the real models into your cache (ZOO_ARGS="--sm
 	$(BIN)/python -m zoo.fetch $(ZOO_ARGS)
 
 zoo-check: $(VENV)/.with-dev ## run every fetched model and compare it with ONNX Runtime
-	PYTHONPATH=. $(BIN)/python zoo/check.py $(ZOO_ARGS)
+	$(BIN)/python -m zoo.check $(ZOO_ARGS)
 
 bench: $(VENV)/.with-bench ## measure against ONNX Runtime and OpenVINO, side by side
-	PYTHONPATH=. $(BIN)/python -m benchmarks $(BENCH_ARGS)
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 clean: ## remove the environment and everything built (fetched models stay in your cache)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,7 +24,7 @@ from whence import onnx_backend
 from whence.codegen.emit import Function, KernelUnit, pack
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain, Unit
-from whence.errors import CompileError
+from whence.errors import CompileError, UnsupportedError
 from whence.onnx_backend import WhenceBackend
 from whence.ops import random as random_ops
 from whence.runtime.engine import Engine
@@ -157,6 +157,12 @@ def test_devices() -> None:
     assert onnx_backend.supports_device("CPU")
     assert onnx_backend.supports_device("CPU:0")
     assert not onnx_backend.supports_device("CUDA")
+
+
+def test_another_device_is_refused() -> None:
+    model = parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> m (float[2] a) => (float[2] b) { b = Neg(a) }')
+    with pytest.raises(UnsupportedError, match="not on 'CUDA'"):
+        onnx_backend.prepare(model, "CUDA")
 
 
 def test_a_model_is_prepared_and_run() -> None:

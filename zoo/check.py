@@ -1,9 +1,9 @@
 """Run every model and compare it with ONNX Runtime: loads, prepares with all checks on, loses no operator, computes the same.
 
-    python zoo/check.py                     every ONNX model in the cache
-    python zoo/check.py NAME...             some of them
-    python zoo/check.py --folder DIR        every .onnx file below a folder as well
-    python zoo/check.py --json FILE         the table as data
+    python -m zoo.check                     every ONNX model in the cache
+    python -m zoo.check NAME...             some of them
+    python -m zoo.check --folder DIR        every .onnx file below a folder as well
+    python -m zoo.check --json FILE         the table as data
 
 A model that ONNX Runtime itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
 """
@@ -86,7 +86,7 @@ def _check_all(files: list[Path], jobs: int, timeout: float) -> list[Verdict]:
 def _in_a_process(file: Path, timeout: float) -> Verdict:
     """A process each, so that a crash or a hang of either engine is one model's verdict and not the end of the run."""
     try:
-        done = subprocess.run([sys.executable, __file__, "--one", str(file)], capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run([sys.executable, "-m", "zoo.check", "--one", str(file)], capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         return Verdict(file.stem, "failed", f"no answer in {timeout:.0f} s")
     lines = done.stdout.strip().splitlines()

@@ -10,6 +10,7 @@ import onnx
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from whence.api import compile_model
+from whence.errors import UnsupportedError
 from whence.frontends.onnx.reader import read_onnx
 from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable
@@ -41,6 +42,12 @@ class WhenceBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> WhenceRep:
         super().prepare(model, device, **kwargs)
+        return cls._compile(model, device)
+
+    @classmethod
+    def _compile(cls, model: onnx.ModelProto, device: str) -> WhenceRep:
+        if not cls.supports_device(device):
+            raise UnsupportedError(f"whence runs on the CPU, not on '{device}'")
         return WhenceRep(compile_model(read_onnx(model), engine=cls.engine()))
 
     @classmethod
@@ -57,7 +64,6 @@ class WhenceBackend(Backend):
         **kwargs: Any,
     ) -> Any:
         """One operator, as a model of its own."""
-        super().run_node(node, inputs, device=device, outputs_info=outputs_info, **kwargs)
         values = [np.asarray(value) for value in (inputs if isinstance(inputs, list | tuple) else [inputs])]
         names = [name for name in node.input if name]
         declared = [onnx.helper.make_tensor_value_info(name, DType.of(value), value.shape) for name, value in zip(names, values, strict=True)]
@@ -66,7 +72,8 @@ class WhenceBackend(Backend):
         opsets = [onnx.helper.make_opsetid("", kwargs.get("opset_version", onnx.defs.onnx_opset_version()))]
         if node.domain:
             opsets.append(onnx.helper.make_opsetid(node.domain, onnx.defs.get_schema(node.op_type, domain=node.domain).since_version))
-        outputs = cls.run_model(onnx.helper.make_model(graph, opset_imports=opsets), values, device)
+        # The types of the outputs are not known yet, which ONNX's checker would not have.
+        outputs = cls._compile(onnx.helper.make_model(graph, opset_imports=opsets), device).run(values)
         return namedtupledict("Outputs", [result.name for result in results])(*outputs)
 
     @classmethod

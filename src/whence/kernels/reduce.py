@@ -98,6 +98,9 @@ def lower_reduce(group: Group, anchor: Node) -> Kernel:
     (result,) = group.outputs
     if math.prod(group.shape(result)) != math.prod(extent for axis, extent in enumerate(shape) if axis not in axes):
         raise UnsupportedError(f"group '{group.name}' broadcasts after its reduction '{anchor.name}'")
+    if 0 in shape and len(axes) > 1:
+        # Nothing to divide into dimensions.
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
     row = RowNest(group, anchor, shape, axes)
     total = _log_sum_exp(row) if anchor.op == "ReduceLogSumExp" else _folded(row, REDUCTIONS[anchor.op])
     finished = cast(total, compute_type(group.dtype(anchor.ref())))

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <linux/futex.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #endif
 
@@ -97,6 +98,9 @@ static void work(wh_pool *pool, void *scratch) {
 static void *worker_main(void *argument) {
   worker *self = argument;
   wh_pool *pool = self->pool;
+#ifdef __linux__
+  prctl(PR_SET_NAME, "whence-worker"); /* for whoever looks at the process from outside */
+#endif
   unsigned seen = 0;
   for (;;) {
     unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
