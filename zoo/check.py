@@ -4,6 +4,7 @@
     python -m zoo.check NAME...             some of them
     python -m zoo.check --folder DIR        every .onnx file below a folder as well
     python -m zoo.check --json FILE         the table as data
+    python -m zoo.check --compiled          run compiled code instead of the reference interpreter
 
 A model that ONNX Runtime itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
 """
@@ -57,36 +58,39 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900)
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one is not None:
-        print(json.dumps(asdict(check(options.one))))
+        print(json.dumps(asdict(check(options.one, compiled=options.compiled))))
         return 0
     files = [] if options.folder and not options.names else sorted(cache_folder().glob("*.onnx"))
     files = [file for file in files if not options.names or file.stem in options.names]
     files += sorted(file for folder in options.folder for file in folder.rglob("*.onnx"))
-    verdicts = _check_all(files, options.jobs, options.timeout)
+    verdicts = _check_all(files, options.jobs, options.timeout, ["--compiled"] if options.compiled else [])
     _report(verdicts)
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1), encoding="utf-8")
     return 1 if any(verdict.status in ("failed", "differs") for verdict in verdicts) else 0
 
 
-def _check_all(files: list[Path], jobs: int, timeout: float) -> list[Verdict]:
+def _check_all(files: list[Path], jobs: int, timeout: float, flags: list[str]) -> list[Verdict]:
     verdicts = []
     with Progress(console=Console(stderr=True), transient=True) as bar, ThreadPoolExecutor(jobs) as pool:
         task = bar.add_task("checking", total=len(files))
-        futures = {pool.submit(_in_a_process, file, timeout): file for file in files}
+        futures = {pool.submit(_in_a_process, file, timeout, flags): file for file in files}
         for future in as_completed(futures):
             verdicts.append(future.result())
             bar.advance(task)
     return sorted(verdicts, key=lambda verdict: verdict.name)
 
 
-def _in_a_process(file: Path, timeout: float) -> Verdict:
+def _in_a_process(file: Path, timeout: float, flags: list[str]) -> Verdict:
     """A process each, so that a crash or a hang of either engine is one model's verdict and not the end of the run."""
     try:
-        done = subprocess.run([sys.executable, "-m", "zoo.check", "--one", str(file)], capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "zoo.check", "--one", str(file), *flags], capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return Verdict(file.stem, "failed", f"no answer in {timeout:.0f} s")
     lines = done.stdout.strip().splitlines()
@@ -95,7 +99,7 @@ def _in_a_process(file: Path, timeout: float) -> Verdict:
     return Verdict(**json.loads(lines[-1]))
 
 
-def check(file: Path) -> Verdict:
+def check(file: Path, *, compiled: bool = False) -> Verdict:
     """One model, in this process."""
     import whence
     from whence.graph.fates import coverage
@@ -116,7 +120,7 @@ def check(file: Path) -> Verdict:
         if problem:
             return Verdict(file.stem, "peer", problem, operators=operators, nodes=len(graph), seconds=time.perf_counter() - began)
         limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
-        actual = graph.run(inputs)
+        actual = _run_compiled(file, inputs) if compiled else graph.run(inputs)
     except whence.WhenceError as error:
         # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
         problem = problem or _peer(file, optimise=False)[3]
@@ -134,6 +138,13 @@ def check(file: Path) -> Verdict:
         )
         verdict = again
     return replace(verdict, operators=operators, nodes=len(graph), seconds=time.perf_counter() - began)
+
+
+def _run_compiled(file: Path, inputs: dict[str, Any]) -> list[Any]:
+    import whence
+
+    result = whence.compile(file)(**inputs)
+    return list(result) if isinstance(result, tuple) else [result]
 
 
 def _compare(file: Path, names: list[str], expected: list[Any], actual: list[Any], limit: float) -> Verdict:
