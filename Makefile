@@ -8,10 +8,10 @@ BENCH_ARGS  ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test format zoo zoo-check bench clean
+.PHONY: help demo test format zoo zoo-check zoo-profile bench clean
 
 help: ## list what can be done
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.with-base ## a real model, end to end
 	$(BIN)/whence demo
@@ -31,6 +31,9 @@ zoo: $(VENV)/.with-base ## fetch the real models into your cache (ZOO_ARGS="--sm
 
 zoo-check: $(VENV)/.with-dev ## run every fetched model and compare it with ONNX Runtime
 	$(BIN)/python -m zoo.check $(ZOO_ARGS)
+
+zoo-profile: $(VENV)/.with-dev ## profile every fetched model and see that its time adds up (ZOO_ARGS="--files" or names)
+	$(BIN)/python -m zoo.profile_check $(ZOO_ARGS)
 
 bench: $(VENV)/.with-bench ## measure against ONNX Runtime and OpenVINO, side by side
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)

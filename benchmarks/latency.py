@@ -1,10 +1,14 @@
-"""Latency of whence beside ONNX Runtime and OpenVINO, in one interleaved run.
+"""Latency of whence beside ONNX Runtime and OpenVINO, or LiteRT for TFLite files, in one interleaved run.
 
     python -m benchmarks.latency MODEL...                 files, or names from the zoo
     python -m benchmarks.latency MODEL --threads 1 --rounds 20 --json out.json
+    python -m benchmarks.latency qdq:MODEL                an ONNX model, quantised to 8 bits first
+    python -m benchmarks.latency --int8                   quantised models, TFLite and ONNX
+    python -m benchmarks.latency --zoo                    the float32 models of docs/performance.md, with geometric means
 
 Each engine runs in a process of its own. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning
-thread pools would otherwise fight over the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster.
+thread pools would otherwise fight over the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
+and the most memory that a process held while it ran, once loaded.
 """
 
 from __future__ import annotations
@@ -24,10 +28,18 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.int8_models import INT8, litert_inputs, load_litert, quantised
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
 
-ENGINES = ("whence", "onnxruntime", "openvino")
+ENGINES = ("whence", "onnxruntime", "openvino", "litert")
+ZOO = (
+    "t_resnet50", "t_resnet18", "t_mobilenetv2", "t_mobilenetv3_large", "t_efficientnet_b0", "t_convnext_tiny", "t_vit_tiny", "t_minilm_l6",
+    "t_bert_base", "t_llama_tiny", "t_distilgpt2", "light_densenet121", "light_squeezenet", "light_inception_v2", "light_bvlc_alexnet",
+    "light_vgg19", "light_zfnet512", "ppocrv4_det", "ppocrv4_rec", "ppocrv6_rec_tiny", "yolo11n", "yolov8n_mushroom", "yunet_2023mar", "u2netp",
+    "silero_vad_v6", "nsnet2",
+)  # fmt: skip
+"""Float32 models: convolutional, attention and recurrent, from 0.1 ms to a second."""
 _TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(double)": np.float64,
           "tensor(float16)": np.float16, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}  # fmt: skip
 Run = Callable[[], Any]
@@ -35,6 +47,8 @@ Run = Callable[[], Any]
 
 def draw_inputs(path: Path) -> dict[str, np.ndarray]:
     """The same inputs for every engine."""
+    if path.suffix == ".tflite":
+        return litert_inputs(path)
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -73,7 +87,7 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
     return lambda: request.infer(inputs)
 
 
-LOADERS = {"whence": load_whence, "onnxruntime": load_onnxruntime, "openvino": load_openvino}
+LOADERS = {"whence": load_whence, "onnxruntime": load_onnxruntime, "openvino": load_openvino, "litert": load_litert}
 
 
 def serve(engine: str, path: Path, threads: int) -> None:
@@ -83,13 +97,36 @@ def serve(engine: str, path: Path, threads: int) -> None:
     run = LOADERS[engine](path, threads, inputs)
     run()
     print(json.dumps({"ready": time.perf_counter() - began}), flush=True)
+    # From here on, the peak is that of running, not of loading.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     for line in sys.stdin:
         times = []
         for _ in range(int(line)):
             start = time.perf_counter_ns()
             run()
             times.append(time.perf_counter_ns() - start)
-        print(json.dumps(times), flush=True)
+        print(json.dumps({"times": times, "peak_kb": peak_kb()}), flush=True)
+
+
+def peak_kb() -> int:
+    """The most memory this process held since the peak was last reset."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def find_model(name: str) -> Path:
+    """A model file by its path, or by its name in the zoo; after `qdq:`, its quantised form."""
+    if name.startswith("qdq:"):
+        return quantised(find_model(name.removeprefix("qdq:")))
+    for path in (Path(name), *(cache_folder() / f"{name}{suffix}" for suffix in (".onnx", ".tflite", ".circle"))):
+        if path.is_file():
+            return path
+    raise SystemExit(f"no model '{name}': neither a file nor in {cache_folder()}; `make zoo` fetches the models")
+
+
+def engines_for(path: Path) -> list[str]:
+    """Those that read such a file."""
+    return ["whence", "litert"] if path.suffix == ".tflite" else ["whence", "onnxruntime", "openvino"]
 
 
 @dataclass
@@ -99,6 +136,7 @@ class Worker:
     engine: str
     process: subprocess.Popen[str]
     ready: float = 0.0
+    peak_kb: int = 0
     times: list[int] = field(default_factory=list)
     error: str = ""
 
@@ -118,7 +156,9 @@ class Worker:
         line = self.process.stdout.readline()
         if not line:
             assert self.process.stderr is not None
-            self.error = self.process.stderr.read().strip().splitlines()[-1:][0][:200] if self.process.poll() is not None else "no answer"
+            said = self.process.stderr.read().strip().splitlines()
+            code = self.process.wait()
+            self.error = said[-1][:200] if said else f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
             return None
         return json.loads(line)
 
@@ -136,7 +176,8 @@ class Worker:
         self.process.stdin.flush()
         answer = self._read()
         if answer is not None:
-            self.times.extend(answer[1:])
+            self.times.extend(answer["times"][1:])
+            self.peak_kb = answer["peak_kb"]
         self.stop()
 
     def end(self) -> None:
@@ -170,11 +211,30 @@ def compare(path: Path, threads: int, rounds: int, engines: list[str]) -> dict[s
                 "median_ns": int(statistics.median(worker.times)),
                 "min_ns": min(worker.times),
                 "first_inference_s": worker.ready,
+                "peak_mb": round(worker.peak_kb / 1024, 1),
                 "runs": len(worker.times),
             }
             for worker in workers
         },
     }
+
+
+def ratio(result: dict[str, Any]) -> float | None:
+    """The faster peer's median to ours."""
+    engines = result["engines"]
+    peers = [engines[engine]["median_ns"] for engine in engines if engine != "whence" and "median_ns" in engines[engine]]
+    ours = engines.get("whence", {}).get("median_ns")
+    return min(peers) / ours if peers and ours else None
+
+
+def summarise(results: list[dict[str, Any]]) -> None:
+    """The geometric mean of the ratios by thread count, and the worst."""
+    for threads in sorted({result["threads"] for result in results}):
+        found = {result["model"]: value for result in results if result["threads"] == threads and (value := ratio(result)) is not None}
+        if len(found) > 1:
+            worst = min(found, key=lambda model: found[model])
+            mean = statistics.geometric_mean(found.values())
+            print(f"{threads} thread(s), {len(found)} models: geometric mean {mean:.2f}, worst {worst} {found[worst]:.2f}")
 
 
 def show(result: dict[str, Any]) -> None:
@@ -183,10 +243,11 @@ def show(result: dict[str, Any]) -> None:
     for engine in ENGINES:
         figures = engines.get(engine)
         cells.append(f"{'-':>10}" if figures is None else f"{'failed':>10}" if "error" in figures else f"{figures['median_ns'] / 1e6:8.3f}ms")
-    peers = [engines[engine]["median_ns"] for engine in ENGINES[1:] if "median_ns" in engines.get(engine, {})]
-    ours = engines.get("whence", {}).get("median_ns")
-    ratio = f"{min(peers) / ours:6.2f}" if peers and ours else "     -"
-    print(f"{result['model']:24} {result['threads']}  {'  '.join(cells)}  {ratio}", flush=True)
+    found = ratio(result)
+    memory = "  ".join(f"{engines[engine]['peak_mb']:6.0f}" if "peak_mb" in engines.get(engine, {}) else f"{'-':>6}" for engine in ENGINES)
+    print(
+        f"{result['model']:24} {result['threads']}  {'  '.join(cells)}  {'     -' if found is None else f'{found:6.2f}'}       {memory}", flush=True
+    )
     for engine, figures in engines.items():
         if "error" in figures:
             print(f"    {engine}: {figures['error']}")
@@ -195,6 +256,8 @@ def show(result: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*")
+    parser.add_argument("--zoo", action="store_true", help="the float32 models of the zoo")
+    parser.add_argument("--int8", action="store_true", help="quantised models")
     parser.add_argument("--threads", type=int, action="append")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--engine", action="append", choices=ENGINES)
@@ -206,14 +269,13 @@ def main() -> None:
         serve(engine, Path(path), int(threads))
         return
     results = []
-    print(f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  peer/whence")
-    for name in options.models:
-        path = Path(name) if Path(name).exists() else cache_folder() / f"{name}.onnx"
-        if not path.exists():
-            raise SystemExit(f"no model '{name}': neither a file nor in {cache_folder()}")
+    print(f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  {'LiteRT':>10}  peer/whence   MB, in this order")
+    for name in [*options.models, *(ZOO if options.zoo else ()), *(INT8 if options.int8 else ())]:
+        path = find_model(name)
         for threads in options.threads or [1, 2]:
-            results.append(compare(path, threads, options.rounds, options.engine or list(ENGINES)))
+            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path)))
             show(results[-1])
+    summarise(results)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 

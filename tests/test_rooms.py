@@ -21,6 +21,7 @@ ROOMS = (
     "kernels",
     "codegen",
     "runtime",
+    "interop",
     "debugdb",
     "attribution",
     "report",

@@ -1,12 +1,14 @@
-"""Run every model and compare it with ONNX Runtime: loads, prepares with all checks on, loses no operator, computes the same.
+"""Run every model and compare it with another engine: loads, prepares with all checks on, loses no operator, computes the same.
 
-    python -m zoo.check                     every ONNX model in the cache
+The engine is ONNX Runtime for .onnx, LiteRT for .tflite, onert for .circle (LiteRT where onert cannot).
+
+    python -m zoo.check                     every model in the cache
     python -m zoo.check NAME...             some of them
-    python -m zoo.check --folder DIR        every .onnx file below a folder as well
+    python -m zoo.check --folder DIR        every model file below a folder
     python -m zoo.check --json FILE         the table as data
     python -m zoo.check --compiled          run compiled code instead of the reference interpreter
 
-A model that ONNX Runtime itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
+A model that the other engine itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -27,20 +30,24 @@ from rich.progress import Progress
 
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
+from zoo.peers import run_litert, run_onert, run_onnx_runtime
+from zoo.quanta import allowances, declared_inputs
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 5e-3
 # ONNX Runtime's sigmoid is off by up to 1.4e-7 even where the result itself is 1e-4 (measured against float64 on its own logits).
 ABSOLUTE = 2.0**-22
-_NUMPY = {
-    "float": np.float32, "double": np.float64, "float16": np.float16, "int64": np.int64, "int32": np.int32, "int16": np.int16, "int8": np.int8,
-    "uint64": np.uint64, "uint32": np.uint32, "uint16": np.uint16, "uint8": np.uint8, "bool": np.bool_, "string": np.object_,
-}  # fmt: skip
+SUFFIXES = (".onnx", ".tflite", ".circle")
+_SMALL = 1 << 16
+_BATCH = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one model. `status` is ok, differs, failed, or peer (ONNX Runtime does not load or run it)."""
+    """What came of one model. `status` is ok, differs, failed, or peer (the other engine does not load or run it)."""
 
     name: str
     status: str
@@ -59,14 +66,17 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900)
     parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--here", type=Path, nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one is not None:
-        print(json.dumps(asdict(check(options.one, compiled=options.compiled))))
+    if options.here is not None:
+        for file in options.here:
+            verdict = check_alone(file) if options.alone else check(file, compiled=options.compiled)
+            print(json.dumps(asdict(verdict)), flush=True)
         return 0
-    files = [] if options.folder and not options.names else sorted(cache_folder().glob("*.onnx"))
+    files = [] if options.folder and not options.names else _models(cache_folder().glob("*"))
     files = [file for file in files if not options.names or file.stem in options.names]
-    files += sorted(file for folder in options.folder for file in folder.rglob("*.onnx"))
+    files += _models(file for folder in options.folder for file in folder.rglob("*"))
     verdicts = _check_all(files, options.jobs, options.timeout, ["--compiled"] if options.compiled else [])
     _report(verdicts)
     if options.json is not None:
@@ -74,43 +84,129 @@ def main() -> int:
     return 1 if any(verdict.status in ("failed", "differs") for verdict in verdicts) else 0
 
 
+def _models(files: Iterable[Path]) -> list[Path]:
+    return sorted(file for file in files if file.suffix in SUFFIXES)
+
+
 def _check_all(files: list[Path], jobs: int, timeout: float, flags: list[str]) -> list[Verdict]:
-    verdicts = []
+    verdicts: list[Verdict] = []
     with Progress(console=Console(stderr=True), transient=True) as bar, ThreadPoolExecutor(jobs) as pool:
         task = bar.add_task("checking", total=len(files))
-        futures = {pool.submit(_in_a_process, file, timeout, flags): file for file in files}
+        futures = [pool.submit(_in_a_process, batch, timeout, flags) for batch in _batches(files)]
         for future in as_completed(futures):
-            verdicts.append(future.result())
-            bar.advance(task)
+            verdicts += future.result()
+            bar.update(task, completed=len(verdicts))
     return sorted(verdicts, key=lambda verdict: verdict.name)
 
 
-def _in_a_process(file: Path, timeout: float, flags: list[str]) -> Verdict:
-    """A process each, so that a crash or a hang of either engine is one model's verdict and not the end of the run."""
+def _batches(files: list[Path]) -> list[list[Path]]:
+    """A process each for large models; small ones together, for starting a process takes longer than checking them."""
+    batches: list[list[Path]] = []
+    for file in files:
+        small = file.stat().st_size <= _SMALL
+        if small and batches and len(batches[-1]) < _BATCH and batches[-1][-1].stat().st_size <= _SMALL:
+            batches[-1].append(file)
+        else:
+            batches.append([file])
+    return batches
+
+
+def _in_a_process(files: list[Path], timeout: float, flags: list[str]) -> list[Verdict]:
+    """The verdicts of a process, so that a crash or a hang of either engine is one model's verdict and not the end of the run."""
+    command = [sys.executable, "-m", "zoo.check", *flags, "--here", *map(str, files)]
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "zoo.check", "--one", str(file), *flags], capture_output=True, text=True, timeout=timeout, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Verdict(file.stem, "failed", f"no answer in {timeout:.0f} s")
-    lines = done.stdout.strip().splitlines()
-    if done.returncode != 0 or not lines:
-        return Verdict(file.stem, "failed", f"exit code {done.returncode}: {done.stderr.strip()[-300:]}")
-    return Verdict(**json.loads(lines[-1]))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        code, text, complaint = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired as error:
+        code, complaint = None, ""
+        text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+    verdicts = [Verdict(**json.loads(line)) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+    left = files[len(verdicts) :]
+    if not left:
+        return verdicts
+    if len(files) > 1:
+        return verdicts + [verdict for file in left for verdict in _in_a_process([file], timeout, flags)]
+    if code is None:
+        return [Verdict(files[0].stem, "failed", f"no answer in {timeout:.0f} s")]
+    if code < 0 and "--alone" not in flags:
+        # Was it the other engine?
+        return _in_a_process(files, timeout, ["--alone"])
+    return [Verdict(files[0].stem, "failed", f"exit code {code}: {complaint.strip()[-300:]}")]
 
 
 def check(file: Path, *, compiled: bool = False) -> Verdict:
     """One model, in this process."""
+    return _check_onnx(file, compiled) if file.suffix == ".onnx" else _check_tflite(file, compiled)
+
+
+def check_alone(file: Path) -> Verdict:
+    """One model without another engine, which it brought down."""
+    tried = _try(file, {}, "the other engine crashes on it", compiled=False)
+    assert isinstance(tried, Verdict)
+    return tried
+
+
+def _check_onnx(file: Path, compiled: bool) -> Verdict:
+    from whence.passes.equivalence import computes_in_half
+
+    began = time.perf_counter()
+    peer = run_onnx_runtime(file)
+    tried = _try(file, peer.inputs, peer.problem, compiled)
+    if isinstance(tried, Verdict):
+        # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
+        problem = peer.problem or run_onnx_runtime(file, optimise=False).problem if tried.status == "failed" else ""
+        return replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}") if problem else tried
+    graph, actual = tried
+    limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
+    verdict = _compare(file, peer.names, peer.outputs, actual, limit)
+    if verdict.status == "differs":
+        # Its optimiser replaces arithmetic on dequantised values by integer arithmetic, which rounds elsewhere; the model itself says otherwise.
+        plain = run_onnx_runtime(file, optimise=False)
+        again = verdict if plain.problem else _compare(file, peer.names, plain.outputs, actual, limit)
+        note = "as ONNX Runtime without its optimisations" if again.status == "ok" else again.detail
+        verdict = replace(again, detail=note)
+        if plain.problem:
+            verdict = replace(again, detail=f"ONNX Runtime itself rejects it unoptimised: {plain.problem}", status="peer")
+    return _measured(verdict, graph, began)
+
+
+def _check_tflite(file: Path, compiled: bool) -> Verdict:
+    """The reference kernels decide; a result of the optimised ones counts as well, for the two do not always agree with each other."""
+    from whence.passes.equivalence import computes_in_half
+
+    began = time.perf_counter()
+    inputs = random_inputs(file.stem, declared_inputs(file), seed=0)
+    peers = [("LiteRT", run_litert(file, inputs)), ("LiteRT's optimised kernels", run_litert(file, inputs, reference=False))]
+    if file.suffix == ".circle":
+        peers.insert(0, ("onert", run_onert(file, inputs)))
+    running = [(name, peer) for name, peer in peers if not peer.problem]
+    problem = "" if running else "; ".join(peer.problem for _, peer in peers)
+    tried = _try(file, inputs, problem, compiled)
+    if isinstance(tried, Verdict):
+        return replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}") if problem and tried.status == "failed" else tried
+    graph, actual = tried
+    limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
+    verdicts = [(name, _compare(file, peer.names, peer.outputs, actual, limit, allowances(file))) for name, peer in running]
+    name, verdict = next((each for each in verdicts if each[1].status == "ok"), verdicts[0])
+    if verdict.status == "differs" and len(running) > 1:
+        # Where the engines themselves part, nobody can be close to both: then it must not be further off than they are from each other.
+        (_, one), (other_name, other) = running[:2]
+        apart = _compare(file, one.names, one.outputs, other.outputs, limit)
+        if verdict.error <= apart.error < float("inf"):
+            verdict = replace(verdict, status="ok", detail=f"no further than from {other_name}, {apart.error:.1e}")
+    return _measured(replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name), graph, began)
+
+
+def _try(file: Path, inputs: dict[str, Any], problem: str, compiled: bool) -> tuple[Graph, list[Any]] | Verdict:
+    """The prepared graph and its outputs, or the verdict when it does not come so far or there is nothing to compare with."""
     import whence
     from whence.graph.fates import coverage
-    from whence.passes.equivalence import computes_in_half, draws_random_numbers
+    from whence.passes.equivalence import draws_random_numbers
     from whence.passes.manager import CheckLevel
 
     began = time.perf_counter()
-    expected, names, inputs, problem = _peer(file)
     try:
-        graph = whence.load(file)
-        operators = graph.ledger.n_sources
+        graph = whence.load(file, shapes={name: value.shape for name, value in inputs.items()} if file.suffix != ".onnx" else None)
         whence.prepare(graph, check=CheckLevel.INVARIANTS)
         lost = coverage(graph).lost
         if lost:
@@ -118,26 +214,16 @@ def check(file: Path, *, compiled: bool = False) -> Verdict:
         if not problem and draws_random_numbers(graph):
             problem = "draws random numbers, so that two runs differ"
         if problem:
-            return Verdict(file.stem, "peer", problem, operators=operators, nodes=len(graph), seconds=time.perf_counter() - began)
-        limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
-        actual = _run_compiled(file, inputs) if compiled else graph.run(inputs)
+            return _measured(Verdict(file.stem, "peer", problem), graph, began)
+        return graph, _run_compiled(file, inputs) if compiled else graph.run(inputs)
     except whence.WhenceError as error:
-        # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
-        problem = problem or _peer(file, optimise=False)[3]
-        return Verdict(file.stem, "peer" if problem else "failed", f"{problem + '; whence: ' if problem else ''}{error}")
+        return Verdict(file.stem, "failed", str(error))
     except Exception as error:
         return Verdict(file.stem, "failed", f"{type(error).__name__}: {error}")
-    verdict = _compare(file, names, expected, actual, limit)
-    if verdict.status == "differs":
-        # Its optimiser replaces arithmetic on dequantised values by integer arithmetic, which rounds elsewhere; the model itself says otherwise.
-        plain, _, _, problem = _peer(file, optimise=False)
-        again = _compare(file, names, plain, actual, limit) if not problem else verdict
-        note = "as ONNX Runtime without its optimisations" if again.status == "ok" else again.detail
-        again = (
-            replace(again, detail=f"ONNX Runtime itself rejects it unoptimised: {problem}", status="peer") if problem else replace(again, detail=note)
-        )
-        verdict = again
-    return replace(verdict, operators=operators, nodes=len(graph), seconds=time.perf_counter() - began)
+
+
+def _measured(verdict: Verdict, graph: Graph, began: float) -> Verdict:
+    return replace(verdict, operators=graph.ledger.n_sources, nodes=len(graph), seconds=time.perf_counter() - began)
 
 
 def _run_compiled(file: Path, inputs: dict[str, Any]) -> list[Any]:
@@ -147,14 +233,31 @@ def _run_compiled(file: Path, inputs: dict[str, Any]) -> list[Any]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
-def _compare(file: Path, names: list[str], expected: list[Any], actual: list[Any], limit: float) -> Verdict:
+def _compare(
+    file: Path, names: Sequence[str], expected: Sequence[Any], actual: Sequence[Any], limit: float, allowed: Sequence[float] | None = None
+) -> Verdict:
+    """Each output against the other engine's: within `limit`, or within what the model's quantisation allows it."""
     from whence.passes.equivalence import difference
 
+    if len(expected) != len(actual):
+        return Verdict(file.stem, "differs", f"{len(expected)} outputs against {len(actual)}")
     errors = [0.0 if _is_last_place(was, now) else difference(was, now) for was, now in zip(expected, actual, strict=True)]
+    over = [
+        error > limit and not _within(was, now, allowance)
+        for error, was, now, allowance in zip(errors, expected, actual, allowed or [0.0] * len(errors), strict=True)
+    ]
     worst = max(errors, default=0.0)
-    return (
-        Verdict(file.stem, "ok", error=worst) if worst <= limit else Verdict(file.stem, "differs", _describe(names, expected, actual, errors), worst)
-    )
+    if not any(over):
+        return Verdict(file.stem, "ok", error=worst)
+    return Verdict(file.stem, "differs", _describe(names, expected, actual, errors), worst)
+
+
+def _within(expected: Any, actual: Any, absolute: float) -> bool:
+    """Are two arrays nowhere further apart than one code, but for the rounding of floats?"""
+    if absolute == 0 or expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return False
+    gap = np.abs(expected.astype(np.float64) - actual.astype(np.float64))
+    return bool(np.all(gap <= absolute * (1 + TOLERANCE)))
 
 
 def _is_last_place(expected: Any, actual: Any) -> bool:
@@ -163,40 +266,10 @@ def _is_last_place(expected: Any, actual: Any) -> bool:
     return both and expected.dtype == actual.dtype == np.float32 and expected.size > 0 and bool(np.all(np.abs(expected - actual) <= ABSOLUTE))
 
 
-def _describe(names: list[str], expected: list[Any], actual: list[Any], errors: list[float]) -> str:
+def _describe(names: Sequence[str], expected: Sequence[Any], actual: Sequence[Any], errors: Sequence[float]) -> str:
     index = int(np.argmax(errors))
     was, now = np.asarray(expected[index]), np.asarray(actual[index])
     return f"output '{names[index]}' {was.dtype}{list(was.shape)} against {now.dtype}{list(now.shape)}, difference {errors[index]:.3g}"
-
-
-def _peer(file: Path, *, optimise: bool = True) -> tuple[list[Any], list[str], dict[str, Any], str]:
-    """ONNX Runtime's outputs, their names, the inputs used, and why not when it cannot."""
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4
-    settings.intra_op_num_threads = 1
-    if not optimise:
-        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(str(file), settings, providers=["CPUExecutionProvider"])
-    except Exception as error:
-        return [], [], {}, "ONNX Runtime does not load it: " + " ".join(str(error).split())[:160]
-    try:
-        declared = [(each.name, _NUMPY[each.type.removeprefix("tensor(").removesuffix(")")], each.shape) for each in session.get_inputs()]
-    except KeyError as error:
-        return [], [], {}, f"an input of type {error} cannot be drawn"
-    names = [each.name for each in session.get_outputs()]
-    reason = ""
-    # Open dimensions are 1 unless a hint says otherwise; small graphs without hints may need other sizes to fit their weights.
-    for size in (None, 2, 4, 8):
-        sized = [(name, dtype, [dim if isinstance(dim, int) or size is None else size for dim in shape]) for name, dtype, shape in declared]
-        inputs = random_inputs(file.stem, sized, seed=0)
-        try:
-            return session.run(None, inputs), names, inputs, ""
-        except Exception as error:
-            reason = reason or "ONNX Runtime does not run it on random inputs: " + " ".join(str(error).split())[:160]
-    return [], names, {}, reason
 
 
 def _report(verdicts: list[Verdict]) -> None:
@@ -210,7 +283,7 @@ def _report(verdicts: list[Verdict]) -> None:
             if verdict.status == status:
                 print(f"{status:8} {verdict.name:32} {verdict.detail}")
     counts = {status: sum(verdict.status == status for verdict in verdicts) for status in ("ok", "peer", "differs", "failed")}
-    print(f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed, {counts['peer']} not comparable with ONNX Runtime")
+    print(f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed, {counts['peer']} not comparable")
 
 
 if __name__ == "__main__":

@@ -1,28 +1,29 @@
-"""What people import: load a model, prepare it, write it."""
+"""What people import: load a model, prepare it, compile it, write it.
+
+Everything else is imported where it is used: a program that runs a model which was compiled before needs neither readers nor passes nor kernels, and
+loading them would take longer than starting it.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from whence.attribution.measure import profile_executable
-from whence.attribution.profile import Profile
-from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.reader import read_onnx
-from whence.frontends.onnx.writer import write_onnx
-from whence.graph import Graph
-from whence.ops.definition import Value
-from whence.passes.manager import CheckLevel, PassReport, Progress, run_passes
-from whence.passes.pipeline import PORTABLE, PREPARE
-from whence.passes.propagate_types import fix_input_shapes
-from whence.report.files import WRITERS
-from whence.runtime.engine import Engine
-from whence.runtime.executable import Executable
-from whence.runtime.program import Program, build_program
-from whence.runtime.program import Progress as CompileProgress
-from whence.types import TensorType
+from whence.errors import InputError, ModelError, UnsupportedError
+
+if TYPE_CHECKING:
+    from whence.attribution.profile import Profile
+    from whence.graph import Graph
+    from whence.ops.definition import Value
+    from whence.passes.manager import CheckLevel, PassReport, Progress
+    from whence.runtime.build import Progress as CompileProgress
+    from whence.runtime.engine import CpuEngine, Engine
+    from whence.runtime.executable import Executable
+    from whence.runtime.program import Program
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -30,13 +31,16 @@ Shapes = Mapping[str, Sequence[int]]
 def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
     """Read a model file. `shapes` fixes the shapes of inputs that the file leaves open."""
     path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix in (".tflite", ".lite", ".circle"):
-        raise UnsupportedError(f"'{path}': {suffix[1:]} files are not read yet; whence reads .onnx")
     if not path.exists():
         raise ModelError(f"'{path}': no such file")
     if path.is_dir():
-        raise ModelError(f"'{path}' is a folder; name the .onnx file in it")
+        raise ModelError(f"'{path}' is a folder; name the model file in it")
+    if path.suffix.lower() in (".tflite", ".lite", ".circle"):
+        from whence.frontends.tflite.reader import read_tflite
+
+        return read_tflite(path, shapes=shapes)
+    from whence.frontends.onnx.reader import read_onnx
+
     return read_onnx(path, shapes=shapes)
 
 
@@ -65,6 +69,9 @@ def prepare_with_report(
     graph: Graph, *, portable: bool = False, check: CheckLevel | None = None, progress: Progress | None = None
 ) -> list[PassReport]:
     """As `prepare`, and say what each pass did."""
+    from whence.passes.manager import run_passes
+    from whence.passes.pipeline import PORTABLE, PREPARE
+
     with _without_collections():
         return run_passes(graph, PORTABLE if portable else PREPARE, check=check, progress=progress)
 
@@ -76,37 +83,102 @@ def compile_model(
     engine: Engine | None = None,
     shapes: Shapes | None = None,
     fusion: str = "dominator",
+    tune: bool = False,
     progress: CompileProgress | None = None,
 ) -> Executable:
     """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled for the shapes of its first call.
 
-    The model itself may be a path or a loaded graph; the graph is left as it is.
+    `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the fastest: later compilations of any model
+    use what is remembered. The model itself may be a path or a loaded graph; the graph is left as it is.
     """
-    engine = engine if engine is not None else Engine(threads=threads)
-    source = model if isinstance(model, Graph) else load(model, shapes=shapes)
+    from whence.runtime.engine import CpuEngine
 
-    is_static = all(isinstance(node.type, TensorType) and node.type.is_static for node in source.inputs)
+    if isinstance(model, str | Path):
+        if engine is None or isinstance(engine, CpuEngine):
+            return _compile_file(Path(model), threads, engine, shapes or {}, fusion, tune, progress)
+        model = load(model, shapes=shapes)
+    from whence.ops.binding import Port
+    from whence.passes.propagate_types import fix_input_shapes
+    from whence.runtime.engine import Engine
+    from whence.runtime.executable import Executable
+
+    engine = engine if engine is not None else Engine(threads=threads)
+    is_static = _is_static(model)
 
     def specialise(inputs: Shapes) -> Program:
-        if is_static:
-            graph = source.copy()
-        elif isinstance(model, Graph):
-            graph = fix_input_shapes(source.copy(), inputs)
-        else:
-            # Reading again infers every type from the shapes given, nested graphs included.
-            graph = load(model, shapes={**(shapes or {}), **inputs})
-        prepare(graph)
-        return build_program(graph, engine.toolchain, fusion=fusion, progress=progress)
+        graph = model.copy()
+        return _build(graph if is_static else fix_input_shapes(graph, inputs), engine, fusion, tune, progress)
 
-    executable = Executable(source, engine, specialise)
+    executable = Executable([Port(node.name, node.type) for node in model.inputs], engine, specialise, lambda: model)
     if is_static:
         executable.prepare_static()
-    if not isinstance(model, Graph):
+    return executable
+
+
+def _compile_file(
+    path: Path, threads: int, engine: CpuEngine | None, shapes: Shapes, fusion: str, tune: bool, progress: CompileProgress | None
+) -> Executable:
+    from whence.codegen.digest import FileDigest
+
+    # The file is hashed while the engine starts.
+    digest = FileDigest(path)
+    from whence.ops.binding import Port
+    from whence.runtime.engine import CpuEngine
+    from whence.runtime.executable import Executable
+    from whence.runtime.kept import Interface, KeptModel
+    from whence.types import TensorType
+
+    engine = engine if engine is not None else CpuEngine(threads=threads)
+    # Whoever asks for checks after every pass wants the passes to run.
+    kept = KeptModel(digest, engine.toolchain, shapes, fusion, engine.tuned, enabled=os.environ.get("WHENCE_CHECK", "0") == "0")
+    fresh: list[Graph] = []
+    interface = kept.interface()
+    if interface is None:
+        source = load(path, shapes=shapes)
+        kept.note(source)
+        fresh.append(source)
+        interface = Interface(tuple(Port(node.name, node.type) for node in source.inputs), lambda: source)
+    is_static = all(isinstance(port.type, TensorType) and port.type.is_static for port in interface.inputs)
+
+    def specialise(inputs: Shapes) -> Program:
+        if not tune and (found := kept.program(inputs)) is not None:
+            return found
+        # Reading again infers every type from the shapes given, nested graphs included.
+        graph = fresh[0].copy() if fresh and is_static else load(path, shapes=shapes if is_static else {**shapes, **inputs})
+        program = _build(graph, engine, fusion, tune, progress)
+        if kept.is_unchanged():
+            kept.keep_program(inputs, program)
+        elif not (fresh and is_static):
+            raise ModelError(f"'{path}' has changed since it was compiled; compile it again")
+        return program
+
+    executable = Executable(interface.inputs, engine, specialise, interface.graph)
+    if is_static:
+        executable.prepare_static()
+    for source in fresh:
         # Nobody else holds this graph, and programs have the constants in a form of their own.
         for node in source:
             if node.is_const:
                 node.value = None
+        if kept.is_unchanged():
+            kept.keep_interface(source)
+    fresh.clear()
     return executable
+
+
+def _build(graph: Graph, engine: Engine, fusion: str, tune: bool, progress: CompileProgress | None) -> Program:
+    prepare(graph)
+    if tune:
+        engine.tune(graph, fusion=fusion, progress=progress)
+    program = engine.build(graph, fusion=fusion, progress=progress)
+    program.release_constants()
+    return program
+
+
+def _is_static(graph: Graph) -> bool:
+    from whence.types import TensorType
+
+    return all(isinstance(node.type, TensorType) and node.type.is_static for node in graph.inputs)
 
 
 def profile_model(
@@ -116,17 +188,69 @@ def profile_model(
     runs: int = 50,
     warmup: int = 5,
     threads: int = 0,
+    engine: Engine | None = None,
     shapes: Shapes | None = None,
+    exact: bool = False,
 ) -> Profile:
-    """Where the time goes, by operator of the file. Compiles the model unless it is compiled already; inputs are random unless given."""
-    executable = model if isinstance(model, Executable) else compile_model(model, threads=threads, shapes=shapes)
+    """Where the time goes, by operator of the file. Compiles the model unless it is compiled already; inputs are random unless given.
+
+    `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that is modelled.
+    """
+    from whence.attribution.measure import profile_executable
+    from whence.report.files import WRITERS
+    from whence.runtime.executable import Executable
+
+    if exact and isinstance(model, Executable):
+        raise InputError("an exact profile compiles kernels anew and needs the constants: give the model file or graph, not a compiled model")
+    executable = model if isinstance(model, Executable) else compile_model(model, threads=threads, engine=engine, shapes=shapes)
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
-    return profile_executable(executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS)
+    again = prepare_again(model, shapes) if exact and not isinstance(model, Executable) else None
+    return profile_executable(executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS, exact=again)
+
+
+def prepare_again(model: str | Path | Graph, shapes: Shapes | None = None) -> Callable[[Shapes], Graph]:
+    """What gives the graph of a compiled model once more, with its constants, for inputs of given shapes."""
+
+    def again(inputs: Shapes) -> Graph:
+        from whence.graph import Graph
+        from whence.passes.propagate_types import fix_input_shapes
+
+        source = model if isinstance(model, Graph) else load(model, shapes=shapes)
+        if _is_static(source):
+            return prepare(source.copy() if source is model else source)
+        return prepare(fix_input_shapes(source.copy(), inputs) if isinstance(model, Graph) else load(model, shapes={**(shapes or {}), **inputs}))
+
+    return again
+
+
+WRITTEN = (".onnx", ".tflite", ".circle")
+"""What `save` writes, by the file's ending."""
 
 
 def save(graph: Graph, path: str | Path) -> None:
-    """Write the graph as an ONNX model that carries each node's origins."""
+    """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of the file carries its origins."""
     path = Path(path)
-    if path.suffix.lower() != ".onnx":
-        raise UnsupportedError(f"'{path}': whence writes .onnx files")
-    write_onnx(graph, path)
+    match path.suffix.lower():
+        case ".onnx":
+            from whence.frontends.onnx.writer import write_onnx
+
+            if any(op.startswith("ChannelsLast") for op in graph.op_counts):
+                from whence.passes.manager import run_passes
+                from whence.passes.pipeline import CHANNELS_FIRST
+
+                graph = graph.copy()
+                with _without_collections():
+                    run_passes(graph, CHANNELS_FIRST)
+            write_onnx(graph, path)
+        case ".tflite" | ".circle" as suffix:
+            from whence.frontends.tflite.writer import write_circle, write_tflite
+            from whence.passes.manager import run_passes
+            from whence.passes.pipeline import CHANNELS_LAST
+
+            # The graph stays as it is: that the format wants channels last is no business of the caller's.
+            graph = graph.copy()
+            with _without_collections():
+                run_passes(graph, CHANNELS_LAST)
+            (write_tflite if suffix == ".tflite" else write_circle)(graph, path)
+        case _:
+            raise UnsupportedError(f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files")

@@ -13,7 +13,8 @@ from whence.attribution.rows import Event
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.program import Program, build_program
+from whence.runtime.build import build_program
+from whence.runtime.program import Program
 from whence.types import DType
 
 
@@ -38,6 +39,7 @@ def measured(program: Program, step_ns: Sequence[int], runs: int = 1, residual_n
         residual_ns=residual,
         step_ns=times,
         step_calls=np.full(len(times), runs),
+        step_waited_ns=np.zeros_like(times),
         step_min_ns=times // runs,
         per_run_ns=np.tile(times // runs, (runs, 1)),
         timeline=timeline,

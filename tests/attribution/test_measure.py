@@ -37,6 +37,23 @@ def test_a_real_profile_adds_up() -> None:
     assert seen[-1] == ("running", 7, 7)
 
 
+def test_waiting_for_a_thread_is_part_of_a_kernel() -> None:
+    build = GraphBuilder("wide")
+    x = build.input("x", DType.F32, [512, 256])
+    build.output("y", build.op("MatMul", x, build.const(np.ones((256, 256), np.float32)), name="product"))
+    alone, together = (profile_executable(compile_model(build.finish(), threads=threads), runs=30, warmup=2) for threads in (1, 2))
+    assert alone.waited_ns == 0
+    assert 0 <= together.waited_ns <= together.attributed_ns
+    assert together.threads == 1 or together.waited_ns > 0
+    assert together.attributed_ns + sum(together.residual_ns.values()) == together.wall_ns
+
+
+def test_handing_a_run_over_is_idle_time() -> None:
+    found = profile_executable(compile_model(conv_bn_relu(), threads=1), runs=5, warmup=1)
+    assert found.residual_ns["idle"] > 0
+    assert found.residual_ns["dispatch"] > 0
+
+
 def test_open_shapes_are_those_of_the_inputs() -> None:
     build = GraphBuilder("open")
     x = build.input("x", DType.F32, ["n", 64])

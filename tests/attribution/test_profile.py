@@ -112,6 +112,19 @@ def test_paths_are_shortened(location: str, short: str) -> None:
     assert shorten_location(location) == short
 
 
+def test_a_data_frame_has_the_rows_of_the_file(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pandas:
+        """As much of it as is used."""
+
+        @staticmethod
+        def DataFrame(rows: object) -> tuple[str, object]:
+            return "frame", rows
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: {"pandas": Pandas}[name])
+    assert profile.to_dataframe() == ("frame", profile.rows())
+    assert profile.rows() == json.loads(profile.to_json())["sources"]
+
+
 def test_without_pandas_there_are_still_rows(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(name: str) -> object:
         raise ImportError(name)

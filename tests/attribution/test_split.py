@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import onnx
 import pytest
@@ -10,11 +12,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from tests.attribution.harness import conv_bn_relu, profile_of, program_of, shares
-from whence.attribution.source_costs import source_costs
+from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, inserted_nodes, largest_remainder
 from whence.frontends.onnx.reader import read_onnx
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder
+from whence.kernels.ir import Member
 from whence.provenance import EdgeKind, Ledger, SourceOp
 from whence.types import DType
 
@@ -50,7 +53,7 @@ def test_two_chains_of_which_one_does_ten_times_the_work() -> None:
         build.output(f"{name}_out", x)
     graph = build.finish()
     program = program_of(graph)
-    splitter = Splitter(program.graph, source_costs(graph))
+    splitter = Splitter(program, source_costs(graph), source_kinds(graph))
     # A machine on which everything takes as long as its arithmetic: the time of a kernel is its flops.
     times = [sum(member.flops for member in step.members) for step in program.steps]
     found = profile_of(graph, times)
@@ -89,8 +92,30 @@ def test_an_expensive_erf_in_a_cheap_addition(rows: int) -> None:
     found = profile_of(build.finish())
     assert len(found.kernels) == 1
     part = shares(found)
-    # As the two take time by themselves. Not what leaving one out saves: from memory, that is a tenth for the function.
-    assert 0.7 < part["erf"] < 0.85 if rows == 16 else 0.4 < part["erf"] < 0.6
+    # In cache the function is most of the work; while the sum waits for memory it is almost free. `test_truth` measures both.
+    assert 0.55 < part["erf"] < 0.8 if rows == 16 else part["erf"] < 0.2
+
+
+def test_a_reference_implementation_is_split_by_the_work_as_well() -> None:
+    build = GraphBuilder("heavy")
+    x = build.input("x", DType.F32, [256, 512])
+    product = build.op("MatMul", x, build.const(np.ones((512, 512), np.float32)), name="product")
+    build.output("y", build.op("Relu", product, name="relu"))
+    graph = build.finish()
+    program = program_of(graph)
+    (step,) = program.steps
+    reference = dataclasses.replace(step, symbol="", members=tuple(Member(member.node, member.op, 1, 1) for member in step.members))
+    weights = {share.source: share.weight for share in Splitter(program, source_costs(graph), source_kinds(graph)).split(reference)}
+    assert weights[1] > 0.95 * sum(weights.values())
+
+
+def test_operators_with_names_of_another_format_are_known_by_what_they_were_read_as() -> None:
+    graph = conv_bn_relu()
+    expected = shares(profile_of(graph))
+    for number, name in enumerate(("CONV_2D", "BATCH_NORM", "RELU", "NOTHING")):
+        graph.ledger.sources[number] = dataclasses.replace(graph.ledger.sources[number], op=name)
+    assert source_kinds(graph) == {1: {"Conv"}, 2: {"BatchNormalization"}, 3: {"Relu"}, 4: {"Identity"}}
+    assert shares(profile_of(graph)) == expected
 
 
 def test_a_residual_addition_pays_for_the_operand_it_reads() -> None:

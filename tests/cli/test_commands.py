@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.cli.conftest import Whence, conv_bn_relu
+from whence.cli.lazy import docstring
+from whence.cli.main import COMMANDS
 
 
 def test_passes_lists_the_pipeline(whence: Whence) -> None:
@@ -155,3 +161,26 @@ def test_a_model_that_outputs_its_input_survives(whence: Whence, tmp_path: Path)
     onnx.save(model, path)
     assert whence("convert", path, "-o", small).code == 0
     onnx.checker.check_model(onnx.load(small))
+
+
+def test_what_the_list_says_of_a_command_is_what_the_command_says(whence: Whence) -> None:
+    """Commands are imported when they are used; the list reads what they say about themselves from their text."""
+    for name, (module, function) in COMMANDS.items():
+        found = getattr(importlib.import_module(f"whence.cli.{module}"), function)
+        assert docstring(module, function) == inspect.getdoc(found), name
+    listed = whence("--help").out
+    assert all(name in listed for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import whence", "numpy onnx typer whence.api"),
+        ("from whence.cli.main import app", "numpy onnx duckdb whence.api whence.graph"),
+        ("import whence; whence.compile; whence.Engine", "onnx duckdb typer whence.graph whence.passes.pipeline whence.kernels.lower"),
+    ],
+)
+def test_imports_are_light(code: str, heavy: str) -> None:
+    script = f"{code}\nimport sys\nprint(*[name for name in {heavy.split()!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -85,6 +85,33 @@ def test_for_another_machine(whence: Whence, net: Path, tmp_path: Path, target: 
         assert data[at:].startswith(bytes_there)
 
 
+def test_tuning(whence: Whence, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHENCE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "product.onnx"
+    weights = onnx.numpy_helper.from_array(np.ones((40, 50), np.float32), "w")
+    model = parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> net (float[20,40] x) => (float[20,50] y) { y = MatMul(x, w) }')
+    model.graph.initializer.append(weights)
+    onnx.save(model, path)
+    done = whence("compile", path, "-o", tmp_path / "out", "--tune", "--threads", "1")
+    assert (done.code, done.err) == (0, "")
+    assert "tuned 1 problem\n" in done.out
+    (row,) = (line.split() for line in done.out.splitlines() if line.startswith("  matrix products"))
+    assert row[2:4] == ["1", "1"]
+    assert row[-1].endswith("%")
+    assert (tmp_path / "out" / "libproduct.so").exists()
+    assert len(list((tmp_path / "cache" / "kernels" / "tuned").iterdir())) == 1
+    assert "tuned 1 problem, 1 of them before\n" in whence("compile", path, "-o", tmp_path / "out", "--tune", "--threads", "1").out
+    assert "tuned" not in whence("compile", path, "-o", tmp_path / "out").out
+    assert "nothing to tune" in whence("compile", net, "-o", tmp_path / "out", "--tune").out
+
+
+def test_tuning_is_for_this_machine(whence: Whence, net: Path, tmp_path: Path) -> None:
+    done = whence("compile", net, "-o", tmp_path / "out", "--tune", "--target", "aarch64")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "leave out --tune, or --target aarch64" in done.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_bad_usage(whence: Whence, net: Path, tmp_path: Path) -> None:
     assert whence("compile", net).code == 2
     assert whence("compile", tmp_path / "none.onnx", "-o", tmp_path / "out").code != 0

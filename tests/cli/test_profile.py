@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -24,7 +25,18 @@ def test_profile_leaves_files(whence: Whence, tiny: Path, tmp_path: Path) -> Non
     folder, alone = tmp_path / "out", tmp_path / "deep" / "alone.json"
     done = whence("profile", tiny, "--runs", 2, "-o", folder, "--json", alone)
     assert done.code == 0
-    assert {"profile.json", "speedscope.json", "profile.pb.gz", "trace.pftrace", "model_explorer.json"} <= {path.name for path in folder.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {
+        "profile.json",
+        "report.html",
+        "debug.xml",
+        "profile.duckdb",
+        "trace.pftrace",
+        "profile.pb.gz",
+        "speedscope.json",
+        "model_explorer.json",
+        "model_explorer_time.json",
+        "model_explorer_sync.json",
+    }
     content = json.loads(alone.read_text())
     assert content == json.loads((folder / "profile.json").read_text())
     assert content["schema"] == "whence.profile/1"
@@ -87,3 +99,15 @@ def test_diff_complains_in_one_line(whence: Whence, tmp_path: Path) -> None:
     assert "no such file" in done.err
     assert done.err.count("\n") == 1
     assert whence("diff", tmp_path, tmp_path, "--fail-over", "much").code == 2
+
+
+def test_exact_measures_by_leaving_out(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    done = whence("profile", tiny, "--runs", 2, "--exact", "-o", tmp_path)
+    assert done.code == 0
+    assert "shares within kernels: measured by leaving out" in done.out
+    content = json.loads((tmp_path / "profile.json").read_text())
+    assert content["policy"].startswith("Measured by leaving out")
+    assert content["policy"] in (tmp_path / "debug.xml").read_text()
+    assert content["policy"].encode() in gzip.decompress((tmp_path / "profile.pb.gz").read_bytes())
+    for name in ("trace.pftrace", "speedscope.json", "model_explorer.json", "report.html"):
+        assert b"Measured by leaving out" in (tmp_path / name).read_bytes(), name

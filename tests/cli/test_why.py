@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.cli.conftest import Whence, conv_bn_relu
 
@@ -70,3 +72,63 @@ def test_a_converted_model_still_speaks_of_the_first_file(whence: Whence, tiny: 
     assert "bn1 (BatchNormalization) folded" in done.out
     assert "4 source operators" in whence("why", small).out
     assert "same (Identity) removed" in whence("why", small, "same").out
+
+
+def test_a_live_operator_has_kernels_and_neighbours(whence: Whence, tiny: Path) -> None:
+    done = whence("why", tiny, "conv1")
+    assert done.code == 0
+    assert "  runs in kernel " in done.out
+    assert "  is fed by 'x', an input of the model" in done.out
+    assert "  feeds 'bn1' (BatchNormalization), which does not run: folded" in done.out
+    assert "  feeds 'relu1' (Relu) behind 'bn1', in the same kernel, kernel " in done.out
+    assert "takes" not in done.out
+
+
+def test_why_neighbours_are_apart_is_said(whence: Whence, tmp_path: Path) -> None:
+    path = tmp_path / "apart.onnx"
+    weights = numpy_helper.from_array(np.ones((8, 8), np.float32), "w")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("MatMul", ["a", "w"], ["y"], name="second"),
+        helper.make_node("ReduceMax", ["a"], ["m"], name="largest", keepdims=0),
+        helper.make_node("Exp", ["m"], ["e"], name="exp"),
+    ]
+    kinds = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in {"x": [8, 8], "y": [8, 8], "e": []}.items()}
+    graph = helper.make_graph(nodes, "apart", [kinds["x"]], [kinds["y"], kinds["e"]], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    first, second = (whence("why", path, name).out.splitlines() for name in ("first", "second"))
+    reason = "      not fused: MatMul reads its inputs many times, so they are stored first"
+    assert first[first.index("  feeds 'second' (MatMul), in kernel 1") + 1] == reason
+    assert second[second.index("  is fed by 'first' (MatMul), in kernel 0") + 1] == reason
+    assert any(line.startswith("  feeds 'largest' (ReduceMax), in kernel ") for line in first)
+    assert "  feeds 'y', an output of the model" in second
+
+
+def test_the_time_comes_from_a_profile_or_is_measured(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    assert whence("profile", tiny, "--runs", 2, "-o", tmp_path).code == 0
+    saved = whence("why", tiny, "conv1", "--profile", tmp_path)
+    assert saved.code == 0
+    assert "  takes " in saved.out
+    assert " of kernel " in saved.out
+    assert "modelled; 2 runs of tiny.onnx" in saved.out
+    assert "modelled; 20 runs of " in whence("why", tiny, "relu1", "--time").out
+    assert "takes" not in whence("why", tiny, "same", "--time").out
+
+
+def test_a_profile_of_another_model_is_refused(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.onnx"
+    onnx.save(conv_bn_relu("different"), other)
+    assert whence("profile", other, "--runs", 1, "-o", tmp_path / "out").code == 0
+    done = whence("why", tiny, "bn1", "--profile", tmp_path / "out")
+    assert done.code == 1
+    assert "is it of another model?" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_open_shapes_have_no_kernels_yet(whence: Whence, tmp_path: Path) -> None:
+    path = tmp_path / "open.onnx"
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xy"]
+    onnx.save(helper.make_model(helper.make_graph([helper.make_node("Exp", ["x"], ["y"], name="exp")], "open", kinds[:1], kinds[1:])), path)
+    assert "give them, say --shape x=1x8" in whence("why", path, "exp").out
+    assert "runs in kernel 0" in whence("why", path, "exp", "--shape", "x=4x8").out
+    assert "runs in kernel 0" in whence("why", path, "exp", "--time").out

@@ -14,15 +14,16 @@ from whence.frontends.onnx.writer import write_onnx
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.equivalence import difference
-from whence.runtime.engine import Engine
+from whence.runtime.build import build_program
+from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
-from whence.runtime.program import Program, Segment, build_program
+from whence.runtime.program import Program, Segment
 from whence.types import DType
 
 
 @functools.cache
-def engine() -> Engine:
-    return Engine(threads=2)
+def engine() -> CpuEngine:
+    return CpuEngine(threads=2)
 
 
 class Cases:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import whence
 from tests.kernels.harness import Cases
+from whence.graph.builder import GraphBuilder
+from whence.types import DType
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
@@ -32,6 +35,19 @@ def test_blocks_and_int32():
     big = cases.feed(cases.rng.integers(-(2**31), 2**31, (5, 8)).astype(np.int32))
     cases.expect(cases.op("DequantizeLinear", big, cases.const(np.float32(0.25))), "int32")
     cases.check()
+
+
+def test_halves_away_from_zero():
+    """As LiteRT rounds; the number just below a half must not be carried over it."""
+    x = np.concatenate([np.arange(-20, 21) / 2, [0.49999997, -0.49999997, 8388609.0, np.nan, np.inf]]).astype(np.float32)
+    build = GraphBuilder()
+    feed = build.input("x", DType.F32, x.shape)
+    for dtype in (np.int8, np.uint8, np.int16):
+        y = build.op("QuantizeLinear", feed, build.const(np.float32(1)), build.const(dtype(3)), arithmetic="fixed_point")
+        build.output(dtype.__name__, y)
+    graph = build.finish()
+    for ours, expected in zip(whence.compile(graph, threads=1)(x), graph.run([x]), strict=True):
+        np.testing.assert_array_equal(ours, expected)
 
 
 def test_dynamic():

@@ -57,3 +57,13 @@ def test_with_neighbours():
     cases.expect(cases.op("ReduceMax", cases.op("Transpose", x, perm=(0, 2, 3, 1)), cases.const(np.array([1, 2]))), "transposed")
     cases.expect(cases.op("GlobalAveragePool", cases.op("Relu", x)), "pool")
     cases.check()
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 80, 80, 16), (3, 512, 48), (2, 6400, 16), (2, 521, 16)])
+def test_a_long_sum_across_memory_is_as_good_as_one_along_it(shape: tuple[int, ...]):
+    cases = Cases()
+    x = (cases.rng.standard_normal(shape) + 1).astype(np.float32)
+    axes = tuple(range(1, len(shape) - 1)) if len(shape) == 3 else (2, 3)
+    cases.expect(cases.op("ReduceMean", cases.feed(x), cases.const(np.array(axes))), limit=2e-6)
+    cases.expect(cases.op("ReduceL2", cases.op("Abs", cases.feed(x)), cases.const(np.array(axes))), limit=3e-6)
+    cases.check(peer=False)

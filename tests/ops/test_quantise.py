@@ -9,8 +9,10 @@ import pytest
 
 from tests.ops.oracle import assert_close, case_name, check_node_case, evaluate, onnxruntime_outputs, parameters
 from whence.errors import ModelError
+from whence.ops.definition import TypeQuery
+from whence.ops.inference import Inference
 from whence.ops.quantise import OPS, integer_range, requantise
-from whence.types import DType
+from whence.types import DType, TensorType
 
 DEFINITIONS = {definition.name: definition for definition in OPS}
 CASES = {"QuantizeLinear": "quantizelinear", "DequantizeLinear": "dequantizelinear", "DynamicQuantizeLinear": "dynamicquantizelinear"}
@@ -127,3 +129,25 @@ def test_output_type_comes_from_the_attribute_or_the_scale():
 def test_a_scale_that_fits_no_axis_is_named():
     with pytest.raises(ModelError, match=r"QuantizeLinear: a scale of shape \[3\] does not fit axis 1 of \[2, 4\]"):
         evaluate(DEFINITIONS["QuantizeLinear"], {}, [np.ones((2, 4), np.float32), np.ones(3, np.float32)])
+
+
+def test_fixed_point_arithmetic_rounds_halves_away_from_zero():
+    x = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997], np.float32)
+    inputs = [x, np.array(1.0, np.float32), np.array(0, np.int8)]
+    np.testing.assert_array_equal(evaluate(DEFINITIONS["QuantizeLinear"], {"arithmetic": "fixed_point"}, inputs)[0], [-2, -1, 1, 2, 3, 0])
+    np.testing.assert_array_equal(evaluate(DEFINITIONS["QuantizeLinear"], {}, inputs)[0], [-2, 0, 0, 2, 2, 0])
+
+
+@pytest.mark.parametrize(("op", "x"), [("QuantizeLinear", DType.F32), ("DequantizeLinear", DType.I8)])
+def test_types(op, x):
+    def infer(*types, **attrs):
+        return Inference().infer(TypeQuery(op, attrs, types, (None,) * len(types), 1))[0]
+
+    one, many, zero = TensorType(DType.F32, ()), TensorType(DType.F32, (3,)), TensorType(DType.I8, ())
+    result = DType.I8 if op == "QuantizeLinear" else DType.F32
+    assert infer(TensorType(x, (2, "n", 4)), one, zero) == TensorType(result, (2, "n", 4))
+    assert infer(TensorType(x, (2, 3)), many, TensorType(DType.I8, (3,)), axis=-1) == TensorType(result, (2, 3))
+    assert infer(TensorType(x, (2,)), one, output_dtype=int(DType.I16 if op == "QuantizeLinear" else DType.F16)).dtype in {DType.I16, DType.F16}
+    for shape, axis in (((2, 4), 1), ((2, 3), 2)):
+        with pytest.raises(ModelError, match=op):
+            infer(TensorType(x, shape), many, axis=axis)

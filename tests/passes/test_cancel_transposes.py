@@ -136,6 +136,26 @@ def test_reshapes_that_cut_across_stay() -> None:
     assert is_left_alone(finished(build, reshape(build, turn(build, reshape(build, x, 2, 3, 20), 2, 1, 0), 10, 12)), CancelTransposes())
 
 
+def test_there_and_back_with_axes_of_size_one_between() -> None:
+    build = GraphBuilder()
+    x = build.op("Neg", build.input("x", DType.F32, [1, 4, 1, 5]))
+    y = turn(build, reshape(build, turn(build, x, 0, 2, 3, 1, name="there"), 1, 5, 4, name="drop"), 0, 2, 1, name="back")
+    graph = finished(build, y)
+    rewrite(graph, CancelTransposes())
+    assert operators(graph) == ["Neg", "Reshape"]
+    assert carried(graph, only(graph, "Reshape")) == (["there", "drop", "back"], [])
+
+
+def test_there_and_elsewhere_stays() -> None:
+    for sizes, perm in (((1, 5, 4), (1, 2, 0)), ((1, 4, 5), (0, 2, 1))):
+        build = GraphBuilder()
+        x = build.op("Neg", build.input("x", DType.F32, [1, 4, 1, 5]))
+        y = turn(build, reshape(build, turn(build, x, 0, 2, 3, 1), *sizes), *perm)
+        graph = finished(build, y)
+        rewrite(graph, CancelTransposes())
+        assert "Transpose" in operators(graph)
+
+
 @given(st.lists(st.permutations(range(4)), min_size=1, max_size=5), st.booleans())
 def test_any_chain_ends_in_at_most_one(perms: list[list[int]], ones: bool) -> None:
     build = GraphBuilder()

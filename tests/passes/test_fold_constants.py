@@ -241,3 +241,14 @@ def test_every_node_is_evaluated_at_most_once(monkeypatch) -> None:
     # Each constant carries one operator only: the sets do not grow along the chain.
     assert only(graph, "Const").origin == {500}
     assert len(graph.ledger.edges) == 500
+
+
+def test_weights_that_integer_arithmetic_left_are_dequantised_when_asked() -> None:
+    build = GraphBuilder()
+    weights = build.op("DequantizeLinear", build.const(np.array([1, -2, 3], np.int8)), build.const(np.float32(0.5)))
+    build.output("y", build.op("Mul", build.input("x", DType.F32, (3,)), weights))
+    graph = build.finish()
+    FoldConstants().run(Rewriter(graph, "fold_constants"))
+    assert graph.op_counts["DequantizeLinear"] == 1
+    FoldConstants(dequantise=True).run(Rewriter(graph, "fold_constants"))
+    assert numbers(only(graph, "Const")) == [0.5, -1.0, 1.5]

@@ -206,11 +206,63 @@ def test_an_output_wants_the_value_as_it_is() -> None:
     assert is_left_alone(finished(build, build.op("Relu", x)), SinkTransposes())
 
 
-def test_regions_are_bounded() -> None:
+def test_transposes_meet_over_any_distance() -> None:
     build = GraphBuilder()
     y = turn(build, build.input("x", DType.F32, SHAPE), LAST)
     for _ in range(500):
         y = build.op("Abs", y)
+    graph = finished(build, turn(build, y, FIRST))
+    rewrite(graph, SinkTransposes())
+    assert set(operators(graph)) == {"Abs"}
+
+
+def test_branches_that_meet_again_move_together() -> None:
+    """Neither transpose alone gets past the addition, whose other operand is no transpose."""
+    build = GraphBuilder()
+    a, b = (build.op(op, turn(build, build.input(name, DType.F32, SHAPE), LAST)) for op, name in (("Relu", "a"), ("Abs", "b")))
+    graph = finished(build, turn(build, build.op("Add", a, b), FIRST))
+    rewrite(graph, SinkTransposes())
+    assert sorted(operators(graph)) == ["Abs", "Add", "Relu"]
+
+
+def test_regions_are_judged_one_by_one() -> None:
+    """What one region saves does not pay for another that saves nothing."""
+    build = GraphBuilder()
+    x = turn(build, build.input("x", DType.F32, SHAPE), LAST)
+    build.output("kept", build.op("Relu", x))
+    y = turn(build, build.op("Neg", turn(build, build.input("y", DType.F32, SHAPE), LAST)), FIRST)
+    graph = finished(build, y)
+    rewrite(graph, SinkTransposes())
+    assert operators(graph) == ["Transpose", "Relu", "Neg"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_through_resize(named: bool) -> None:
+    build = GraphBuilder()
+    x = turn(build, build.input("x", DType.F32, SHAPE), LAST)
+    scales = [1.0, 2.0, 3.0, 1.0]
+    extra: dict[str, Any] = {"axes": (1, 2)} if named else {}
+    factors = build.const(np.array(scales[1:3] if named else scales, np.float32))
+    graph = finished(build, turn(build, build.op("Resize", x, None, factors, mode="nearest", **extra), FIRST))
+    rewrite(graph, SinkTransposes())
+    assert operators(graph) == ["Resize"]
+
+
+def test_through_tables_and_scales() -> None:
+    build = GraphBuilder()
+    x = turn(build, build.input("x", DType.I8, SHAPE), LAST)
+    y = build.op("LookUp", x, build.const(np.arange(256, dtype=np.int32)))
+    y = build.op("FixedPointScale", y, build.const(np.int32(1 << 30)), build.const(np.int32(-2)))
+    graph = finished(build, turn(build, y, FIRST))
+    rewrite(graph, SinkTransposes())
+    assert operators(graph) == ["LookUp", "FixedPointScale"]
+
+
+def test_a_scale_for_each_channel_keeps_channels_last() -> None:
+    build = GraphBuilder()
+    x = turn(build, build.input("x", DType.I32, SHAPE), LAST)
+    channels = SHAPE[1]
+    y = build.op("FixedPointScale", x, build.const(np.full(channels, 1 << 30, np.int32)), build.const(np.zeros(channels, np.int32)))
     assert is_left_alone(finished(build, turn(build, y, FIRST)), SinkTransposes())
 
 
@@ -253,3 +305,22 @@ def test_transposes_never_grow_in_number(graph: Graph) -> None:
     before = graph.op_counts.get("Transpose", 0)
     rewrite(graph, SinkTransposes())
     assert graph.op_counts.get("Transpose", 0) <= before
+
+
+def test_through_a_quantisation_that_finds_its_own_scale() -> None:
+    """The scale and the zero point have no axes to turn."""
+    build = GraphBuilder()
+    made = build.op("DynamicQuantizeLinear", turn(build, build.input("x", DType.F32, SHAPE), LAST), n_outputs=3)
+    graph = finished(build, turn(build, made, FIRST), made[1], made[2])
+    rewrite(graph, SinkTransposes())
+    assert operators(graph) == ["DynamicQuantizeLinear"]
+
+
+def test_a_vector_that_is_not_constant_is_reshaped() -> None:
+    build = GraphBuilder()
+    x = turn(build, build.input("x", DType.F32, SHAPE), FIRST)
+    bias = build.input("bias", DType.F32, (5, 1, 1))
+    graph = finished(build, turn(build, build.op("Add", x, bias), LAST))
+    rewrite(graph, SinkTransposes())
+    assert operators(graph) == ["Reshape", "Add"]
+    assert str(graph.type_of(only(graph, "Reshape").ref())) == "f32[1,1,1,5]"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
+from typing import Any
+
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 from tests.report.wire_reader import fields, messages, number, text
 from whence.attribution.profile import Profile
@@ -68,3 +73,46 @@ def test_an_operator_carries_its_number_and_its_line(profile: Profile) -> None:
                 (frame,) = messages(stack, 1)
                 found.append((text(frame, 1), text(frame, 2), number(frame, 3)))
     assert set(found) == {("net.layer1", "net/model.py", 12)}
+
+
+def _unknown(message: Any) -> list[tuple[str, int]]:
+    """The fields, at any depth, that the format does not have."""
+    found = [(message.DESCRIPTOR.full_name, field.field_number) for field in UnknownFieldSet(message)]
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            found += [each for part in (value if field.is_repeated else [value]) for each in _unknown(part)]
+    return found
+
+
+def test_perfettos_own_description_of_the_format_knows_every_field(profile: Profile) -> None:
+    trace = perfetto_trace_pb2.Trace()
+    data = perfetto(dataclasses.replace(profile, notes=("one", "two")))
+    assert trace.ParseFromString(data) == len(data)
+    assert _unknown(trace) == []
+    events = [packet for packet in trace.packet if packet.HasField("track_event")]
+    assert {packet.track_event.type for packet in events} == {
+        perfetto_trace_pb2.TrackEvent.TYPE_SLICE_BEGIN,
+        perfetto_trace_pb2.TrackEvent.TYPE_SLICE_END,
+    }
+    notes = {note.name: note.string_value for note in events[0].track_event.debug_annotations}
+    assert notes == {"policy": profile.policy, "note 1": "one", "note 2": "two"}
+    tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet if packet.HasField("track_descriptor")}
+    assert [tracks[uuid].parent_uuid for uuid in sorted(tracks)] == [0, 1, 1]
+    begun: dict[int, list[str]] = {uuid: [] for uuid in tracks}
+    length = dict.fromkeys((kernel.name for kernel in profile.kernels), 0)
+    # As the trace processor does it: by time, and packets of one time as they stand in the file.
+    for packet in sorted(events, key=lambda packet: int(packet.timestamp)):
+        event = packet.track_event
+        if event.type == perfetto_trace_pb2.TrackEvent.TYPE_SLICE_BEGIN:
+            begun[event.track_uuid].append(event.name)
+            if list(event.categories) == ["kernel"]:
+                length[event.name.partition(" ")[2]] -= packet.timestamp
+        else:
+            ended = begun[event.track_uuid].pop()
+            if event.track_uuid == 2 and ended != "run":
+                length[ended.partition(" ")[2]] += packet.timestamp
+    assert not any(begun.values())
+    shown: dict[str, int] = defaultdict(int)
+    for slot in profile.timeline:
+        shown[profile.kernels[slot.kernel].name] += slot.end_ns - slot.begin_ns
+    assert length == shown

@@ -9,9 +9,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from whence.attribution.policy import EXACT
 from whence.attribution.profile import GROUPINGS, Profile
 from whence.report.files import WRITERS
-from whence.report.terminal import closure_line, duration, fit, header, print_profile
+from whence.report.terminal import closure_line, duration, fit, header, policy_line, print_profile
 
 
 def printed(profile: Profile, width: int, by: str = "op", limit: int = 20) -> str:
@@ -78,3 +79,11 @@ def test_every_writer_writes(profile: Profile, tmp_path_factory: pytest.TempPath
     names = {path.name for path in dataclasses.replace(profile, writers=WRITERS).save(folder)}
     assert names >= {"profile.json", "speedscope.json", "profile.pb.gz", "trace.pftrace", "model_explorer.json"}
     assert names == {path.name for path in folder.iterdir()}
+
+
+def test_how_shares_were_found_is_said(profile: Profile) -> None:
+    assert policy_line(profile) == " shares within kernels: modelled"
+    waiting = dataclasses.replace(profile.kernels[0], waited_ns=profile.attributed_ns // 4)
+    other = dataclasses.replace(profile, policy=EXACT, notes=("a", "b"), kernels=(waiting,))
+    assert policy_line(other) == " shares within kernels: measured by leaving out · 2 exceptions in profile.json · threads waited for others 25.0 %"
+    assert policy_line(profile) in printed(profile, 80, "op")

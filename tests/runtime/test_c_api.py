@@ -16,9 +16,9 @@ from tests.runtime.models import assert_same, relu
 from tests.runtime.zig import zig_cc
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.engine import Engine
+from whence.runtime.build import build_program
+from whence.runtime.engine import CpuEngine
 from whence.runtime.export import export
-from whence.runtime.program import build_program
 from whence.types import DType, TensorType
 
 SUCCESS, OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED, RUNTIME_ERROR = 0, 1, 2, 3, 5
@@ -45,7 +45,7 @@ def _network() -> Graph:
 class Model:
     """An exported model, loaded and created."""
 
-    def __init__(self, graph: Graph, engine: Engine, folder: Path, threads: int = 2) -> None:
+    def __init__(self, graph: Graph, engine: CpuEngine, folder: Path, threads: int = 2) -> None:
         self.graph = graph
         library, header, _, self.weights, _ = export(build_program(graph, engine.toolchain, load=False), engine.toolchain, folder, "net")
         self.code = ctypes.CDLL(str(library))
@@ -99,7 +99,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def model(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+def model(engine: CpuEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     made = Model(_network(), engine, tmp_path_factory.mktemp("network"))
     yield made
     made.code.whence_model_destroy(made.handle)
@@ -271,7 +271,7 @@ def test_weights_that_are_not_this_model_s(model: Model, tmp_path: Path) -> None
     assert model.handle.value == before
 
 
-def test_an_execution_without_a_step_has_no_entry(engine: Engine, tmp_path: Path) -> None:
+def test_an_execution_without_a_step_has_no_entry(engine: CpuEngine, tmp_path: Path) -> None:
     build = GraphBuilder("through")
     x = build.input("x", DType.F32, [4])
     empty = build.input("empty", DType.F32, [0, 3])
@@ -313,7 +313,7 @@ def test_two_threads_on_two_streams(model: Model) -> None:
 # ---- the example ----
 
 
-def test_the_example_builds_and_runs(engine: Engine, tmp_path: Path) -> None:
+def test_the_example_builds_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
     export(build_program(relu(16, 16), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
     flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL=net", "-I.", "-L.", "-lnet", "-Wl,-rpath,$ORIGIN")
     zig_cc(engine.toolchain, tmp_path, str(EXAMPLE), *flags, "-o", "run_model")

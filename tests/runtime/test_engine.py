@@ -40,7 +40,7 @@ def _settles(count: int) -> None:
 def test_what_an_engine_can_be() -> None:
     assert Engine().threads == usable_cores()
     assert Engine("cpu", 0, 3).threads == 3
-    with pytest.raises(UnsupportedError, match="there is no engine 'gpu'; there is cpu"):
+    with pytest.raises(UnsupportedError, match="there is no engine 'gpu'; there are cpu and opencl"):
         Engine("gpu")
     with pytest.raises(InputError, match="index 0 only"):
         Engine(index=1)

@@ -24,9 +24,9 @@ from whence.graph.builder import GraphBuilder
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower
 from whence.provenance import SourceOp
-from whence.runtime.engine import Engine
+from whence.runtime.build import build_program, tile_for
+from whence.runtime.engine import CpuEngine
 from whence.runtime.export import c_string, export, header_text, identifier, model_source
-from whence.runtime.program import build_program, tile_for
 from whence.types import DType
 
 HOSTILE = (
@@ -129,7 +129,7 @@ def test_identifiers_are_readable() -> None:
     ]
 
 
-def test_hostile_names_leave_the_code_as_it_is(engine: Engine) -> None:
+def test_hostile_names_leave_the_code_as_it_is(engine: CpuEngine) -> None:
     plain, hostile = (build_program(_graph(names), engine.toolchain, load=False) for names in ((), _spread(HOSTILE)))
     assert [unit.name for unit in plain.units] == [unit.name for unit in hostile.units]
     for one, two in zip(plain.units, hostile.units, strict=True):
@@ -142,7 +142,7 @@ def test_hostile_names_leave_the_code_as_it_is(engine: Engine) -> None:
     assert all(re.fullmatch(r"\w+", step.symbol, re.ASCII) for step in hostile.steps)
 
 
-def test_an_operator_type_cannot_become_code(engine: Engine) -> None:
+def test_an_operator_type_cannot_become_code(engine: CpuEngine) -> None:
     graph = parsed("odd (float[4] x) => (float[4] y) { y = Relu(x) }")
     program = build_program(graph, engine.toolchain, load=False)
     (kernel,) = _kernels(graph, engine)
@@ -152,11 +152,11 @@ def test_an_operator_type_cannot_become_code(engine: Engine) -> None:
     assert program.units[0].functions[0].symbol.endswith(emitted.symbols[0][-16:])
 
 
-def _kernels(graph: Graph, engine: Engine) -> list[Kernel]:
+def _kernels(graph: Graph, engine: CpuEngine) -> list[Kernel]:
     return [step.kernel for step in lower(fuse(graph, find_groups(graph, "dominator")), tile_for(engine.toolchain)) if step.kernel is not None]
 
 
-def test_a_model_of_hostile_names_compiles_and_runs(engine: Engine, tmp_path: Path) -> None:
+def test_a_model_of_hostile_names_compiles_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
     names = _spread(HOSTILE)
     graph = _graph(names)
     program = build_program(graph, engine.toolchain, load=False)
@@ -183,7 +183,7 @@ def _sources(graph: Graph) -> list[SourceOp]:
 
 
 @pytest.mark.parametrize(("language", "standard"), [("c", "c99"), ("c", "c11"), ("c++", "c++11")])
-def test_the_header_is_clean_in_every_language(engine: Engine, tmp_path: Path, language: str, standard: str) -> None:
+def test_the_header_is_clean_in_every_language(engine: CpuEngine, tmp_path: Path, language: str, standard: str) -> None:
     program = build_program(_graph(_spread(HOSTILE)), engine.toolchain, load=False)
     export(program, engine.toolchain, tmp_path, "net")
     (tmp_path / "use.source").write_text('#include "net.h"\n#include "net.h"\nint use(void);\nint use(void) { return net_description() != 0; }\n')
@@ -195,7 +195,7 @@ def test_the_header_is_clean_in_every_language(engine: Engine, tmp_path: Path, l
 # ---- files ----
 
 
-def test_what_is_written(engine: Engine, tmp_path: Path) -> None:
+def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
     build = GraphBuilder("product")
     x = build.input("image", DType.F32, [2, 3])
     build.output("scores", build.op("MatMul", x, build.const(np.arange(12, dtype=np.float32).reshape(3, 4)), name="classify"))
@@ -220,7 +220,7 @@ def test_what_is_written(engine: Engine, tmp_path: Path) -> None:
     assert "/* classify */" in (folder / "src" / "kernels0.c").read_text(encoding="ascii")
 
 
-def test_the_written_sources_compile_by_themselves(engine: Engine, tmp_path: Path) -> None:
+def test_the_written_sources_compile_by_themselves(engine: CpuEngine, tmp_path: Path) -> None:
     export(build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
     sources = sorted(path.name for path in (tmp_path / "src").glob("*.c"))
     strict = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
@@ -228,25 +228,25 @@ def test_the_written_sources_compile_by_themselves(engine: Engine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread"])
-def test_a_name_that_is_taken_gets_a_prefix(engine: Engine, tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_taken_gets_a_prefix(engine: CpuEngine, tmp_path: Path, name: str) -> None:
     written = export(build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, name)
     assert written[0].name == f"libmodel_{name}.so"
     assert len({path.name for path in (tmp_path / "src").iterdir()}) == 8
 
 
-def test_exporting_again_replaces(engine: Engine, tmp_path: Path) -> None:
+def test_exporting_again_replaces(engine: CpuEngine, tmp_path: Path) -> None:
     for shape in ((4,), (5,)):
         export(build_program(relu(*shape), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
     assert "f32[5]" in (tmp_path / "net.h").read_text(encoding="ascii")
 
 
-def test_a_model_that_needs_python_is_refused(engine: Engine, tmp_path: Path) -> None:
+def test_a_model_that_needs_python_is_refused(engine: CpuEngine, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"need Python, first reference_NonZero: "):
         export(build_program(mixed(), engine.toolchain, load=False), engine.toolchain, tmp_path / "out", "net")
     assert not (tmp_path / "out").exists()
 
 
-def test_values_without_a_size_are_refused(engine: Engine, tmp_path: Path) -> None:
+def test_values_without_a_size_are_refused(engine: CpuEngine, tmp_path: Path) -> None:
     graph = parsed("text (string[2] words, float[n] x) => (string[2] same) { same = Identity(words) }")
     with pytest.raises(UnsupportedError, match="input 'words' is string"):
         export(build_program(graph, engine.toolchain, load=False), engine.toolchain, tmp_path / "out", "net")

@@ -18,19 +18,20 @@ from whence.fusion import ALGORITHMS
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.kernels.ir import Kernel
-from whence.runtime import program as program_module
-from whence.runtime.engine import Engine
+from whence.runtime import build as build_module
+from whence.runtime.build import build_program
+from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
-from whence.runtime.layout import Region
 from whence.runtime.memory import aligned
-from whence.runtime.program import Program, Segment, build_program
+from whence.runtime.places import Region
+from whence.runtime.program import Program, Segment
 from whence.runtime.weights import aligned_bytes
 from whence.types import DType, TensorType
 
 M = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 
 
-def _check(graph: Graph, engine: Engine, inputs: Sequence[object], *, prepared: bool = True) -> Program:
+def _check(graph: Graph, engine: CpuEngine, inputs: Sequence[object], *, prepared: bool = True) -> Program:
     """The graph computes by program what it computes by the interpreter; `prepared` says whether the passes may have a go at it first."""
     expected = graph.run(list(inputs))
     program = build_program(prepare(graph.copy()) if prepared else graph.copy(), engine.toolchain)
@@ -143,7 +144,7 @@ def an_unused_input(build: GraphBuilder, x: Symbol) -> None:
 
 @pytest.mark.parametrize("prepared", [True, False])
 @pytest.mark.parametrize("name", _CASES)
-def test_every_sort_of_output(engine: Engine, name: str, prepared: bool) -> None:
+def test_every_sort_of_output(engine: CpuEngine, name: str, prepared: bool) -> None:
     build = GraphBuilder(name)
     _CASES[name](build, build.input("x", DType.F32, [3, 4]))
     graph = build.finish()
@@ -152,7 +153,7 @@ def test_every_sort_of_output(engine: Engine, name: str, prepared: bool) -> None
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 3)])
-def test_tensors_without_elements(engine: Engine, shape: tuple[int, ...]) -> None:
+def test_tensors_without_elements(engine: CpuEngine, shape: tuple[int, ...]) -> None:
     build = GraphBuilder("empty")
     x = build.input("x", DType.F32, shape)
     y = build.op("Relu", x)
@@ -165,7 +166,7 @@ def test_tensors_without_elements(engine: Engine, shape: tuple[int, ...]) -> Non
 
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I64, DType.BOOL, DType.U8, DType.F16])
-def test_scalars_of_every_size(engine: Engine, dtype: DType) -> None:
+def test_scalars_of_every_size(engine: CpuEngine, dtype: DType) -> None:
     build = GraphBuilder("scalar")
     x = build.input("x", dtype, [])
     build.output("same", x)
@@ -175,7 +176,7 @@ def test_scalars_of_every_size(engine: Engine, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.F8E4M3FN, DType.F8E5M2, DType.I4, DType.U4, DType.U2, DType.F4E2M1, DType.C64, DType.STRING])
-def test_elements_that_native_code_has_no_words_for(engine: Engine, dtype: DType) -> None:
+def test_elements_that_native_code_has_no_words_for(engine: CpuEngine, dtype: DType) -> None:
     build = GraphBuilder("odd")
     x = build.input("x", dtype, [2, 2])
     build.output("same", x)
@@ -188,7 +189,7 @@ def test_elements_that_native_code_has_no_words_for(engine: Engine, dtype: DType
 # ---- sizes known only at run time ----
 
 
-def test_a_dynamic_value_between_native_steps(engine: Engine) -> None:
+def test_a_dynamic_value_between_native_steps(engine: CpuEngine) -> None:
     build = GraphBuilder("late")
     x = build.input("x", DType.F32, [3, 4])
     y = build.op("Relu", x)
@@ -201,7 +202,7 @@ def test_a_dynamic_value_between_native_steps(engine: Engine) -> None:
     assert {type(action) is Segment for action in program.actions} == {True, False}
 
 
-def test_a_view_of_a_dynamic_value_is_read_natively(engine: Engine) -> None:
+def test_a_view_of_a_dynamic_value_is_read_natively(engine: CpuEngine) -> None:
     # The file says what the size will be, so what follows is native; what comes before is not.
     build = GraphBuilder("fixed again")
     x = build.input("x", DType.F32, [3, 4])
@@ -213,7 +214,7 @@ def test_a_view_of_a_dynamic_value_is_read_natively(engine: Engine) -> None:
     _check(build.finish(), engine, [M, np.array([12])], prepared=False)
 
 
-def test_a_dynamic_value_does_not_change_when_the_arena_is_reused(engine: Engine) -> None:
+def test_a_dynamic_value_does_not_change_when_the_arena_is_reused(engine: CpuEngine) -> None:
     # Slicing by reference hands out a view of the arena, which later steps overwrite.
     build = GraphBuilder("kept")
     x = build.input("x", DType.F32, [3, 4])
@@ -228,7 +229,7 @@ def test_a_dynamic_value_does_not_change_when_the_arena_is_reused(engine: Engine
     _check(build.finish(), engine, [M, np.array([1]), np.array([3])], prepared=False)
 
 
-def test_results_that_are_not_what_the_model_says(engine: Engine) -> None:
+def test_results_that_are_not_what_the_model_says(engine: CpuEngine) -> None:
     graph = parsed("lying (float[4] x, int64[1] n) => (float[6] y) <float[6] w> { w = Expand(x, n)  y = Neg(w) }")
     (expand,) = [node for node in graph if node.op == "Expand"]
     graph.set_types(expand, (TensorType(DType.F32, (6,)),))
@@ -240,7 +241,7 @@ def test_results_that_are_not_what_the_model_says(engine: Engine) -> None:
 # ---- strings, sequences, optionals, nested graphs ----
 
 
-def test_strings(engine: Engine) -> None:
+def test_strings(engine: CpuEngine) -> None:
     graph = parsed(
         """strings (string[2,2] x, float[4] v) => (string[4] flat, bool[2,2] same, string[2,2] x2, float[4] y) {
             flat = Reshape(x, four)  same = Equal(x, x)  x2 = Identity(x)  y = Neg(v)
@@ -249,7 +250,7 @@ def test_strings(engine: Engine) -> None:
     _check(graph, engine, [np.array([["a", ""], ["é", "a\0b"]], object), X])
 
 
-def test_sequences(engine: Engine) -> None:
+def test_sequences(engine: CpuEngine) -> None:
     graph = parsed(
         """sequences (float[4] x, int64 at) => (seq(float[4]) all, float[4] one, float[?] joined, int64 n) {
             a = Relu(x)  b = Neg(x)  s = SequenceConstruct(a, b)  all = SequenceInsert(s, x, at)
@@ -259,7 +260,7 @@ def test_sequences(engine: Engine) -> None:
     _check(graph, engine, [X, np.array(1)])
 
 
-def test_a_sequence_handed_through_is_a_new_list(engine: Engine) -> None:
+def test_a_sequence_handed_through_is_a_new_list(engine: CpuEngine) -> None:
     graph = parsed("through (seq(float[4]) s) => (seq(float[4]) t) { t = Identity(s) }")
     given = [X, -X]
     (result,) = [compiled(graph, engine)(given)]
@@ -268,7 +269,7 @@ def test_a_sequence_handed_through_is_a_new_list(engine: Engine) -> None:
     assert not any(np.shares_memory(one, two) for one, two in zip(result, given, strict=True))
 
 
-def test_optionals(engine: Engine) -> None:
+def test_optionals(engine: CpuEngine) -> None:
     graph = parsed("maybe (optional(float[4]) x) => (bool there) { there = OptionalHasElement(x) }")
     model = compiled(graph, engine)
     assert model(X) == np.array(True)
@@ -276,7 +277,7 @@ def test_optionals(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_branches(engine: Engine, condition: bool) -> None:
+def test_branches(engine: CpuEngine, condition: bool) -> None:
     graph = parsed(
         """branches (bool c, float[4] x) => (float[4] y, float[?] z) {
             a = Relu(x)
@@ -291,7 +292,7 @@ def test_branches(engine: Engine, condition: bool) -> None:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
-def test_loops(engine: Engine, turns: int) -> None:
+def test_loops(engine: CpuEngine, turns: int) -> None:
     graph = parsed(
         """loops (int64 n, float[4] x) => (float[4] y, float[?,4] rows) {
             go = Constant<value_int = 1>()  keep = Cast<to = 9>(go)  start = Exp(x)
@@ -306,7 +307,7 @@ def test_loops(engine: Engine, turns: int) -> None:
     _check(graph, engine, [np.array(turns), X])
 
 
-def test_scans(engine: Engine) -> None:
+def test_scans(engine: CpuEngine) -> None:
     graph = parsed(
         """scans (float[2] s, float[5,2] x) => (float[2] last, float[5,2] sums) {
             a = Neg(x)
@@ -327,11 +328,11 @@ def _refuse(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emit
 
 @settings(max_examples=60)
 @given(graphs(max_operators=16), st.booleans())
-def test_any_graph_by_reference(engine: Engine, graph: Graph, prepared: bool) -> None:
+def test_any_graph_by_reference(engine: CpuEngine, graph: Graph, prepared: bool) -> None:
     """Views, lifetimes and outputs of random graphs, every step by reference, which takes no compiler."""
     x, y = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program_module, "emit", _refuse)
+        patch.setattr(build_module, "emit", _refuse)
         program = _check(graph, engine, [x, y], prepared=prepared)
     assert program.native_steps == 0
     assert all(step.why_reference for step in program.steps)
@@ -339,7 +340,7 @@ def test_any_graph_by_reference(engine: Engine, graph: Graph, prepared: bool) ->
 
 @settings(max_examples=8)
 @given(graphs(max_operators=30))
-def test_any_graph_natively(engine: Engine, graph: Graph) -> None:
+def test_any_graph_natively(engine: CpuEngine, graph: Graph) -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
     program = _check(graph, engine, [x, y])
     sizes = [kind.nbytes or 0 for node in program.graph for kind in node.outputs if isinstance(kind, TensorType)]
@@ -347,7 +348,7 @@ def test_any_graph_natively(engine: Engine, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("fusion", ALGORITHMS)
-def test_every_way_of_grouping(engine: Engine, fusion: str) -> None:
+def test_every_way_of_grouping(engine: CpuEngine, fusion: str) -> None:
     build = GraphBuilder("groups")
     x = build.input("x", DType.F32, [3, 4])
     y = build.op("Relu", build.op("MatMul", x, build.const(np.arange(16, dtype=np.float32).reshape(4, 4))))
@@ -362,7 +363,7 @@ def test_every_way_of_grouping(engine: Engine, fusion: str) -> None:
 # ---- instances ----
 
 
-def test_two_instances_do_not_share_memory(engine: Engine) -> None:
+def test_two_instances_do_not_share_memory(engine: CpuEngine) -> None:
     build = GraphBuilder("two")
     x = build.input("x", DType.F32, [4])
     build.output("y", build.op("Softmax", build.op("Softmax", x)))
@@ -374,7 +375,7 @@ def test_two_instances_do_not_share_memory(engine: Engine) -> None:
     assert_same(two.run([-X]), graph.run([-X]))
 
 
-def test_unaligned_and_scattered_inputs(engine: Engine) -> None:
+def test_unaligned_and_scattered_inputs(engine: CpuEngine) -> None:
     build = GraphBuilder("odd memory")
     x = build.input("x", DType.F32, [3, 4])
     build.output("y", build.op("Neg", x))
@@ -393,7 +394,7 @@ def test_unaligned_and_scattered_inputs(engine: Engine) -> None:
     assert_same(outputs(model(frozen)), [-M])
 
 
-def test_a_tensor_that_no_machine_can_hold(engine: Engine) -> None:
+def test_a_tensor_that_no_machine_can_hold(engine: CpuEngine) -> None:
     build = GraphBuilder("vast")
     x = build.input("x", DType.F32, [1, 10**6])
     wide = build.op("Expand", x, build.const(np.array([10**6, 10**6])), name="wide")
@@ -415,7 +416,7 @@ def test_memory_that_cannot_be_had() -> None:
         aligned_bytes(1 << 70)
 
 
-def test_a_program_made_for_export_does_not_run(engine: Engine) -> None:
+def test_a_program_made_for_export_does_not_run(engine: CpuEngine) -> None:
     build = GraphBuilder("export")
     build.output("y", build.op("Neg", build.input("x", DType.F32, [4])))
     program = build_program(build.finish(), engine.toolchain, load=False)
@@ -424,7 +425,7 @@ def test_a_program_made_for_export_does_not_run(engine: Engine) -> None:
         Instance(program, engine)
 
 
-def test_places_tell_where_things_are(engine: Engine) -> None:
+def test_places_tell_where_things_are(engine: CpuEngine) -> None:
     build = GraphBuilder("places")
     x = build.input("x", DType.F32, [3, 4])
     y = build.op("Softmax", build.op("Softmax", x))

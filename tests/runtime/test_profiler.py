@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from tests.runtime.models import X, compiled, mixed
-from whence.runtime.engine import Engine
+from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.profiler import SAMPLE, Profiler
 from whence.runtime.program import Program
 
 
 @pytest.fixture(scope="module")
-def program(engine: Engine) -> Program:
+def program(engine: CpuEngine) -> Program:
     return compiled(mixed(), engine).programs[0]
 
 
-def test_a_full_ring_drops_the_oldest_and_counts_them(engine: Engine, program: Program) -> None:
+def test_a_full_ring_drops_the_oldest_and_counts_them(engine: CpuEngine, program: Program) -> None:
     steps = len(program.steps)
     whole, small = Profiler(), Profiler(ring=steps + 1)
     instance = Instance(program, engine)
@@ -34,7 +34,7 @@ def test_a_full_ring_drops_the_oldest_and_counts_them(engine: Engine, program: P
     assert len(small.times()) == len(whole.times()) == 4
 
 
-def test_reset_starts_again_from_zero(engine: Engine, program: Program) -> None:
+def test_reset_starts_again_from_zero(engine: CpuEngine, program: Program) -> None:
     profiler = Profiler(ring=3)
     instance = Instance(program, engine)
     for _ in range(100):

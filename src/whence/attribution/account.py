@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 DISPATCH, IDLE, PROFILER, DROPPED = "dispatch", "idle", "profiler", "samples dropped"
+
+
+class Span(NamedTuple):
+    """One run, in nanoseconds of the monotonic clock."""
+
+    begin: int
+    """It was submitted,"""
+    taken_up: int
+    """its stream took it up,"""
+    done: int
+    """was done with it,"""
+    end: int
+    """and the caller knew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +32,17 @@ class RunAccount:
     """The step of each sample, in order of time."""
     kernel_ns: np.ndarray
     """Nanoseconds of each sample, without the clock read in it."""
+    waited_ns: np.ndarray
+    """How much of that the caller waited for other threads to finish their part of the kernel."""
     residual_ns: dict[str, int]
 
 
-def account(samples: np.ndarray, begin: int, end: int, native: np.ndarray, clock_ns: int, dropped: int = 0) -> RunAccount:
-    """The account of one run that was submitted at `begin` and known to be done at `end`.
+def account(samples: np.ndarray, span: Span, native: np.ndarray, clock_ns: int, dropped: int = 0, gap: str = DISPATCH) -> RunAccount:
+    """The account of one run. `native` says by step number whether it is native code; `gap` is what time between steps is called.
 
-    `native` says by step number whether it is native code. Samples may not lie outside the run or overlap; should they, what is too much is cut off.
+    Samples may not lie outside the run or overlap; should they, what is too much is cut off.
     """
-    wall = max(0, end - begin)
+    begin, wall = span.begin, max(0, span.end - span.begin)
     order = np.argsort(samples["begin"], kind="stable")
     steps = samples["step"][order].astype(np.int64)
     starts = np.clip(samples["begin"][order].astype(np.int64) - begin, 0, wall)
@@ -35,14 +51,14 @@ def account(samples: np.ndarray, begin: int, end: int, native: np.ndarray, clock
     before = np.concatenate([np.zeros(1, np.int64), ends])
     starts = np.maximum(starts, before[:-1])
     gaps = starts - before[:-1]
-    is_native = native[steps] if len(steps) else np.zeros(0, bool)
-    between = is_native.copy()
-    between[1:] &= is_native[:-1]
-    between[:1] = False
-    paid = np.where(is_native, np.minimum(ends - starts, clock_ns), 0)
-    idle = int(gaps[between].sum())
-    lead = int(gaps[0]) if dropped and len(gaps) else 0
-    residual = {DISPATCH: int(gaps.sum()) - idle - lead + wall - int(before[-1]), IDLE: idle, PROFILER: int(paid.sum())}
+    lengths = ends - starts
+    paid = np.where(native[steps], np.minimum(lengths, clock_ns), 0) if len(steps) else np.zeros(0, np.int64)
+    waited = np.minimum(samples["waited"][order].astype(np.int64), lengths - paid)
+    # Before the first sample, and after the last.
+    lead, tail = (int(gaps[0]), wall - int(before[-1])) if len(gaps) else (wall, 0)
+    lost = lead if dropped and len(gaps) else 0
+    idle = min(max(0, span.taken_up - begin), lead - lost) + min(max(0, span.end - span.done), tail)
+    residual = {gap: int(gaps[1:].sum()) + lead + tail - lost - idle, IDLE: idle, PROFILER: int(paid.sum())}
     if dropped:
-        residual[DROPPED] = lead
-    return RunAccount(wall, steps, ends - starts - paid, residual)
+        residual[DROPPED] = lost
+    return RunAccount(wall, steps, lengths - paid, waited, residual)

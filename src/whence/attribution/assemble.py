@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
+from whence.attribution.leave_out import Measured
+from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of
-from whence.attribution.rows import Event, KernelRow, Part, SourceRow
-from whence.attribution.source_costs import source_costs
-from whence.attribution.split import Share, Splitter, largest_remainder
+from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
+from whence.attribution.source_costs import source_costs, source_kinds
+from whence.attribution.split import Splitter, largest_remainder
 from whence.graph import Graph
 from whence.graph.fates import coverage, fates
 from whence.provenance import Ledger
+from whence.runtime.profiler import SAMPLE
 from whence.runtime.program import Program, ProgramStep
 
 AS_READ = "as in the file"
@@ -31,13 +34,17 @@ class Measurement:
     """By step number: nanoseconds over all runs,"""
     step_calls: np.ndarray
     """how often it ran,"""
+    step_waited_ns: np.ndarray
+    """how much of its time the caller waited for other threads,"""
     step_min_ns: np.ndarray
-    """and the shortest of those."""
+    """and the shortest of its times."""
     per_run_ns: np.ndarray
     """Nanoseconds by run and step, for some of the runs."""
     timeline: tuple[Event, ...] = ()
     timeline_ns: int = 0
     overhead_ratio: float = 0.0
+    samples: np.ndarray = field(default_factory=lambda: np.zeros(0, SAMPLE))
+    """Those of some of the runs, as an array of `SAMPLE`."""
 
 
 def assemble(
@@ -50,19 +57,23 @@ def assemble(
     threads: int,
     shapes: Mapping[str, Sequence[int]] | None = None,
     writers: Sequence[Writer] = (),
+    left_out: Measured | None = None,
 ) -> Profile:
-    """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes."""
+    """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
+
+    `left_out` has what was measured of what each operator adds to its kernel; without it, that is modelled.
+    """
     graph, ledger = program.graph, program.graph.ledger
-    splitter = Splitter(graph, source_costs(source_graph, shapes))
+    splitter = Splitter(program, source_costs(source_graph, shapes), source_kinds(source_graph), left_out.savings if left_out is not None else None)
     made_by = {edge.child: edge.pass_name for edge in ledger.edges}
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
-    kernels = []
+    kernels, split = [], {}
     for step in program.steps:
-        shares = splitter.split(step)
+        shares = split[step.number] = splitter.split(step)
         time = int(measured.step_ns[step.number])
         if not shares:
-            name = f"unattributed: {step.name}"
+            name = step.residual or f"unattributed: {step.name}"
             residual[name] = residual.get(name, 0) + time
         times = largest_remainder(time, [share.weight for share in shares]) if shares else []
         for share, part in zip(shares, times, strict=True):
@@ -84,7 +95,9 @@ def assemble(
         runs_ns=measured.runs_ns,
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
-        background=Background(source_graph, program),
+        policy=MODELLED if left_out is None else EXACT,
+        notes=() if left_out is None else left_out.notes,
+        background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )
 
@@ -109,6 +122,7 @@ def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequenc
         why_reference=step.why_reference,
         inserted=bool(shares) and all(share.inserted for share in shares),
         ops=tuple(member.op for member in step.members),
+        waited_ns=int(measured.step_waited_ns[step.number]),
     )
 
 

@@ -1,11 +1,11 @@
 """What a piece of work costs, in picoseconds: the weights by which a kernel's measured time is split over the operators in it.
 
-Only proportions within one kernel matter. The costs per element are rounded measurements of one core of one machine with 16-lane vectors.
-The costs per byte are fitted, not measured: plain copies there took 10 to 18 ps in cache and 34 to 60 from memory, and within that range they
-were chosen so that an addition fused with an error function is split as the two take time by themselves.
+A kernel computes while it waits for memory: what takes longer, arithmetic or memory traffic, hides most of the other (`together_ps`). So what an
+operator adds to a kernel is not what it would cost by itself: an error function added to a sum that comes from memory is almost free, and
+the same function on data in cache is two thirds of the time.
 
-Arithmetic and memory are added up as if they never overlapped. In a kernel that waits for memory, arithmetic is nearly free, and leaving it out
-would save much less than its share says: for that addition on 12 MB the error function has half of the time, and leaving it out saves a tenth.
+Only proportions within one kernel matter. The costs are rounded measurements of one core of one machine with 16-lane vectors, 2 MiB of
+second-level cache and a large third level.
 """
 
 from __future__ import annotations
@@ -17,22 +17,15 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 from whence.types import TensorType
 
-POLICY = (
-    "A kernel's measured time is split over the operators in it by modelled cost: arithmetic (16 ps per operation of a convolution, "
-    "product or recurrence, 10 ps per simple operation, 60 to 10000 ps per element for divisions, roots and transcendental functions) "
-    "plus what each reads from memory (12 ps per byte while the kernel's data fits a cache of 1 MiB, else 45). What the kernel writes is "
-    "shared in the same proportion. Arithmetic that hides behind memory is still charged: a share is not what leaving the operator out would "
-    "save. A node that several operators became is split by what each cost in the file; operators folded "
-    "into constants cost nothing. Inserted layout changes are charged to the operators that caused them. Integers by largest remainder: "
-    "sums are exact. Wall time runs from submitting a run until the caller knows that it is done. dispatch: before the first and after the "
-    "last kernel, and around reference implementations; idle: between native kernels; profiler: the clock reads."
-)
-
-_CONTRACTION_PS = 16
+_CONTRACTION_PS = 7
 _SIMPLE_PS = 10
-_CACHED_BYTE_PS = 12
-_MEMORY_BYTE_PS = 45
-_CACHE_BYTES = 1 << 20
+# Picoseconds for a byte, by how many bytes the kernel moves.
+_BYTE_PS = ((512 << 10, 10), (2 << 20, 22), (24 << 20, 33))
+_MEMORY_BYTE_PS = 65
+# How much of the smaller of arithmetic and traffic still shows.
+_SHOWN_PERCENT = 15
+# An element that a transpose fetches out of order, for kernels that fit the caches and those that do not.
+_TURNED_PS, _TURNED_FAR_PS = 750, 3300
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
 # Per element of the result. The last three groups have no vector code.
@@ -41,7 +34,7 @@ _ELEMENT_PS: Mapping[str, int] = {
     "Sqrt": 100,
     **dict.fromkeys(("Exp", "Elu", "Selu", "Celu"), 250),
     **dict.fromkeys(("Log", "Erf"), 350),
-    **dict.fromkeys(("Tanh", "Sigmoid", "Swish", "SwiGLU", "Gelu", "FusedGelu", "Softmax", "LogSoftmax"), 400),
+    **dict.fromkeys(("Tanh", "Sigmoid", "Swish", "SwiGLU", "Gelu", "FusedGelu", "Softmax", "LogSoftmax"), 350),
     **dict.fromkeys(("Softplus", "Mish"), 750),
     "Mod": 3600,
     **dict.fromkeys(("Sin", "Cos", "Tan"), 5000),
@@ -62,9 +55,22 @@ def arithmetic_ps(graph: Graph, node: Node, flops: int) -> int:
     return flops * (_CONTRACTION_PS if is_contraction(node.op) else _SIMPLE_PS)
 
 
+def turning_ps(node: Node, kernel_bytes: int) -> int:
+    """What a transpose costs that is done by the way, in a kernel with this much traffic: neighbours are no neighbours any more."""
+    perm = node.attrs.get("perm")
+    if node.op != "Transpose" or not isinstance(perm, tuple) or not perm or perm[-1] == len(perm) - 1:
+        return 0
+    return elements_of(node) * (_TURNED_PS if kernel_bytes <= _BYTE_PS[-1][0] else _TURNED_FAR_PS)
+
+
 def byte_ps(kernel_bytes: int) -> int:
-    """What a byte costs that a kernel with this much traffic reads."""
-    return _CACHED_BYTE_PS if kernel_bytes <= _CACHE_BYTES else _MEMORY_BYTE_PS
+    """What a byte costs that a kernel with this much traffic moves."""
+    return next((price for limit, price in _BYTE_PS if kernel_bytes <= limit), _MEMORY_BYTE_PS)
+
+
+def together_ps(arithmetic: int, memory: int) -> int:
+    """How long a kernel takes that spends so much on arithmetic and so much on memory: most of the smaller hides behind the larger."""
+    return max(arithmetic, memory) + min(arithmetic, memory) * _SHOWN_PERCENT // 100
 
 
 def is_contraction(op: str) -> bool:

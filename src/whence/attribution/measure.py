@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
-from whence.attribution.account import account
+from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
+from whence.attribution.leave_out import measure_savings
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Event
-from whence.errors import InputError
+from whence.attribution.sample_inputs import SampleInputs, sample_inputs
+from whence.attribution.source_costs import source_kinds
+from whence.errors import InputError, WhenceError
+from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
-from whence.passes.equivalence import random_inputs
 from whence.runtime.executable import Executable
 from whence.runtime.program import Program
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
@@ -26,8 +30,12 @@ from whence.runtime.stream import Stream, StreamFlags, reset_profiling
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
+Prepare = Callable[[Mapping[str, Sequence[int]]], Graph]
+"""Gives the graph of a program once more, with its constants, for inputs of these shapes."""
+
 # Spreads and the timeline come from this many runs at most; sums come from all.
 _KEPT_RUNS = 128
+_KEPT_SAMPLES = 50_000
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -40,49 +48,79 @@ def profile_executable(
     model: str = "",
     progress: Progress | None = None,
     writers: Sequence[Writer] = (),
+    exact: Prepare | None = None,
 ) -> Profile:
-    """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are random."""
+    """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are random.
+
+    With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
+    """
     if runs < 1:
         raise InputError(f"a profile needs at least one run, not {runs}")
     if warmup < 0:
         raise InputError(f"{warmup} runs cannot warm anything up")
     graph, engine = executable.graph, executable.engine
-    values = bind_inputs(graph, random_inputs(graph) if inputs is None else inputs)
-    program = executable.program_for(values)
+    sample = sample_inputs(graph) if inputs is None else None
+    values = bind_inputs(graph, inputs if inputs is not None else sample.values if sample is not None else {})
+    with _explained(sample):
+        program = executable.program_for(values)
+        executable(*values)
     shapes = {node.name: value.shape for node, value in zip(graph.inputs, values, strict=True) if isinstance(value, np.ndarray)}
     plain, profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
     for number in range(warmup):
         _timed(executable, plain, values)
         _report(progress, "warming up", number + 1, warmup)
-    book = _Book(program, _clock_read_ns())
+    book = _Book(program, _clock_read_ns() if engine.reads_clock else 0, engine.gap)
     unprofiled = []
     for number in range(runs):
         # The order within a pair changes, so that neither kind always runs in the other's wake.
         if number % 2:
             unprofiled.append(_elapsed(_timed(executable, plain, values)))
         reset_profiling(profiling)
-        span = _timed(executable, profiling, values)
-        book.enter(profiling, *span)
+        book.enter(profiling, _timed(executable, profiling, values))
         if not number % 2:
             unprofiled.append(_elapsed(_timed(executable, plain, values)))
         _report(progress, "running", number + 1, runs)
+    measured = book.close(unprofiled)
+    left_out = None if exact is None else measure_savings(program, exact(shapes), engine, measured.step_ns.tolist(), source_kinds(graph), progress)
     return assemble(
-        graph, program, book.close(unprofiled), model=model, engine=str(engine.kind), threads=engine.threads, shapes=shapes, writers=writers
+        graph,
+        program,
+        measured,
+        model=model,
+        engine=str(engine.kind),
+        threads=engine.threads,
+        shapes=shapes,
+        writers=writers,
+        left_out=left_out,
     )
 
 
-def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> tuple[int, int]:
+@contextmanager
+def _explained(sample: SampleInputs | None) -> Iterator[None]:
+    """A failure on sizes that were made up says so, and what to do about it."""
+    try:
+        yield
+    except WhenceError as error:
+        if sample is None or not sample.guessed:
+            raise
+        raise InputError(
+            f"the model leaves dimensions of its inputs open, and does not work with the sizes guessed for them ({sample.options}): {error}; "
+            "say which sizes to use with --shape, or shapes=, or give inputs"
+        ) from error
+
+
+def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:
     begin = time.monotonic_ns()
     pending = executable.execute(stream, *values)
     stream.wait()
     end = time.monotonic_ns()
     # Raises what the run raised.
     _ = pending.outputs
-    return begin, end
+    return Span(begin, pending.began, pending.ended, end)
 
 
-def _elapsed(span: tuple[int, int]) -> int:
-    return span[1] - span[0]
+def _elapsed(span: Span) -> int:
+    return span.end - span.begin
 
 
 def _report(progress: Progress | None, doing: str, done: int, total: int) -> None:
@@ -100,34 +138,37 @@ def _clock_read_ns() -> int:
 class _Book:
     """Sums over the profiled runs."""
 
-    def __init__(self, program: Program, clock_ns: int) -> None:
+    def __init__(self, program: Program, clock_ns: int, gap: str) -> None:
         count = len(program.steps)
         self._native = np.array([bool(step.symbol) for step in program.steps], bool)
         self._clock_ns = clock_ns
+        self._gap = gap
         self._walls: list[int] = []
         self._residual: dict[str, int] = {}
         self._total = np.zeros(count, np.int64)
         self._calls = np.zeros(count, np.int64)
+        self._waited = np.zeros(count, np.int64)
         self._least = np.full(count, _NEVER, np.int64)
         self._per_run: list[np.ndarray] = []
         self._samples: list[tuple[int, np.ndarray]] = []
 
-    def enter(self, stream: Stream, begin: int, end: int) -> None:
+    def enter(self, stream: Stream, span: Span) -> None:
         profiler = stream.profiler
         assert profiler is not None
         samples = profiler.samples()
-        found = account(samples, begin, end, self._native, self._clock_ns, profiler.dropped)
+        found = account(samples, span, self._native, self._clock_ns, profiler.dropped, self._gap)
         self._walls.append(found.wall_ns)
         for name, spent in found.residual_ns.items():
             self._residual[name] = self._residual.get(name, 0) + spent
         mine = np.zeros_like(self._total)
         np.add.at(mine, found.steps, found.kernel_ns)
         np.add.at(self._calls, found.steps, 1)
+        np.add.at(self._waited, found.steps, found.waited_ns)
         np.minimum.at(self._least, found.steps, found.kernel_ns)
         self._total += mine
         if len(self._per_run) < _KEPT_RUNS:
             self._per_run.append(mine)
-            self._samples.append((begin, samples))
+            self._samples.append((span.begin, samples))
 
     def close(self, unprofiled: Sequence[int]) -> Measurement:
         kept = range(len(self._samples))
@@ -139,12 +180,27 @@ class _Book:
             residual_ns=self._residual,
             step_ns=self._total,
             step_calls=self._calls,
+            step_waited_ns=self._waited,
             step_min_ns=np.where(self._calls > 0, self._least, 0),
             per_run_ns=np.array(self._per_run),
             timeline=tuple(Event(int(row["step"]), int(row["begin"]) - begin, int(row["end"]) - begin) for row in samples[order]),
             timeline_ns=self._walls[middle],
             overhead_ratio=overhead(self._walls, unprofiled),
+            samples=self._kept_samples(),
         )
+
+    def _kept_samples(self) -> np.ndarray:
+        """The samples of as many runs as there is room for, each run an execution."""
+        kept: list[np.ndarray] = []
+        count = 0
+        for run, (_, samples) in enumerate(self._samples):
+            count += len(samples)
+            if kept and count > _KEPT_SAMPLES:
+                break
+            mine = samples.copy()
+            mine["execution"] = run
+            kept.append(mine)
+        return np.concatenate(kept)
 
 
 def overhead(profiled: Sequence[int], unprofiled: Sequence[int]) -> float:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from whence.attribution.cost_model import POLICY
+import numpy as np
+
 from whence.attribution.local_paths import shorten_location
-from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, SourceRow
+from whence.attribution.policy import MODELLED
+from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Share, SourceRow
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.fates import Coverage
@@ -36,6 +38,12 @@ class Background:
     source_graph: Graph
     """As it was loaded."""
     program: Program
+    shares: Mapping[int, Sequence[Share]]
+    """By step: who has which part of it."""
+    samples: np.ndarray
+    """When kernels ran, in some of the runs, as an array of `whence.runtime.profiler.SAMPLE`."""
+    full_paths: bool = True
+    """May the paths of this machine be shown?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,10 @@ class Profile:
     """The kernels of one run of middling length."""
     timeline_ns: int = 0
     """How long that run took."""
-    policy: str = POLICY
+    policy: str = MODELLED
+    """How kernels were split, in words."""
+    notes: tuple[str, ...] = ()
+    """What the policy does not hold for, a line each."""
     background: Background | None = field(default=None, repr=False, compare=False)
     writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
 
@@ -73,6 +84,11 @@ class Profile:
     def attributed_ns(self) -> int:
         """What is in kernels and has a source operator."""
         return sum(row.time_ns for row in self.sources)
+
+    @property
+    def waited_ns(self) -> int:
+        """Of the time in kernels, what the calling thread waited for others to finish their part."""
+        return sum(row.waited_ns for row in self.kernels)
 
     @property
     def run_ns(self) -> float:
@@ -143,6 +159,7 @@ class Profile:
             "overhead_ratio": self.overhead_ratio,
             "coverage": dataclasses.asdict(self.coverage),
             "policy": self.policy,
+            "notes": list(self.notes),
             "runs_ns": list(self.runs_ns),
             "passes": dict(self.passes),
             "timeline_ns": self.timeline_ns,
@@ -159,6 +176,7 @@ class Profile:
         return dataclasses.replace(
             self,
             model=Path(self.model).name,
+            background=dataclasses.replace(self.background, full_paths=False) if self.background is not None else None,
             sources=tuple(dataclasses.replace(row, line=shorten_location(row.line)) if row.line else row for row in self.sources),
         )
 
@@ -227,4 +245,5 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "why_reference": row.why_reference,
         "inserted": row.inserted,
         "ops": list(row.ops),
+        "waited_ns": row.waited_ns,
     }

@@ -49,6 +49,7 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         timeline=tuple(Event(*map(int, event)) for event in content.get("timeline", ())),
         timeline_ns=int(content.get("timeline_ns", 0)),
         policy=str(content.get("policy", "")),
+        notes=tuple(str(note) for note in content.get("notes", ())),
     )
 
 
@@ -84,4 +85,5 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         why_reference=str(row.get("why_reference", "")),
         inserted=bool(row.get("inserted", False)),
         ops=tuple(str(op) for op in row.get("ops", ())),
+        waited_ns=int(row.get("waited_ns", 0)),
     )

@@ -17,6 +17,16 @@ class Part(NamedTuple):
     """Of that, in nodes that were put in because of the operator: layout changes and the like."""
 
 
+class Share(NamedTuple):
+    """The part of a kernel that one source operator has through one node."""
+
+    source: int
+    node: int
+    weight: int
+    inserted: bool
+    """The node is a layout change or the like, which the operator caused."""
+
+
 class Band(NamedTuple):
     """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter slower."""
 
@@ -66,6 +76,8 @@ class KernelRow:
     """It holds nothing but nodes that were put in because of others."""
     ops: tuple[str, ...] = ()
     """The operators of the optimised graph in it."""
+    waited_ns: int = 0
+    """Of its time, what the calling thread had nothing left to do in it and waited for the others."""
 
 
 class Event(NamedTuple):

@@ -9,6 +9,7 @@ from whence.attribution.cost_model import arithmetic_ps
 from whence.graph import Graph, Node
 from whence.ops.cost import cost
 from whence.ops.definition import TypeQuery
+from whence.ops.registry import REGISTRY
 from whence.passes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
 from whence.types import TensorType
@@ -25,6 +26,11 @@ class SourceCost:
     def within(self, companions: Origin, per_byte: int) -> int:
         """Picoseconds of the operator when it runs together with others: what they make for it is not read from memory."""
         return self.arithmetic_ps + per_byte * sum(size for makers, size in self.reads if not makers & companions)
+
+    def side_bytes(self, companions: Origin) -> int:
+        """What it reads beside its main operand, which is one that the others make, else the largest."""
+        outside = [size for makers, size in self.reads if not makers & companions]
+        return sum(outside) - (max(outside, default=0) if len(outside) == len(self.reads) else 0)
 
 
 def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, SourceCost]:
@@ -49,6 +55,22 @@ def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None
                 arithmetic[source] = arithmetic.get(source, 0) + price // len(node.origin)
                 reads.setdefault(source, []).extend(_reads(nested, node, source))
     return {source: SourceCost(price, tuple(reads[source])) for source, price in arithmetic.items() if source not in unknown}
+
+
+Kinds = Mapping[int, frozenset[str]]
+"""By source operator: what it is, in operators of the registry. Some formats have names of their own for theirs."""
+
+
+def source_kinds(graph: Graph) -> Kinds:
+    """For every source operator, from the graph as it was loaded: the operator itself, or those that it was read as."""
+    found: dict[int, set[str]] = {source.id: {source.op} & REGISTRY.keys() for source in graph.ledger.sources}
+    named = {source for source, kinds in found.items() if kinds}
+    for nested in graph.nested():
+        for node in nested:
+            if not node.is_const:
+                for source in node.origin - named:
+                    found[source].add(node.op)
+    return {source: frozenset(kinds) for source, kinds in found.items()}
 
 
 def node_ps(graph: Graph, node: Node) -> int | None:

@@ -1,11 +1,13 @@
 """A kernel's time, split over the source operators whose work it does.
 
-1. A kernel's members share its time by modelled cost: arithmetic, and what they read from outside the kernel. What it writes has to be written
-   whichever operator comes last, so it is shared in the same proportion.
-2. A member's part goes to the source operators that reached it by an edge other than `fold`, by what each cost in the file: its arithmetic,
-   and those of its inputs that no other operator of the member makes.
+1. A kernel's members have what leaving each out would save, but for the anchor (`anchor`), which has the rest. What would be saved is modelled
+   (`cost_model`) or was measured (`leave_out`).
+2. A member's part goes to the source operators that reached it by an edge other than `fold`. In an anchor that convolves or multiplies, operators
+   of other kinds have what they add, too. Otherwise each has by what it cost in the file: its arithmetic, and those of its inputs that no
+   other operator of the member makes.
    Operators that were only folded into it did their work at compile time and get nothing.
-3. A node that was inserted because of another is charged to that one's source operators, and marked.
+3. A node that was inserted because of another is charged to that one's source operators, and marked: a layout change to the convolution or product
+   among them, or to the addition whose operand it prepares.
 4. The part of a loop is split over the operators in its body as well. Which branch of a condition runs is not known: it keeps its part.
 """
 
@@ -14,28 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from whence.attribution.cost_model import arithmetic_ps, byte_ps, elements_of, is_contraction
-from whence.attribution.source_costs import SourceCost, node_ps
+from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
+from whence.attribution.cost_model import arithmetic_ps, byte_ps, elements_of, is_contraction, together_ps, turning_ps
+from whence.attribution.rows import Share
+from whence.attribution.source_costs import Kinds, SourceCost, node_ps
 from whence.graph import Graph, Node
 from whence.kernels.ir import Member
 from whence.ops.registry import lookup
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin
-from whence.runtime.program import ProgramStep
-from whence.types import TensorType
+from whence.runtime.program import Program, ProgramStep
 
 _FINE = 1 << 20
 # What the interpreter spends on an operator in a loop's body, however small it is.
 _INTERPRETED_PS = 20_000_000
-
-
-class Share(NamedTuple):
-    """The part of a kernel that one source operator has through one node."""
-
-    source: int
-    node: int
-    weight: int
-    inserted: bool
-    """The node is a layout change or the like, which the operator caused."""
 
 
 def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
@@ -76,54 +69,102 @@ def inserted_nodes(ledger: Ledger) -> set[int]:
     return found
 
 
-class Splitter:
-    """Knows what is needed to split the steps of one program: its graph, and what the operators of the file cost by themselves."""
+class Savings(NamedTuple):
+    """What leaving out would save, as parts of `whole`, by member, and by source operator of the anchor. What is not in it is not known."""
 
-    def __init__(self, graph: Graph, costs: Mapping[int, SourceCost]) -> None:
-        self._graph = graph
+    whole: int
+    members: Mapping[int, int]
+    sources: Mapping[int, int]
+
+
+class Splitter:
+    """Knows what is needed to split the steps of one program: the program, and what the operators of the file cost by themselves.
+
+    `measured` has what was found by measuring, by step.
+    """
+
+    def __init__(self, program: Program, costs: Mapping[int, SourceCost], kinds: Kinds, measured: Mapping[int, Savings] | None = None) -> None:
+        self._program = program
+        self._graph = program.graph
         self._costs = costs
-        self._folded = graph.ledger.folded_origins()
-        self._inserted = inserted_nodes(graph.ledger)
+        self._kinds = kinds
+        self._measured = measured or {}
+        self._folded = self._graph.ledger.folded_origins()
+        self._inserted = inserted_nodes(self._graph.ledger)
 
     def split(self, step: ProgramStep) -> list[Share]:
         """Who has which part of the step; nothing when none of its nodes has an origin. Weights are at least 0 and not all 0."""
-        per_byte = byte_ps(sum(member.bytes for member in step.members))
         members = [member for member in step.members if self._graph[member.node].origin]
+        if not members:
+            return []
+        kernel_bytes = sum(member.bytes for member in step.members)
+        per_byte = byte_ps(kernel_bytes)
+        anchor = anchor_of(self._program, step, members)
+        modelled = self._modelled(step, members, anchor, per_byte)
+        measured = self._measured.get(step.number)
+        savings = modelled if measured is None else _known_first(measured, modelled)
         shares: list[Share] = []
-        for member, weight in zip(members, self._member_weights(step, members, per_byte), strict=True):
+        for member, weight in zip(members, _parts(savings, members, anchor), strict=True):
             node = self._graph[member.node]
             inserted = node.id in self._inserted
             prices = self._prices(self._graph, node, per_byte)
-            parts = largest_remainder(weight * _FINE, list(prices.values()))
-            shares += [Share(source, node.id, part, inserted) for source, part in zip(prices, parts, strict=True)]
+            added = savings.sources if member is anchor else {}
+            parts = _within(weight * _FINE, prices, {source: saved * _FINE for source, saved in added.items()})
+            shares += [Share(source, node.id, part, inserted) for source, part in parts.items()]
         return shares if any(share.weight for share in shares) else [share._replace(weight=1) for share in shares]
 
     def folded(self, node_id: int) -> Origin:
         """The source operators that are in the node only through constants."""
         return self._folded.get(node_id, NO_ORIGIN)
 
-    def _member_weights(self, step: ProgramStep, members: Sequence[Member], per_byte: int) -> list[int]:
-        if len(members) == 1:
-            return [1]
-        inside = frozenset(step.nodes)
-        weights = []
-        for member in members:
-            node = self._graph[member.node]
-            reads = max(0, member.bytes - self._written(node, inside))
-            weights.append(arithmetic_ps(self._graph, node, member.flops) + reads * per_byte)
-        return weights if any(weights) else [1] * len(weights)
+    def _modelled(self, step: ProgramStep, members: Sequence[Member], anchor: Member, per_byte: int) -> Savings:
+        graph, inside = self._graph, frozenset(step.nodes)
+        kernel_bytes = sum(member.bytes for member in step.members)
+        arithmetic = {member.node: self._arithmetic(member, step, kernel_bytes) for member in step.members}
+        added = self._added(graph[anchor.node])
+        computing, moving = sum(arithmetic.values()) + sum(own for own, _ in added.values()), kernel_bytes * per_byte
+        whole = together_ps(computing, moving)
 
-    def _written(self, node: Node, inside: frozenset[int]) -> int:
-        """The bytes of its results that are used outside the kernel."""
-        used = {ref for reader in self._graph.consumers(node) if reader.id not in inside for ref in reader.inputs if ref is not None}
-        kinds = (kind for index, kind in enumerate(node.outputs) if node.ref(index) in used)
-        return sum(kind.nbytes or 0 for kind in kinds if isinstance(kind, TensorType))
+        def saved(own: int, read: int) -> int:
+            return whole - together_ps(max(0, computing - own), max(0, moving - read * per_byte))
+
+        nodes = {member.node: graph[member.node] for member in members if member is not anchor}
+        return Savings(
+            whole,
+            {number: saved(arithmetic[number], side_bytes(graph, node, inside)) for number, node in nodes.items()},
+            {source: saved(*cost) for source, cost in added.items()},
+        )
+
+    def _arithmetic(self, member: Member, step: ProgramStep, kernel_bytes: int) -> int:
+        node = self._graph[member.node]
+        if not step.symbol:
+            # Nobody counted what a reference implementation does.
+            return node_ps(self._graph, node) or 1
+        turning = turning_ps(node, kernel_bytes) if len(step.members) > 1 else 0
+        return arithmetic_ps(self._graph, node, member.flops) + turning
+
+    def _added(self, anchor: Node) -> dict[int, tuple[int, int]]:
+        """What operators of other kinds add to a convolution or product that they became part of: arithmetic, and bytes that they read."""
+        working = anchor.origin - self.folded(anchor.id)
+        heavy = {source for source in working if any(map(is_contraction, self._kinds[source]))}
+        # A layout change does none of the work of those that it was put in for.
+        if not heavy or anchor.bodies or anchor.id in self._inserted:
+            return {}
+        found = {}
+        for source in sorted(working - heavy):
+            known = self._costs.get(source)
+            if known is not None:
+                found[source] = known.arithmetic_ps, known.side_bytes(anchor.origin)
+        return found
 
     def _prices(self, graph: Graph, node: Node, per_byte: int) -> dict[int, int]:
         """What to split the node by: its source operators with the cost of each. Folded ones have 0; not all have 0 unless all are alike."""
         folded = self.folded(node.id)
         # Where everything reached the node through constants there is nobody else to charge.
         working = sorted(node.origin - folded) or sorted(node.origin)
+        if node.id in self._inserted:
+            causes = self._causes(graph, node, working)
+            return dict.fromkeys(causes, 1) | dict.fromkeys(sorted(node.origin - set(causes)), 0)
         if node.bodies and node.op != "If":
             return self._body_prices(node, working, per_byte)
         prices = dict.fromkeys(working, 1)
@@ -132,16 +173,29 @@ class Splitter:
             prices = prices if any(prices.values()) else dict.fromkeys(working, 1)
         return prices | dict.fromkeys(sorted(folded - set(working)), 0)
 
+    def _causes(self, graph: Graph, node: Node, working: Sequence[int]) -> Sequence[int]:
+        """Those of the operators for which a node was inserted that it is really there for: a convolution has its layout, not its activation.
+
+        What only prepares an operand that is added is there for the addition.
+        """
+        heavy = [source for source in working if any(map(is_contraction, self._kinds[source]))]
+        additions = [source for source in working if self._kinds[source] & ADDITIONS and source not in heavy]
+        uses = [
+            (reader, index) for reader in graph.consumers(node) for index, ref in enumerate(reader.inputs) if ref is not None and ref.node == node.id
+        ]
+        if additions and uses and all(ADDED_INPUT.get(reader.op) == index for reader, index in uses):
+            return additions
+        return heavy or working
+
     def _price(self, graph: Graph, node: Node, source: int, per_byte: int) -> int:
         known = self._costs.get(source)
         if known is not None:
             return known.within(node.origin, per_byte)
         # The operator's shapes are unknown: a contraction does the node's arithmetic, anything else a little for each element.
-        op = graph.ledger.source(source).op
-        if is_contraction(op):
+        if any(map(is_contraction, self._kinds[source])):
             return node_ps(graph, node) or 1
-        flops = lookup(op).flops
-        return 10 * elements_of(node) * (flops if isinstance(flops, int) else 1)
+        flops = [lookup(op).flops for op in self._kinds[source]]
+        return 10 * elements_of(node) * max((each for each in flops if isinstance(each, int)), default=1)
 
     def _body_prices(self, node: Node, working: Sequence[int], per_byte: int) -> dict[int, int]:
         prices = dict.fromkeys(working, _INTERPRETED_PS)
@@ -151,6 +205,35 @@ class Splitter:
             for source, part in zip(parts, largest_remainder(own, list(parts.values())), strict=True):
                 prices[source] = prices.get(source, 0) + part
         return prices
+
+
+def _known_first(measured: Savings, modelled: Savings) -> Savings:
+    """What was measured, and what was not as the model has it, on the scale of the measurement."""
+
+    def scaled(of: Mapping[int, int]) -> dict[int, int]:
+        return {key: saved * measured.whole // max(1, modelled.whole) for key, saved in of.items()}
+
+    members, sources = {**scaled(modelled.members), **measured.members}, {**scaled(modelled.sources), **measured.sources}
+    return Savings(measured.whole, members, sources)
+
+
+def _parts(savings: Savings, members: Sequence[Member], anchor: Member) -> list[int]:
+    """The members' parts of the whole. The anchor's is what is left; when the others would save more than there is, it has none."""
+    parts = [0 if member is anchor else max(0, savings.members.get(member.node, 0)) for member in members]
+    rest = max(0, savings.whole - sum(parts))
+    return [rest if member is anchor else part for member, part in zip(members, parts, strict=True)]
+
+
+def _within(weight: int, prices: Mapping[int, int], added: Mapping[int, int]) -> dict[int, int]:
+    """A member's part over its source operators: those that add something have that, the others share the rest by price."""
+    own = {source: max(0, min(added[source], weight)) for source in prices if source in added}
+    excess = sum(own.values()) - weight
+    if excess > 0:
+        own = dict(zip(own, largest_remainder(weight, list(own.values())), strict=True))
+    others = [source for source in prices if source not in own]
+    rest = weight - sum(own.values())
+    shared = dict(zip(others, largest_remainder(rest, [prices[source] for source in others]), strict=True)) if others else {}
+    return {source: own.get(source, 0) + shared.get(source, 0) for source in prices}
 
 
 def _inside(node: Node) -> Iterator[tuple[Graph, Node]]:

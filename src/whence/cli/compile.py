@@ -10,12 +10,15 @@ import typer
 
 from whence.api import load, prepare
 from whence.cli.console import ModelPath, ShapeOption, out, parse_shapes, progress, safe
-from whence.codegen.target import Target
+from whence.cli.tuning import print_findings
+from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
+from whence.runtime.build import build_program
+from whence.runtime.engine import CpuEngine
 from whence.runtime.export import export, identifier
-from whence.runtime.program import build_program
+from whence.runtime.tuned import Tuned
 from whence.types import TensorType
 
 
@@ -25,30 +28,48 @@ def compile_command(
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     target: Annotated[str, typer.Option(help=f"The machine to compile for: {', '.join(Target.names())}.")] = "host",
     fusion: Annotated[str, typer.Option(help=f"How operators are grouped: {', '.join(ALGORITHMS)}.")] = "dominator",
+    tune: Annotated[
+        bool, typer.Option("--tune", help="First time candidate kernels on this machine; this and every later compilation uses the fastest.")
+    ] = False,
+    threads: Annotated[int, typer.Option(min=0, help="Threads that the model will run on, for what was tuned; 0 for every core.")] = 0,
 ) -> None:
     """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made from.
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
     [dim]cc main.c -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]      examples/ has a main.c
+    [dim]whence compile resnet50.onnx -o out/ --tune[/dim]         takes minutes, once for each shape of layer
     """
     began = time.perf_counter()
+    if tune and target != "host":
+        raise UnsupportedError(f"kernels can be timed on this machine only: leave out --tune, or --target {target}")
     toolchain = Toolchain(Target.named(target))
+    tuned, findings = Tuned(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
-        task = bar.task_ids[0]
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
+
         graph = load(model, shapes=parse_shapes(shape))
         opened = [node for node in graph.inputs if isinstance(node.type, TensorType) and not node.type.is_static]
         if opened:
             fixed = " ".join(f"--shape {node.name}={_example(node.type)}" for node in opened)
             raise UnsupportedError(f"'{model.name}' leaves input shapes open: fix them with {fixed}")
+        prepare(graph)
+        if tune:
+            engine = CpuEngine(threads=threads, toolchain=toolchain)
+            findings, tuned = engine.tune(graph, fusion=fusion, progress=show), engine.tuned
         program = build_program(
-            prepare(graph),
+            graph,
             toolchain,
             fusion=fusion,
-            progress=lambda name, done, total: bar.update(task, completed=done, total=total),
+            choices=tuned.choices,
+            progress=lambda _, done, total: show("compiling", done, total),
             load=False,
         )
         files = export(program, toolchain, output, identifier(model.stem))
     console = out()
+    if findings is not None:
+        print_findings(console, findings)
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
     console.print(

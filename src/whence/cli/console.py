@@ -20,7 +20,7 @@ from whence.graph import Graph
 from whence.graph.printer import escape
 from whence.passes.manager import PassReport
 
-ModelPath = Annotated[Path, typer.Argument(help="The model file (.onnx).", show_default=False)]
+ModelPath = Annotated[Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)]
 ShapeOption = Annotated[
     list[str], typer.Option("--shape", metavar="NAME=1x3x224x224", help="Fix the shape of an input that the model leaves open. May be repeated.")
 ]

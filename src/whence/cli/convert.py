@@ -7,34 +7,42 @@ from typing import Annotated
 
 import typer
 
-from whence.api import save
+from whence.api import WRITTEN, save
 from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe
 from whence.errors import UnsupportedError
+from whence.graph import Graph
 from whence.graph.fates import coverage
 
 
 def convert(
     model: ModelPath,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write (.onnx).", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write: .onnx, .tflite or .circle.", show_default=False)],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
 ) -> None:
-    """Write the optimised model. Any ONNX runtime loads it, and each node says which operators of the first file it came from.
+    """Write the optimised model as ONNX, TFLite or Circle. Each operator says which operators of the first file it came from.
 
     [dim]whence convert model.onnx -o small.onnx[/dim]
     [dim]whence why small.onnx /layer1/bn1[/dim]        still speaks of model.onnx
+    [dim]whence convert model.tflite -o model.circle[/dim]     with ONE_source_table and ONE_op_table in it
     """
-    if output.suffix.lower() != ".onnx":
-        raise UnsupportedError(f"'{output}': whence writes .onnx files")
+    if output.suffix.lower() not in WRITTEN:
+        raise UnsupportedError(f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files")
     graph = load_with_bar(model, parse_shapes(shape))
-    before = sum(graph.op_counts.values()) - _structural(graph.op_counts)
+    before = _operators(model, graph)
     prepare_with_bar(graph, portable=True)
     with progress("writing"):
         save(graph, output)
-    after = sum(graph.op_counts.values()) - _structural(graph.op_counts)
+    after = _operators(output, graph)
     console = out()
     console.print(safe(f"{model.name} → {output}"))
     console.print(f"{before} operators → {after} · {coverage(graph)}")
 
 
-def _structural(counts: dict[str, int]) -> int:
-    return sum(counts.get(op, 0) for op in ("Input", "Const", "Output"))
+def _operators(file: Path, graph: Graph) -> int:
+    """How many operators a file has. One of TFLite or Circle often stands for several nodes of the graph."""
+    if file.suffix.lower() == ".onnx":
+        counts = graph.op_counts
+        return sum(counts.values()) - sum(counts.get(op, 0) for op in ("Input", "Const", "Output"))
+    from whence.frontends.tflite.records import read_records
+
+    return sum(len(subgraph.operators) for subgraph in read_records(file.read_bytes(), f"'{file}'").subgraphs)

@@ -12,6 +12,7 @@ from rich.table import Table
 from whence.cli.console import err, out, safe
 
 if TYPE_CHECKING:
+    from whence.attribution.profile import Profile
     from whence.debugdb import DebugDatabase
     from whence.debugdb.store import Answer
 
@@ -34,6 +35,18 @@ def db(
         str | None, typer.Option("--sql", metavar="Q", help="Answer a query. It sees a copy, and no other files.", show_default=False)
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of an answer to show.")] = 1000,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="F", help="The model that Vela compiled: a profile in its operators.", show_default=False)
+    ] = None,
+    cycles: Annotated[
+        Path | None,
+        typer.Option("--cycles", metavar="CSV", help="Cycles for --model: rows of offset,cycles, or Vela's *_per-layer.csv.", show_default=False),
+    ] = None,
+    clock: Annotated[float, typer.Option(min=0.001, metavar="MHZ", help="The clock by which cycles become time, for --model.")] = 1000,
+    by: Annotated[str, typer.Option(help="Group the profile of --model by op, type or kernel.")] = "op",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="A folder for the profile of --model.", show_default=False)
+    ] = None,
 ) -> None:
     """Convert a debug database between its forms, and answer SQL about it. Without options, say what is in it.
 
@@ -42,12 +55,21 @@ def db(
     [dim]whence db out/ --sql "FROM kernels_of_source WHERE name = '/layer1/0/conv1/Conv'"[/dim]
     [dim]whence db out/ --sql "FROM removed"[/dim]                          what no longer runs, and why
     [dim]whence db tinycnn_debug.xml --parquet tables/[/dim]                from Vela (either core) to Parquet
+    [dim]whence db tinycnn_debug.xml --model tinycnn.tflite[/dim]           Vela's cycles on the operators of the model it compiled
+    [dim]whence db tinycnn_debug.xml --model tinycnn.tflite --cycles measured.csv -o out/[/dim]
     """
     from whence.debugdb.locate import read_database
     from whence.debugdb.store import ask, write_duckdb, write_parquet
     from whence.debugdb.vela_xml import write_xml
 
+    if model is None and (cycles is not None or output is not None):
+        raise typer.BadParameter("needs --model, the file that Vela compiled", param_hint="--cycles" if cycles is not None else "--output")
+    if by not in _GROUPINGS:
+        raise typer.BadParameter(f"'{by}' is none of {', '.join(_GROUPINGS)}", param_hint="--by")
     found = read_database(database)
+    profile = None
+    if model is not None:
+        found, profile = _joined(found, model, cycles, clock)
     for note in found.notes:
         err().print(safe(f"note: {note}", "yellow"), soft_wrap=True)
     console = out()
@@ -60,10 +82,45 @@ def db(
     for written in (xml, parquet, duckdb):
         if written is not None:
             err().print(safe(f"wrote {written}"), soft_wrap=True)
+    if output is not None and profile is not None:
+        files = profile.save(output)
+        files += [output / "debug.xml", output / "profile.duckdb"]
+        write_xml(found, files[-2])
+        write_duckdb(found, files[-1])
+        for file in files:
+            err().print(safe(f"wrote {file}"), soft_wrap=True)
     if sql is not None:
         _print_answer(console, ask(found, sql, most=limit), limit)
+    elif profile is not None:
+        _print_joined(console, profile.without_local_paths(), by, limit)
     elif xml is None and parquet is None and duckdb is None:
         _print_summary(console, found)
+
+
+_GROUPINGS = ("op", "type", "kernel")
+
+
+def _joined(found: DebugDatabase, model: Path, cycles: Path | None, clock: float) -> tuple[DebugDatabase, Profile]:
+    """The database with the names of the model's operators in it, and what they cost."""
+    from whence.attribution.vela import named_database, vela_profile
+    from whence.debugdb.cycles import estimated_cycles, read_cycles
+    from whence.debugdb.join import join_model
+    from whence.debugdb.model_operators import model_operators
+    from whence.report.files import WRITERS
+
+    join = join_model(found, model_operators(model))
+    spent = estimated_cycles(found, join) if cycles is None else read_cycles(cycles, found, join)
+    profile = vela_profile(found, join, spent, model=str(model), clock_mhz=clock, writers=WRITERS)
+    named = named_database(found, join, profile)
+    named.notes += [*join.notes, *spent.notes]
+    return named, profile
+
+
+def _print_joined(console: Console, profile: Profile, by: str, limit: int) -> None:
+    from whence.report.terminal import duration, print_profile
+
+    title = f"{profile.model} · {profile.engine} · {len(profile.kernels)} commands · {duration(profile.run_ns)} · {profile.policy.partition('. ')[0]}"
+    print_profile(console, profile, by, limit, title=title)
 
 
 def _print_answer(console: Console, answer: Answer, limit: int) -> None:

@@ -7,34 +7,43 @@ import sys
 
 import typer
 
-from whence.cli import compile, convert, db, demo, diff, passes, profile, run, why
-from whence.cli.console import err, safe
+from whence.cli.lazy import SETTINGS, group_of
 from whence.errors import WhenceError
+
+COMMANDS = {
+    "demo": ("demo", "demo"),
+    "profile": ("profile", "profile"),
+    "why": ("why", "why"),
+    "passes": ("passes", "passes"),
+    "convert": ("convert", "convert"),
+    "compile": ("compile", "compile_command"),
+    "run": ("run", "run"),
+    "devices": ("devices", "devices"),
+    "db": ("db", "db"),
+    "diff": ("diff", "diff"),
+}
+"""Each command's module in this folder, and its function there."""
 
 app = typer.Typer(
     name="whence",
-    help="Compile neural networks without losing track of where anything came from.",
+    cls=group_of(COMMANDS),
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=dict(SETTINGS),
 )
-app.command("demo")(demo.demo)
-app.command("profile")(profile.profile)
-app.command("why")(why.why)
-app.command("passes")(passes.passes)
-app.command("convert")(convert.convert)
-app.command("compile")(compile.compile_command)
-app.command("run")(run.run)
-app.command("db")(db.db)
-app.command("diff")(diff.diff)
+
+
+@app.callback(help="Compile neural networks without losing track of where anything came from.")
+def _whence() -> None:
+    """What all commands share, which is nothing."""
 
 
 def main() -> None:
     """Run the command line. An error is one line that says what to do; a traceback only when WHENCE_DEBUG is set."""
     try:
-        app()
+        app(prog_name="whence")
     except WhenceError as error:
         if os.environ.get("WHENCE_DEBUG"):
             raise
@@ -50,5 +59,7 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
+    from whence.cli.console import err, safe
+
     err().print(safe("whence: " + " ".join(message.split())), soft_wrap=True)
     sys.exit(1)

@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from whence.api import compile_model
+from whence.api import compile_model, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS
+from whence.attribution.sample_inputs import SampleInputs, guess_shapes
 from whence.cli.console import ModelPath, ShapeOption, err, out, parse_shapes, progress, safe
+from whence.cli.engines import EngineOption, parse_engine
 from whence.graph import Graph
 from whence.report.files import WRITERS
 from whence.report.terminal import print_profile
-from whence.types import TensorType
 
 
 def profile(
@@ -22,11 +23,18 @@ def profile(
     runs: Annotated[int, typer.Option(min=1, help="How many runs to time.")] = 50,
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 5,
     threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    engine: EngineOption = "cpu",
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Measure what each operator adds to its kernel, by leaving it out, instead of modelling it. Takes longer.")
+    ] = False,
     by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A folder for profile.json and files for other tools.", show_default=False)
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="A folder for profile.json, report.html, the debug database, and files for other tools.", show_default=False
+        ),
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write profile.json to this file.", show_default=False)] = None,
     full_paths: Annotated[bool, typer.Option("--full-paths", help="Keep the paths of this machine as they are.")] = False,
@@ -34,7 +42,8 @@ def profile(
     """Compile MODEL, run it, and say where the time went: every operator of the file, and sums that are exact.
 
     [dim]whence profile resnet50.onnx[/dim]
-    [dim]whence profile resnet50.onnx --by module -o out/[/dim]     profile.json, and files for speedscope, pprof, Perfetto, Model Explorer
+    [dim]whence profile resnet50.onnx --exact[/dim]                  shares measured by leaving operators out
+    [dim]whence profile resnet50.onnx --by module -o out/[/dim]     report.html, profile.json, and files for other tools
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
@@ -44,9 +53,12 @@ def profile(
         def show(doing: str, done: int, total: int) -> None:
             bar.update(task, description=doing, completed=done, total=total)
 
-        executable = compile_model(model, threads=threads, shapes=parse_shapes(shape), progress=lambda _, done, total: show("compiling", done, total))
+        shapes = parse_shapes(shape)
+        chosen = parse_engine(engine, threads)
+        executable = compile_model(model, engine=chosen, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
         _mention_open_shapes(executable.graph)
-        found = profile_executable(executable, runs=runs, warmup=warmup, model=str(model), progress=show, writers=WRITERS)
+        again = prepare_again(model, shapes) if exact else None
+        found = profile_executable(executable, runs=runs, warmup=warmup, model=str(model), progress=show, writers=WRITERS, exact=again)
     shown = found if full_paths else found.without_local_paths()
     console = out()
     print_profile(console, shown, by, limit)
@@ -60,7 +72,6 @@ def profile(
 
 
 def _mention_open_shapes(graph: Graph) -> None:
-    opened = [node for node in graph.inputs if isinstance(node.type, TensorType) and not node.type.is_static]
-    if opened:
-        listed = ", ".join(f"{node.name} {node.type}" for node in opened)
-        err().print(safe(f"whence: open dimensions are taken as 2 in {listed}; fix them with --shape NAME=1x3x224x224", "yellow"), soft_wrap=True)
+    sample = SampleInputs({}, guess_shapes(graph))
+    if sample.guessed:
+        err().print(safe(f"whence: the model leaves sizes open, so these are taken: {sample.options}", "yellow"), soft_wrap=True)

@@ -11,6 +11,7 @@ import typer
 
 from whence.api import compile_model
 from whence.cli.console import ModelPath, ShapeOption, out, parse_shapes, progress, safe
+from whence.cli.engines import EngineOption, parse_engine
 from whence.errors import InputError
 from whence.passes.equivalence import random_inputs
 from whence.runtime.export import identifier
@@ -25,13 +26,14 @@ def run(
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False)] = None,
     threads: Annotated[int, typer.Option(help="Threads to use; 0 for every core.")] = 0,
+    engine: EngineOption = "cpu",
 ) -> None:
     """Compile MODEL and run it once.
 
     [dim]whence run resnet50.onnx --input x=cat.npy -o out/[/dim]
     """
     with progress("compiling"):
-        executable = compile_model(model, threads=threads, shapes=parse_shapes(shape))
+        executable = compile_model(model, engine=parse_engine(engine, threads), shapes=parse_shapes(shape))
     graph = executable.graph
     values = {**random_inputs(graph), **_read(given, [node.name for node in graph.inputs])}
     with progress("running"):

@@ -3,37 +3,130 @@
 from __future__ import annotations
 
 import difflib
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, safe, shorten
+from whence.api import compile_model
+from whence.attribution import Profile, profile_executable
+from whence.attribution.neighbours import Neighbourhood, links_of
+from whence.attribution.read import read_profile
+from whence.attribution.rows import SourceRow
+from whence.attribution.sample_inputs import guess_shapes
+from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe, shorten
+from whence.codegen.target import usable_cores
+from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
 from whence.graph.fates import coverage, fates
 from whence.graph.story import Step, Story, tell
 from whence.provenance import EdgeKind, Fate, Ledger, Origin, SourceOp
+from whence.report.terminal import duration
+from whence.runtime.build import build_program
+from whence.runtime.program import Program
+from whence.runtime.tuned import Tuned
+
+_RUNS = 20
+_MOST_NEIGHBOURS = 12
 
 
 def why(
     model: ModelPath,
     operator: Annotated[str | None, typer.Argument(help="An operator by name, by the end of its name, or by number.", show_default=False)] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    profile: Annotated[
+        Path | None, typer.Option("--profile", metavar="DIR", help="Say how long it took in this profile of the model.", show_default=False)
+    ] = None,
+    time: Annotated[bool, typer.Option("--time", help="Compile and run the model, and say how long it takes.")] = False,
     limit: Annotated[int, typer.Option(help="Rows of the list when no operator is named; 0 for all.")] = 40,
 ) -> None:
-    """Tell what became of an operator of MODEL, and by which rule. Without OPERATOR, list them all.
+    """Tell what became of an operator of MODEL, and by which rule; for one that runs, in which kernels, how long, and why not with its neighbours.
+
+    Without OPERATOR, list them all.
 
     [dim]whence why resnet50.onnx /layer1/0/bn1[/dim]
-    [dim]whence why resnet50.onnx 7[/dim]
+    [dim]whence why resnet50.onnx 7 --time[/dim]
+    [dim]whence why resnet50.onnx 7 --profile out/[/dim]     from what `whence profile -o out/` left
     """
-    graph = load_with_bar(model, parse_shapes(shape))
+    shapes = parse_shapes(shape)
+    graph = load_with_bar(model, shapes)
+    source = None if operator is None else find_source(graph.ledger, operator)
+    # Asked before the long work, so that a profile that does not fit is refused at once.
+    known = read_profile(profile) if profile is not None else None
+    row = _row(known, source) if known is not None and source is not None else None
+    opened, links = guess_shapes(graph), links_of(graph) if source is not None else {}
     prepare_with_bar(graph)
-    if operator is None:
-        _list(out(), graph, limit)
+    console = out()
+    if source is None:
+        _list(console, graph, limit)
+        return
+    story = tell(graph, source)
+    print_story(console, graph, story)
+    if story.fate is not Fate.LIVE:
+        return
+    if opened and not time:
+        names = " ".join(f"--shape {name}={'x'.join(map(str, dims))}" for name, dims in opened.items())
+        console.print(safe(f"  which kernels do it depends on shapes that the model leaves open: give them, say {names}"), soft_wrap=True)
     else:
-        print_story(out(), graph, tell(graph, find_source(graph.ledger, operator)))
+        if time:
+            known, program = _measured(model, shapes)
+            row = _row(known, source)
+        else:
+            with progress("choosing kernels"):
+                toolchain = Toolchain()
+                program = build_program(graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False)
+        _print_kernels(console, Neighbourhood(program, links), source)
+    if known is not None and row is not None:
+        _print_time(console, known, row)
+
+
+def _measured(model: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Profile, Program]:
+    with progress("compiling") as bar:
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
+
+        executable = compile_model(model, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
+        found = profile_executable(executable, runs=_RUNS, model=str(model), progress=show)
+    assert found.background is not None
+    return found, found.background.program
+
+
+def _row(profile: Profile, source: SourceOp) -> SourceRow:
+    for row in profile.sources:
+        if (row.id, row.name, row.op) == (source.id, source.name, source.op):
+            return row
+    raise ModelError(f"the profile of '{profile.model}' has no operator '{source.name}' ({source.op}, number {source.id}): is it of another model?")
+
+
+def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
+    for step in around.kernels(source)[:8]:
+        how = "" if step.symbol else f", by reference: {step.why_reference}"
+        console.print(safe(f"  runs in kernel {step.number}, {step.name}{how}"), soft_wrap=True)
+    for title, neighbours in (("is fed by", around.feeders(source)), ("feeds", around.readers(source))):
+        for each in neighbours[:_MOST_NEIGHBOURS]:
+            what = f"'{each.name}'" + (f" ({each.op})" if each.op else "")
+            behind = f" behind '{each.through}'" if each.through else ""
+            console.print(safe(f"  {title} {what}{behind}, {each.where}"), soft_wrap=True)
+            for reason in each.why_apart:
+                console.print(safe(f"      not fused: {reason}", "dim"), soft_wrap=True)
+        if len(neighbours) > _MOST_NEIGHBOURS:
+            console.print(f"  ... and {title} {len(neighbours) - _MOST_NEIGHBOURS} more", style="dim")
+
+
+def _print_time(console: Console, profile: Profile, row: SourceRow) -> None:
+    runs = max(1, profile.runs)
+    inserted = f", {duration(row.inserted_ns / runs)} of it in layout changes" if row.inserted_ns else ""
+    console.print(safe(f"  takes {duration(row.time_ns / runs)} of {duration(profile.run_ns)} per run, {row.share:.1%}{inserted}"), soft_wrap=True)
+    for kernel in profile.kernels:
+        for part in kernel.origin:
+            if part.id == row.id and kernel.time_ns:
+                text = f"{duration(part.time_ns / runs)} of the {duration(kernel.time_ns / runs)} of kernel {kernel.id}, {kernel.name}"
+                console.print(safe(f"      {text}"), soft_wrap=True)
+    console.print(safe(f"      {profile.policy.partition(':')[0].lower()}; {profile.runs} runs of {profile.model}", "dim"), soft_wrap=True)
 
 
 def find_source(ledger: Ledger, wanted: str) -> SourceOp:

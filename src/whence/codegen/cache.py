@@ -1,6 +1,6 @@
 """Compiled code kept on disk, found by what it was made from.
 
-An entry is one file whose name holds its key and the SHA-256 of its content: `ab/<key>.<digest>`. It appears by a rename, complete or not at all, so
+An entry is one file whose name holds its key and the digest of its content: `ab/<key>.<digest>`. It appears by a rename, complete or not at all, so
 writers need no lock: two that race write two good files, and a killed one leaves a temporary file that `prune` sweeps up. Loading
 checks the content against the name, so damage by anything else makes an entry disappear, never run.
 """
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from whence.codegen.digest import digest_of, digest_of_file, map_file
 from whence.errors import CacheError
 
 LIMIT_BYTES = 4 * 1024**3
@@ -83,25 +84,53 @@ class Cache:
 
     def get(self, key: str) -> Path | None:
         """The file of an entry, its content checked just now, or None."""
-        for folder in self._folders():
-            for path, digest in _found(folder / key[:2], key):
-                if _digest_of(path) == digest:
-                    with contextlib.suppress(OSError):
-                        os.utime(path)  # what is used is kept
+        for path, digest in self._candidates(key):
+            with contextlib.suppress(OSError):
+                if digest_of_file(path) == digest:
+                    _touch(path)
                     return path
-                with contextlib.suppress(OSError):
-                    path.unlink()
+            _discard(path)
         return None
 
-    def put(self, key: str, data: bytes) -> Path:
+    def map(self, key: str) -> memoryview | None:
+        """The content of an entry, mapped and checked, or None. Pruning removes files and never changes one, so it stays what it is."""
+        for path, digest in self._candidates(key):
+            with contextlib.suppress(OSError):
+                content = map_file(path)
+                if digest_of(content) == digest:
+                    _touch(path)
+                    return content
+            _discard(path)
+        return None
+
+    def has(self, key: str) -> bool:
+        """Is there an entry, its content not looked at? It counts as used."""
+        found = [path for path, _ in self._candidates(key)]
+        for path in found:
+            _touch(path)
+        return bool(found)
+
+    def put(self, key: str, data: bytes | memoryview) -> Path:
         """Keep `data` under `key`: complete, or not at all."""
-        name = f"{key}.{hashlib.sha256(data).hexdigest()}"
+        name = f"{key}.{digest_of(data)}"
         try:
             self._make_folder()
             return _write(self.folder / key[:2], name, data)
         except OSError as error:
             self._survive(error)
             return self._write_overflow(key, name, data)
+
+    def keep_content(self, data: bytes | memoryview) -> str:
+        """Keep `data` under its own digest, which is returned."""
+        digest = digest_of(data)
+        if not any(known == digest for _, known in self._candidates(digest)):
+            self.put(digest, data)
+        return digest
+
+    @property
+    def lasts(self) -> bool:
+        """Will what is put now still be there for the next process?"""
+        return self._overflow is None and os.access(self.folder, os.W_OK)
 
     def entries(self) -> tuple[Entry, ...]:
         """What is in the cache, least recently used first."""
@@ -193,6 +222,11 @@ class Cache:
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
                 raise CacheError(f"the cache folder '{self.folder}' lies in '{folder}', where anybody could replace it: {remedy}")
 
+    def _candidates(self, key: str) -> Iterator[tuple[Path, str]]:
+        """The files of an entry and what their names say of their content."""
+        for folder in self._folders():
+            yield from _found(folder / key[:2], key)
+
     def _folders(self) -> Iterator[Path]:
         yield self.folder
         if self._overflow is not None:
@@ -213,7 +247,7 @@ class Cache:
             self._overflow = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
         return Path(self._overflow.name)
 
-    def _write_overflow(self, key: str, name: str, data: bytes) -> Path:
+    def _write_overflow(self, key: str, name: str, data: bytes | memoryview) -> Path:
         try:
             return _write(self._overflow_folder() / key[:2], name, data)
         except OSError as error:
@@ -235,7 +269,18 @@ class Cache:
                         path.unlink()
 
 
-def _write(shard: Path, name: str, data: bytes) -> Path:
+def _touch(path: Path) -> None:
+    """What is used is kept."""
+    with contextlib.suppress(OSError):
+        os.utime(path)
+
+
+def _discard(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _write(shard: Path, name: str, data: bytes | memoryview) -> Path:
     shard.mkdir(mode=0o700, exist_ok=True)
     # The temporary file is made readable by its owner alone.
     handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=shard)
@@ -267,11 +312,3 @@ def _listed(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _digest_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""

@@ -11,9 +11,13 @@ from whence.codegen.micro_attention import write_attention
 from whence.codegen.micro_conv import write_conv
 from whence.codegen.micro_depthwise import write_slide
 from whence.codegen.micro_gemm import write_gemm
+from whence.codegen.micro_integer_depthwise import write_integer_slide
+from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
 from whence.codegen.micro_topk import write_topk
 from whence.codegen.micro_turn import write_turn
+from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
+from whence.codegen.micro_winograd import write_winograd
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import Micros, c_comment, render_kernel
 from whence.codegen.toolchain import Unit
@@ -23,19 +27,26 @@ from whence.kernels.attention import Attention
 from whence.kernels.conv import Conv
 from whence.kernels.depthwise import Slide
 from whence.kernels.gemm import Gemm
+from whence.kernels.integer_depthwise import IntegerSlide
+from whence.kernels.integer_product import IntegerProduct
 from whence.kernels.ir import Kernel
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.topk import TopK
 from whence.kernels.turn import Turn
+from whence.kernels.winograd import Winograd
 
 MICROS: Micros = {
     Attention: write_attention,
     Conv: write_conv,
     Gemm: write_gemm,
+    IntegerProduct: write_integer_product,
+    IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,
     Slide: write_slide,
     TopK: write_topk,
     Turn: write_turn,
+    VectorLoop: write_vector_loop,
+    Winograd: write_winograd,
 }
 
 # Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy to the end.
@@ -78,7 +89,7 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
     served: dict[str, list[str]] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         try:
-            body = render_kernel(kernel, _NAME, (), MICROS)
+            body = render_kernel(with_vector_loops(kernel), _NAME, (), MICROS)
         except UnsupportedError as error:
             refused[number] = str(error)
             found.append("")

@@ -15,14 +15,16 @@ from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, walk
 from whence.types import DType
 
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/"}
+_VECTORS = (("float", "vec"), ("int32_t", "ivec"), ("_Float16", "hvec"))
 _COMPARE = {Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "=="}
 
 
 def vector_typedef(lanes: int) -> str:
-    """A vector type named `vec`, and `ivec` for its bits: scalars spread over it by conversion, comparisons choose by lane, any address will do."""
-    return "".join(
-        f"typedef {kind} {name} __attribute__((ext_vector_type({lanes}), aligned(4))); " for kind, name in (("float", "vec"), ("int32_t", "ivec"))
-    )
+    """A vector type named `vec`, `ivec` for its bits and `hvec` for its values in half precision.
+
+    Scalars spread over it by conversion, comparisons choose by lane, any address will do.
+    """
+    return "".join(f"typedef {kind} {name} __attribute__((ext_vector_type({lanes}), aligned(4))); " for kind, name in _VECTORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Epilogue:
 
     def store(self, writer: CWriter, pixels: int, vectors: int) -> None:
         lane, vector = Var(LANE, self.block), VectorWriter(writer, Var(LANE, self.block), "acc")
-        by_vector = all(vector.can_write(output.value) for output in self.outputs)
+        by_vector = all(vector.can_write(output.value) and writer.dtype_of(output.buffer) is DType.F32 for output in self.outputs)
         in_registers = by_vector and not any(is_costly(output.value) for output in self.outputs)
         if not in_registers:
             writer.line(f"float tile[{pixels}][{vectors * self.lanes}];")
@@ -87,7 +89,7 @@ class Epilogue:
         writer.line(f"const int64_t {LANE} = {self.lane0} + {j % per_block * self.lanes} + k;")
         writer.line(f"const float acc = tile[i][{j * self.lanes} + k];")
         for output in self.outputs:
-            writer.line(f"{output.buffer}[{c_index(output.index)}] = {writer.expression(output.value)};")
+            writer.line(f"{output.buffer}[{c_index(output.index)}] = {writer.stored(output.buffer, output.value)};")
         writer.close()
         writer.close()
 
@@ -111,6 +113,9 @@ class VectorWriter:
             plain = part.fn in _INFIX or part.fn in (Fn.MAX, Fn.MIN, Fn.NEG)
             if part.fn is Fn.SIGMOID:
                 return part.dtype is DType.F32
+            if part.fn is Fn.CAST:
+                # Rounding to half precision: there and back.
+                return {part.dtype, part.args[0].dtype} == {DType.F32, DType.F16}
             choice = part.fn is Fn.SELECT and isinstance(part.args[0], Op) and part.args[0].fn in _COMPARE
             return part.dtype is DType.F32 and (plain or choice)
         if isinstance(part, Load) and self._spread(part.index) is None:
@@ -159,6 +164,8 @@ class VectorWriter:
                 parts = [self._text(arg, counts, names) for arg in args]
                 if fn in _INFIX or fn in _COMPARE:
                     return f"({parts[0]} {(_INFIX | _COMPARE)[fn]} {parts[1]})"
+                if fn is Fn.CAST:
+                    return f"__builtin_convertvector({parts[0]}, {'vec' if expr.dtype is DType.F32 else 'hvec'})"
                 if fn is Fn.NEG:
                     return f"(-{parts[0]})"
                 if fn is Fn.SELECT:

@@ -195,7 +195,7 @@ def _panel(writer: CWriter, it: Attention, vectors: int, step: int, columns: int
     writer.open(f"for (int64_t j = 0; j < {_limit(it, vectors, columns)}; j++)")
     line(f"const int64_t {COLUMN} = c0 + j;")
     line("const float acc = out_tile[i][j];")
-    line(f"{it.out}[{c_index(it.out_index)}] = {writer.expression(it.value)};")
+    line(f"{it.out}[{c_index(it.out_index)}] = {writer.stored(it.out, it.value)};")
     writer.close()
     writer.close()
 

@@ -119,5 +119,5 @@ def _columns(writer: CWriter, gemm: Gemm, limit: str) -> None:
     writer.open(f"for (int64_t j = 0; j < {limit}; j++)")
     writer.line(f"const int64_t {COLUMN} = n0 + j;")
     writer.line("const float acc = out_tile[i][j];")
-    writer.line(f"{gemm.out}[{c_index(gemm.out_index)}] = {writer.expression(gemm.value)};")
+    writer.line(f"{gemm.out}[{c_index(gemm.out_index)}] = {writer.stored(gemm.out, gemm.value)};")
     writer.close()

@@ -9,8 +9,14 @@ from whence.kernels.topk import RANK, STEP, TopK
 
 def write_topk(writer: CWriter, micro: Micro) -> None:
     assert isinstance(micro, TopK)
-    it, line, kind = micro, writer.line, c_type(micro.dtype)
     writer.open("for (int64_t task = begin; task < end; task++)")
+    write_row(writer, micro)
+    writer.close()
+
+
+def write_row(writer: CWriter, it: TopK) -> None:
+    """The row number `task`."""
+    line, kind = writer.line, c_type(it.dtype)
     line(f"{kind} best[{it.k}];")
     line(f"int32_t where[{it.k}];")
     line("int64_t count = 0;")
@@ -29,7 +35,6 @@ def write_topk(writer: CWriter, micro: Micro) -> None:
     ):
         if target is not None:
             line(f"{target}[{c_index(it.place)}] = {value};")
-    writer.close()
     writer.close()
 
 

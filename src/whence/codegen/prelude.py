@@ -16,7 +16,7 @@ What a kernel's author may rely on:
 
 from __future__ import annotations
 
-PRELUDE = r"""
+_C_HEAD = r"""
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +25,9 @@ PRELUDE = r"""
 W_INLINE uint32_t w_bits(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 W_INLINE float w_float(uint32_t u) { float x; __builtin_memcpy(&x, &u, 4); return x; }
 
-/* Integers in the order of the numbers: sign and magnitude as two's complement. */
+""".lstrip()
+
+SINGLES = r"""/* Integers in the order of the numbers: sign and magnitude as two's complement. */
 W_INLINE int32_t w_order(float x) { const int32_t i = (int32_t)w_bits(x); return i ^ (int32_t)((uint32_t)(i >> 31) >> 1); }
 W_INLINE float w_unorder(int32_t i) { return w_float((uint32_t)(i ^ (int32_t)((uint32_t)(i >> 31) >> 1))); }
 
@@ -52,8 +54,8 @@ W_INLINE float w_expf(float x) {
   c = c > 89.0f ? 89.0f : c;
   int32_t k;
   const float p = w_exp_scaledf(c, &k);
-  const int32_t half = k >> 1;
-  return p * w_power_of_2f(half) * w_power_of_2f(k - half); /* in two steps, each a normal number */
+  const int32_t part = k >> 1;
+  return p * w_power_of_2f(part) * w_power_of_2f(k - part); /* in two steps, each a normal number */
 }
 
 /* exp of a number that is not positive, for sums of such: below the normal numbers it is 0. */
@@ -147,7 +149,10 @@ W_INLINE float w_softplusf(float x) {
   return (x > 0.0f ? x : 0.0f) + (w_log_normalf(u, 0.0f) + rest);
 }
 
-/* ---- float64 functions ---- */
+"""
+"""float32 functions."""
+
+DOUBLES = r"""/* ---- float64 functions ---- */
 
 W_INLINE double w_expd(double x) { return __builtin_exp(x); }
 W_INLINE double w_exp_downd(double x) { return __builtin_exp(x); }
@@ -164,7 +169,10 @@ W_INLINE double w_softplusd(double x) {
   return (x > 0.0 ? x : 0.0) + __builtin_log1p(__builtin_exp(-__builtin_fabs(x)));
 }
 
-/* ---- for every floating type ---- */
+"""
+"""float64 functions."""
+
+NUMBERS = r"""/* ---- for every floating type ---- */
 
 #define W_FLOATING(T, FMOD) \
   W_INLINE T w_max_##T(T a, T b) { return __builtin_elementwise_maximum(a, b); } \
@@ -178,8 +186,6 @@ W_INLINE double w_softplusd(double x) {
   }
 
 W_FLOATING(float, __builtin_fmodf)
-W_FLOATING(double, __builtin_fmod)
-W_FLOATING(_Float16, __builtin_fmodf)
 
 /* ---- for every integer type ---- */
 
@@ -216,6 +222,16 @@ W_UNSIGNED(uint16_t)
 W_UNSIGNED(uint32_t)
 W_UNSIGNED(uint64_t)
 
+/* ---- fixed point ---- */
+
+/* (a * b + 2^30) / 2^31, rounded down */
+W_INLINE int32_t w_high_mul(int32_t a, int32_t b) { return (int32_t)(((int64_t)a * b + (1 << 30)) >> 31); }
+/* x / 2^by to nearest, halves away from zero, for a positive `by` and an x that can be one more or less */
+W_INLINE int32_t w_round_shift(int32_t x, int32_t by) { return (((x + (x >> 31)) >> (by - 1)) + 1) >> 1; }
+W_INLINE int32_t w_scale_once(int32_t x, int32_t factor, int32_t by) {
+  return (int32_t)(((int64_t)x * factor + ((int64_t)1 << (by - 1))) >> by);
+}
+
 /* Division of an index, rounding down; `by` is positive. */
 W_INLINE int64_t w_floordiv(int64_t a, int64_t by) { return a / by - (a % by < 0); }
 W_INLINE int64_t w_floormod(int64_t a, int64_t by) { const int64_t r = a % by; return r < 0 ? r + by : r; }
@@ -237,9 +253,18 @@ W_INLINE int64_t w_floormod(int64_t a, int64_t by) { const int64_t r = a % by; r
   }
 
 W_TO_INTEGERS(f, float, -0x1.000002p+31f)
+
+"""
+"""What arithmetic means, for float32 and integers; the macros are for other types too."""
+
+DOUBLE_NUMBERS = r"""W_FLOATING(double, __builtin_fmod)
 W_TO_INTEGERS(d, double, -0x1.00000002p+31)
 
-/* ---- half precision ---- */
+"""
+
+_HALVES = r"""/* ---- half precision ---- */
+
+W_FLOATING(_Float16, __builtin_fmodf)
 
 typedef struct { uint16_t bits; } w_bf16;
 
@@ -281,4 +306,6 @@ W_SUPPORT float __extendhfsf2(_Float16 x) {
   return w_float(sign | (a >= 0x7c00 ? special : w_bits(w_float(a << 13) * 0x1p+112f)));
 }
 #endif
-""".lstrip()
+"""
+
+PRELUDE = _C_HEAD + SINGLES + DOUBLES + NUMBERS + DOUBLE_NUMBERS + _HALVES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -110,11 +111,10 @@ class CWriter:
                 self.line(f"for (int64_t lane = 0; lane < {lanes.extent}; lane++) {name}[lane] = {c_literal(start)};")
             case Accumulate(name, fn, value, lane):
                 target = name if lane is None else f"{name}[{lane.name}]"
-                self.line(f"{target} = {_call(fn, value.dtype, (target, self.expression(value)))};")
+                self.line(f"{target} = {written_call(fn, value.dtype, (target, self.expression(value)))};")
             case Store(buffer, index, value):
-                dtype = self.dtype_of(buffer)
                 place = c_index(index, self.expression)
-                self.line(f"{buffer}[{place}] = {converted(self.expression(value), value.dtype, dtype)};")
+                self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")
             case Micro():
                 self._micros[type(stmt)](self, stmt)
 
@@ -153,7 +153,14 @@ class CWriter:
             found.append(f"  static const {c_type(dtype)} {name}[] = {{{values}}};")
         return found
 
+    def table_name(self, number: int) -> str:
+        return f"table{number}"
+
     # ---- expressions ----
+
+    def stored(self, buffer: str, value: Expr) -> str:
+        """A value as it is stored in a buffer."""
+        return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
 
     def expression(self, expr: Expr) -> str:
         """The expression as C. Parts that occur more than once are computed once, in lines written before."""
@@ -185,7 +192,7 @@ class CWriter:
                 return f"({c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))})"
             case Table(data, index, dtype):
                 place = c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))
-                return f"{self._tables.setdefault((data, dtype), f'table{len(self._tables)}')}[{place}]"
+                return f"{self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))}[{place}]"
             case Op(Fn.SELECT, (condition, then, otherwise), _):
                 # Only the chosen side may be evaluated, so nothing in it is computed ahead unless it was needed anyway.
                 chosen = self._text(condition, repeated, names, conditional=conditional)
@@ -196,7 +203,7 @@ class CWriter:
                 return f"w_bf16_value({made})" if dtype is DType.BF16 else made
             case Op(fn, args, dtype):
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
-                return _call(fn, kind, tuple(self._text(arg, repeated, names, conditional=conditional) for arg in args))
+                return written_call(fn, kind, tuple(self._text(arg, repeated, names, conditional=conditional) for arg in args))
 
 
 def _repeated(expr: Expr) -> frozenset[Expr]:
@@ -278,7 +285,8 @@ _BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint
 _OWN = {Fn.EXP: "exp", Fn.EXP_DOWN: "exp_down", Fn.LOG: "log", Fn.TANH: "tanh", Fn.ERF: "erf", Fn.SIGMOID: "sigmoid", Fn.SOFTPLUS: "softplus"}
 
 
-def _call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
+def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
+    """A function applied to arguments that are C already."""
     dtype = DType.F32 if dtype is DType.BF16 else dtype
     floating = dtype in _SUFFIX
     builtin_suffix = "f" if dtype is DType.F32 else ""
@@ -304,8 +312,8 @@ def _call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         return f"(1.0{builtin_suffix} / __builtin_sqrt{builtin_suffix}({args[0]}))"
     if fn is Fn.ABS:
         return f"__builtin_fabs{builtin_suffix}({args[0]})" if floating else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
-    if fn in (Fn.ORDER, Fn.UNORDER):
-        return f"w_{fn.value}({args[0]})"
+    if fn in (Fn.ORDER, Fn.UNORDER, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE):
+        return f"w_{fn.value}({', '.join(args)})"
     if fn is Fn.ISNAN:
         return f"({args[0]} != {args[0]})"
     if fn is Fn.ISINF:
@@ -341,13 +349,17 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Mi
     for comment in comments:
         writer.line(f"/* {c_comment(comment)} */")
     writer.open(f"void {name}(void *const *restrict buf, int64_t begin, int64_t end, void *restrict scratch)")
-    for position, param in enumerate(kernel.params):
-        qualifier = "" if param.role is Role.OUTPUT else "const "
-        writer.line(f"{qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];")
+    head = len(writer.lines)
     if not kernel.scratch_bytes:
         writer.line("(void)scratch;")
-    head = len(writer.lines)
     writer.statements(kernel.body)
-    writer.lines[head:head] = writer.tables()
+    # A constant of one number is written as that number, and its parameter then read by nobody.
+    words = set(re.findall(r"\w+", "\n".join(writer.lines[head:])))
+    declared = []
+    for position, param in enumerate(kernel.params):
+        if param.name in words:
+            qualifier = "" if param.role is Role.OUTPUT else "const "
+            declared.append(f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];")
+    writer.lines[head:head] = [*declared, *writer.tables()]
     writer.close()
     return "\n".join(writer.lines) + "\n"

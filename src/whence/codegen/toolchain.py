@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -11,7 +10,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,6 +83,12 @@ class Toolchain:
         self.cache.prune()
         return path
 
+    def key(self) -> str:
+        """A string that is the same exactly where the same code is made, in the same form."""
+        machine = self.target
+        sizes = (machine.l1d, machine.l2, machine.l3, machine.lanes, machine.vector_registers)
+        return "\n".join([self._version, *self._compile_flags, *self._link_flags(False, None), machine.key(), *map(str, sizes)])
+
     def _object_key(self, unit: Unit) -> str:
         headers = [text for header in unit.headers for text in header]
         return cache_key("object", self._version, *self._compile_flags, self.target.key(), unit.source, *headers)
@@ -96,6 +100,9 @@ class Toolchain:
         return (*COMPILE_FLAGS, *self.target.flags)
 
     def _compile(self, units: dict[str, Unit], work: Path, progress: Progress | None) -> dict[str, Path]:
+        # Here, and not above, because most starts find everything compiled already.
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
         done: dict[str, Path] = {}
 
         def finished(key: str, path: Path) -> None:
@@ -197,8 +204,18 @@ def _find_zig() -> tuple[Path, str]:
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         path = Path(folder) / "zig"
         if path.exists():
-            return path, importlib.metadata.version("ziglang")
+            return path, installed_version("ziglang", Path(folder).parent)
     raise CompileError("the C compiler is missing: install the 'ziglang' package (pip install ziglang)")
+
+
+def installed_version(package: str, folder: Path) -> str:
+    """The version of a package in a folder of packages. The name of the folder that describes it says so, which is quicker than asking Python."""
+    found = [path.name.removeprefix(f"{package}-").removesuffix(".dist-info") for path in folder.glob(f"{package}-*.dist-info")]
+    if len(found) == 1:
+        return found[0]
+    import importlib.metadata
+
+    return importlib.metadata.version(package)
 
 
 def _ran_out_of_space(run: subprocess.CompletedProcess[str], folder: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from whence.codegen.integer_vectors import INTEGER_VECTORS
+
 
 def _vector(lanes: int) -> str:
     return (
@@ -63,6 +65,8 @@ def _transpose(lanes: int) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-VECTORS = "/* Loads and stores need no more alignment than a float has. */\n" + "".join(
-    _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16)
+VECTORS = (
+    "/* Loads and stores need no more alignment than a float has. */\n"
+    + "".join(_vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16))
+    + INTEGER_VECTORS
 )

@@ -5,10 +5,13 @@
    Inputs, outputs and weights are left out, as in Vela. `source_id` is the source operator with the largest weight.
 3. `queue` has a row for each operator of each step, in execution order. `offset` is 4 × the step's number: the command stream is the
    sequence of steps, each taken for one word. There is one stream, which lies in no file, so its `file_offset` is 0.
-4. `member.weight` splits a step over its operators by the time their arithmetic and memory traffic would take, `origin.weight` an
-   operator over its source operators. What the graph no longer knows is estimated: an operator that was folded away at compile time
-   weighs nothing, an elementwise one what it costs per element of the result, and products and convolutions share the rest.
-5. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height and width are the last two (ONNX keeps
+4. `member.weight` splits a step over its operators, `origin.weight` an operator over its source operators. A profile gives both
+   (`weights`). Without one they are estimated: by the time that arithmetic and memory traffic would take, an operator that was folded
+   away at compile time weighs nothing, an elementwise one what it costs per element of the result, and products and convolutions share
+   the rest.
+5. `pass` and `rule` have what the passes reported. Of a program whose passes ran at another time, they have what the ledger remembers: passes
+   that changed something, in order, without times.
+6. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height and width are the last two (ONNX keeps
    channels first; a channel-blocked tensor counts whole); of smaller ones, depth is the last, as in Vela. What is not known is left
    empty.
 """
@@ -42,12 +45,13 @@ from whence.graph.fates import fates
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
 from whence.passes.manager import PassReport
-from whence.provenance import NO_ORIGIN, Origin
+from whence.passes.pipeline import PREPARE
+from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.runtime.program import Program, ProgramStep
 from whence.types import TensorType
 
 Weights = Mapping[tuple[int, int], float]
-"""By (node, source operator): the share of the source operator in the node."""
+"""By (node, source operator): the share of the source operator in the node. By (step, node): the share of the node in the step."""
 
 _FLOPS_PER_NS = 40
 _BYTES_PER_NS = 8
@@ -56,11 +60,17 @@ _Shape = tuple[int | None, int | None, int | None, int | None, int | None]
 
 
 def from_program(
-    program: Program, reports: Sequence[PassReport] = (), model_path: str = "", *, read: Graph | None = None, weights: Weights | None = None
+    program: Program,
+    reports: Sequence[PassReport] = (),
+    model_path: str = "",
+    *,
+    read: Graph | None = None,
+    weights: Weights | None = None,
+    member_weights: Weights | None = None,
 ) -> DebugDatabase:
     """Everything known about a program before it runs. `reports` are of its passes, `read` is the graph before them.
 
-    `weights` are taken instead of the estimate for the pairs they hold.
+    `weights` and `member_weights` are taken instead of the estimate for the nodes and steps they hold.
     """
     graph, ledger = program.graph, program.graph.ledger
     db = DebugDatabase(model_path)
@@ -83,7 +93,7 @@ def from_program(
             db.origin.extend(OriginRow(node.id, source, share) for source, share in shares.items())
     db.cmdstream.append(CmdstreamRow(0, 0))
     for step in program.steps:
-        _add_step(db, step)
+        _add_step(db, step, member_weights or {})
     for number, stone in enumerate(ledger.tombstones):
         origin = sorted(stone.origin) or [NONE]
         db.tombstone.extend(
@@ -94,19 +104,40 @@ def from_program(
             PassRow(number, report.name, report.summary, report.nanoseconds, report.added, report.removed, report.changes, report.skipped)
         )
         db.rule.extend(RuleRow(number, rule, count) for rule, count in report.rules.items())
+    if not reports:
+        _add_remembered_passes(db, ledger)
     return db
+
+
+def _add_remembered_passes(db: DebugDatabase, ledger: Ledger) -> None:
+    summaries = {each.name: each.summary for each in PREPARE}
+    rules: dict[str, Counter[str]] = {}
+    added: dict[str, set[int]] = {}
+    for edges in ledger.steps():
+        name = edges[0].pass_name
+        rules.setdefault(name, Counter())[edges[0].rule] += 1
+        added.setdefault(name, set()).update(edge.child for edge in edges if edge.child > ledger.n_sources)
+    removed = Counter(stone.pass_name for stone in ledger.tombstones)
+    for stone in ledger.tombstones:
+        rules.setdefault(stone.pass_name, Counter())
+    for number, (name, counts) in enumerate(rules.items(), 1):
+        changes = counts.total() or removed[name]
+        db.passes.append(PassRow(number, name, summaries.get(name, ""), 0, len(added.get(name, ())), removed[name], changes, ""))
+        db.rule.extend(RuleRow(number, rule, count) for rule, count in counts.items())
 
 
 def sample_rows(samples: np.ndarray) -> Iterable[SampleRow]:
     """The samples of a profiler as rows, to add to `db.sample`."""
-    return (SampleRow(execution, step, begin, end) for begin, end, execution, step in samples.tolist())
+    columns = (samples[name].tolist() for name in ("execution", "step", "begin", "end"))
+    return (SampleRow(*row) for row in zip(*columns, strict=True))
 
 
-def _add_step(db: DebugDatabase, step: ProgramStep) -> None:
+def _add_step(db: DebugDatabase, step: ProgramStep, weights: Weights) -> None:
     costs = {member.node: member for member in step.members}
     flops, moved = sum(member.flops for member in step.members), sum(member.bytes for member in step.members)
     db.kernel.append(KernelRow(step.number, step.name, step.symbol, flops, moved, step.why_reference))
-    times = [_time(costs.get(node)) for node in step.nodes]
+    given = [weights.get((step.number, node), 0.0) for node in step.nodes]
+    times = given if any(given) else [_time(costs.get(node)) for node in step.nodes]
     for node, share in zip(step.nodes, _normalised(times), strict=True):
         db.queue.append(QueueRow(step.number * WORD, 0, node))
         member = costs.get(node)

@@ -25,6 +25,8 @@ _REGOR = frozenset({"group", "perf", "perf_debug", "perf_debug_main", "perf_debu
 # Columns that some versions of Vela leave out or add.
 _OPTIONAL = frozenset({("source", "ext_key"), ("cmdstream", "file_offset")})
 _KNOWN_EXTRA = frozenset({("queue", "scheduled_id")})
+# Tables that a profile of ours adds.
+_PROFILE = frozenset({"profile", "attributed"})
 # Tables that reading made.
 _MADE = frozenset(f"{table.name}_{end}" for table in TABLES for end in ("extra", "rejected"))
 _BAD = object()
@@ -58,7 +60,7 @@ class TableReader:
                 self._note(f"table '{name}' is there more than once; its rows are read as one table")
             self._add_known(table, columns, rows)
         else:
-            if name not in _REGOR | _MADE:
+            if name not in _REGOR | _PROFILE | _MADE:
                 self._note(f"table {name!r} is not known; it is kept as it is")
             self._keep(name, columns, (_filled(row, width) for row in rows))
 

@@ -12,6 +12,7 @@ for each other. The last step proves the same for each pair it joins.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whence.fusion.explain import miss, plain_miss, shared_miss
@@ -89,7 +90,12 @@ class _Fuser:
         self._pattern = list(wiring.patterns)
 
     def run(self, phase: int) -> None:
-        for node, sink in enumerate(self.tree.parent):
+        order: Sequence[int] = range(len(self.wiring))
+        if phase == 0:
+            # Before what prepares an operand of an anchor's tail can claim that tail for itself.
+            order = sorted(order, key=lambda node: self.wiring.patterns[node] is not Pattern.OUT_ELEMWISE_FUSABLE)
+        for node in order:
+            sink = self.tree.parent[node]
             group = self._find(node)
             if sink == NO_PARENT or self._pattern[group] is Pattern.OPAQUE or self._find(sink) == group:
                 continue

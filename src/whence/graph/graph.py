@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from whence.errors import GraphError
@@ -35,6 +36,8 @@ class Graph:
         self.inference = inference if inference is not None else Inference()
         self.metadata: dict[str, str] = {}
         """Text about the whole model that travels with it: producer, domain, properties of the file."""
+        self.files: tuple[Path, ...] = ()
+        """Files besides the model's own that its constants were read from."""
         self.consts = ConstCache()
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}

@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.errors import InputError, UnsupportedError, WhenceError
 from whence.graph.node import Node, Ref
+from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
 from whence.types import DType, TensorType
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from whence.graph.graph import Graph
 
 Observer = Callable[[Node, Sequence[Value]], None]
+RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
+"""Runs a nested graph on the values of its inputs, in order."""
 
 
 def run(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None) -> list[Value]:
@@ -29,38 +32,7 @@ def run(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Ob
 
 def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
     """The inputs in the graph's order, checked against what it declares."""
-    declared = graph.inputs
-    names = [node.name for node in declared]
-    if isinstance(inputs, Mapping):
-        unknown = [name for name in inputs if name not in names]
-        missing = [name for name in names if name not in inputs]
-        if unknown or missing:
-            problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
-            raise InputError(f"{problem}; the model takes {', '.join(names) or 'no inputs'}")
-        inputs = [inputs[name] for name in names]
-    if len(inputs) != len(names):
-        raise InputError(f"{len(inputs)} inputs given; the model takes {len(names)}: {', '.join(names)}")
-    return [_checked(node, value) for node, value in zip(declared, inputs, strict=True)]
-
-
-def _checked(node: Node, value: Value) -> Value:
-    expected = node.type
-    if not isinstance(expected, TensorType) or value is None:
-        return value
-    array = np.asarray(value)
-    try:
-        given = DType.of(array)
-    except KeyError:  # dates, records, the other byte order
-        raise InputError(f"input {node.name!r} is {array.dtype}, the model takes {expected}") from None
-    if expected.dtype is not DType.UNDEFINED and given is not expected.dtype:
-        raise InputError(f"input {node.name!r} is {given}, the model takes {expected}")
-    if expected.shape is not None:
-        fits = len(expected.shape) == array.ndim and all(
-            not isinstance(dim, int) or dim == got for dim, got in zip(expected.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise InputError(f"input {node.name!r} has shape {list(array.shape)}, the model takes {expected}")
-    return array
+    return bind_values([Port(node.name, node.type) for node in graph.inputs], inputs)
 
 
 def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list[Value]:
@@ -94,12 +66,17 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
     return [results[node.id] for node in graph.outputs]
 
 
-def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | None = None) -> Sequence[Value]:
-    """One node on actual values, nested graphs included. An error names the node."""
+def run_body(body: Graph, feeds: Sequence[Value]) -> list[Value]:
+    """A nested graph by the operators' reference implementations."""
+    return _run(body, feeds, None)
+
+
+def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | None = None, run_nested: RunBody | None = None) -> Sequence[Value]:
+    """One node on actual values, nested graphs included, which `run_nested` runs if it is given. An error names the node."""
     try:
         control = _CONTROL.get(node.op)
         if control is not None:
-            return control(node, inputs, observe)
+            return control(node, inputs, run_nested or (lambda body, feeds: _run(body, feeds, observe)))
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except WhenceError as error:
         raise type(error)(f"operator {node.name!r} ({node.op}): {error}") from error
@@ -110,12 +87,12 @@ def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | Non
         raise InputError(f"operator {node.name!r} ({node.op}) cannot be evaluated on ({shapes}): {reason}") from error
 
 
-def _run_if(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     branch = "then_branch" if bool(np.asarray(inputs[0]).reshape(-1)[0]) else "else_branch"
-    return _run(node.bodies[branch], inputs[1:], observe)
+    return run(node.bodies[branch], inputs[1:])
 
 
-def _run_loop(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
     # Both the trip count and the condition may be absent, and absent inputs at the end are not even listed.
     inputs = (*inputs, *[None] * (2 - len(inputs)))
@@ -128,7 +105,7 @@ def _run_loop(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -
     step = 0
     while proceed and (trips is None or step < trips):
         turn, going = (_as_declared(formal, value) for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False))
-        condition, *results = _run(body, [turn, going, *carried, *captured], observe)
+        condition, *results = run(body, [turn, going, *carried, *captured])
         proceed = bool(np.asarray(condition).reshape(-1)[0])
         carried = results[: len(carried)]
         for rows, row in zip(scanned, results[len(carried) :], strict=True):
@@ -137,7 +114,7 @@ def _run_loop(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -
     return [*carried, *(_stack(rows, output, 0) for rows, output in zip(scanned, body.outputs[1 + len(carried) :], strict=True))]
 
 
-def _run_scan(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+def _run_scan(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
     n_scans = _int(node, "num_scan_inputs")
     formal = len(inputs) - _captures(node)
@@ -148,7 +125,7 @@ def _run_scan(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -
     rows_in = [np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1] for scan, axis, reverse in zip(scans, in_axes, in_reversed, strict=True)]
     scanned: list[list[Value]] = [[] for _ in range(n_out)]
     for row in zip(*rows_in, strict=True):
-        results = _run(body, [*states, *row, *captured], observe)
+        results = run(body, [*states, *row, *captured])
         states = results[: len(states)]
         for rows, value in zip(scanned, results[len(states) :], strict=True):
             rows.append(value)
@@ -159,14 +136,14 @@ def _run_scan(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -
     return [*states, *stacked]
 
 
-def _run_sequence_map(node: Node, inputs: tuple[Value, ...], observe: Observer | None) -> Sequence[Value]:
+def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
     formal = len(inputs) - _captures(node)
     items, captured = inputs[:formal], inputs[formal:]
     results: list[list[Value]] = [[] for _ in body.outputs]
     for position, item in enumerate(items[0]):
         row = [item, *(other[position] if isinstance(other, list) else other for other in items[1:])]
-        for collected, value in zip(results, _run(body, [*row, *captured], observe), strict=True):
+        for collected, value in zip(results, run(body, [*row, *captured]), strict=True):
             collected.append(value)
     return results
 
@@ -203,7 +180,7 @@ def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
     return tuple(int(item) for item in value) if isinstance(value, tuple) else (0,) * count
 
 
-_CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], Observer | None], Sequence[Value]]] = {
+_CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Value]]] = {
     "If": _run_if,
     "Loop": _run_loop,
     "Scan": _run_scan,

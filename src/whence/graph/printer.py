@@ -30,6 +30,11 @@ def print_node(node: Node) -> str:
     return _line(node, made_by)
 
 
+def print_attrs(node: Node) -> list[str]:
+    """Its attributes, each as it stands in the printed graph."""
+    return [f"{escape(key)}={_attr(key, value)}" for key, value in sorted(node.attrs.items())]
+
+
 def escape(text: str) -> str:
     """Printable, on one line, and reversible: backslash escapes for control characters and for the backslash itself."""
     return "".join(char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii") for char in text)
@@ -52,7 +57,7 @@ def _line(node: Node, made_by: dict[int, list[str]]) -> str:
     parts = [f"%{node.id} {types} =" if node.outputs else f"%{node.id} =", f"{escape(node.op)}({inputs})"]
     if node.is_const and node.value is not None:
         parts.append(_value(node.value))
-    parts.extend(f"{escape(key)}={_attr(key, value)}" for key, value in sorted(node.attrs.items()))
+    parts.extend(print_attrs(node))
     if node.origin:
         parts.append(f"from[{','.join(str(source) for source in sorted(node.origin))}]")
     passes = made_by.get(node.id)

@@ -16,7 +16,8 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
-from whence.kernels.conv_tiles import Axis, Cover, Field, cover
+from whence.kernels.conv_plan import ConvPlan, ConvSizes
+from whence.kernels.conv_tiles import Cover, Field
 from whence.kernels.elements import Indices
 from whence.kernels.elementwise import activated
 from whence.kernels.expressions import apply
@@ -33,12 +34,6 @@ CONV_OPS = frozenset({"BlockedConv"})
 IMAGE, CHANNELS, PIXEL, LANE = "image", "channels", "pixel", "lane"
 """The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and the place in the block."""
 ACCUMULATOR = Name("acc", DType.F32)
-
-# Enough work items that eight workers finish together, none so small that handing it out is noticed.
-_ITEMS = 16
-_ITEM_FLOPS = 1 << 20
-# Bytes in a cache line.
-_LINE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +152,8 @@ class PadVector:
         return padded
 
 
-def lower_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv with constant weights."""
+def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
+    """What decides how the convolution of a BlockedConv is divided. Raises `UnsupportedError` when it is none that this file covers."""
     source, weights = anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
@@ -171,56 +166,66 @@ def lower_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     if groups > 1 and (plain or taken // groups % block or made // groups % block):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has groups of {taken // groups} channels")
     kernel = group.shape(weights)[2:]
-    x_shape = group.shape(source)
-    spatial = (x_shape[2], x_shape[3])
-    rows, columns = fields(anchor, spatial, kernel)
+    images, _, *spatial = group.shape(source)[:4]
+    rows, columns = fields(anchor, tuple(spatial), kernel)
     out_pixels = rows.out * columns.out
-    step = 1 if plain else block
-    row_stride, plane = spatial[1] * step, spatial[0] * spatial[1] * step
-    if kernel == (1, 1) and rows.stride == columns.stride == 1 and rows.is_inside and columns.is_inside and spatial == (rows.out, columns.out):
+    if kernel == (1, 1) and rows.stride == columns.stride == 1 and rows.is_inside and columns.is_inside and spatial == [rows.out, columns.out]:
         # Every pixel by itself: the image is one row.
         rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0)
-    per_group = taken // groups
-    depths = _plain_depths(per_group, plane) if plain else _blocked_depths(per_group, plane, block)
-
-    budget = tile.rows * tile.vectors
-    tiles = cover(rows, columns, max(1, min(tile.rows, budget // (block // tile.lanes))))
+    depth, taps = taken // groups, math.prod(kernel)
     group_vectors = -(-(made // groups) // block) * (block // tile.lanes)
-    vectors = _panel_vectors(tile, tiles.largest, group_vectors, block // tile.lanes)
-    packing = PackWeights(groups, 1 if plain else block, tile.lanes, vectors, group_vectors)
-    work = _Work(
-        images=x_shape[0],
-        panels=-(-group_vectors // vectors),
-        units=tiles.units,
-        input_bytes=4 * per_group * spatial[0] * spatial[1],
-        weight_bytes=4 * group_vectors * tile.lanes * per_group * math.prod(kernel),
-        flops=2 * made * per_group * math.prod(kernel) * out_pixels * x_shape[0],
-        cache_bytes=tile.cache_bytes,
-    )
-    chunk = work.chunk(groups)
-    micro = Conv(
-        images=x_shape[0],
+    return ConvSizes(
+        images=images,
         groups=groups,
         rows=rows,
         columns=columns,
-        cover=tiles,
+        group_vectors=group_vectors,
+        per_block=block // tile.lanes,
+        input_bytes=4 * depth * math.prod(spatial),
+        weight_bytes=4 * group_vectors * tile.lanes * depth * taps,
+        flops=2 * made * depth * taps * out_pixels * images,
+        positions=-(-depth // (1 if plain else block)) * taps,
+        tile=tile,
+    )
+
+
+def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = None) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv with constant weights, divided as planned or else as the cost model would."""
+    sizes = conv_sizes(group, anchor, tile)
+    plan = sizes.plan() if plan is None else plan
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    block, plain = get_int(anchor.attrs, "block", 0), bool(get_int(anchor.attrs, "plain_input", 0))
+    x_shape = group.shape(source)
+    step = 1 if plain else block
+    plane = x_shape[2] * x_shape[3] * step
+    per_group = get_int(anchor.attrs, "channels_in", 0) // sizes.groups
+    width = sizes.groups * sizes.group_vectors * tile.lanes
+    packing = PackWeights(sizes.groups, step, tile.lanes, plan.vectors, sizes.group_vectors)
+    micro = Conv(
+        images=sizes.images,
+        groups=sizes.groups,
+        rows=sizes.rows,
+        columns=sizes.columns,
+        cover=sizes.cover(plan.pixels),
         source=input_buffer(group, anchor, source),
         image_stride=math.prod(x_shape[1:]),
         group_stride=per_group // step * plane,
-        row_stride=row_stride,
+        row_stride=x_shape[3] * step,
         pixel_stride=step,
-        depths=depths,
+        depths=_plain_depths(per_group, plane) if plain else _blocked_depths(per_group, plane, block),
         weights=input_buffer(group, anchor, weights),
         lanes=tile.lanes,
-        vectors=vectors,
-        group_vectors=group_vectors,
+        vectors=plan.vectors,
+        group_vectors=sizes.group_vectors,
         block=block,
-        chunk=chunk,
-        panels_outside=work.panels_outside(chunk),
-        ahead=work.ahead(chunk, groups, tiles, sum(depth.count for depth in depths) * math.prod(kernel)),
-        outputs=epilogue(group, anchor, groups * group_vectors * tile.lanes // block, out_pixels, block),
+        chunk=plan.chunk,
+        panels_outside=plan.panels_outside,
+        ahead=sizes.ahead(plan),
+        outputs=epilogue(group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block),
     )
-    params, packings = pack(group, anchor, packing, packing.elements(per_group * math.prod(kernel)), groups * group_vectors * tile.lanes)
+    params, packings = pack(group, anchor, packing, packing.elements(per_group * math.prod(group.shape(weights)[2:])), width)
     return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
 
 
@@ -260,55 +265,6 @@ def _blocked_depths(channels: int, plane: int, block: int) -> tuple[Depth, ...]:
 
 def _plain_depths(channels: int, plane: int) -> tuple[Depth, ...]:
     return (Depth(channels, plane, 1, 0),)
-
-
-def _panel_vectors(tile: Tile, pixels: int, group_vectors: int, per_block: int) -> int:
-    """Vectors of output channels in a tile of so many pixels, whole blocks of them: few pixels leave registers for more channels."""
-    budget = tile.rows * tile.vectors
-    wanted = min(max(budget // pixels, tile.vectors), 2 * tile.vectors)
-    return min(max(wanted // per_block, 1) * per_block, group_vectors)
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What decides how a convolution is divided into work items, for one group of channels."""
-
-    images: int
-    panels: int
-    units: int
-    input_bytes: int
-    """Of one image."""
-    weight_bytes: int
-    flops: int
-    """Of the whole convolution."""
-    cache_bytes: int
-
-    def chunk(self, groups: int) -> int:
-        """Units of an image in a work item, so that its input fits the cache and there are items enough."""
-        fitting = max(1, self.units * (self.cache_bytes // 2) // max(self.input_bytes, 1))
-        items = min(_ITEMS, max(1, self.flops // _ITEM_FLOPS))
-        others = self.images * groups * self.panels
-        return -(-self.units // max(-(-self.units // fitting), min(self.units, -(-items // others))))
-
-    def rounds(self, chunk: int) -> int:
-        """Work items of a panel."""
-        return self.images * -(-self.units // chunk)
-
-    def panels_outside(self, chunk: int) -> bool:
-        """Is less to be read from beyond the second-level cache when panels follow each other last?"""
-        room, inputs = self.cache_bytes // 2, self.images * self.input_bytes
-        by_panel = self.weight_bytes + (inputs if inputs <= room else self.panels * inputs)
-        by_chunk = inputs + (self.weight_bytes if self.weight_bytes <= room else self.rounds(chunk) * self.weight_bytes)
-        return by_panel < by_chunk
-
-    def ahead(self, chunk: int, groups: int, tiles: Cover, positions: int) -> int:
-        """Lines of a panel, divided over all the positions of the kernel that pass before its turn comes."""
-        if groups * self.weight_bytes <= self.cache_bytes // 4:
-            # All of it stays in the cache from image to image.
-            return 0
-        per_unit = sum(run.count for run in tiles.runs) if tiles.axis is Axis.ROWS else 1
-        rounds = self.rounds(chunk) if self.panels_outside(chunk) else 1
-        return -(-self.weight_bytes // (self.panels * _LINE * positions * per_unit * chunk * rounds))
 
 
 def pack(group: Group, anchor: Node, packing: Any, elements: int, width: int) -> tuple[tuple[Buffer, ...], dict[int, Any]]:

@@ -9,6 +9,7 @@ A work item is a block of channels of a chunk of the image.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +21,21 @@ from whence.kernels.conv_tiles import Cover, Field, cover
 from whence.kernels.group import Group
 from whence.kernels.ir import Fn, Kernel, Micro
 from whence.kernels.tile import Tile
+from whence.kernels.winograd import lower_winograd, plan_winograd
 from whence.ops.attributes import get_int
 
 # Enough work items that eight workers finish together.
 _ITEMS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SlidePlan:
+    """How a sliding window is divided."""
+
+    pixels: int
+    """In a register tile, at most."""
+    chunk: int
+    """Units of the cover in a work item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,7 @@ class PackDepthwise:
         return np.ascontiguousarray(padded.reshape(blocks, self.block, *kernel).transpose(0, 2, 3, 1))
 
 
-def lower_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
+def lower_depthwise(group: Group, anchor: Node, tile: Tile, plan: SlidePlan | None = None) -> Kernel:
     """A kernel for a group whose anchor is a BlockedConv with one input channel to each output channel."""
     weights = anchor.inputs[1]
     assert weights is not None
@@ -83,7 +95,7 @@ def lower_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     if get_int(attrs, "plain_input", 0) or shape[1] != 1 or get_int(attrs, "channels_in", 0) != channels:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has more than one channel for each output channel")
     blocks = -(-channels // block)
-    micro = slide(group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights))
+    micro = slide(group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan)
     params, packings = pack(group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block)
     return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
 
@@ -98,6 +110,7 @@ def slide(
     fn: Fn = Fn.ADD,
     ceil_mode: bool = False,
     shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ()),
+    plan: SlidePlan | None = None,
 ) -> Slide:
     """The sliding window of an anchor whose first input is blocked."""
     source = anchor.inputs[0]
@@ -106,9 +119,7 @@ def slide(
     if block % tile.lanes:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}")
     rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
-    # Registers hold the sums of a tile, one kernel row of weights and an input vector.
-    tiles = cover(rows, columns, max(tile.rows * tile.vectors * 2 // 3, 1))
-    chunk = -(-tiles.units // min(tiles.units, -(-_ITEMS // (images * blocks))))
+    plan = _divided(rows, columns, images * blocks, _usual_pixels(tile)) if plan is None else plan
     return Slide(
         images=images,
         blocks=blocks,
@@ -116,8 +127,8 @@ def slide(
         lanes=tile.lanes,
         rows=rows,
         columns=columns,
-        cover=tiles,
-        chunk=chunk,
+        cover=cover(rows, columns, plan.pixels),
+        chunk=plan.chunk,
         source=input_buffer(group, anchor, source),
         weights=weights,
         fn=fn,
@@ -127,8 +138,40 @@ def slide(
     )
 
 
+def _usual_pixels(tile: Tile) -> int:
+    """Registers hold the sums of a tile, one kernel row of weights and an input vector."""
+    return max(tile.rows * tile.vectors * 2 // 3, 1)
+
+
+def _divided(rows: Field, columns: Field, others: int, pixels: int, items: int = _ITEMS) -> SlidePlan:
+    """Tiles of so many pixels, and so many work items or more, where `others` are there without dividing the image."""
+    units = cover(rows, columns, pixels).units
+    return SlidePlan(pixels, -(-units // min(units, -(-items // others))))
+
+
+def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:
+    """What is worth timing, what the cost model takes first; some may come twice."""
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    images, blocks, height, width, _ = group.shape(source)
+    rows, columns = fields(anchor, (height, width), group.shape(weights)[2:])
+    usual, budget = _usual_pixels(tile), tile.rows * tile.vectors
+    for pixels in (usual, max(budget // 4, 1), max(budget // 2, 1), max(budget * 6 // 7, 1)):
+        yield _divided(rows, columns, images * blocks, pixels)
+    for items in (_ITEMS // 4, _ITEMS * 4):
+        yield _divided(rows, columns, images * blocks, usual, items)
+
+
+def is_depthwise(anchor: Node) -> bool:
+    """Has a BlockedConv one input channel to each output channel?"""
+    groups = get_int(anchor.attrs, "group", 1)
+    return groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(anchor.attrs, "channels_out", 0)
+
+
 def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a BlockedConv of whatever kind."""
-    groups = get_int(anchor.attrs, "group", 1)
-    depthwise = groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(anchor.attrs, "channels_out", 0)
-    return (lower_depthwise if depthwise else lower_conv)(group, anchor, tile)
+    if is_depthwise(anchor):
+        return lower_depthwise(group, anchor, tile)
+    plan = plan_winograd(group, anchor, tile)
+    return lower_conv(group, anchor, tile) if plan is None else lower_winograd(group, anchor, tile, plan)

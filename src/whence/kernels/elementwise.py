@@ -206,6 +206,14 @@ def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
     return cast(cast(elements.value(source, index), kind.dtype), compute_type(kind.dtype))
 
 
+def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    source, to = node.inputs[0], node.attrs["to"]
+    assert source is not None
+    assert isinstance(to, int)
+    value = elements.value(source, index)
+    return cast(cast(value, DType(to)), value.dtype)
+
+
 def _where_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     condition, then, otherwise = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
     return select(condition, then, otherwise)
@@ -347,6 +355,7 @@ RULES: Mapping[str, Rule] = {
     "Clip": _clip_rule,
     "Cast": _cast_rule,
     "CastLike": _cast_rule,
+    "RoundTo": _round_rule,
     "Where": _where_rule,
     "Mod": _mod_rule,
     "Pow": _pow_rule,

@@ -9,7 +9,8 @@ which costs one pass over B for M passes of arithmetic.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
 
 ROW, COLUMN, BATCH = "m", "n", "batch"
 ACCUMULATOR = Name("acc", DType.F32)
+
+# Vectors of a register tile that are timed, and the height below which a tile is for products of so few rows only.
+_WIDTHS = (1, 2, 3, 4, 6, 8)
+_FEW_ROWS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,28 @@ def _product(node: Node) -> _Product:
     return _Product(a, b, bool(attrs.get("trans_a", 0)), bool(attrs.get("trans_b", 0)), attrs.get("alpha", 1.0), node.input(2), 1.0)
 
 
-def lower_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group whose anchor is a matrix product of single-precision values."""
-    product = _product(anchor)
+@dataclass(frozen=True, slots=True)
+class GemmPlan:
+    """How a matrix product is divided: `rows` × `vectors` of a register tile, and the rows of a work item."""
+
+    rows: int
+    vectors: int
+    block_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Of a matrix product."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch_shape: tuple[int, ...]
+    shared_b: bool
+    """One B serves all of A."""
+
+
+def _sizes(group: Group, anchor: Node, product: _Product) -> _Sizes:
     if any(group.dtype(ref) is not DType.F32 for ref in (product.a, product.b)):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(product.a)}")
     a_shape, b_shape = group.shape(product.a), group.shape(product.b)
@@ -107,30 +131,63 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     rows = a_shape[-1] if product.trans_a else a_shape[-2]
     if 0 in (rows, columns, depth):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
-    a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
-    b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)
-
     shared_b = math.prod(b_shape[:-2]) == 1
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
-        rows, batch_shape = rows * math.prod(a_shape[:-2]), ()
-    else:
-        batch_shape = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+        return _Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), shared_b)
+    return _Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), shared_b)
+
+
+def _plan(sizes: _Sizes, tile: Tile) -> GemmPlan:
+    """What the cost model takes."""
+    # Few rows leave registers for more columns. But weights come from afar a panel ahead of their use, and narrow panels come quicker.
+    is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
+    fitted = tile.fitted(sizes.rows) if is_near else tile.evened(sizes.rows)
+    return GemmPlan(fitted.rows, fitted.vectors, _block_rows(sizes.rows, sizes.depth, fitted))
+
+
+def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
+    """What is worth timing, what the cost model takes first; some may come twice."""
+    sizes = _sizes(group, anchor, _product(anchor))
+    rows, usual = sizes.rows, _plan(sizes, tile)
+    yield usual
+    for vectors in _WIDTHS:
+        # Besides the sums, registers hold a row of the panel and a value of A.
+        most = max(1, (tile.rows * tile.vectors + tile.vectors - vectors) // vectors)
+        # A narrow tile reads a row for every product, a wide one is for few rows.
+        if vectors > -(-sizes.columns // tile.lanes) or (vectors == 1 and sizes.columns > tile.lanes) or (most < _FEW_ROWS and rows > most):
+            continue
+        shape = replace(tile, rows=most, vectors=vectors).evened(rows)
+        yield GemmPlan(shape.rows, vectors, _block_rows(rows, sizes.depth, shape))
+    for parts in (1, 2, 4):
+        # From all rows in a work item to a quarter of what fits the cache.
+        tiles = -(-rows // usual.rows) if parts == 1 else -(-usual.block_rows // (parts * usual.rows))
+        yield replace(usual, block_rows=min(rows, tiles * usual.rows))
+
+
+def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = None) -> Kernel:
+    """A kernel for a group whose anchor is a matrix product of single-precision values, divided as planned or else as the cost model would."""
+    product = _product(anchor)
+    sizes = _sizes(group, anchor, product)
+    rows, columns, depth, batch_shape = sizes.rows, sizes.columns, sizes.depth, sizes.batch_shape
+    a_shape, b_shape = group.shape(product.a), group.shape(product.b)
+    a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
+    b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)
     batch = Var(BATCH, math.prod(batch_shape))
     a = Matrix(_buffer(group, product.a), _batch_base(of(batch), batch_shape, a_shape), a_row, a_column)
     b = Matrix(_buffer(group, product.b), _batch_base(of(batch), batch_shape, b_shape), b_row, b_column)
 
-    tile = tile.fitted(rows)
+    plan = _plan(sizes, tile) if plan is None else plan
+    tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
     packings = {}
-    packed = shared_b and group.graph.const_value(product.b) is not None
+    packed = sizes.shared_b and group.graph.const_value(product.b) is not None
     if packed:
         packings[group.inputs.index(product.b)] = _Packing(depth, columns, product.trans_b, tile.width)
 
     out_shape = group.shape(anchor.ref())
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
     value = _epilogue(group, anchor, product, flat, out_shape)
-    block_rows = _block_rows(rows, depth, tile)
-    micro = Gemm(batch.extent, rows, columns, depth, a, b, packed, tile, block_rows, "out0", flat, value)
+    micro = Gemm(batch.extent, rows, columns, depth, a, b, packed, tile, plan.block_rows, "out0", flat, value)
     params = list(group.params())
     if packed:
         position = group.inputs.index(product.b)
@@ -197,4 +254,4 @@ class _Packing:
         return np.ascontiguousarray(padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2))
 
 
-__all__ = ["GEMM_OPS", "Gemm", "Matrix", "lower_gemm"]
+__all__ = ["GEMM_OPS", "Gemm", "GemmPlan", "Matrix", "gemm_plans", "lower_gemm"]

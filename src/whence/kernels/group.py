@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref
-from whence.kernels import blocked, elementwise, generate, movement, quantise, resample, rotary, rows, scatter
+from whence.kernels import blocked, elementwise, generate, integer, movement, quantise, resample, rotary, rows, scatter
 from whence.kernels.elements import Elements, Given, Rule, static_shape
 from whence.kernels.ir import Buffer, Member, Role
 from whence.ops.cost import cost
@@ -19,6 +19,7 @@ RULES: Mapping[str, Rule] = {
     **blocked.RULES,
     **generate.RULES,
     **quantise.RULES,
+    **integer.RULES,
     **resample.RULES,
     **rows.RULES,
     **scatter.RULES,

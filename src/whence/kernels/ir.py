@@ -80,6 +80,12 @@ class Fn(enum.StrEnum):
     """A 32-bit integer for a float32, in the order of the numbers; a maximum of those is found much faster. NaNs lie at the ends."""
     UNORDER = "unorder"
     """The float32 that `order` made an integer of."""
+    HIGH_MUL = "high_mul"
+    """(a · b + 2^30) / 2^31 of 32-bit integers, rounded down."""
+    ROUND_SHIFT = "round_shift"
+    """`round_shift(x, by)`: x / 2^by of 32-bit integers, to nearest, halves away from zero; `by` is at least 1, and |x| below the largest number."""
+    SCALE_ONCE = "scale_once"
+    """`scale_once(x, factor, by)`: x · factor / 2^by of 32-bit integers, to nearest, halves up."""
     CAST = "cast"
     """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with zero."""
 
@@ -276,3 +282,5 @@ class Kernel:
     """Private memory each worker needs."""
     packings: Mapping[int, Callable[[np.ndarray], np.ndarray]] = field(default_factory=dict, compare=False, hash=False)
     """By parameter index: how a constant is rearranged at compile time."""
+    flops_per_ns: int = 40
+    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking another for."""

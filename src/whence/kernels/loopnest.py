@@ -26,6 +26,9 @@ _TASKS = 256
 _LONG = 8192
 _FEW = 32
 _CHUNK = 4096
+# A last dimension this short fills no vector; the dimensions before it do, if they are so long.
+_SHORT = 4
+_LANES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +136,21 @@ class _Nest:
             # One flat loop: every element is a work item, and a worker's range is its vector loop.
             task = Var(TASK, math.prod(extents))
             return Loop(task, self._stores([of(task)]), LoopKind.VECTOR, first)
+        if extents[-1] <= _SHORT and not split_last and math.prod(extents[:-1]) >= _LANES:
+            return self._unrolled(extents, first, begins)
         task, inner, positions = _split(extents, len(extents) - 1)
         positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
         if split_last:
             positions[-2:] = [positions[-2] * extents[-1] + positions[-1]]
         return Loop(task, _wrap(inner, self._stores(positions)), LoopKind.SERIAL, first)
+
+    def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:
+        """The last dimension written out, so that the one before it, which is longer, fills vectors: the channels of an image, say."""
+        *outer, last = extents
+        task, inner, positions = _split(outer, max(len(outer) - 1, 1))
+        at = [position + begins.get(place, 0) for place, position in enumerate(positions)]
+        stores = tuple(store for place in range(last) for store in self._stores([*at, of(place + begins.get(len(outer), 0))]))
+        return Loop(task, _wrap(inner, stores) if inner else stores, LoopKind.SERIAL if inner else LoopKind.VECTOR, first)
 
     # ---- squares ----
 

@@ -9,10 +9,15 @@ from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
 from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
+from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
 from whence.kernels.conv_general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.depthwise import lower_blocked_conv
 from whence.kernels.gemm import GEMM_OPS, lower_gemm
 from whence.kernels.group import RULES, Group
+from whence.kernels.integer_conv import lower_integer_conv
+from whence.kernels.integer_gemm import lower_integer_gemm
+from whence.kernels.integer_pool import INTEGER_POOL_OPS, lower_integer_pool
+from whence.kernels.integer_window import lower_integer_window
 from whence.kernels.ir import Kernel
 from whence.kernels.loopnest import lower_loopnest
 from whence.kernels.pool import POOL_OPS, lower_pool
@@ -35,6 +40,10 @@ _FAMILIES: Mapping[str, _Family] = {
     "BlockedConv": lower_blocked_conv,
     **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
     **dict.fromkeys(POOL_OPS, lower_pool),
+    "IntegerConv": lower_integer_conv,
+    "IntegerConvTranspose": lambda group, anchor, _: lower_integer_window(group, anchor),
+    "MatMulInteger": lower_integer_gemm,
+    **dict.fromkeys(INTEGER_POOL_OPS, lambda group, anchor, _: lower_integer_pool(group, anchor)),
     "Attention": lower_attention,
     **dict.fromkeys(RECURRENT_OPS, lower_recurrent),
     "DynamicQuantizeLinear": lambda group, anchor, _: lower_dynamic_quantise(group, anchor),
@@ -63,25 +72,28 @@ class Step:
     why_reference: str = ""
 
 
-def lower(fused: FusedGraph, tile: Tile) -> list[Step]:
-    """The steps of a fused graph, in order. A group that cannot be one kernel becomes a step for each member."""
-    return [step for entry in fused for step in _lower_entry(fused.graph, entry, tile)]
+def lower(fused: FusedGraph, tile: Tile, choices: Choices = NO_CHOICES) -> list[Step]:
+    """The steps of a fused graph, in order. A group that cannot be one kernel becomes a step for each member.
+
+    Where `choices` has none for a problem, the cost model chooses.
+    """
+    return [step for entry in fused for step in _lower_entry(fused.graph, entry, tile, choices)]
 
 
-def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile) -> Sequence[Step]:
+def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -> Sequence[Step]:
     if all(node.op in VIEWS for node in entry.members) and len(entry.outputs) == 1 and _is_static(entry.members):
         source = next(ref for ref in entry.members[0].inputs if ref is not None)
         return [Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)]
     group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
     try:
-        return [Step(entry.name, entry.id, entry.members, entry.inputs, entry.outputs, lower_group(group, entry.master, tile))]
+        return [Step(entry.name, entry.id, entry.members, entry.inputs, entry.outputs, lower_group(group, entry.master, tile, choices))]
     except UnsupportedError as error:
         if len(entry.members) == 1:
             return [_reference_step(entry, entry.members[0], str(error))]
-    return [_lower_member(graph, entry, node, tile) for node in entry.members]
+    return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
 
 
-def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile) -> Step:
+def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choices: Choices) -> Step:
     """One member of a group that could not stay together."""
     outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
     if node.op in VIEWS and _is_static((node,)):
@@ -91,7 +103,7 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile) -> Ste
     inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
     group = Group(graph, f"op_{node.op.lower().replace('::', '_').replace('.', '_')}", (node,), inputs, outputs)
     try:
-        return Step(group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile))
+        return Step(group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile, choices))
     except UnsupportedError as error:
         return _reference_step(entry, node, str(error))
 
@@ -102,10 +114,13 @@ def _reference_step(entry: FuseEntry, node: Node, why: str) -> Step:
     return Step(f"reference_{node.op}", entry.id, (node,), inputs, outputs, None, why_reference=why)
 
 
-def lower_group(group: Group, anchor: Node, tile: Tile) -> Kernel:
+def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CHOICES) -> Kernel:
     """One kernel for the group. Raises `UnsupportedError` when no family covers it."""
     if not _is_static(group.members):
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
+    choice = chosen(group, anchor, tile, choices)
+    if choice is not None:
+        return lower_choice(group, anchor, tile, choice)
     family = _FAMILIES.get(anchor.op)
     if family is not None:
         return family(group, anchor, tile)

@@ -14,7 +14,7 @@ from whence.kernels.expressions import apply, cast, compute_type, literal, selec
 from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.row_nest import RowNest
-from whence.ops.quantise import integer_range
+from whence.ops.quantise import integer_range, is_fixed_point
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -42,10 +42,18 @@ def _out(node: Node) -> DType:
     return kind.dtype
 
 
-def quantised(real: Expr, zero_point: Expr | None, dtype: DType) -> Expr:
-    """A real number, already divided by the scale, as an integer: rounded half to even, shifted, saturated. A NaN becomes 0."""
+def _rounded_away(real: Expr) -> Expr:
+    """To the nearest whole number, halves away from zero."""
+    size = apply(Fn.ABS, real)
+    whole = apply(Fn.FLOOR, size)
+    up = add(whole, select(apply(Fn.LE, like(0.5, real), sub(size, whole)), like(1.0, real), like(0.0, real)))
+    return select(apply(Fn.LT, real, like(0.0, real)), apply(Fn.NEG, up), up)
+
+
+def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool = False) -> Expr:
+    """A real number, already divided by the scale, as an integer: rounded half to even, or `away`, shifted, saturated. A NaN becomes 0."""
     low, high = integer_range(dtype)
-    rounded = apply(Fn.ROUND, real)
+    rounded = _rounded_away(real) if away else apply(Fn.ROUND, real)
     if zero_point is not None:
         rounded = add(rounded, cast(zero_point, real.dtype))
     clipped = minimum(maximum(rounded, like(float(low), real)), like(float(high), real))
@@ -62,7 +70,8 @@ def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Ex
     divisor = _parameter(elements, node, scale, index)
     ratio = div(cast(elements.value(x, index), divisor.dtype), divisor)
     zero_point = node.input(2)
-    return quantised(ratio, None if zero_point is None else _parameter(elements, node, zero_point, index), _out(node))
+    shift = None if zero_point is None else _parameter(elements, node, zero_point, index)
+    return quantised(ratio, shift, _out(node), away=is_fixed_point(node.attrs))
 
 
 def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Rows folded side by side: enough to fill vectors, few enough for the nearest cache.
 _LANES = 512
+# A sum longer than this is added up in stretches: one number that takes in everything loses a digit for every ten times as much.
+_LONG = 64
 # Loads and calls in a prologue beyond which the row is kept in the output instead of being computed for every pass.
 _CHEAP = 3
 _CALLS = frozenset({Fn.EXP, Fn.LOG, Fn.TANH, Fn.ERF, Fn.SIGMOID, Fn.SOFTPLUS, Fn.POW, Fn.SIN, Fn.COS, Fn.DIV, Fn.SQRT})
@@ -62,13 +64,15 @@ class RowNest:
             extent = math.prod(self.shape[axis] for axis in across)
             self._lane = Var("lane", next(size for size in range(min(extent, _LANES), 0, -1) if extent % size == 0))
             # Several dimensions side by side are one stretch of memory, unless something fused before divides them.
-            if not _divides(self._x(self._index([[axis] for axis in self.axes], [Var(f"r{axis}", self.shape[axis]) for axis in self.axes])), "lane"):
+            if not _divides(
+                self._x(self._index([[axis] for axis in self.axes], [of(Var(f"r{axis}", self.shape[axis])) for axis in self.axes])), "lane"
+            ):
                 break
         return self._lane
 
     # ---- where an element lies ----
 
-    def _index(self, blocks: Sequence[Sequence[int]], steps: Sequence[Var]) -> Indices:
+    def _index(self, blocks: Sequence[Sequence[int]], steps: Sequence[Index]) -> Indices:
         """The index into the input of the element that the task, the lane and the steps along the row name."""
         front = [axis for axis in self._kept if axis not in self._across]
         extents = [self.shape[axis] for axis in front]
@@ -83,7 +87,7 @@ class RowNest:
             places.update(zip(front, before, strict=True))
             places.update(zip(self._across, unravel(chunk * self._lane.extent + of(self._lane), across), strict=True))
         for block, step in zip(blocks, steps, strict=True):
-            places.update(zip(block, unravel(of(step), [self.shape[axis] for axis in block]), strict=True))
+            places.update(zip(block, unravel(step, [self.shape[axis] for axis in block]), strict=True))
         full = [places[axis] for axis in range(len(self.shape))]
         return unravel(ravel(full, self.shape), self.group.shape(self.source))
 
@@ -106,7 +110,7 @@ class RowNest:
         found: tuple[Indices, list[Var]] = ((), [])
         for blocks in (_runs(self.axes), [[axis] for axis in self.axes]):
             steps = [Var(f"r{block[0]}", math.prod(self.shape[axis] for axis in block)) for block in blocks]
-            found = self._index(blocks, steps), steps
+            found = self._index(blocks, [of(step) for step in steps]), steps
             if not _divides(make(found[0]), "r"):
                 break
         return found
@@ -124,8 +128,31 @@ class RowNest:
         dtype = dtype or self.dtype
         index, steps = self._loops(make)
         self.body.append(Accumulator(name, Literal(start, dtype), self._lane))
-        self._pass(steps, (Accumulate(name, fn, make(index), self._lane),), LoopKind.REDUCE)
+        stretches = self._stretches(make) if fn is Fn.ADD and dtype.is_float else None
+        if stretches is None:
+            self._pass(steps, (Accumulate(name, fn, make(index), self._lane),), LoopKind.REDUCE)
+        else:
+            self._add_stretches(name, make(stretches[0]), stretches[1], dtype)
         return self._name(name, dtype)
+
+    def _stretches(self, make: Make) -> tuple[Indices, list[Var]] | None:
+        """Two loops along a long row that lies across memory, where every lane is one sum; along memory, a sum is a vector of sums already."""
+        blocks = _runs(self.axes)
+        if self._lane is None or self.count <= _LONG or len(blocks) != 1:
+            return None
+        inner = next((size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0), None)
+        if inner is None:
+            return None
+        steps = [Var("r", self.count // inner), Var("rr", inner)]
+        index = self._index(blocks, [of(steps[0]) * inner + of(steps[1])])
+        return None if _divides(make(index), "r") else (index, steps)
+
+    def _add_stretches(self, name: str, value: Expr, steps: Sequence[Var], dtype: DType) -> None:
+        assert self._lane is not None
+        part = f"{name}_part"
+        inner = Loop(steps[1], (Loop(self._lane, (Accumulate(part, Fn.ADD, value, self._lane),), LoopKind.VECTOR),), LoopKind.SERIAL)
+        added = Loop(self._lane, (Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane),), LoopKind.VECTOR)
+        self.body.append(Loop(steps[0], (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added), LoopKind.SERIAL))
 
     def fold_kept(self, name: str, make: Make) -> tuple[Expr, Make]:
         """The sum of a value that costs more than a load, and the value itself for later passes: from the output's memory if it fits there."""

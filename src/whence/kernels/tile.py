@@ -14,11 +14,17 @@ class Tile:
     lanes: int
     cache_bytes: int
     """Of the second-level cache, for choosing how much to work on at a time."""
+    transforms: bool = True
+    """May convolutions be transformed to need fewer products?"""
 
     @property
     def width(self) -> int:
         """Columns of the tile."""
         return self.vectors * self.lanes
+
+    def rows_beside(self, vectors: int) -> int:
+        """Rows of a tile so many vectors wide that takes as many accumulators."""
+        return max(1, self.rows * self.vectors // vectors)
 
     def fitted(self, rows: int) -> Tile:
         """The tile with its rows evened out over `rows`: 32 rows are 11 + 11 + 10, not 14 + 14 + 4.
@@ -27,8 +33,11 @@ class Tile:
         """
         if rows <= self.rows // 3:
             return replace(self, rows=rows, vectors=self.vectors * 2)
-        tiles = -(-rows // self.rows)
-        return replace(self, rows=-(-rows // tiles))
+        return self.evened(rows)
+
+    def evened(self, rows: int) -> Tile:
+        """The tile with its rows evened out over `rows`, as wide as it is."""
+        return replace(self, rows=-(-rows // -(-rows // self.rows)))
 
 
 AVX512 = Tile(rows=14, vectors=2, lanes=16, cache_bytes=1 << 20)

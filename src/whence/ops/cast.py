@@ -1,4 +1,4 @@
-"""Changing the element type, by value (Cast, CastLike) or by bits (BitCast)."""
+"""Changing the element type, by value (Cast, CastLike), by bits (BitCast), or there and back (RoundTo)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whence.ops.precision import tensor
 from whence.ops.quantise import largest
 from whence.ops.type_rules import cast as cast_type
 from whence.ops.type_rules import cast_like as cast_like_type
-from whence.ops.type_rules import target_dtype
+from whence.ops.type_rules import same_type, target_dtype
 from whence.types import DType
 
 _SATURATING = frozenset({DType.F8E4M3FN, DType.F8E4M3FNUZ, DType.F8E5M2, DType.F8E5M2FNUZ})
@@ -112,7 +112,14 @@ def _bit_cast(call: Call) -> tuple[Value]:
     return (bit_cast(tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0))),)
 
 
+def _round_to(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    return (cast(cast(x, target_dtype(call.op, get_int(call.attrs, "to", 0))), DType.of(x)),)
+
+
 OPS: tuple[OpDef, ...] = (
+    # Rounded to what type `to` holds, and kept in the type it has: what a value in half precision is when it is computed with in single.
+    OpDef("RoundTo", Pattern.ELEMWISE, OpClass.ELEMENTWISE, same_type, _round_to),
     OpDef("Cast", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_type, _cast),
     OpDef("CastLike", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_like_type, _cast_like),
     OpDef("BitCast", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_type, _bit_cast, flops=0),

@@ -14,6 +14,7 @@ from whence.errors import ModelError
 from whence.ops.definition import Infer, TypeQuery, Value
 from whence.ops.fallback import first_line
 from whence.ops.onnx_node import from_type_proto, make_node, opsets_for, schema_of, to_tensor_proto, to_type_proto
+from whence.ops.operand_rules import check_operands
 from whence.ops.registry import lookup
 from whence.types import UNKNOWN, DType, TensorType, ValueType
 
@@ -39,16 +40,17 @@ class Inference:
 
     def infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
         """As the function `infer`."""
+        check_operands(query)
         rule = lookup(query.op).infer
         if rule is not None:
-            return _exactly(_apply(rule, query), query.n_outputs)
+            return _possible(query, _exactly(_apply(rule, query), query.n_outputs))
         values = tuple(_small(value) for value in query.values)
         key = _key(query, values)
         if key is None:
-            return _ask_onnx(query, values)
+            return _possible(query, _ask_onnx(query, values))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _ask_onnx(query, values)
+            found = self._known[key] = _possible(query, _ask_onnx(query, values))
         return found
 
 
@@ -60,6 +62,13 @@ def _apply(rule: Infer, query: TypeQuery) -> tuple[ValueType, ...]:
         if str(error).startswith(f"{query.op}:"):
             raise
         raise type(error)(f"{query.op}: {error}") from error
+
+
+def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
+    for kind in types:
+        if isinstance(kind, TensorType) and kind.shape is not None and any(isinstance(dim, int) and dim < 0 for dim in kind.shape):
+            raise ModelError(f"{query.op}: its result would be {kind}, which has a negative dimension")
+    return types
 
 
 def _exactly(types: tuple[ValueType, ...], count: int) -> tuple[ValueType, ...]:

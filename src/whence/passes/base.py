@@ -44,6 +44,8 @@ class Pass(ABC):
     ensures: ClassVar[Property] = Property.NONE
     breaks: ClassVar[Property] = Property.NONE
     """Properties that may no longer hold afterwards."""
+    rounds_otherwise: ClassVar[bool] = False
+    """The pass gives quantised operators the arithmetic of their runtime: codes may change by a quantum, and what follows from them by more."""
 
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:

@@ -4,6 +4,7 @@
 2. T(x, identity) = x
 3. T(x) that only moves axes of size 1 = Reshape(x)
 4. Reshape(T(Reshape(x))) that merges axes, moves them as one and splits them again = T'(x), or T'(Reshape(x))
+5. T(Reshape(T(x))) that adds or drops axes of size 1 between and leaves the others in their order = Reshape(x)
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class CancelTransposes(RulePass):
     anchors: ClassVar[frozenset[str]] = frozenset({"Transpose"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        if not compose_transposes(node, rewriter) and not _move_nothing(node, rewriter):
+        if not compose_transposes(node, rewriter) and not _move_nothing(node, rewriter) and not _move_back(node, rewriter):
             _move_as_one(node, rewriter)
 
 
@@ -84,6 +85,33 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
         return False
     edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
     edit.replace(node, edit.node("Reshape", [source, edit.const(np.array(target, np.int64))], types=node.outputs))
+    edit.apply()
+    return True
+
+
+# 5. T(Reshape(T(x))) that adds or drops axes of size 1 between and leaves the others in their order = Reshape(x)
+def _move_back(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    between = producer_of(graph, node.inputs[0], "Reshape")
+    first = None if between is None else producer_of(graph, between.inputs[0], "Transpose")
+    if between is None or first is None or first.inputs[0] is None:
+        return False
+    there, back, x = perm_of(graph, first), perm_of(graph, node), first.inputs[0]
+    before, after = shape_of(graph, x), shape_of(graph, node.ref())
+    turned, reshaped = shape_of(graph, first.ref()), shape_of(graph, between.ref())
+    if there is None or back is None or before is None or after is None or turned is None or reshaped is None:
+        return False
+    if [size for size in turned if size != 1] != [size for size in reshaped if size != 1] or None in turned:
+        return False
+    # The axes of x that are not of size 1, in the order that the first Transpose, and so the Reshape, has them.
+    kept = [axis for axis, size in zip(there, turned, strict=True) if size != 1]
+    places = [place for place, size in enumerate(reshaped) if size != 1]
+    result = [kept[places.index(place)] for place in back if reshaped[place] != 1]
+    target = reshape_target(before, after)
+    if result != sorted(result) or target is None:
+        return False
+    edit = rewriter.edit(first, between, node, rule="transpose(reshape(transpose(x))) of axes of size 1 = reshape(x)")
+    edit.replace(node, edit.node("Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs))
     edit.apply()
     return True
 

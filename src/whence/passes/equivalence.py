@@ -38,21 +38,35 @@ class Probe:
     def comparable(self) -> bool:
         return not self.why_not
 
-    def compare(self, graph: Graph, pass_name: str, tolerance: float | None = None) -> None:
+    def compare(self, graph: Graph, pass_name: str, tolerance: float | None = None) -> Probe:
         """Raise `GraphError` naming the pass when an output differs by more than the tolerance, relative to its largest magnitude."""
         limit = self.tolerance if tolerance is None else tolerance
         if not self.comparable:
-            return
+            return self
+        for node, was, now in zip(graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True):
+            gap = difference(was, now)
+            if not gap <= limit:
+                raise GraphError(f"pass '{pass_name}' changed output {node.name!r} by {gap:.3g} of its largest magnitude")
+        return self
+
+    def renewed(self, graph: Graph, pass_name: str) -> Probe:
+        """A probe of the graph as it is now. It must still run, and give outputs of the same types and shapes."""
+        if not self.comparable:
+            return self
+        for node, was, now in zip(graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True):
+            before, after = (TensorType.of(value) if isinstance(value, np.ndarray) else type(value) for value in (was, now))
+            if before != after:
+                raise GraphError(f"pass '{pass_name}' made output {node.name!r} a {after}, it was a {before}")
+        return Probe(graph)
+
+    def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
         try:
             results = graph.run(self.inputs)
         except WhenceError as error:
             raise GraphError(f"pass '{pass_name}' left a graph that does not run any more: {error}") from error
         if len(results) != len(self.expected):
             raise GraphError(f"pass '{pass_name}' left {len(results)} outputs, there were {len(self.expected)}")
-        for node, was, now in zip(graph.outputs, self.expected, results, strict=True):
-            gap = difference(was, now)
-            if not gap <= limit:
-                raise GraphError(f"pass '{pass_name}' changed output {node.name!r} by {gap:.3g} of its largest magnitude")
+        return results
 
 
 def _why_not(graph: Graph) -> str:
@@ -80,9 +94,10 @@ def _draws(graph: Graph, node: Node) -> bool:
 
 
 def computes_in_half(graph: Graph) -> bool:
-    """Is any value in half precision?"""
+    """Is any value in half precision, or rounded to it?"""
     half = (DType.F16, DType.BF16)
-    return any(isinstance(kind, TensorType) and kind.dtype in half for nested in graph.nested() for node in nested for kind in node.outputs)
+    nodes = (node for nested in graph.nested() for node in nested)
+    return any(node.op == "RoundTo" or any(isinstance(kind, TensorType) and kind.dtype in half for kind in node.outputs) for node in nodes)
 
 
 def difference(expected: Value, actual: Value) -> float:

@@ -5,7 +5,8 @@
 
 What is left alone, and why:
 - operators that draw random numbers, or hold nested graphs;
-- QuantizeLinear and DequantizeLinear: folding them would turn quantised weights back into large ones;
+- QuantizeLinear and DequantizeLinear: folding them would turn quantised weights back into large ones. With `dequantise`, those that integer
+  arithmetic left are folded after all: what reads them computes with real numbers, and would make these anew in every run;
 - results that are large and much larger than what they are made from (Expand, Tile, Range, ...): a file of a kilobyte may ask for
   gigabytes. ConstantOfShape is folded up to a budget of its own, because models without trained weights make theirs with it;
 - work that fails: it fails at run time too, with a message that names the operator.
@@ -56,6 +57,8 @@ class FoldConstants(Pass):
     """How much memory all folded ConstantOfShape of a graph may take together."""
     max_flops: int = 1 << 32
     """Longer computations are left to the run, which has the faster kernels."""
+    dequantise: bool = False
+    """Fold DequantizeLinear too."""
 
     def run(self, rewriter: Rewriter) -> None:
         folder = ConstantFolder(rewriter, self)
@@ -89,7 +92,8 @@ class ConstantFolder:
     def _is_foldable(self, node: Node) -> bool:
         found = self._foldable.get(node.op)
         if found is None:
-            found = node.op not in _KEPT and not (OpClass.RANDOM | OpClass.CONTROL) & classes_of(node.op)
+            kept = _KEPT - {"DequantizeLinear"} if self._options.dequantise else _KEPT
+            found = node.op not in kept and not (OpClass.RANDOM | OpClass.CONTROL) & classes_of(node.op)
             self._foldable[node.op] = found
         return found and not node.bodies and not node.retained
 

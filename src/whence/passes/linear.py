@@ -1,7 +1,7 @@
 """Linear operators with constant weights, and how their constants take in an affine map that stands before or after them.
 
-Conv, ConvTranspose, Gemm and MatMul are all seen as y = W·x + b over channels: groups of (outputs × inputs) matrices, one for each
-position of the kernel. Arithmetic is in float64 and rounded once, to the type of the weights.
+Conv, ConvTranspose (channels last as well), Gemm and MatMul are all seen as y = W·x + b over channels: groups of (outputs × inputs) matrices,
+one for each position of the kernel. Arithmetic is in float64 and rounded once, to the type of the weights.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.channels_last import plain_name
 from whence.passes.operands import FLOATS, consts_with_origin, tensor_of
 from whence.types import DType, Shape, ValueType
 
-LINEAR_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+LINEAR_OPS = frozenset({"Conv", "ConvTranspose", "ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
     weights = graph.const_value(node.input(1))
     if node.op not in LINEAR_OPS or not isinstance(weights, np.ndarray) or weights.size == 0 or DType.of(weights) not in FLOATS:
         return None
-    if node.op in {"Conv", "ConvTranspose"}:
+    if plain_name(node.op) in {"Conv", "ConvTranspose"}:
         return _convolution(graph, node, weights)
     x = tensor_of(graph, node.input(0))
     rank = None if x is None else x.rank
@@ -142,7 +143,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
 
 def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None:
     groups = get_int(node.attrs, "group", 1)
-    transposed = node.op == "ConvTranspose"
+    transposed = plain_name(node.op) == "ConvTranspose"
     n_in, n_out = (weights.shape[0], weights.shape[1] * groups) if transposed else (weights.shape[1] * groups, weights.shape[0])
     if weights.ndim < 3 or groups < 1 or n_in % groups or n_out % groups:
         return None
@@ -152,7 +153,8 @@ def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None
         if bias is None:
             return None
     padded = transposed or _is_padded(node, weights.shape[2:])
-    return Linear(node, weights, bias, groups, n_in, n_out, weights.ndim, 1, 1, transposed, padded)
+    axis = 1 if node.op == plain_name(node.op) else weights.ndim - 1
+    return Linear(node, weights, bias, groups, n_in, n_out, weights.ndim, axis, axis, transposed, padded)
 
 
 def _is_padded(node: Node, kernel: Sequence[int]) -> bool:

@@ -73,7 +73,8 @@ def run_passes(graph: Graph, passes: Sequence[Pass], *, check: CheckLevel | None
             flags |= Check.NONCONST if Property.CONSTS_FIRST in each.ensures else Check.NONE
             check_graph(graph, flags, after=each.name)
         if probe is not None and report.changes:
-            probe.compare(graph, each.name)
+            # From there on the graph computes something else, by some quanta: the passes after it are held to that.
+            probe = probe.renewed(graph, each.name) if each.rounds_otherwise else probe.compare(graph, each.name)
     return reports
 
 

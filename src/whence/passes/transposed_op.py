@@ -11,15 +11,23 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
-from whence.ops.attributes import get_int
+from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr, Pattern
 from whence.ops.registry import lookup
 from whence.passes.axes import Perm, inverse_perm
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, shape_of
 
-Input = Ref | np.ndarray | None
-"""An input as it is, a constant to be made, or an absent one."""
+
+class Reshaped(NamedTuple):
+    """A value with one axis that is longer than 1: turned, it is only reshaped."""
+
+    value: Ref
+    shape: tuple[int, ...]
+
+
+Input = Ref | np.ndarray | Reshaped | None
+"""An input as it is, a constant to be made, a value to be reshaped, or an absent one."""
 
 
 class Rewritten(NamedTuple):
@@ -33,6 +41,8 @@ class Rewritten(NamedTuple):
 _ALONG_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
 _ARG = frozenset({"ArgMax", "ArgMin"})
 _QUANTISE = frozenset({"QuantizeLinear", "DequantizeLinear"})
+# A table has no axis in common with the data, a scale the last one.
+_WITH_PARAMETERS = frozenset({"LookUp", "FixedPointScale"})
 # Broadcast by name only: their other inputs are not data.
 _NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
 
@@ -44,6 +54,8 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
         return None
     if node.op in _QUANTISE:
         return _quantise(graph, node, sources, perm)
+    if node.op in _WITH_PARAMETERS:
+        return _with_parameters(graph, node, sources, perm)
     if definition.pattern in {Pattern.ELEMWISE, Pattern.BROADCAST} or node.op == "Where":
         inputs = _operands(graph, node.inputs, sources, perm)
         return None if inputs is None else Rewritten(inputs, node.attrs, perm)
@@ -54,6 +66,8 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
     if first is None or first not in sources or any(ref in sources for ref in node.inputs[1:]):
         return None
     data, rest = sources[first], node.inputs[1:]
+    if node.op == "DynamicQuantizeLinear":
+        return Rewritten((data,), node.attrs, perm)
     if node.op in _ALONG_AXIS:
         return Rewritten((data,), _with_axis(node, -1, perm), perm)
     if node.op == "Split":
@@ -67,6 +81,8 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
         return _pad(graph, node, data, perm)
     if node.op == "Slice":
         return _slice(graph, node, data, perm)
+    if node.op == "Resize":
+        return _resize(graph, node, data, perm)
     return None
 
 
@@ -87,6 +103,9 @@ def _operands(
         elif value is not None:
             padded = value.reshape((1,) * (len(perm) - value.ndim) + value.shape)
             result.append(np.ascontiguousarray(padded.transpose(inverse_perm(perm))))
+        elif broadcast and kind.static_shape is not None and sum(dim != 1 for dim in kind.static_shape) == 1:
+            whole = (1,) * (len(perm) - len(kind.static_shape)) + kind.static_shape
+            result.append(Reshaped(ref, tuple(whole[axis] for axis in inverse_perm(perm))))
         else:
             return None
     return tuple(result)
@@ -139,6 +158,22 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     return Rewritten((data, node.inputs[1], node.inputs[2], _ints([perm[axis % len(perm)] for axis in axes]), node.input(4)), node.attrs, perm)
 
 
+def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
+    """The axes that are named move; when none are, the scales or sizes of all do."""
+    if node.input(1) is not None:
+        return None
+    axes = get_ints(node.attrs, "axes")
+    if axes:
+        return Rewritten((data, *node.inputs[1:]), {**node.attrs, "axes": tuple(perm[axis % len(perm)] for axis in axes)}, perm)
+    inputs: list[Input] = [data, None]
+    for ref in node.inputs[2:]:
+        value = graph.const_value(ref)
+        if ref is not None and (value is None or value.shape != (len(perm),)):
+            return None
+        inputs.append(None if value is None else np.ascontiguousarray(value[list(inverse_perm(perm))]))
+    return Rewritten(tuple(inputs), node.attrs, perm)
+
+
 def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
     """One scale for all, or one for each element of an axis; blocks stay where they are."""
     data, scale = node.inputs[0], shape_of(graph, node.inputs[1])
@@ -146,6 +181,16 @@ def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
         return None
     single = not scale or scale[0] == 1
     return Rewritten((sources[data], *node.inputs[1:]), node.attrs if single else _with_axis(node, 1, perm), perm)
+
+
+def _with_parameters(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
+    data = node.inputs[0]
+    if data is None or data not in sources or any(ref in sources for ref in node.inputs[1:]):
+        return None
+    shapes = [shape_of(graph, ref) for ref in node.inputs[1:]]
+    if node.op == "FixedPointScale" and perm[-1] != len(perm) - 1 and any(shape is None or any(dim != 1 for dim in shape) for shape in shapes):
+        return None
+    return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)
 
 
 def _ints(values: Sequence[int]) -> np.ndarray:

@@ -85,7 +85,7 @@ def _before(profile: Profile, graph: Graph) -> dict[str, Any]:
         attrs = {} if row is None else {"name": row.name, "fate": row.fate, "became": row.became, "share": f"{row.share:.2%}", "line": row.line}
         namespace = "/".join(modules(row)) if row is not None else ""
         nodes.append(_node(graph, node, namespace, attrs))
-    return {"id": BEFORE, "nodes": nodes}
+    return {"id": BEFORE, "nodes": nodes, "groupNodeAttributes": _facts(profile)}
 
 
 def _after(profile: Profile, background: Background) -> dict[str, Any]:
@@ -98,7 +98,13 @@ def _after(profile: Profile, background: Background) -> dict[str, Any]:
         attrs = {"from": ", ".join(names[source] for source in sorted(node.origin))}
         namespace = "" if step is None else f"kernel {step.number} {step.name}"
         nodes.append(_node(graph, node, namespace, attrs))
-    return {"id": AFTER, "nodes": nodes}
+    return {"id": AFTER, "nodes": nodes, "groupNodeAttributes": _facts(profile)}
+
+
+def _facts(profile: Profile) -> dict[str, dict[str, str]]:
+    """What is shown for the graph as a whole, which is the group without a name."""
+    facts = {"engine": f"{profile.engine}, {profile.threads} threads", "runs": str(profile.runs), "time per run": f"{profile.run_ns / 1000:.1f} µs"}
+    return {"": {**facts, "how time is split": profile.policy, **{f"note {number}": note for number, note in enumerate(profile.notes, 1)}}}
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:

@@ -38,7 +38,9 @@ def _packets(profile: Profile) -> Iterator[bytes]:
     yield _track(_KERNELS, parent=_PROCESS, thread=thread)
     yield _track(_OPERATORS, parent=_PROCESS, name="operators of the file")
     rows, kernels = {row.id: row for row in profile.sources}, {row.id: row for row in profile.kernels}
-    yield _event(0, _BEGIN, _KERNELS, name="run", notes={"policy": profile.policy})
+    yield _event(
+        0, _BEGIN, _KERNELS, name="run", notes={"policy": profile.policy, **{f"note {number}": note for number, note in enumerate(profile.notes, 1)}}
+    )
     last = profile.timeline_ns
     for position, event in enumerate(profile.timeline):
         kernel = kernels[event.kernel]

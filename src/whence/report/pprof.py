@@ -30,7 +30,7 @@ def pprof(profile: Profile) -> bytes:
         samples.append(wire.message(2, wire.packed(1, locations) + wire.packed(2, [calls, stack.time_ns]) + tables.labels(stack)))
     kinds = [wire.message(1, tables.value_type("calls", "count")), wire.message(1, tables.value_type("attributed", "nanoseconds"))]
     period = wire.message(11, tables.value_type("wall", "nanoseconds")) + wire.number(12, 1)
-    comments = wire.packed(13, [tables.string(profile.policy)])
+    comments = wire.packed(13, [tables.string(text) for text in (profile.policy, *profile.notes)])
     tail = wire.number(10, profile.wall_ns) + period + comments + wire.number(14, tables.string("attributed"))
     strings = b"".join(wire.text(6, value) for value in tables.strings)
     return b"".join([*kinds, *samples, *tables.locations, *tables.functions, strings, tail])

@@ -28,6 +28,9 @@ def speedscope(profile: Profile) -> dict[str, Any]:
         "name": profile.model,
         "activeProfileIndex": 0,
         "exporter": "whence",
+        # Not part of the format, which leaves room for more; for those who read the file.
+        "policy": profile.policy,
+        "notes": list(profile.notes),
         "shared": {"frames": frames.rows},
         "profiles": profiles,
     }

@@ -18,9 +18,9 @@ _HEADINGS = {"type": "type", "module": "module", "line": "line of the program", 
 _LEAST_WIDTH = 40
 
 
-def print_profile(console: Console, profile: Profile, by: str = "op", limit: int = 20) -> None:
-    """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows."""
-    console.print(Text(header(profile, console.width), style="bold"), soft_wrap=True)
+def print_profile(console: Console, profile: Profile, by: str = "op", limit: int = 20, title: str = "") -> None:
+    """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows; `title` replaces the header."""
+    console.print(Text(escape(title) or header(profile, console.width), style="bold"), soft_wrap=True)
     if by == "op":
         rows = sorted(profile.sources, key=lambda row: -row.time_ns)
         _print_operators(console, profile, rows[: limit or len(rows)])
@@ -33,29 +33,53 @@ def print_profile(console: Console, profile: Profile, by: str = "op", limit: int
         console.print(Text(f"  ... and {left} more; --limit 0 shows all", style="dim"))
     console.print(Text(fates_line(profile)), soft_wrap=True)
     console.print(Text(closure_line(profile)), soft_wrap=True)
+    console.print(Text(policy_line(profile), style="dim"), soft_wrap=True)
 
 
 def header(profile: Profile, width: int) -> str:
     threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
-    cost = f"{profile.overhead_ratio:.1%}".replace("%", " %") if profile.overhead_ratio >= 0.0005 else "below 0.1 %"
-    facts = f" · {profile.engine}, {threads} · {runs} · {duration(profile.run_ns)} per run · profiling cost {cost}"
+    facts = f" · {profile.engine}, {threads} · {runs} · {duration(profile.run_ns)} per run · profiling cost {cost_of_profiling(profile)}"
     return fit(profile.model, max(12, width - len(facts))) + facts
 
 
+def cost_of_profiling(profile: Profile) -> str:
+    return f"{profile.overhead_ratio:.1%}".replace("%", " %") if profile.overhead_ratio >= 0.0005 else "below 0.1 %"
+
+
 def fates_line(profile: Profile) -> str:
+    return f" {profile.coverage.source_ops} operators: {', '.join(f'{count} {name}' for name, count in fate_counts(profile))}"
+
+
+def fate_counts(profile: Profile) -> list[tuple[str, int]]:
+    """How many operators met each fate. That none was lost is always said; that none was dead is not."""
     found = profile.coverage
-    counts = ((found.live, "live"), (found.folded, "folded"), (found.removed, "removed"), (found.dead, "dead"), (found.lost, "lost"))
-    listed = ", ".join(f"{count} {name}" for count, name in counts if count or name != "dead")
-    return f" {found.source_ops} operators: {listed}"
+    counts = (("live", found.live), ("folded", found.folded), ("removed", found.removed), ("dead", found.dead), ("lost", found.lost))
+    return [(name, count) for name, count in counts if count or name != "dead"]
 
 
 def closure_line(profile: Profile) -> str:
-    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`, rounded so that it does add up. What rounds to nothing is left out."""
+    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`. What rounds to nothing is left out."""
+    parts = closure(profile)
+    shown = [f"{escape(name)} {tenths / 10:.1f} %" for name, _, tenths in parts if tenths or name in _ALWAYS]
+    return f" {' + '.join(shown)} = {sum(tenths for _, _, tenths in parts) // 10} %"
+
+
+def closure(profile: Profile) -> list[tuple[str, int, int]]:
+    """What the wall time consists of: name, nanoseconds, and tenths of a per cent, rounded so that they add up to 1000."""
     parts = {"kernels": profile.attributed_ns, **profile.residual_ns}
     tenths = largest_remainder(1000, list(parts.values())) if any(parts.values()) else [0] * len(parts)
-    shown = [f"{escape(name)} {tenth / 10:.1f} %" for name, tenth in zip(parts, tenths, strict=True) if tenth or name in _ALWAYS]
-    return f" {' + '.join(shown)} = {sum(tenths) // 10} %"
+    return [(name, time, tenth) for (name, time), tenth in zip(parts.items(), tenths, strict=True)]
+
+
+def policy_line(profile: Profile) -> str:
+    """In short how kernels were split, and how well the threads kept each other busy. The whole policy is in every file."""
+    how = fit(profile.policy.partition(":")[0].partition(". ")[0], 40)
+    waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
+    found = [f" shares within kernels: {how[:1].lower()}{how[1:]}"]
+    found += [f"{len(profile.notes)} exceptions in profile.json"] if profile.notes else []
+    found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
+    return " · ".join(found)
 
 
 def duration(nanoseconds: float) -> str:

@@ -2,43 +2,125 @@
 
 from __future__ import annotations
 
-import enum
 import weakref
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, UnsupportedError
 from whence.runtime.native_library import NativeRuntime
+from whence.runtime.profiler import Profiler
+from whence.runtime.tuned import Tuned
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
+    from whence.ops.definition import Value
+    from whence.runtime.build import Progress
+    from whence.runtime.program import Program
+    from whence.runtime.stream import Stream
+    from whence.runtime.tune import Finding
 
 
-class EngineKind(enum.StrEnum):
-    CPU = "cpu"
-
-
-@dataclass(eq=False)
 class Engine:
-    """A device and the threads to use on it. Models compiled for an engine share its thread pool."""
+    """A device that models are compiled for and run on: `Engine()` is this machine's processor, `Engine("opencl", 0)` its first OpenCL device."""
 
-    kind: str = "cpu"
-    index: int = 0
-    threads: int = 0
-    """0 uses every core the process may use. Afterwards: how many there are, the caller of a run among them."""
-    toolchain: Toolchain = field(default_factory=Toolchain, repr=False)
+    kind: str
+    index: int
+    threads: int
+    """How many of the device's cores work on a model."""
+    gap: str
+    """What time between the steps of a run is called."""
+    reads_clock: bool
+    """Is the clock read during a step, so that profiling is part of what it measures?"""
 
-    def __post_init__(self) -> None:
-        if self.kind not in set(EngineKind):
-            raise UnsupportedError(f"there is no engine '{self.kind}'; there is {', '.join(EngineKind)}")
-        if self.index != 0:
-            raise InputError(f"engine {self.kind} has index 0 only, not {self.index}")
-        if self.threads < 0:
-            raise InputError(f"{self.threads} threads make no sense; 0 uses every core")
+    def __new__(cls, kind: str = "cpu", *_args: Any, **_options: Any) -> Engine:
+        if cls is not Engine:
+            return super().__new__(cls)
+        if kind == "cpu":
+            return super().__new__(CpuEngine)
+        if kind == "opencl":
+            from whence.runtime.opencl.engine import OpenClEngine
+
+            return super().__new__(OpenClEngine)
+        raise UnsupportedError(f"there is no engine '{kind}'; there are cpu and opencl")
+
+    if TYPE_CHECKING:
+
+        def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None) -> None: ...
+
+    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
+        """A prepared graph as a program for this engine."""
+        raise NotImplementedError
+
+    def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
+        """Time the kernels that a prepared graph could be built with, and remember the fastest for every build from now on."""
+        raise UnsupportedError(f"only the cpu engine can be tuned, not {self.kind}")
+
+    def instance(self, program: Program) -> Any:
+        """The memory of one run of the program at a time."""
+        raise NotImplementedError
+
+    def run(self, instance: Any, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
+        """One run: the outputs for these inputs. Waits until they are there."""
+        raise NotImplementedError
+
+    def queue(self, *, profiling: bool) -> Any:
+        """What a stream gives the device its commands by; `None` where there is no such thing."""
+        raise NotImplementedError
+
+    def profiler(self) -> Profiler:
+        """A profiler for a stream."""
+        raise NotImplementedError
+
+
+class CpuEngine(Engine):
+    """The processor, and the threads to use on it. Models compiled for an engine share its thread pool."""
+
+    kind = "cpu"
+    gap = "dispatch"
+    reads_clock = True
+
+    def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None) -> None:
+        if index != 0:
+            raise InputError(f"engine {kind} has index 0 only, not {index}")
+        if threads < 0:
+            raise InputError(f"{threads} threads make no sense; 0 uses every core")
+        self.index = index
+        self.toolchain = toolchain if toolchain is not None else Toolchain()
         self.runtime = NativeRuntime(self.toolchain)
-        self.pool = self.runtime.create_pool(self.threads or usable_cores())
+        self.pool = self.runtime.create_pool(threads or usable_cores())
+        # As many as there are, the caller of a run among them.
         self.threads = self.runtime.pool_threads(self.pool)
+        self.tuned = Tuned(self.toolchain, self.threads)
         # At exit a run may still be on its way, and the system takes the threads back by itself.
         weakref.finalize(self, self.runtime.destroy_pool, self.pool).atexit = False
 
     @property
     def target(self) -> Target:
         return self.toolchain.target
+
+    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
+        from whence.runtime.build import build_program
+
+        return build_program(graph, self.toolchain, fusion=fusion, choices=self.tuned.choices, progress=progress)
+
+    def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
+        from whence.runtime.tune import tune
+
+        return tune(graph, self, fusion=fusion, progress=progress)
+
+    def instance(self, program: Program) -> Any:
+        from whence.runtime.instance import Instance
+
+        return Instance(program, self)
+
+    def run(self, instance: Any, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
+        made: list[Value] = instance.run(inputs, None if stream is None else stream.profiler)
+        return made
+
+    def queue(self, *, profiling: bool) -> Any:
+        return None
+
+    def profiler(self) -> Profiler:
+        return Profiler()

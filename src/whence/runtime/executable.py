@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from whence.errors import InputError
-from whence.graph import Graph
-from whence.graph.interpreter import bind_inputs
+from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Value
 from whence.runtime.engine import Engine
-from whence.runtime.instance import Instance
 from whence.runtime.profiler import Profiler
 from whence.runtime.program import Program
 from whence.runtime.stream import Stream
 from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
 
 Signature = tuple[tuple[int, ...] | None, ...]
 """The shape of each input; `None` for one that is not a tensor."""
@@ -29,6 +32,8 @@ class Pending:
     def __init__(self) -> None:
         self._outputs: list[Value] | None = None
         self._failure: BaseException | None = None
+        self.began = self.ended = 0
+        """When its stream took it up and was done with it, in nanoseconds of the monotonic clock."""
 
     @property
     def outputs(self) -> list[Value]:
@@ -46,41 +51,53 @@ class Executable:
     Any number of threads may call it at the same time.
     """
 
-    def __init__(self, graph: Graph, engine: Engine, specialise: Specialise) -> None:
-        self.graph = graph
-        """The model as loaded: its inputs and outputs."""
+    def __init__(self, inputs: Sequence[Port], engine: Engine, specialise: Specialise, graph: Callable[[], Graph]) -> None:
+        self.inputs = tuple(inputs)
+        """What it takes."""
         self.engine = engine
         self._specialise = specialise
+        self._graph: Graph | Callable[[], Graph] = graph
         self._programs: dict[Signature, Program] = {}
-        self._free: dict[int, list[Instance]] = {}
+        self._free: dict[int, list[Any]] = {}
         self._compiling = threading.Lock()
         self._lock = threading.Lock()
 
+    @property
+    def graph(self) -> Graph:
+        """The model as loaded: its inputs and outputs. One that comes from the cache is loaded when first asked for."""
+        with self._compiling:
+            if callable(self._graph):
+                self._graph = self._graph()
+            return self._graph
+
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Run the model. Inputs in order or by name; one output is returned as it is, several as a tuple."""
-        outputs = self._run(bind_inputs(self.graph, _arguments(self.graph, args, kwargs)), None)
+        outputs = self._run(bind_values(self.inputs, _arguments(self.inputs, args, kwargs)), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the stream was waited for."""
         if stream.engine is not self.engine:
             raise InputError("the stream belongs to another engine; make it with whence.Stream(model.engine)")
-        inputs = bind_inputs(self.graph, _arguments(self.graph, args, kwargs))
+        inputs = bind_values(self.inputs, _arguments(self.inputs, args, kwargs))
         pending = Pending()
 
-        def job(profiler: Profiler | None) -> None:
+        def job(_: Profiler | None) -> None:
+            pending.began = time.monotonic_ns()
             try:
-                pending._outputs = self._run(inputs, profiler)
+                pending._outputs = self._run(inputs, stream)
             except BaseException as error:
                 pending._failure = error
                 raise
+            finally:
+                pending.ended = time.monotonic_ns()
 
         stream.submit(job)
         return pending
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
-        return self._program(tuple(node.type.static_shape if isinstance(node.type, TensorType) else None for node in self.graph.inputs))
+        return self._program(tuple(port.type.static_shape if isinstance(port.type, TensorType) else None for port in self.inputs))
 
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
@@ -92,13 +109,13 @@ class Executable:
         with self._lock:
             return tuple(self._programs.values())
 
-    def _run(self, inputs: Sequence[Value], profiler: Profiler | None) -> list[Value]:
+    def _run(self, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
         program = self.program_for(inputs)
         instance = self._take(program)
         try:
-            if profiler is not None:
-                profiler.begin(program)
-            return instance.run(inputs, profiler)
+            if stream is not None and stream.profiler is not None:
+                stream.profiler.begin(program)
+            return self.engine.run(instance, inputs, stream)
         finally:
             self._give_back(instance)
 
@@ -111,29 +128,28 @@ class Executable:
         with self._compiling:
             found = self._programs.get(signature)
             if found is None:
-                shapes = {node.name: shape for node, shape in zip(self.graph.inputs, signature, strict=True) if shape is not None}
+                shapes = {port.name: shape for port, shape in zip(self.inputs, signature, strict=True) if shape is not None}
                 found = self._specialise(shapes)
-                found.release_constants()
                 with self._lock:
                     self._programs[signature] = found
             return found
 
-    def _take(self, program: Program) -> Instance:
+    def _take(self, program: Program) -> Any:
         with self._lock:
             free = self._free.setdefault(id(program), [])
             if free:
                 return free.pop()
-        return Instance(program, self.engine)
+        return self.engine.instance(program)
 
-    def _give_back(self, instance: Instance) -> None:
+    def _give_back(self, instance: Any) -> None:
         with self._lock:
             self._free[id(instance.program)].append(instance)
 
 
-def _arguments(graph: Graph, args: Sequence[Value], kwargs: Mapping[str, Value]) -> Mapping[str, Value] | Sequence[Value]:
+def _arguments(ports: Sequence[Port], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Mapping[str, Value] | Sequence[Value]:
     if not kwargs:
         return args
-    names = [node.name for node in graph.inputs]
+    names = [port.name for port in ports]
     if len(args) > len(names):
         raise InputError(f"{len(args)} inputs given; the model takes {len(names)}: {', '.join(names)}")
     given = dict(zip(names, args, strict=False))

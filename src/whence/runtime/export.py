@@ -132,7 +132,7 @@ def model_source(program: Program, stem: str) -> str:
             *_table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
             *_table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
             "static const struct whence_description description = {",
-            f"  {{steps, slots, {len(steps)}, {len(slots)}, {program.scratch_bytes}, 0}},",
+            f"  {{steps, slots, {len(steps)}, {len(slots)}, {program.plan.scratch_bytes}, 0}},",
             f"  step_names, copies, {len(copies)}, input_bytes, output_bytes,",
             f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)}, {len(graph.outputs)},",
             "};",

@@ -1,52 +1,17 @@
-"""Where every value of a program lies: with the caller, in the arena, in the weights, or wherever it was made."""
+"""Laying out the values of a program: which lie with the caller, and where in the arena the others do."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
 from whence.kernels.lower import Step
-from whence.runtime.memory import Lifetime, MemoryPlan, plan_memory
+from whence.runtime.memory import Lifetime, plan_memory
+from whence.runtime.places import Layout, Place, Region
 from whence.types import DType, TensorType
 
 _LARGEST = 1 << 48
-
-
-class Region(enum.IntEnum):
-    """Numbers as in whence_runtime.h."""
-
-    ARENA = 0
-    WEIGHTS = 1
-    INPUT = 2
-    OUTPUT = 3
-    DYNAMIC = 4
-    """Not in planned memory: a value whose size is known only when it exists, kept by the run itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    region: Region
-    index: int = 0
-    """Of the input or output."""
-    offset: int = 0
-    """In bytes, into the arena or the weights."""
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Views share the place of what they view, outputs lie with the caller, the rest in the arena by lifetime."""
-
-    places: Mapping[Ref, Place]
-    """Of every value that a step makes or the caller gives, and of every view of one. Constants are not in it."""
-    owners: Mapping[Ref, Ref]
-    """What each view is a view of, which is not a view itself."""
-    memory: MemoryPlan
-
-    def owner(self, ref: Ref) -> Ref:
-        return self.owners.get(ref, ref)
 
 
 def is_planned(graph: Graph, ref: Ref) -> bool:

@@ -10,8 +10,11 @@ import numpy as np
 from whence.runtime import native_library as native
 from whence.runtime.program import Program
 
-SAMPLE = np.dtype([("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4")])
-"""When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last reset; the step is its program's."""
+SAMPLE = np.dtype([("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4"), ("waited", "<u8")])
+"""When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last reset; the step is its program's.
+
+`waited` is how much of it the calling thread spent waiting for others to finish their part.
+"""
 _RING = 1 << 17
 _FEW = 64
 
@@ -48,12 +51,16 @@ class Profiler:
 
     def note(self, begin: int, end: int, step: int) -> None:
         """A step that did not run in native code."""
+        self.note_sample(begin, end, step)
         execution = int(self._struct.execution)
-        self._samples[self._struct.written % len(self._samples)] = (begin, end, execution, step)
-        self._struct.written += 1
         if self._times[execution, 0] == 0:
             self._times[execution, 0] = begin
         self._times[execution, 1] = end
+
+    def note_sample(self, begin: int, end: int, step: int) -> None:
+        """As `note`, but the step does not count for the time of the execution."""
+        self._samples[self._struct.written % len(self._samples)] = (begin, end, int(self._struct.execution), step, 0)
+        self._struct.written += 1
 
     def times(self) -> list[int]:
         """Nanoseconds of every execution that ran at least one step, in the order they were submitted."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-import queue
 import threading
 import weakref
 from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
 
 from whence.errors import InputError, WhenceError
 from whence.runtime.engine import Engine
@@ -32,18 +33,21 @@ class Stream:
     A stream that nobody holds any more does what was submitted to it and then ends its thread.
     """
 
-    def __init__(self, engine: Engine, flags: int = StreamFlags.DEFAULT) -> None:
+    def __init__(self, engine: Engine, flags: int = StreamFlags.DEFAULT, *, queue: Any = None) -> None:
         if flags & ~int(StreamFlags.IN_ORDER | StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING):
             raise InputError(f"stream flags {int(flags):#x} are not known; there are {', '.join(str(each.name) for each in StreamFlags)}")
         flags = StreamFlags(flags)
         if StreamFlags.PROFILING in flags and StreamFlags.OUT_OF_ORDER in flags:
             raise InputError("a stream that profiles must be in order")
         if StreamFlags.OUT_OF_ORDER in flags:
-            raise InputError("streams of the cpu engine are in order")
+            raise InputError("streams are in order")
         self.engine = engine
         self.flags = flags
-        self.profiler = Profiler() if StreamFlags.PROFILING in flags else None
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        profiling = StreamFlags.PROFILING in flags
+        self.queue = queue if queue is not None else engine.queue(profiling=profiling)
+        """The device's queue that runs go to, one of ours unless the application gave its own; `None` on the processor."""
+        self.profiler = engine.profiler() if profiling else None
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._change = threading.Condition()
         self._submitted = self._done = self._waited = 0
         self._failure: BaseException | None = None
@@ -88,7 +92,7 @@ class Stream:
             return self._waited == self._submitted
 
 
-def _work(jobs: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
         # A job holds its stream, and this thread may sleep for long before it gets the next.

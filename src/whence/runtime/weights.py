@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.graph import Node
-from whence.runtime.layout import Place, Region
 from whence.runtime.memory import ALIGNMENT, aligned
+from whence.runtime.places import Place, Region
+
+if TYPE_CHECKING:
+    from whence.graph import Node
 
 Packing = Callable[[np.ndarray], np.ndarray]
 

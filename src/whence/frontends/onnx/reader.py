@@ -94,6 +94,7 @@ def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[in
     build_graph(reading, planned, upgrader, graph, inputs)
     _restore_tombstones(ledger, properties.get(TOMBSTONES), n_first)
     graph.metadata.update(_metadata(model, properties))
+    graph.files = tensors.files
     return graph
 
 

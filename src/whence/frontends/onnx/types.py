@@ -33,6 +33,11 @@ class TensorReader:
         self._path = path
         self._maps: dict[Path, np.ndarray] = {}
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The external files that were read so far."""
+        return tuple(self._maps)
+
     def read(self, proto: TensorProto) -> np.ndarray:
         """The tensor's data; read-only where it is shared with the file."""
         check_texts((proto.name,))

@@ -23,6 +23,7 @@ from whence.frontends.onnx.upgrades.constant import CONSTANT
 from whence.frontends.onnx.upgrades.experimental import EXPERIMENTAL
 from whence.frontends.onnx.upgrades.moved_attributes import MOVED_ATTRIBUTES
 from whence.frontends.onnx.upgrades.normalisation import NORMALISATION
+from whence.frontends.onnx.upgrades.quantised import QUANTISED
 from whence.frontends.onnx.upgrades.renamed import RENAMED
 from whence.frontends.onnx.upgrades.resize import RESIZE
 from whence.frontends.onnx.upgrades.softmax import SOFTMAX
@@ -43,7 +44,7 @@ def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...
 
 _ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
     {
-        "": _by_operator((*ANCIENT, *CONSTANT, *EXPERIMENTAL, *MOVED_ATTRIBUTES, *NORMALISATION, *RENAMED, *RESIZE, *SOFTMAX)),
+        "": _by_operator((*ANCIENT, *CONSTANT, *EXPERIMENTAL, *MOVED_ATTRIBUTES, *NORMALISATION, *QUANTISED, *RENAMED, *RESIZE, *SOFTMAX)),
         "ai.onnx.ml": _by_operator(CLASSICAL),
         _MICROSOFT: _by_operator(CONTRIB),
     }

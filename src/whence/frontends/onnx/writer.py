@@ -18,9 +18,11 @@ from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_op
 from whence.frontends.onnx.types import tensor_proto
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
+from whence.ops.channels_last import OPS as CHANNELS_LAST
+from whence.ops.channels_last import plain_name
 from whence.ops.definition import Attr
 from whence.ops.fused import OPS as SUPERNODES
-from whence.ops.fused import Arg, Result, expand
+from whence.ops.fused import Arg, Result, Step, expand
 from whence.ops.onnx_node import split_name, to_type_proto
 from whence.provenance import NO_ORIGIN, Origin
 from whence.types import DType, TensorType, ValueType
@@ -31,7 +33,11 @@ _SMALL_TENSOR = 1024
 _ALIGNMENT = 4096
 _Application: TypeAlias = tuple[str, Mapping[str, Attr], Sequence[ValueType | None], Sequence[ValueType]]
 """Operator, attributes, input types, output types."""
-_SUPERNODES = frozenset(definition.name for definition in SUPERNODES)
+_CHANNELS_LAST = frozenset(definition.name for definition in CHANNELS_LAST)
+_SUPERNODES = frozenset(definition.name for definition in SUPERNODES) | _CHANNELS_LAST
+"""The operators that are written as several of ONNX."""
+_NOT_WRITTEN = frozenset({"captures", "arithmetic"})
+"""Attributes that mean nothing in a file."""
 
 
 def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int = _LARGE) -> None:
@@ -134,12 +140,32 @@ def _plain_operators(graph: Graph, node: Node) -> list[_Application]:
     inputs = [None if ref is None else graph.type_of(ref) for ref in node.inputs]
     if node.op in _SUPERNODES:
         plain: list[_Application] = []
-        for step in expand(node.op, node.attrs, inputs):
+        for step in _steps(node, inputs):
             arguments = [inputs[slot.index] if isinstance(slot, Arg) else node.type for slot in step.inputs]
             plain.append((step.op, step.attrs, arguments, [node.type]))
         return plain
     formal = len(inputs) - _captures(node)
-    return [(node.op, {key: value for key, value in node.attrs.items() if key != "captures"}, inputs[:formal], node.outputs)]
+    return [(node.op, _written_attrs(node), inputs[:formal], node.outputs)]
+
+
+def _written_attrs(node: Node) -> dict[str, Attr]:
+    return {key: value for key, value in node.attrs.items() if key not in _NOT_WRITTEN}
+
+
+def _steps(node: Node, types: Sequence[ValueType | None]) -> list[Step]:
+    """The operators of ONNX that say the same as one of ours."""
+    if node.op not in _CHANNELS_LAST:
+        return expand(node.op, node.attrs, types)
+    first = types[0]
+    rank = first.rank if isinstance(first, TensorType) else None
+    if rank is None:
+        raise UnsupportedError(f"operator {quoted(node.name)} works channels last on a tensor of unknown rank, which ONNX cannot say")
+    others = [Arg(index) for index, kind in enumerate(types) if kind is not None and index]
+    return [
+        Step("Transpose", (Arg(0),), {"perm": (0, rank - 1, *range(1, rank - 1))}),
+        Step(plain_name(node.op), (Result(0), *others), node.attrs),
+        Step("Transpose", (Result(1),), {"perm": (0, *range(2, rank), 1)}),
+    ]
 
 
 def _captures(node: Node) -> int:
@@ -221,8 +247,7 @@ class _GraphWriter:
             self._supernode(node, inputs, outputs[0], folded)
             return
         formal = len(inputs) - _captures(node)
-        attrs = {key: value for key, value in node.attrs.items() if key != "captures"}
-        proto = self._node(node.op, node.name, inputs[:formal], outputs, attrs, node.origin, folded)
+        proto = self._node(node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded)
         for name, body in node.bodies.items():
             self._body(proto, name, body, inputs[formal:])
 
@@ -235,7 +260,7 @@ class _GraphWriter:
 
     def _supernode(self, node: Node, inputs: Sequence[str], output: str, folded: Origin) -> None:
         types = [None if ref is None else self._graph.type_of(ref) for ref in node.inputs]
-        steps = expand(node.op, node.attrs, types)
+        steps = _steps(node, types)
         results: list[str] = []
         for number, step in enumerate(steps):
             arguments: list[str] = []

@@ -187,13 +187,14 @@ void wh_pool_destroy(wh_pool *pool) {
 
 int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
 
-/* One kernel on all workers. Several chunks a worker, so that one held up by the system does not hold up the rest. */
-static void parallel(wh_pool *pool, const wh_step *step, void *const *buf) {
+/* One kernel on all workers. Several chunks a worker, so that one held up by the system does not hold up the rest.
+   Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is taken only if `timed`. */
+static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed) {
   int64_t workers = pool->threads;
   int64_t grain = step->grain > 0 ? step->grain : 1;
   if (workers < 2 || step->tasks < 2 * grain) {
     step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
-    return;
+    return 0;
   }
   int64_t chunk = step->tasks / (workers * 4);
   if (chunk < grain) chunk = grain;
@@ -206,12 +207,15 @@ static void parallel(wh_pool *pool, const wh_step *step, void *const *buf) {
   atomic_fetch_add_explicit(&pool->generation, 1, memory_order_seq_cst);
   if (atomic_load(&pool->sleepers)) wake_all(pool);
   work(pool, pool->workers[0].scratch);
+  if (!atomic_load_explicit(&pool->busy, memory_order_acquire)) return 0;
+  uint64_t since = timed ? wh_now() : 0;
   for (int looks = 0; atomic_load_explicit(&pool->busy, memory_order_acquire); looks++) {
     if (looks < SPIN_LOOKS)
       relax();
     else
       sched_yield();
   }
+  return since;
 }
 
 void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs) {
@@ -222,9 +226,9 @@ void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *co
   return base + slot->offset;
 }
 
-static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t step) {
+static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t step, uint64_t waited) {
   uint64_t execution = profiler->execution;
-  profiler->samples[profiler->written % profiler->capacity] = (wh_sample){begin, end, (uint32_t)execution, (uint32_t)step};
+  profiler->samples[profiler->written % profiler->capacity] = (wh_sample){begin, end, (uint32_t)execution, (uint32_t)step, waited};
   profiler->written++;
   if (execution >= profiler->times_capacity) return;
   if (!profiler->times[2 * execution]) profiler->times[2 * execution] = begin;
@@ -248,14 +252,15 @@ int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights,
     const wh_step *step = &plan->steps[i];
     if (step->tasks < 1) continue; /* empty tensors: nothing runs, and the profile does not say that something did */
     void *const *buf = pointers + step->first_slot;
+    uint64_t since = 0;
     if (shared) {
-      parallel(pool, step, buf);
+      since = parallel(pool, step, buf, profiler != NULL);
     } else {
       step->kernel(buf, 0, step->tasks, own_scratch);
     }
     if (profiler) {
       uint64_t now = wh_now();
-      note(profiler, mark, now, plan->first_step + i);
+      note(profiler, mark, now, plan->first_step + i, since ? now - since : 0);
       mark = now;
     }
   }

@@ -40,6 +40,7 @@ typedef struct {
   uint64_t end;
   uint32_t execution;
   uint32_t step;
+  uint64_t waited; /* how much of it the caller spent waiting for other threads to finish */
 } wh_sample;
 
 /* Filled by runs, read by whoever waits for them. `samples` is a ring of `capacity`; `written` counts all samples ever, so

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from whence.frontends.onnx.microsoft.fused import channels_first
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Restate, Rewrite, Scope
+from whence.frontends.onnx.upgrades.quantised import qlinear_conv
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr
 from whence.types import DType
@@ -16,10 +17,10 @@ def _same(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record.with_()]
 
 
-def _real(build: Rewrite, first: int) -> str:
+def _real(build: Rewrite, first: int, **attrs: Attr) -> str:
     """The real numbers behind the inputs (values, scale, zero point) from `first` on."""
     record = build.record
-    return build.op("DequantizeLinear", record.required(first), record.required(first + 1), record.input(first + 2))
+    return build.op("DequantizeLinear", record.required(first), record.required(first + 1), record.input(first + 2), **attrs)
 
 
 def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> list[OpRecord]:
@@ -99,25 +100,28 @@ def _reduce_mean(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    build = Rewrite(record, scope)
     attrs = record.attrs_without("channels_last")
     if not record.integer("channels_last", 0):
-        return [record.with_(attrs=attrs)]
+        return qlinear_conv(record.with_(attrs=attrs), scope)
+    build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
-    data = build.op("QLinearConv", channels_first(build, record.required(0)), *record.inputs[1:], **attrs)
-    return build.result("Transpose", data, perm=(0, *range(2, rank), 1))
+    inner = scope.fresh(f"{record.name}/QLinearConv")
+    plain = record.with_(inputs=[channels_first(build, record.required(0)), *record.inputs[1:]], outputs=[inner], attrs=attrs)
+    build.records.extend(qlinear_conv(plain, scope))
+    return build.result("Transpose", inner, perm=(0, *range(2, rank), 1))
 
 
 def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when no output scale is given."""
     build = Rewrite(record, scope)
     alpha = record.number("alpha", 1.0)
-    left, right = _real(build, 0), _real(build, 3)
+    # One scale for each column of b, if not one for all: its rows when it is transposed.
+    left, right = _real(build, 0), _real(build, 3, axis=0 if record.integer("transB", 0) else 1)
     bias = ""
     if record.input(6):
         unit = build.op("Mul", record.required(1), record.required(4))
         unit = build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
-        bias = build.op("Mul", build.op("Cast", record.input(6), to=int(DType.F32)), unit)
+        bias = build.op("DequantizeLinear", record.input(6), unit, axis=-1)
     attrs: dict[str, Attr] = {"alpha": alpha, "transA": record.integer("transA", 0), "transB": record.integer("transB", 0)}
     if not record.input(7):
         return build.result("Gemm", left, right, bias, **attrs)

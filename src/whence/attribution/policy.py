@@ -1,0 +1,32 @@
+"""How time is split, in words. One of these stands in every output, so that nobody has to guess what a share means."""
+
+from __future__ import annotations
+
+_ANCHOR = (
+    "Of a kernel's operators one is the anchor, for which the kernel is there: the convolution, product or reduction in it, else the one at which "
+    "all that it reads comes together. The others have what they add, the anchor has the rest, reading and writing included. "
+)
+_COMMON = (
+    "Operators folded into constants cost nothing. Inserted layout changes are charged to the operators that caused them. Integers by largest "
+    "remainder: sums are exact. Wall time runs from submitting a run until the caller knows that it is done. dispatch: work around "
+    "kernels, before the first, after the last, and around reference implementations; idle: nobody works on the run, which waits for its stream's "
+    "thread to take it up, or its caller for the news that it is done; profiler: the clock reads. A kernel's time includes waiting until all "
+    "threads are done with their part (waited_ns)."
+)
+
+MODELLED = (
+    "Modelled: a kernel's measured time is split over the operators in it by what leaving each out would save. "
+    + _ANCHOR
+    + "What an operator adds comes from a model: arithmetic (7 ps per operation of a convolution, product or recurrence, 10 ps per simple operation, "
+    "60 to 10000 ps per element for divisions, roots and transcendental functions, 750 or more per element of a transpose) and the reading "
+    "of its other operands (10 ps per byte while the kernel's data fits 512 KiB, 22 up to 2 MiB, 33 up to 24 MiB, else 65); 85 % of the smaller of "
+    "the two sums hides behind the larger. A node that several operators became is split by what each cost in the file. " + _COMMON
+)
+
+EXACT = (
+    "Measured by leaving out: each kernel of several operators was timed by itself on random data, interleaved with variants of it in each of which "
+    "one operator's result is replaced by its main operand; the difference of the shortest times is the operator's share. "
+    + _ANCHOR
+    + "The shares were applied to the time of the kernel in the model. What cannot be left out is modelled and listed in the notes: operators that "
+    "one node stands for, and those whose variant does not compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
+)

@@ -1,0 +1,83 @@
+"""Inputs to profile a model with when none are given: random values, and sizes for the dimensions that the model leaves open.
+
+1. A dimension with a name has one size wherever the name stands.
+2. The first dimension, and whatever is named after a batch, is 1.
+3. The last two of an image, which has at least four dimensions, are 224.
+4. Everything else is a length, and is 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.errors import InputError
+from whence.graph import Graph
+from whence.ops.definition import Value
+from whence.passes.equivalence import random_inputs
+from whence.types import DType, TensorType
+
+_IMAGE, _LENGTH = 224, 32
+_MOST_BYTES = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class SampleInputs:
+    values: Mapping[str, Value]
+    guessed: Mapping[str, tuple[int, ...]]
+    """The shapes of inputs that the model leaves open, as they were chosen."""
+
+    @property
+    def options(self) -> str:
+        """The guesses as they would be given on the command line."""
+        return " ".join(f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.guessed.items())
+
+
+def sample_inputs(graph: Graph) -> SampleInputs:
+    """A value for each input of the graph."""
+    values = dict(random_inputs(graph))
+    guessed = guess_shapes(graph)
+    rng = np.random.default_rng(0)
+    for node in graph.inputs:
+        if node.name in guessed:
+            assert isinstance(node.type, TensorType)
+            values[node.name] = _random(node.type.dtype, guessed[node.name], rng, node.name)
+    return SampleInputs(values, guessed)
+
+
+def guess_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """A shape for each input that has open dimensions. One of unknown rank is taken for a single number."""
+    sizes: dict[str, int] = {}
+    found = {}
+    for node in graph.inputs:
+        kind = node.type
+        if not isinstance(kind, TensorType) or kind.is_static:
+            continue
+        dims = kind.shape or ()
+        shape = []
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, int):
+                shape.append(dim)
+            else:
+                size = _guess(axis, len(dims), dim)
+                shape.append(sizes.setdefault(dim, size) if dim else size)
+        found[node.name] = tuple(shape)
+    return found
+
+
+def _guess(axis: int, rank: int, name: str | None) -> int:
+    if axis == 0 or "batch" in (name or "").lower():
+        return 1
+    return _IMAGE if rank >= 4 and axis >= rank - 2 else _LENGTH
+
+
+def _random(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, name: str) -> np.ndarray:
+    if int(np.prod(shape, dtype=object)) * 8 > _MOST_BYTES:
+        raise InputError(f"input '{name}' of shape {list(shape)} is too large to be made up; choose another with --shape {name}=...")
+    if dtype is DType.STRING:
+        return np.full(shape, "text", dtype=object)
+    if dtype is DType.BOOL or dtype.is_integer:
+        return rng.integers(0, 2, shape).astype(dtype.numpy)
+    return rng.standard_normal(shape).astype(dtype.numpy)

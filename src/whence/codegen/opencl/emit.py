@@ -1,0 +1,93 @@
+"""Kernels as one OpenCL program. Kernels with the same body are one function, which names every layer it serves."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whence.codegen.emit import Function
+from whence.codegen.opencl.attention import write_attention
+from whence.codegen.opencl.conv import write_conv
+from whence.codegen.opencl.gemm import write_gemm
+from whence.codegen.opencl.prelude import prelude
+from whence.codegen.opencl.recurrent import write_recurrent
+from whence.codegen.opencl.render_cl import Device, Geometry, Micros, render_opencl
+from whence.codegen.opencl.slide import write_slide
+from whence.codegen.opencl.topk import write_topk
+from whence.codegen.opencl.turn import write_turn
+from whence.codegen.render_c import c_comment
+from whence.errors import UnsupportedError
+from whence.kernels.attention import Attention
+from whence.kernels.conv import Conv
+from whence.kernels.depthwise import Slide
+from whence.kernels.gemm import Gemm
+from whence.kernels.ir import Kernel
+from whence.kernels.recurrent import Recurrent
+from whence.kernels.tile import Tile
+from whence.kernels.topk import TopK
+from whence.kernels.turn import Turn
+
+MICROS: Micros = {
+    Attention: write_attention,
+    Conv: write_conv,
+    Gemm: write_gemm,
+    Recurrent: write_recurrent,
+    Slide: write_slide,
+    TopK: write_topk,
+    Turn: write_turn,
+}
+TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
+"""How constants are packed. The division into work items is the writers' own."""
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a kernel is started."""
+
+    symbol: str
+    geometry: Geometry
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """OpenCL C for a list of kernels."""
+
+    launches: tuple[Launch | None, ...]
+    """Of each kernel, in order; `None` for one that was refused."""
+    functions: tuple[Function, ...]
+    source: str
+    """Of the whole program."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """By position: why a kernel has no form in OpenCL C."""
+
+
+def emit_opencl(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], device: Device) -> Emitted:
+    """The kernels as one program. `origins` names, for each, the source operators it came from, for the comment it opens with."""
+    launches: list[Launch | None] = []
+    refused: dict[int, str] = {}
+    symbols: dict[str, str] = {}
+    served: dict[str, list[str]] = {}
+    for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
+        try:
+            made = render_opencl(kernel, MICROS, device)
+        except UnsupportedError as error:
+            refused[number] = str(error)
+            launches.append(None)
+            continue
+        # The kernel is named after operators, whose names the model may have made up.
+        stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
+        symbol = symbols.setdefault(made.text, f"{stem}_{hashlib.sha256(made.text.encode()).hexdigest()[:16]}")
+        served.setdefault(symbol, []).append(" + ".join(names))
+        launches.append(Launch(symbol, made.geometry, made.scratch_bytes))
+    functions = tuple(Function(symbol, _comment(served[symbol]) + text.replace("@name@", symbol)) for text, symbol in symbols.items())
+    source = "\n".join([prelude(doubles=device.doubles), *(function.text for function in functions)])
+    return Emitted(tuple(launches), functions, source, refused)
+
+
+def _comment(layers: Sequence[str]) -> str:
+    shown = [*layers[:_SHOWN], *([f"... and {len(layers) - _SHOWN} more"] if len(layers) > _SHOWN else [])]
+    return "".join(f"/* {c_comment(layer)} */\n" for layer in shown)

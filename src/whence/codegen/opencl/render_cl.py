@@ -1,0 +1,285 @@
+"""Kernel programs as OpenCL C text.
+
+A kernel's work item number `task` becomes a work group. Inside it, loops that the kernel program calls independent are dealt out to the group's work
+items, and loops that only feed accumulators are dealt out and their parts folded through local memory. Everything else every work item does for
+itself, with the same result; what is stored outside such a loop is stored by the first.
+
+Micro-kernels choose their own division and set `geometry`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.codegen.render_c import CWriter, c_comment, c_literal, c_type, converted, written_call
+from whence.errors import UnsupportedError
+from whence.kernels.ir import TASK, Accumulate, Expr, Fn, Kernel, Let, Literal, Load, Loop, LoopKind, Micro, Name, Role, Stmt, Store, walk
+from whence.ops.quantise import integer_range
+from whence.types import DType
+
+Micros = Mapping[type[Micro], Callable[["ClWriter", Micro], None]]
+
+# Types whose arithmetic every device has; double precision is asked for separately.
+_TYPES = frozenset({DType.F32, DType.I8, DType.U8, DType.I16, DType.U16, DType.I32, DType.U32, DType.I64, DType.U64, DType.BOOL})
+_FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
+_GROUP = 32
+"""Work items in a group at most: enough for a vector unit, few enough for short rows."""
+_FAR = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a device can do, as far as code depends on it."""
+
+    doubles: bool
+    local_bytes: int
+    group_size: int
+    """Work items a group may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """How many work items there are in each dimension, and how many make a group."""
+
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        assert all(many % few == 0 for many, few in zip(self.items, self.group, strict=True))
+
+
+class ClWriter(CWriter):
+    """Lines of OpenCL C. Expressions are those of C; the prelude says what their words mean."""
+
+    def __init__(self, kernel: Kernel, micros: Micros, device: Device) -> None:
+        super().__init__(kernel, {})
+        self.device = device
+        self.counter = "int" if all(param.elements < _FAR for param in kernel.params) else "int64_t"
+        """The type of an index: devices are much slower at counting in 64 bits."""
+        self.geometry: Geometry | None = None
+        self.scratch_bytes = 0
+        self.locals: list[str] = []
+        """Declarations of local memory, which stand at the head of the kernel."""
+        self.local_bytes = 0
+        self.constants: list[str] = []
+        """Definitions that stand before the kernel."""
+        self._cl_micros = micros
+        self._group = _group_size(kernel, device)
+        self._dealt = False
+        self._folding: set[DType] = set()
+
+    def constant(self, stem: str, values: Sequence[float], dtype: DType = DType.F32) -> str:
+        """The name of a table of numbers that all work items read."""
+        name = f"@name@_{stem}{len(self.constants)}"
+        numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
+        self.constants.append(f"__constant {c_type(dtype)} {name}[] = {{{numbers}}};")
+        return name
+
+    def local(self, name: str, kind: DType, *extents: int) -> None:
+        """Memory that the work items of a group share."""
+        size = math.prod(extents) * kind.numpy.itemsize
+        self.local_bytes += size
+        if self.local_bytes > self.device.local_bytes:
+            raise UnsupportedError(f"needs {self.local_bytes} bytes of local memory, the device has {self.device.local_bytes}")
+        self.locals.append(f"__local {c_type(kind)} {name}{''.join(f'[{extent}]' for extent in extents)};")
+
+    def tables(self) -> list[str]:
+        return []
+
+    def expression(self, expr: Expr) -> str:
+        self.require({part.dtype for part in walk(expr)})
+        return super().expression(expr)
+
+    def require(self, dtypes: set[DType]) -> None:
+        """Raises `UnsupportedError` unless the device computes with all of these."""
+        missing = dtypes - _TYPES - ({DType.F64} if self.device.doubles else set())
+        if missing:
+            raise UnsupportedError(f"the device has no {', '.join(sorted(str(dtype) for dtype in missing))}")
+
+    # ---- statements ----
+
+    def statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case Store() if self._group > 1 and not self._dealt:
+                self.open("if (item == 0)")
+                super().statement(stmt)
+                self.close()
+            case Micro():
+                try:
+                    write = self._cl_micros[type(stmt)]
+                except KeyError:
+                    raise UnsupportedError(f"{type(stmt).__name__} has no form in OpenCL C") from None
+                write(self, stmt)
+            case _:
+                super().statement(stmt)
+
+    def _loop(self, loop: Loop) -> None:
+        var = loop.var
+        if var.name == TASK:
+            self._task_loop(loop)
+        elif self._group > 1 and not self._dealt and loop.kind is LoopKind.VECTOR:
+            self.open(f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} += {self._group})")
+            self._dealt = True
+            self.statements(loop.body)
+            self._dealt = False
+            self.close()
+        elif self._group > 1 and not self._dealt and _can_fold(loop):
+            self._fold_loop(loop)
+        else:
+            self.open(f"for ({self.counter} {var.name} = 0; {var.name} < {var.extent}; {var.name}++)")
+            self.statements(loop.body)
+            self.close()
+
+    def _task_loop(self, loop: Loop) -> None:
+        if loop.first == 0 and loop.var.extent == self.kernel.tasks:
+            self.open("")
+            self.line(f"const {self.counter} {TASK} = number;")
+        else:
+            self.open(f"if (number >= {loop.first} && number < {loop.first + loop.var.extent})")
+            self.line(f"const {self.counter} {TASK} = number - {loop.first};")
+        self.statements(loop.body)
+        self.close()
+
+    def _fold_loop(self, loop: Loop) -> None:
+        """Each work item folds its part; the parts are then folded pairwise in local memory, and all go on with the whole."""
+        parts = {stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, Accumulate)}
+        folds = {stmt.name: stmt for stmt in loop.body if isinstance(stmt, Accumulate)}
+        for name, part in parts.items():
+            dtype = folds[name].value.dtype
+            self.line(f"{c_type(dtype)} {part} = {c_literal(_identity(folds[name].fn, dtype))};")
+        self.open(f"for ({self.counter} {loop.var.name} = item; {loop.var.name} < {loop.var.extent}; {loop.var.name} += {self._group})")
+        self._dealt = True
+        for stmt in loop.body:
+            if isinstance(stmt, Accumulate):
+                part = parts[stmt.name]
+                self.line(f"{part} = {written_call(stmt.fn, stmt.value.dtype, (part, self.expression(stmt.value)))};")
+            else:
+                self.statement(stmt)
+        self._dealt = False
+        self.close()
+        for name, part in parts.items():
+            self.fold(part, folds[name].fn, folds[name].value.dtype, self._group, "item")
+            self.line(f"{name} = {written_call(folds[name].fn, folds[name].value.dtype, (name, part))};")
+
+    def fold(self, name: str, fn: Fn, dtype: DType, size: int, item: str) -> None:
+        """Afterwards the variable `name` of every work item of a group holds all of theirs, folded."""
+        shared = f"shared_{c_type(dtype)}"
+        if dtype not in self._folding:
+            self._folding.add(dtype)
+            self.local(shared, dtype, size)
+        self.line(f"{shared}[{item}] = {name};")
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+        self.open(f"for (int half_way = {size // 2}; half_way > 0; half_way /= 2)")
+        self.line(f"if ({item} < half_way) {shared}[{item}] = {written_call(fn, dtype, (f'{shared}[{item}]', f'{shared}[{item} + half_way]'))};")
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+        self.close()
+        self.line(f"{name} = {shared}[0];")
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
+    def finish(self) -> list[str]:
+        """The definitions before the kernel: tables that expressions read, and constants of micro-kernels."""
+        found = list(self.constants)
+        for (data, dtype), name in self._tables.items():
+            values = ", ".join(c_literal(Literal(value.item(), dtype)) for value in np.frombuffer(data, dtype.numpy))
+            found.append(f"__constant {c_type(dtype)} {name}[] = {{{values}}};")
+        return found
+
+    def table_name(self, number: int) -> str:
+        return f"@name@_table{number}"
+
+
+def _loops(body: Sequence[Stmt]) -> Iterator[Loop]:
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            yield stmt
+            yield from _loops(stmt.body)
+
+
+def _expressions(body: Sequence[Stmt]) -> Iterator[Expr]:
+    for stmt in body:
+        match stmt:
+            case Loop():
+                yield from _expressions(stmt.body)
+            case Let() | Store() | Accumulate():
+                yield from walk(stmt.value)
+
+
+def _group_size(kernel: Kernel, device: Device) -> int:
+    """Work items in a group: a power of two, no more than the longest loop that can be dealt out has iterations."""
+    outputs = {param.name for param in kernel.params if param.role is Role.OUTPUT}
+    if any(isinstance(part, Load) and part.buffer in outputs for part in _expressions(kernel.body)):
+        # It reads what it wrote: in the order of the loops, which only a single work item keeps.
+        return 1
+    extents = [loop.var.extent for loop in _loops(kernel.body) if loop.var.name != TASK and (loop.kind is LoopKind.VECTOR or _can_fold(loop))]
+    longest = min(max(extents, default=1), _GROUP, device.group_size)
+    return 1 << (longest.bit_length() - 1)
+
+
+def _can_fold(loop: Loop) -> bool:
+    """Does the loop only feed accumulators, each by itself, in a way that may be divided?"""
+    if loop.kind is not LoopKind.REDUCE:
+        return False
+    names = [stmt.name for stmt in loop.body if isinstance(stmt, Accumulate)]
+    read = {part.name for part in _expressions(loop.body) if isinstance(part, Name)}
+    return (
+        all(isinstance(stmt, Accumulate | Let) for stmt in loop.body)
+        and all(stmt.fn in _FOLDS and stmt.lane is None for stmt in loop.body if isinstance(stmt, Accumulate))
+        and len(set(names)) == len(names)
+        and not read & set(names)
+    )
+
+
+def _identity(fn: Fn, dtype: DType) -> Literal:
+    if fn in (Fn.ADD, Fn.MUL):
+        return Literal((0.0 if fn is Fn.ADD else 1.0) if dtype.is_float else int(fn is Fn.MUL), dtype)
+    if dtype.is_float:
+        return Literal(-math.inf if fn is Fn.MAX else math.inf, dtype)
+    if dtype is DType.BOOL:
+        return Literal(fn is Fn.MIN, dtype)
+    low, high = integer_range(dtype)
+    return Literal(low if fn is Fn.MAX else high, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A kernel as text, in which `@name@` stands for its name."""
+
+    text: str
+    geometry: Geometry
+    scratch_bytes: int
+    """Of global memory, which is the last argument when it is not 0."""
+
+
+def render_opencl(kernel: Kernel, micros: Micros, device: Device, comments: Sequence[str] = ()) -> Rendered:
+    """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it the parameter begins."""
+    writer = ClWriter(kernel, micros, device)
+    writer.require({param.dtype for param in kernel.params})
+    # Two levels deep: what the kernel's head needs is known at its end.
+    writer.open("")
+    writer.statements(kernel.body)
+    writer.close()
+    body = writer.lines[1:-1]
+    geometry = writer.geometry
+    head = []
+    if geometry is None:
+        group = writer._group
+        geometry = Geometry((kernel.tasks * group,), (group,))
+        head = [f"  const {writer.counter} number = get_group_id(0);", *(["  const int item = get_local_id(0);"] if group > 1 else [])]
+    arguments = [f"__global uchar *{param.name}_base, const int64_t {param.name}_at" for param in kernel.params]
+    if writer.scratch_bytes:
+        arguments.append("__global uchar *scratch")
+    lines = [f"/* {c_comment(comment)} */" for comment in comments]
+    lines += writer.finish()
+    lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
+    for param in kernel.params:
+        kind = f"__global {'' if param.role is Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
+        lines.append(f"  {kind}{param.name} = ({kind})({param.name}_base + {param.name}_at);")
+    lines += [f"  {each}" for each in writer.locals]
+    return Rendered("\n".join([*lines, *head, *body, "}"]) + "\n", geometry, writer.scratch_bytes)
+
+
+__all__ = ["ClWriter", "Device", "Geometry", "Micros", "Rendered", "converted", "render_opencl"]

@@ -1,0 +1,150 @@
+"""Functions of one value: rectifiers, sigmoids and their kin, softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
+from whence.frontends.tflite.export.units import RELU, RELU6, RELU_N1_TO_1, activation_of
+from whence.frontends.tflite.schema import Option
+from whence.types import DType, TensorType
+
+_PLAIN: dict[str, Option] = {"fused_activation_function": 0}
+_CLIPS = {RELU: "RELU", RELU6: "RELU6", RELU_N1_TO_1: "RELU_N1_TO_1"}
+
+
+def _plain(op: str) -> Exporter:
+    def export(call: ExportCall) -> None:
+        call.emit(op, [call.input(0)])
+
+    return export
+
+
+def _clip(call: ExportCall) -> None:
+    known = _CLIPS.get(activation_of(call.graph, call.node))
+    kind = call.output_type()
+    if known is not None and (call.is_quantised or kind.dtype.is_float):
+        call.emit(known, [call.input(0)])
+        return
+    bounds = [(op, index) for op, index in (("MAXIMUM", 1), ("MINIMUM", 2)) if call.has(index)]
+    tensor = call.input(0)
+    for position, (op, index) in enumerate(bounds):
+        if position == len(bounds) - 1:
+            call.emit(op, [tensor, call.input(index)])
+        else:
+            tensor = call.step(op, [tensor, call.input(index)], kind)
+    if not bounds:
+        call.emit("RESHAPE", [tensor, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+
+
+def _leaky_relu(call: ExportCall) -> None:
+    call.emit("LEAKY_RELU", [call.input(0)], {"alpha": call.number("alpha", 0.01)})
+
+
+def _prelu(call: ExportCall) -> None:
+    """The slope broadcasts from the right, as everything does, but must not be larger than the input."""
+    call.emit("PRELU", [call.input(0), call.input(1)])
+
+
+def _gelu(call: ExportCall) -> None:
+    approximate = call.text("approximate", "none") == "tanh"
+    call.emit("GELU", [call.input(0)], {"approximate": approximate})
+
+
+def _elu(call: ExportCall) -> None:
+    alpha = call.number("alpha", 1.0)
+    if alpha == 1.0:
+        call.emit("ELU", [call.input(0)])
+        return
+    # alpha · elu(min(x, 0)) + max(x, 0)
+    kind = call.type(0)
+    below = call.step("ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind)
+    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
+    call.emit("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], _PLAIN)
+
+
+def _selu(call: ExportCall) -> None:
+    # gamma · (alpha · elu(min(x, 0)) + max(x, 0))
+    kind = call.type(0)
+    alpha, gamma = call.number("alpha", 1.6732632423543772), call.number("gamma", 1.0507009873554805)
+    below = call.step("ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind)
+    scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
+    whole = call.step("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], kind, _PLAIN)
+    call.emit("MUL", [whole, call.scalar(gamma, kind)], _PLAIN)
+
+
+def _hard_sigmoid(call: ExportCall) -> None:
+    # max(0, min(1, alpha · x + beta))
+    kind = call.type(0)
+    scaled = call.step("MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind, _PLAIN)
+    moved = call.step("ADD", [scaled, call.scalar(call.number("beta", 0.5), kind)], kind, _PLAIN)
+    call.emit("MINIMUM", [call.step("RELU", [moved], kind), call.scalar(1, kind)])
+
+
+def _swish(call: ExportCall) -> None:
+    kind, alpha = call.type(0), call.number("alpha", 1.0)
+    inner = call.input(0) if alpha == 1.0 else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind, _PLAIN)
+    call.emit("MUL", [call.input(0), call.step("LOGISTIC", [inner], kind)], _PLAIN)
+
+
+def _mish(call: ExportCall) -> None:
+    # x · tanh(log(1 + exp(x))) = x · n / (n + 2) with n = e · (e + 2), e = exp(min(x, 20))
+    kind = call.type(0)
+    e = call.step("EXP", [call.step("MINIMUM", [call.input(0), call.scalar(20, kind)], kind)], kind)
+    n = call.step("MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN)
+    ratio = call.step("DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN)
+    call.emit("MUL", [call.input(0), ratio], _PLAIN)
+
+
+def _softsign(call: ExportCall) -> None:
+    kind = call.type(0)
+    size = call.step("ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind, _PLAIN)
+    call.emit("DIV", [call.input(0), size], _PLAIN)
+
+
+def _thresholded(call: ExportCall) -> None:
+    kind = call.type(0)
+    above = call.step("GREATER", [call.input(0), call.scalar(call.number("alpha", 1.0), kind)], TensorType(DType.BOOL, kind.shape))
+    call.emit("SELECT_V2", [above, call.input(0), call.const(np.zeros((), kind.dtype.numpy))])
+
+
+def _softmax(op: str) -> Exporter:
+    """Along the last axis, with other axes brought there and back."""
+
+    def export(call: ExportCall) -> None:
+        kind = call.type(0)
+        rank = call.rank(0)
+        axis = call.axis("axis", -1, rank)
+        options: dict[str, Option] = {"beta": 1.0} if op == "SOFTMAX" else {}
+        if axis == rank - 1:
+            call.emit(op, [call.input(0)], options)
+            return
+        if call.is_quantised:
+            call.unsupported("quantised, along another axis than the last")
+        order = (*(each for each in range(rank) if each != axis), axis)
+        turned, inner = call.turned(call.input(0), kind, order)
+        made = call.step(op, [turned], inner, options)
+        call.emit("TRANSPOSE", [made, call.ints([order.index(each) for each in range(rank)])])
+
+    return export
+
+
+EXPORTS: Exports = {
+    "Clip": _clip,
+    "Elu": _elu,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": _plain("HARD_SWISH"),
+    "LeakyRelu": _leaky_relu,
+    "LogSoftmax": _softmax("LOG_SOFTMAX"),
+    "Mish": _mish,
+    "PRelu": _prelu,
+    "Relu": _plain("RELU"),
+    "Selu": _selu,
+    "Sigmoid": _plain("LOGISTIC"),
+    "Softmax": _softmax("SOFTMAX"),
+    "Softsign": _softsign,
+    "Swish": _swish,
+    "Tanh": _plain("TANH"),
+    "ThresholdedRelu": _thresholded,
+}

@@ -1,0 +1,202 @@
+"""Arithmetic, comparison and logic, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports, cast_options
+from whence.frontends.tflite.schema import Option
+from whence.types import DType, TensorType
+
+_ACTIVATED = frozenset({"ADD", "SUB", "MUL", "DIV"})
+
+
+def _unary(op: str) -> Exporter:
+    def export(call: ExportCall) -> None:
+        call.emit(op, [call.input(0)])
+
+    return export
+
+
+def binary_options(call: ExportCall, op: str) -> Mapping[str, Option]:
+    return {"fused_activation_function": call.activation} if op in _ACTIVATED else {}
+
+
+def _binary(op: str) -> Exporter:
+    def export(call: ExportCall) -> None:
+        call.emit(op, [call.input(0), call.input(1)], binary_options(call, op))
+
+    return export
+
+
+def _folded(op: str) -> Exporter:
+    """An operator on any number of operands, as a chain on two."""
+
+    def export(call: ExportCall) -> None:
+        tensors = [call.input(index) for index in range(len(call.node.inputs))]
+        if len(tensors) == 1:
+            call.emit("RESHAPE", [tensors[0], call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+            return
+        while len(tensors) > 2:
+            tensors[:2] = [call.step(op, tensors[:2], call.output_type(), {"fused_activation_function": 0} if op in _ACTIVATED else {})]
+        call.emit(op, tensors, binary_options(call, op))
+
+    return export
+
+
+def _mean(call: ExportCall) -> None:
+    tensors = [call.input(index) for index in range(len(call.node.inputs))]
+    while len(tensors) > 1:
+        tensors[:2] = [call.step("ADD", tensors[:2], call.output_type(), {"fused_activation_function": 0})]
+    count = call.scalar(len(call.node.inputs), call.output_type())
+    call.emit("DIV", [tensors[0], count], {"fused_activation_function": 0})
+
+
+def _multiply(call: ExportCall) -> None:
+    inner = call.absorbed()
+    if inner is not None and not call.activation:
+        call.emit("SQUARED_DIFFERENCE", inner)
+    elif call.ref(0) == call.ref(1) and not call.is_quantised and not call.activation and call.output_type().dtype is DType.F32:
+        call.emit("SQUARE", [call.input(0)])
+    else:
+        _binary("MUL")(call)
+
+
+def _paired(alone: str, together: str) -> Exporter:
+    """An operator that has a name of its own together with the one before it."""
+
+    def export(call: ExportCall) -> None:
+        inner = call.absorbed()
+        if inner is None:
+            call.emit(alone, [call.input(0)])
+        else:
+            call.emit(together, inner)
+
+    return export
+
+
+def _reciprocal(call: ExportCall) -> None:
+    inner = call.absorbed()
+    if inner is None:
+        call.emit("DIV", [call.scalar(1, call.type(0)), call.input(0)], {"fused_activation_function": 0})
+    else:
+        call.emit("RSQRT", inner)
+
+
+def _remainder(call: ExportCall) -> None:
+    if call.integer("fmod"):
+        # a - b · trunc(a / b), the truncation by way of the absolute value
+        kind = call.output_type()
+        if kind.dtype is not DType.F32:
+            call.unsupported("the remainder with the sign of the dividend, of whole numbers")
+        plain: dict[str, Option] = {"fused_activation_function": 0}
+        quotient = call.step("DIV", [call.input(0), call.input(1)], kind, plain)
+        size = call.step("FLOOR", [call.step("ABS", [quotient], kind)], kind)
+        whole = call.step("MUL", [size, call.step("SIGN", [quotient], kind)], kind, plain)
+        call.emit("SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind, plain)], plain)
+    else:
+        call.emit("FLOOR_MOD", [call.input(0), call.input(1)])
+
+
+def _xor(call: ExportCall) -> None:
+    call.emit("NOT_EQUAL", [call.input(0), call.input(1)])
+
+
+def _cast(call: ExportCall) -> None:
+    call.emit("CAST", [call.input(0)], cast_options(call.type(0).dtype, call.output_type().dtype))
+
+
+def _where(call: ExportCall) -> None:
+    shapes = {call.type(index).shape for index in range(3)} | {call.output_type().shape}
+    if len(shapes) == 1 and None not in shapes:
+        call.emit("SELECT", [call.input(index) for index in range(3)])
+    elif call.is_circle and call.output_type().static_shape is not None and (call.value(0) is not None or call.type(0).shape == call.output_shape()):
+        # onert does not broadcast all shapes that can be, and conditions not at all.
+        call.emit("SELECT", [_broadcast(call, index) for index in range(3)])
+    else:
+        call.emit("SELECT_V2", [call.input(index) for index in range(3)])
+
+
+def _broadcast(call: ExportCall, index: int) -> int:
+    """An operand in the shape of the result."""
+    shape, kind = call.output_shape(), call.type(index)
+    value = call.value(index)
+    if kind.shape == shape:
+        return call.input(index)
+    if value is not None:
+        return call.const(np.ascontiguousarray(np.broadcast_to(value, shape)), codes=call.codes_of_tensor(call.input(index)))
+    return call.step("BROADCAST_TO", [call.input(index), call.ints(shape)], TensorType(kind.dtype, shape), version=2)
+
+
+def _sign(call: ExportCall) -> None:
+    call.emit("SIGN", [call.input(0)], version=1 if call.type(0).dtype.is_float else 2)
+
+
+def _shift(call: ExportCall) -> None:
+    if call.text("direction", "") != "RIGHT":
+        call.unsupported("a shift to the left")
+    call.emit("RIGHT_SHIFT", [call.input(0), call.input(1)])
+
+
+def _is_nan(call: ExportCall) -> None:
+    call.emit("NOT_EQUAL", [call.input(0), call.input(0)])
+
+
+def _softplus(call: ExportCall) -> None:
+    # log(1 + exp(-|x|)) + max(x, 0), which overflows nowhere
+    kind = call.type(0)
+    plain: dict[str, Option] = {"fused_activation_function": 0}
+    falling = call.step("EXP", [call.step("NEG", [call.step("ABS", [call.input(0)], kind)], kind)], kind)
+    rest = call.step("LOG", [call.step("ADD", [falling, call.scalar(1, kind)], kind, plain)], kind)
+    call.emit("ADD", [rest, call.step("RELU", [call.input(0)], kind)], plain)
+
+
+def _tan(call: ExportCall) -> None:
+    kind = call.type(0)
+    parts = [call.step(op, [call.input(0)], kind) for op in ("SIN", "COS")]
+    call.emit("DIV", parts, {"fused_activation_function": 0})
+
+
+EXPORTS: Exports = {
+    "Abs": _unary("ABS"),
+    "Add": _binary("ADD"),
+    "And": _binary("LOGICAL_AND"),
+    "BitCast": _unary("BITCAST"),
+    "BitShift": _shift,
+    "BitwiseXor": _binary("BITWISE_XOR"),
+    "Cast": _cast,
+    "Ceil": _unary("CEIL"),
+    "Cos": _unary("COS"),
+    "Div": _binary("DIV"),
+    "Equal": _binary("EQUAL"),
+    "Exp": _unary("EXP"),
+    "Floor": _paired("FLOOR", "FLOOR_DIV"),
+    "Greater": _binary("GREATER"),
+    "GreaterOrEqual": _binary("GREATER_EQUAL"),
+    "IsNaN": _is_nan,
+    "Less": _binary("LESS"),
+    "LessOrEqual": _binary("LESS_EQUAL"),
+    "Log": _unary("LOG"),
+    "Max": _folded("MAXIMUM"),
+    "Mean": _mean,
+    "Min": _folded("MINIMUM"),
+    "Mod": _remainder,
+    "Mul": _multiply,
+    "Neg": _unary("NEG"),
+    "Not": _paired("LOGICAL_NOT", "NOT_EQUAL"),
+    "Or": _binary("LOGICAL_OR"),
+    "Pow": _binary("POW"),
+    "Reciprocal": _reciprocal,
+    "Round": _unary("ROUND"),
+    "Sign": _sign,
+    "Sin": _unary("SIN"),
+    "Softplus": _softplus,
+    "Sqrt": _unary("SQRT"),
+    "Sub": _binary("SUB"),
+    "Sum": _folded("ADD"),
+    "Tan": _tan,
+    "Where": _where,
+    "Xor": _xor,
+}

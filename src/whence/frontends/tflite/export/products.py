@@ -1,0 +1,113 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import math
+
+from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.schema import Option
+from whence.types import DType, TensorType
+
+
+def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) -> None:
+    options: dict[str, Option] = {"fused_activation_function": call.activation, "weights_format": 0, "keep_num_dims": keep}
+    if not call.is_quantised and not call.type_of_tensor(weights).is_float:
+        # How a runtime that also quantises the input is to do it: with a zero point, as converters have asked for since 2020.
+        options["asymmetric_quantize_inputs"] = True
+    bias = call.bias(call.bias_of_unit(), count, weights)
+    version = 4 if call.is_quantised and call.type_of_tensor(weights) is DType.I8 else 2 if keep else 1
+    if not (keep and call.is_circle):
+        call.emit("FULLY_CONNECTED", [call.input(0), weights, bias], options, version=version)
+        return
+    # onert takes the input for a matrix whatever the option says.
+    made, shape = call.output(), call.output_shape()
+    flat = call.between(TensorType(call.type_of_tensor(made), (math.prod(shape[:-1]), count)), call.codes_of_tensor(made))
+    source = call.reshaped(call.input(0), (math.prod(shape[:-1]), call.shape(0)[-1]))
+    call.emit("FULLY_CONNECTED", [source, weights, bias], {**options, "keep_num_dims": False}, outputs=[flat], version=version)
+    call.emit("RESHAPE", [flat, call.ints(shape)], {"new_shape": shape}, outputs=[made])
+
+
+def _gemm(call: ExportCall) -> None:
+    """alpha · a · b + beta · c. With stored weights a fully connected layer, else a product, scales and a sum."""
+    alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
+    turned = bool(call.integer("transB"))
+    plain = alpha == 1.0 and (beta == 1.0 or not call.has(2)) and not call.integer("transA")
+    rows = 0 if turned else 1
+    count = call.shape(1)[rows]
+    row_bias = not call.has(2) or call.shape(2) == (count,) or (call.value(2) is not None and call.shape(2) in ((1, count), (1,), ()))
+    if plain and row_bias:
+        weights = call.weights(1, lambda each: each if turned else each.T, lambda axis: axis if turned else 1 - axis)
+        if weights is None and turned and not call.is_quantised:
+            weights = call.input(1)
+        if weights is not None:
+            _fully_connected(call, weights, count, keep=False)
+            return
+    if call.is_quantised:
+        call.unsupported("quantised, with weights that are not stored or with factors")
+    _product_and_sum(call, alpha, beta)
+
+
+def _product_and_sum(call: ExportCall, alpha: float, beta: float) -> None:
+    kind = call.output_type()
+    last = not call.has(2) and alpha == 1.0
+    options: dict[str, Option] = {"adj_x": bool(call.integer("transA")), "adj_y": bool(call.integer("transB"))}
+    if last and not call.activation:
+        call.emit("BATCH_MATMUL", [call.input(0), call.input(1)], options)
+        return
+    plain: dict[str, Option] = {"fused_activation_function": 0}
+    ending: dict[str, Option] = {"fused_activation_function": call.activation}
+    made = call.step("BATCH_MATMUL", [call.input(0), call.input(1)], kind, options)
+    if alpha != 1.0 or not call.has(2):
+        factor = call.scalar(alpha, kind)
+        if not call.has(2):
+            call.emit("MUL", [made, factor], ending)
+            return
+        made = call.step("MUL", [made, factor], kind, plain)
+    added = call.input(2)
+    if beta != 1.0:
+        added = call.step("MUL", [added, call.scalar(beta, kind)], call.type(2), plain)
+    call.emit("ADD", [made, added], ending)
+
+
+def _matmul(call: ExportCall) -> None:
+    left, right = call.rank(0), call.rank(1)
+    if left < 2 or right < 2:
+        _with_vectors(call, left, right)
+        return
+    if right == 2:
+        weights = call.weights(1, lambda each: each.T, lambda axis: 1 - axis)
+        if weights is not None:
+            _fully_connected(call, weights, call.shape(1)[1], keep=left != 2)
+            return
+    options: dict[str, Option] = {"adj_x": False, "adj_y": False}
+    inputs = [call.input(0), call.input(1)]
+    if left < right:
+        # The operand with fewer dimensions comes second everywhere but here.
+        shape = (1,) * (right - left) + call.shape(0)
+        inputs[0] = call.reshaped(inputs[0], shape)
+    elif right < left:
+        inputs[1] = call.reshaped(inputs[1], (1,) * (left - right) + call.shape(1))
+    version = 2 if call.is_quantised else 1
+    if call.activation:
+        made = call.step("BATCH_MATMUL", inputs, call.output_type(), options, version)
+        if call.is_quantised:
+            call.unsupported("a quantised product of two computed matrices with an activation")
+        call.emit("MAXIMUM", [made, call.scalar(0, call.output_type())])
+        return
+    call.emit("BATCH_MATMUL", inputs, options, version=version)
+
+
+def _with_vectors(call: ExportCall, left: int, right: int) -> None:
+    """A vector on the left is a row, on the right a column; the axis that this puts in leaves again."""
+    if call.is_quantised or call.activation:
+        call.unsupported("a product with a vector, quantised or with an activation")
+    a, b = call.shape(0), call.shape(1)
+    first = call.reshaped(call.input(0), (1, *a)) if left == 1 else call.input(0)
+    second = call.reshaped(call.input(1), (*b, 1)) if right == 1 else call.input(1)
+    shape = call.output_shape()
+    full = (*shape[: len(shape) - (right != 1)], *((1,) if left == 1 else ()), *(shape[len(shape) - 1 :] if right != 1 else (1,)))
+    made = call.step("BATCH_MATMUL", [first, second], TensorType(call.output_type().dtype, full), {"adj_x": False, "adj_y": False})
+    call.emit("RESHAPE", [made, call.ints(shape)], {"new_shape": shape})
+
+
+EXPORTS: Exports = {"Gemm": _gemm, "MatMul": _matmul}

@@ -1,0 +1,44 @@
+"""Between real numbers and codes, where no quantised operator takes it in."""
+
+from __future__ import annotations
+
+from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of
+from whence.frontends.tflite.export.units import dequantise_before
+from whence.types import DType
+
+
+def _quantise(call: ExportCall) -> None:
+    """From reals, or straight from codes of another meaning."""
+    if codes_of(call.graph, call.node) is None:
+        call.unsupported("its scale or zero point is not stored, or goes by blocks")
+    source = call.graph[call.ref(0).node]
+    before = codes_of(call.graph, source) if source.op == "DequantizeLinear" else None
+    if before is not None and before.per_tensor and dequantise_before(call.graph, call.ref(0)) is source and source.inputs[0] is not None:
+        kind = call.graph.type_of(source.inputs[0])
+        if getattr(kind, "dtype", None) in CODE_TYPES:
+            call.emit("QUANTIZE", [call.writer.codes_tensor(call.ref(0))], version=2)
+            return
+    if call.type(0).dtype is not DType.F32:
+        call.unsupported(f"quantisation of {call.type(0)}")
+    call.emit("QUANTIZE", [call.input(0)])
+
+
+def _dequantise(call: ExportCall) -> None:
+    if codes_of(call.graph, call.node) is None:
+        call.unsupported("its scale or zero point is not stored, or goes by blocks")
+    if call.type(0).dtype in CODE_TYPES:
+        call.emit(
+            "DEQUANTIZE",
+            [call.writer.codes_tensor(call.node.ref())],
+            version=2 if call.type(0).dtype is DType.I8 else 3 if call.type(0).dtype is DType.I16 else 1,
+        )
+        return
+    value = call.writer.known(call.node.ref())
+    if value is None:
+        call.unsupported(f"codes of {call.type(0)} that are not stored")
+    # Biases and the like: the numbers themselves.
+    call.writer.adopt(call.node.ref(), call.const(value, call.node.name))
+
+
+EXPORTS: Exports = {"DequantizeLinear": _dequantise, "QuantizeLinear": _quantise}

@@ -1,0 +1,85 @@
+"""Functions of one value: rectifiers, sigmoids and their kin, softmax and the normalisations without parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.ops.definition import Attr
+
+_SMALLEST_NORM = 1e-6
+"""What LiteRT divides by when a vector is shorter."""
+
+
+def _plain(op: str, **attrs: Attr) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.emit(op, [call.real(0)], attrs))
+
+    return mapper
+
+
+def _clipped(low: float, high: float) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.clip(call.real(0), low, high))
+
+    return mapper
+
+
+def _leaky_relu(call: OperatorCall) -> None:
+    call.output(0, call.emit("LeakyRelu", [call.real(0)], {"alpha": call.number("alpha")}))
+
+
+def _gelu(call: OperatorCall) -> None:
+    approximate = "tanh" if call.flag("approximate") else "none"
+    call.output(0, call.emit("Gelu", [call.real(0)], {"approximate": approximate}))
+
+
+def _prelu(call: OperatorCall) -> None:
+    call.output(0, call.emit("PRelu", [call.real(0), call.real(1)]))
+
+
+def _softmax(call: OperatorCall) -> None:
+    x, beta = call.real(0), call.number("beta", 1.0)
+    if beta != 1.0:
+        x = call.emit("Mul", [x, call.const(np.array(beta, np.float32))])
+    call.output(0, call.emit("Softmax", [x], {"axis": -1}))
+
+
+def _l2_normalisation(call: OperatorCall) -> None:
+    # x / max(|x|, ε), the length taken along the last axis
+    x = call.real(0)
+    length = call.emit("ReduceL2", [x, call.ints(-1)], {"keepdims": 1})
+    length = call.emit("Max", [length, call.const(np.array(_SMALLEST_NORM, np.float32))])
+    call.output(0, call.activate(call.emit("Div", [x, length])))
+
+
+def _local_response(call: OperatorCall) -> None:
+    """x / (bias + α·Σ x²)^β, the sum over `radius` channels to either side. ONNX's has channels second, and takes the mean of the squares."""
+    if call.rank(0) != 4:
+        call.fail(f"its input has {call.rank(0)} dimensions, not 4")
+    radius = call.integer("radius")
+    if radius < 0:
+        call.fail(f"its radius is {radius}")
+    size = 2 * radius + 1
+    attrs: dict[str, Attr] = {"size": size, "alpha": call.number("alpha") * size, "beta": call.number("beta"), "bias": call.number("bias")}
+    turned = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
+    call.output(0, call.emit("Transpose", [call.emit("LRN", [turned], attrs)], {"perm": (0, 2, 3, 1)}))
+
+
+MAPPINGS: Mappings = {
+    "ELU": _plain("Elu", alpha=1.0),
+    "GELU": _gelu,
+    "HARD_SWISH": _plain("HardSwish"),
+    "L2_NORMALIZATION": _l2_normalisation,
+    "LEAKY_RELU": _leaky_relu,
+    "LOCAL_RESPONSE_NORMALIZATION": _local_response,
+    "LOGISTIC": _plain("Sigmoid"),
+    "LOG_SOFTMAX": _plain("LogSoftmax", axis=-1),
+    "PRELU": _prelu,
+    "RELU": _plain("Relu"),
+    "RELU6": _clipped(0, 6),
+    "RELU_0_TO_1": _clipped(0, 1),
+    "RELU_N1_TO_1": _clipped(-1, 1),
+    "SOFTMAX": _softmax,
+    "TANH": _plain("Tanh"),
+}

@@ -1,0 +1,201 @@
+"""Arithmetic, comparison and logic, element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.graph.node import Ref
+from whence.types import DType
+
+
+def _unary(op: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.emit(op, [call.real(0)]))
+
+    return mapper
+
+
+def _binary(op: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.activate(call.emit(op, [call.real(0), call.real(1)])))
+
+    return mapper
+
+
+def _extreme(op: str) -> Mapper:
+    """The larger or smaller of two: codes are ordered like what they mean, if they mean the same on both sides."""
+
+    def mapper(call: OperatorCall) -> None:
+        if keeps_codes(call, 0) and keeps_codes(call, 1):
+            call.output_codes(0, call.emit(op, [call.needed(0), call.needed(1)]))
+        else:
+            call.output(0, call.emit(op, [call.real(0), call.real(1)]))
+
+    return mapper
+
+
+def _not_equal(call: OperatorCall) -> None:
+    call.output(0, call.emit("Not", [call.emit("Equal", [call.real(0), call.real(1)])]))
+
+
+def _square(call: OperatorCall) -> None:
+    x = call.real(0)
+    call.output(0, call.emit("Mul", [x, x]))
+
+
+def _squared_difference(call: OperatorCall) -> None:
+    difference = call.emit("Sub", [call.real(0), call.real(1)])
+    call.output(0, call.emit("Mul", [difference, difference]))
+
+
+def _rsqrt(call: OperatorCall) -> None:
+    call.output(0, call.emit("Reciprocal", [call.emit("Sqrt", [call.real(0)])]))
+
+
+def _sum(call: OperatorCall) -> None:
+    call.output(0, call.emit("Sum", [call.real(index) for index in range(call.n_inputs)]))
+
+
+def _floor_div(call: OperatorCall) -> None:
+    a, b = call.real(0), call.real(1)
+    if call.tensor_type_of(a).dtype.is_float:
+        call.output(0, call.emit("Floor", [call.emit("Div", [a, b])]))
+        return
+    # a - (a mod b) is a multiple of b where the remainder has the sign of b, so that division cannot round.
+    call.output(0, call.emit("Div", [call.emit("Sub", [a, call.emit("Mod", [a, b])]), b]))
+
+
+def _floor_mod(call: OperatorCall) -> None:
+    """The remainder that has the sign of the divisor."""
+    a, b = call.real(0), call.real(1)
+    kind = call.tensor_type_of(a)
+    if not kind.dtype.is_float:
+        call.output(0, call.emit("Mod", [a, b]))
+        return
+    zero = call.const(np.zeros((), kind.dtype.numpy))
+    rest = call.emit("Mod", [a, b], {"fmod": 1})
+    apart = call.emit("Xor", [call.emit("Less", [rest, zero]), call.emit("Less", [b, zero])])
+    wrong = call.emit("And", [apart, call.emit("Not", [call.emit("Equal", [rest, zero])])])
+    call.output(0, call.emit("Where", [wrong, call.emit("Add", [rest, b]), rest]))
+
+
+def _right_shift(call: OperatorCall) -> None:
+    """Signed numbers keep their sign: x >> s = ⌊x / 2^s⌋, and s is at most one less than the number of bits."""
+    x, s = call.needed(0), call.needed(1)
+    dtype = call.tensor_type_of(x).dtype
+    top = call.const(np.array(dtype.bits - 1, dtype.numpy))
+    bottom = call.const(np.array(0, dtype.numpy))
+    shift = call.emit("Min", [call.emit("Max", [s, bottom]), top])
+    if dtype in (DType.U8, DType.U16, DType.U32, DType.U64):
+        call.output_codes(0, call.emit("BitShift", [x, shift], {"direction": "RIGHT"}))
+        return
+    wide = call.cast(x, DType.I64)
+    power = call.emit("Pow", [call.const(np.array(2, np.int64)), call.cast(shift, DType.I64)])
+    whole = call.emit("Div", [call.emit("Sub", [wide, call.emit("Mod", [wide, power])]), power])
+    call.output_codes(0, call.cast(whole, dtype))
+
+
+def _atan2(call: OperatorCall) -> None:
+    """atan(y / x), turned by half a turn where x is negative, towards the sign of y."""
+    y, x = call.real(0), call.real(1)
+    dtype = call.tensor_type_of(y).dtype.numpy
+    zero, half = call.const(np.zeros((), dtype)), call.const(np.array(np.pi / 2, dtype))
+    turn = call.const(np.array(np.pi, dtype))
+    y_negative, x_negative = call.emit("Less", [y, zero]), call.emit("Less", [x, zero])
+    signed_half = call.emit("Where", [y_negative, call.emit("Neg", [half]), half])
+    on_axis = call.emit("Where", [call.emit("Equal", [y, zero]), zero, signed_half])
+    base = call.emit("Where", [call.emit("Equal", [x, zero]), on_axis, call.emit("Atan", [call.emit("Div", [y, x])])])
+    towards = call.emit("Where", [y_negative, call.emit("Neg", [turn]), turn])
+    call.output(0, call.emit("Add", [base, call.emit("Where", [x_negative, towards, zero])]))
+
+
+def _cast(call: OperatorCall) -> None:
+    """Codes are converted as they are, whatever they mean; of complex numbers the real part is."""
+    x = call.needed(0)
+    if call.type(0).dtype is DType.C64 and call.output_type(0).dtype is not DType.C64:
+        x = call.emit("RealPart", [x])
+    call.output_codes(0, call.cast(x, call.output_type(0).dtype))
+
+
+def _dequantise(call: OperatorCall) -> None:
+    tensor = call.tensor(0)
+    if tensor.type == "INT32" and tensor.quantisation is not None:
+        found = call.bias(0, np.ones((), np.float32))
+        assert found is not None
+        call.output(0, found)
+    else:
+        call.output(0, call.cast(call.real(0), call.output_type(0).dtype))
+
+
+def _quantise(call: OperatorCall) -> None:
+    tensor = call.output_tensor(0)
+    found = tensor.quantisation
+    if tensor.type != "INT32" or found is None or len(found.scales) != 1 or not found.scales[0]:
+        call.output(0, call.real(0))
+        return
+    # Codes of 32 bits are no type of QuantizeLinear's.
+    steps = call.emit("Round", [call.emit("Div", [call.real(0), call.const(found.scales[0].reshape(()))])])
+    call.output_codes(0, call.emit("Add", [call.cast(steps, DType.I32), call.const(np.array(found.zero_points[0], np.int32))]))
+
+
+def _fake_quantise(call: OperatorCall) -> None:
+    """To the nearest of the values that codes of `num_bits` can have between `min` and `max`, which move so that zero is one of them."""
+    low, high, bits = call.number("min"), call.number("max"), call.integer("num_bits")
+    if not low < high or not 2 <= bits <= 16:
+        call.fail(f"its range {low} to {high} in {bits} bits is empty")
+    first, last = (1 if call.flag("narrow_range") else 0), (1 << bits) - 1
+    scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(last - first))
+    from_low = np.float32(first) - np.float32(low) / scale
+    zero = first if from_low < first else last if from_low > last else int(np.floor(from_low + np.float32(0.5)))
+    bottom, top = (np.float32(first - zero) * scale, np.float32(last - zero) * scale)
+    offset = call.const(np.array(bottom, np.float32))
+    shifted = call.emit("Sub", [call.clip(call.real(0), float(bottom), float(top)), offset])
+    steps = call.emit("Floor", [call.emit("Add", [call.emit("Div", [shifted, call.const(np.array(scale))]), call.const(np.array(0.5, np.float32))])])
+    result: Ref = call.emit("Add", [call.emit("Mul", [steps, call.const(np.array(scale))]), offset])
+    call.output(0, result)
+
+
+MAPPINGS: Mappings = {
+    "ABS": _unary("Abs"),
+    "ADD": _binary("Add"),
+    "ADD_N": _sum,
+    "ATAN2": _atan2,
+    "BITWISE_XOR": _binary("BitwiseXor"),
+    "CAST": _cast,
+    "CEIL": _unary("Ceil"),
+    "COS": _unary("Cos"),
+    "DEQUANTIZE": _dequantise,
+    "DIV": _binary("Div"),
+    "EQUAL": _binary("Equal"),
+    "EXP": _unary("Exp"),
+    "FAKE_QUANT": _fake_quantise,
+    "FLOOR": _unary("Floor"),
+    "FLOOR_DIV": _floor_div,
+    "FLOOR_MOD": _floor_mod,
+    "GREATER": _binary("Greater"),
+    "GREATER_EQUAL": _binary("GreaterOrEqual"),
+    "LESS": _binary("Less"),
+    "LESS_EQUAL": _binary("LessOrEqual"),
+    "LOG": _unary("Log"),
+    "LOGICAL_AND": _binary("And"),
+    "LOGICAL_NOT": _unary("Not"),
+    "LOGICAL_OR": _binary("Or"),
+    "MAXIMUM": _extreme("Max"),
+    "MINIMUM": _extreme("Min"),
+    "MUL": _binary("Mul"),
+    "NEG": _unary("Neg"),
+    "NOT_EQUAL": _not_equal,
+    "POW": _binary("Pow"),
+    "QUANTIZE": _quantise,
+    "RIGHT_SHIFT": _right_shift,
+    "ROUND": _unary("Round"),
+    "RSQRT": _rsqrt,
+    "SIGN": _unary("Sign"),
+    "SIN": _unary("Sin"),
+    "SQRT": _unary("Sqrt"),
+    "SQUARE": _square,
+    "SQUARED_DIFFERENCE": _squared_difference,
+    "SUB": _binary("Sub"),
+}

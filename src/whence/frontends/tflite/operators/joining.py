@@ -1,0 +1,158 @@
+"""Putting tensors together, taking them apart, and putting borders around them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.types import DType
+
+_LONGEST_AXIS = 1 << 24
+
+
+def _axis(call: OperatorCall, axis: int, rank: int) -> int:
+    if not -rank <= axis < rank:
+        call.fail(f"axis {axis} is none of {rank}")
+    return axis % rank
+
+
+def _concatenation(call: OperatorCall) -> None:
+    """Codes that mean different things are joined as what they mean."""
+    given = range(call.n_inputs)
+    axis = _axis(call, call.integer("axis"), call.rank(0))
+    if all(keeps_codes(call, index) for index in given):
+        call.output_codes(0, call.emit("Concat", [call.needed(index) for index in given], {"axis": axis}))
+    else:
+        call.output(0, call.activate(call.emit("Concat", [call.real(index) for index in given], {"axis": axis})))
+
+
+def _pack(call: OperatorCall) -> None:
+    axis = _axis(call, call.integer("axis"), call.rank(0) + 1)
+    rows = [call.emit("Unsqueeze", [call.needed(index), call.ints(axis)]) for index in range(call.n_inputs)]
+    call.output_codes(0, call.emit("Concat", rows, {"axis": axis}))
+
+
+def _unpack(call: OperatorCall) -> None:
+    axis, count = _axis(call, call.integer("axis"), call.rank(0)), call.n_outputs
+    if call.integer("num") != count:
+        call.fail(f"it has {count} outputs and says {call.integer('num')}")
+    parts = _parts(call, call.needed(0), axis, [1] * count)
+    for index, part in enumerate(parts):
+        call.output_codes(index, call.emit("Squeeze", [part, call.ints(axis)]))
+
+
+def _parts(call: OperatorCall, whole: Ref, axis: int, sizes: list[int]) -> list[Ref]:
+    if len(sizes) == 1:
+        return [whole]
+    return call.emit("Split", [whole, call.ints(*sizes)], {"axis": axis}, outputs=len(sizes))
+
+
+def _split(call: OperatorCall) -> None:
+    (axis,) = call.numbers(0, "axis")[:1] or (0,)
+    axis = _axis(call, axis, call.rank(1))
+    count = call.n_outputs
+    shape = call.type(1).shape
+    length = None if shape is None else shape[axis]
+    if not isinstance(length, int):
+        call.unsupported(f"the length of axis {axis} of {call.type(1)} is not known")
+    if count == 0 or length % count:
+        call.fail(f"{length} does not divide into {count} equal parts")
+    for index, part in enumerate(_parts(call, call.needed(1), axis, [length // count] * count)):
+        call.output_codes(index, part)
+
+
+def _split_v(call: OperatorCall) -> None:
+    """One size may be -1, what the others leave."""
+    sizes, (axis,) = list(call.numbers(1, "sizes")), call.numbers(2, "axis")[:1] or (0,)
+    axis = _axis(call, axis, call.rank(0))
+    if len(sizes) != call.n_outputs:
+        call.fail(f"it has {call.n_outputs} outputs and {len(sizes)} sizes")
+    if -1 in sizes:
+        shape = call.type(0).shape
+        length = None if shape is None else shape[axis]
+        if not isinstance(length, int):
+            call.unsupported(f"the length of axis {axis} of {call.type(0)} is not known")
+        sizes[sizes.index(-1)] = length - sum(size for size in sizes if size != -1)
+    if min(sizes) < 0:
+        call.fail(f"sizes {sizes} do not divide its input {call.type(0)}")
+    for index, part in enumerate(_parts(call, call.needed(0), axis, sizes)):
+        call.output_codes(index, part)
+
+
+def pads(call: OperatorCall, index: int) -> Ref:
+    """TFLite's (before, after) for each axis as ONNX's list of all befores, then all afters."""
+    table = call.whole(index)
+    known = call.scope.value_of(table)
+    if known is None:
+        return call.emit("Reshape", [call.emit("Transpose", [table], {"perm": (1, 0)}), call.ints(-1)])
+    if known.shape != (call.rank(0), 2):
+        call.fail(f"paddings of shape {list(known.shape)} do not fit an input {call.type(0)}")
+    return call.const(np.ascontiguousarray(known.T).reshape(-1))
+
+
+def _pad(call: OperatorCall) -> None:
+    """Borders of zero, which as a code is the zero point, or of the third input's value."""
+    found, dtype = call.quantisation(0), call.type(0).dtype
+    if call.has(2):
+        value = call.needed(2)
+        if call.rank(2):
+            value = call.emit("Reshape", [value, call.const(np.empty(0, np.int64))])
+    else:
+        value = call.const(np.array(0 if found is None else int(found.zero_points[0]), dtype.numpy))
+    call.output_codes(0, call.emit("Pad", [call.needed(0), pads(call, 1), value]))
+
+
+def _mirror_pad(call: OperatorCall) -> None:
+    """Borders that mirror the values: without the outermost (mode 0), or with it."""
+    x = call.needed(0)
+    if call.integer("mode") == 0:
+        call.output_codes(0, call.emit("Pad", [x, pads(call, 1)], {"mode": "reflect"}))
+        return
+    shape, borders = call.shape(0), call.numbers(1, "paddings")
+    if len(borders) != 2 * len(shape) or max(shape, default=0) > _LONGEST_AXIS:
+        call.fail(f"paddings {list(borders)} do not fit an input {call.type(0)}")
+    for axis, (size, before, after) in enumerate(zip(shape, borders[::2], borders[1::2], strict=True)):
+        if not 0 <= max(before, after) <= size or min(before, after) < 0:
+            call.fail(f"a border of {max(before, after)} does not mirror an axis of {size}")
+        if before or after:
+            order = np.pad(np.arange(size, dtype=np.int64), (before, after), mode="symmetric")
+            x = call.emit("Gather", [x, call.const(order)], {"axis": axis})
+    call.output_codes(0, x)
+
+
+def _resize(mode: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        if call.rank(0) != 4:
+            call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
+        aligned, centred = call.flag("align_corners"), call.flag("half_pixel_centers")
+        if aligned and centred:
+            call.fail("align_corners and half_pixel_centers exclude each other")
+        attrs: dict[str, Attr] = {
+            "axes": (1, 2),
+            "mode": mode,
+            "coordinate_transformation_mode": "align_corners" if aligned else "half_pixel" if centred else "asymmetric",
+        }
+        if mode == "nearest":
+            attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
+            call.output_codes(0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs))
+        else:
+            call.output(0, call.emit("Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs))
+
+    return mapper
+
+
+MAPPINGS: Mappings = {
+    "CONCATENATION": _concatenation,
+    "MIRROR_PAD": _mirror_pad,
+    "PACK": _pack,
+    "PAD": _pad,
+    "PADV2": _pad,
+    "RESIZE_BILINEAR": _resize("linear"),
+    "RESIZE_NEAREST_NEIGHBOR": _resize("nearest"),
+    "SPLIT": _split,
+    "SPLIT_V": _split_v,
+    "UNPACK": _unpack,
+}

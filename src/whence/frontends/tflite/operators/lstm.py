@@ -1,0 +1,138 @@
+"""LSTM layers over a sequence, in one direction or two, and their single step.
+
+A plain layer is ONNX's LSTM. What that does not have (a projection, normalised gates, a clipped cell, states that are rounded to codes) is
+written step by step in smaller operators.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
+from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
+from whence.frontends.tflite.operators.lstm_layer import Layer, biases, clip_limit, stack_inputs, start_of
+from whence.frontends.tflite.operators.lstm_steps import stepwise
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+
+_PLAIN = {"TANH": "Tanh", "RELU": "Relu"}
+
+
+def _is_plain(layer: Layer) -> bool:
+    call = layer.call
+    return (
+        not layer.has_projection
+        and not layer.is_normalised
+        and not clip_limit(call, "cell_clip")
+        and layer.rounding(layer.hidden_state) is None
+        and layer.rounding(layer.cell_state) is None
+        and ACTIVATIONS.get(call.integer("fused_activation_function")) in _PLAIN
+    )
+
+
+def _plain(layer: Layer, x: Ref) -> Ref:
+    """ONNX's LSTM on (time, batch, input); (time, batch, hidden)."""
+    call = layer.call
+    coupled = layer.is_coupled
+    # i = 1 - f = σ(-z_f): with its forget gate turned round, a layer that couples by forgetting is one that couples by taking in.
+    order = ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
+    sign = np.array([-1, 1, 1, 1] if coupled else [1, 1, 1, 1], np.float32)
+    weights = stack_inputs(call, [layer.input_weight(gate) for gate in order])
+    recurrent = stack_inputs(call, [layer.recurrent_weight(gate) for gate in order])
+    bias = biases(layer, order)
+    peepholes = None
+    if layer.has_peepholes:
+        chosen = ("forget", "output", "forget") if coupled else ("input", "output", "forget")
+        peepholes = stack_inputs(call, [layer.peephole(gate) for gate in chosen])
+    hidden = call.shape(layer.recurrent_weight("output"))[-1]
+    if coupled:
+        turned = call.const(np.repeat(sign, hidden))
+        column = call.const(np.repeat(sign, hidden)[:, None])
+        weights, recurrent = call.emit("Mul", [weights, column]), call.emit("Mul", [recurrent, column])
+        bias = None if bias is None else call.emit("Mul", [bias, turned])
+        peepholes = None if peepholes is None else call.emit("Mul", [peepholes, call.const(np.repeat(sign[:3], hidden))])
+    if bias is not None:
+        bias = call.emit("Concat", [bias, call.const(np.zeros(4 * hidden, np.float32))], {"axis": 0})
+    front = call.ints(0)
+    starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
+    inputs = [x] + [None if ref is None else call.emit("Unsqueeze", [ref, front]) for ref in (weights, recurrent, bias)]
+    inputs += [None, *(None if ref is None else call.emit("Unsqueeze", [ref, front]) for ref in (*starts, peepholes))]
+    function = _PLAIN[ACTIVATIONS[call.integer("fused_activation_function")]]
+    attrs: dict[str, Attr] = {
+        "hidden_size": hidden,
+        "direction": "reverse" if layer.backwards else "forward",
+        "activations": ("Sigmoid", function, function),
+    }
+    if coupled:
+        attrs["input_forget"] = 1
+    return call.emit("Squeeze", [call.emit("LSTM", inputs, attrs), call.ints(1)])
+
+
+def run_layer(layer: Layer, x: Ref) -> Ref:
+    """(time, batch, input) → (time, batch, output)."""
+    return _plain(layer, x) if _is_plain(layer) else stepwise(layer, x)
+
+
+def turned(call: OperatorCall, x: Ref, *, is_turned: bool) -> Ref:
+    """Between (batch, time, ...) and (time, batch, ...)."""
+    return call.emit("Transpose", [x], {"perm": (1, 0, 2)}) if is_turned else x
+
+
+def _sequence(call: OperatorCall) -> None:
+    swap = not call.flag("time_major")
+    if call.rank(0) != 3:
+        call.fail(f"its input has {call.rank(0)} dimensions, not 3")
+    layer = Layer(call, 1, 18, 19, 20)
+    if is_integer(layer):
+        call.output_codes(0, turned(call, integer_layer(layer, turned(call, call.needed(0), is_turned=swap)), is_turned=swap))
+    else:
+        call.output(0, turned(call, run_layer(layer, turned(call, call.real(0), is_turned=swap)), is_turned=swap))
+
+
+def _bidirectional(call: OperatorCall) -> None:
+    if any(call.has(index) for index in range(39, 48)):
+        call.unsupported("its auxiliary input")
+    if call.rank(0) != 3:
+        call.fail(f"its input has {call.rank(0)} dimensions, not 3")
+    swap = not call.flag("time_major")
+    x = turned(call, call.real(0), is_turned=swap)
+    forward = turned(call, run_layer(Layer(call, 1, 35, 36), x), is_turned=swap)
+    backward = turned(call, run_layer(Layer(call, 18, 37, 38, backwards=True), x), is_turned=swap)
+    if call.flag("merge_outputs"):
+        call.output(0, call.emit("Concat", [forward, backward], {"axis": -1}))
+    else:
+        call.output(0, forward)
+        call.output(1, backward)
+
+
+def _single(call: OperatorCall) -> None:
+    if call.integer("kernel_type"):
+        _basic(call)
+        return
+    front = call.ints(0)
+    layer = Layer(call, 1, 18, 19, 20)
+    made = call.emit("Squeeze", [run_layer(layer, call.emit("Unsqueeze", [call.real(0), front])), front])
+    if call.n_outputs != 1:
+        call.unsupported(f"its {call.n_outputs} outputs, a form that converters have not written since 2018")
+    call.output(0, made)
+
+
+def _basic(call: OperatorCall) -> None:
+    """The short form: input and output before are side by side, and one matrix makes the gates input, cell, forget, output of both."""
+    joined = call.emit("Concat", [call.real(0), call.real(1)], {"axis": -1})
+    bias = call.bias(3, np.ones(1, np.float32))
+    sums = call.emit("MatMul", [joined, call.emit("Transpose", [call.real(2)], {"perm": (1, 0)})])
+    sums = sums if bias is None else call.emit("Add", [sums, bias])
+    i, c, f, o = call.emit("Split", [sums], {"axis": -1, "num_outputs": 4}, outputs=4)
+    taken = call.emit("Mul", [call.emit("Sigmoid", [i]), call.emit("Tanh", [c])])
+    cell = call.emit("Add", [call.emit("Mul", [call.emit("Sigmoid", [f]), call.real(4)]), taken])
+    shown = call.emit("Mul", [call.emit("Sigmoid", [o]), call.emit("Tanh", [cell])])
+    for index, ref in enumerate((shown, cell, joined, sums)):
+        call.output(index, ref)
+
+
+MAPPINGS: Mappings = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": _bidirectional,
+    "LSTM": _single,
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": _sequence,
+}

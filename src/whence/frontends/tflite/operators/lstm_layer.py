@@ -1,0 +1,145 @@
+"""The parts of one direction of an LSTM layer: where they stand among an operator's inputs, and what they are in real numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.frontends.tflite.emitter import Emitter
+from whence.frontends.tflite.mapping import OperatorCall
+from whence.frontends.tflite.quantisation import parameters
+from whence.graph.node import Ref
+
+GATES = ("input", "forget", "cell", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """The codes that a state is kept in between steps."""
+
+    scale: np.ndarray
+    zero: np.ndarray
+
+    def apply(self, at: Emitter, value: Ref) -> Ref:
+        scale, zero = at.const(self.scale), at.const(self.zero)
+        return at.emit("DequantizeLinear", [at.emit("QuantizeLinear", [value, scale, zero]), scale, zero])
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One direction of a layer: where its inputs stand in the operator's list."""
+
+    call: OperatorCall
+    first: int
+    """The first input weight; the recurrent weights, peepholes, biases and the projection follow."""
+    hidden_state: int
+    cell_state: int
+    norms: int | None = None
+    """The first of the coefficients of normalised gates."""
+    backwards: bool = False
+
+    def has(self, offset: int) -> bool:
+        return self.call.has(self.first + offset)
+
+    @property
+    def is_coupled(self) -> bool:
+        """No input gate: what is not forgotten is taken in."""
+        return not self.has(0)
+
+    @property
+    def gates(self) -> tuple[str, ...]:
+        return GATES[1:] if self.is_coupled else GATES
+
+    @property
+    def is_normalised(self) -> bool:
+        return self.norms is not None and any(self.call.has(self.norms + position) for position in range(4))
+
+    @property
+    def has_projection(self) -> bool:
+        return self.has(15)
+
+    @property
+    def has_peepholes(self) -> bool:
+        return self.has(9)
+
+    def input_weight(self, gate: str) -> int:
+        return self.first + GATES.index(gate)
+
+    def recurrent_weight(self, gate: str) -> int:
+        return self.first + 4 + GATES.index(gate)
+
+    def peephole(self, gate: str) -> int:
+        return self.first + 8 + ("input", "forget", "output").index(gate)
+
+    def bias(self, gate: str) -> int:
+        return self.first + 11 + GATES.index(gate)
+
+    def norm(self, gate: str) -> int:
+        assert self.norms is not None
+        return self.norms + GATES.index(gate)
+
+    def rounding(self, state: int) -> Rounding | None:
+        if not self.call.has(state):
+            return None
+        found = self.call.quantisation(state)
+        if found is None or len(found.scales) != 1:
+            return None
+        scale, zero, _ = parameters(self.call.tensor(state), found)
+        return Rounding(scale, zero)
+
+    def bias_scale(self, gate: str) -> np.ndarray:
+        """What a whole number in a gate's bias stands for, unless the bias says so itself."""
+        if self.is_normalised and (found := self.call.quantisation(self.norm(gate))) is not None:
+            return found.scales / np.float32(1024)
+        given, weights = self.call.quantisation(0), self.call.quantisation(self.input_weight(gate))
+        return np.ones(1, np.float32) if given is None or weights is None else given.scales * weights.scales
+
+
+def stacked(call: OperatorCall, parts: Sequence[Ref | None], values: Sequence[np.ndarray | None]) -> Ref:
+    """Matrices or vectors under each other; one constant where all of them are stored."""
+    known = [value for value in values if value is not None]
+    if len(known) == len(values):
+        return call.const(np.ascontiguousarray(np.concatenate(known, axis=0)))
+    return call.emit("Concat", list(parts), {"axis": 0})
+
+
+def stack_inputs(call: OperatorCall, indices: Sequence[int]) -> Ref:
+    values = [call.constant(index) for index in indices]
+    if all(value is not None for value in values):
+        return stacked(call, [None] * len(values), values)
+    return stacked(call, [call.real(index) for index in indices], [None] * len(indices))
+
+
+def biases(layer: Layer, gates: Sequence[str]) -> Ref | None:
+    call = layer.call
+    present = [gate for gate in gates if call.has(layer.bias(gate))]
+    if not present:
+        return None
+    if len(present) != len(gates):
+        call.fail("some of its gates have a bias and some have none")
+    values: list[np.ndarray | None] = []
+    for gate in gates:
+        known = call.constant_codes(layer.bias(gate))
+        if known is not None and known.dtype.kind == "i" and call.quantisation(layer.bias(gate)) is None:
+            own = call.tensor(layer.bias(gate)).quantisation
+            known = (known.astype(np.float64) * (layer.bias_scale(gate) if own is None else own.scales)).astype(np.float32)
+        values.append(known if known is None or known.dtype.kind == "f" else call.constant(layer.bias(gate)))
+    refs = [None if value is not None else call.real(layer.bias(gate)) for gate, value in zip(gates, values, strict=True)]
+    if any(value is None for value in values):
+        refs = [call.real(layer.bias(gate)) for gate in gates]
+    return stacked(call, refs, values)
+
+
+def clip_limit(call: OperatorCall, option: str) -> float:
+    limit = call.number(option)
+    return limit if np.isfinite(limit) and limit > 0 else 0.0
+
+
+def start_of(call: OperatorCall, state: int) -> Ref | None:
+    """The state before the first step; `None` when it is zero."""
+    if not call.has(state):
+        return None
+    known = call.constant(state)
+    return None if known is not None and not np.any(known) else call.real(state)

@@ -1,0 +1,27 @@
+"""Operators that only move or choose values work on the codes of quantised tensors, as long as both sides mean the same by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import OperatorCall
+from whence.graph.node import Ref
+
+
+def keeps_codes(call: OperatorCall, index: int = 0, output: int = 0) -> bool:
+    """Do input `index` and output `output` mean the same by the same codes?"""
+    given, made = call.quantisation(index), call.output_quantisation(output)
+    if given is None or made is None:
+        return given is made
+    same_scales = np.array_equal(given.scales, made.scales) and np.array_equal(given.zero_points, made.zero_points)
+    return same_scales and len(given.scales) == 1
+
+
+def move(call: OperatorCall, make: Callable[[Ref], Ref], index: int = 0, output: int = 0) -> None:
+    """Output `output` is input `index` with its values moved by `make`."""
+    if keeps_codes(call, index, output):
+        call.output_codes(output, make(call.needed(index)))
+    else:
+        call.output(output, make(call.real(index)))

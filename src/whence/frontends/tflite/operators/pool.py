@@ -1,0 +1,40 @@
+"""Pools. Averages leave padding out of the count; maxima of quantised tensors are taken of the codes."""
+
+from __future__ import annotations
+
+from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
+from whence.frontends.tflite.operators.conv import window_attrs
+from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+
+
+def _attrs(call: OperatorCall) -> dict[str, Attr]:
+    if call.rank(0) != 4:
+        call.fail(f"its input is {call.type(0)}, not a tensor of 4 dimensions")
+    kernel = (call.integer("filter_height"), call.integer("filter_width"))
+    if min(kernel) < 1:
+        call.fail(f"its window is {list(kernel)}")
+    strides = (call.integer("stride_h"), call.integer("stride_w"))
+    return {"kernel_shape": kernel, **window_attrs(call, 0, kernel, strides, (1, 1))}
+
+
+def _average(call: OperatorCall) -> None:
+    call.output(0, call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _attrs(call))))
+
+
+def _maximum(call: OperatorCall) -> None:
+    plain = ACTIVATIONS.get(call.integer("fused_activation_function")) == "NONE"
+    if plain and keeps_codes(call):
+        call.output_codes(0, call.emit("ChannelsLastMaxPool", [call.needed(0)], _attrs(call)))
+    else:
+        call.output(0, call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call))))
+
+
+def _root_mean_square(call: OperatorCall) -> None:
+    x: Ref = call.real(0)
+    mean = call.emit("ChannelsLastAveragePool", [call.emit("Mul", [x, x])], _attrs(call))
+    call.output(0, call.activate(call.emit("Sqrt", [mean])))
+
+
+MAPPINGS: Mappings = {"AVERAGE_POOL_2D": _average, "L2_POOL_2D": _root_mean_square, "MAX_POOL_2D": _maximum}

@@ -1,0 +1,88 @@
+"""Reductions over axes, running sums, and the places of extremes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.types import DType
+
+
+def axes_of(call: OperatorCall) -> Ref:
+    """Input 1, a number or a list of them, as the list that canonical reductions take."""
+    known = call.constant_codes(1)
+    if known is not None:
+        return call.ints(*call.numbers(1, "axes"))
+    axes = call.cast(call.needed(1), DType.I64)
+    return axes if call.rank(1) == 1 else call.emit("Reshape", [axes, call.ints(-1)])
+
+
+def _attrs(call: OperatorCall) -> dict[str, Attr]:
+    # An empty list of axes reduces nothing here.
+    return {"keepdims": int(call.flag("keep_dims")), "noop_with_empty_axes": 1}
+
+
+def _reduction(op: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
+
+    return mapper
+
+
+def _extreme(op: str) -> Mapper:
+    """The largest or smallest: codes are ordered like what they mean."""
+
+    def mapper(call: OperatorCall) -> None:
+        if keeps_codes(call):
+            call.output_codes(0, call.emit(op, [call.needed(0), axes_of(call)], _attrs(call)))
+        else:
+            call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
+
+    return mapper
+
+
+def _logical(op: str) -> Mapper:
+    """Any is the largest of truth values, all the smallest."""
+
+    def mapper(call: OperatorCall) -> None:
+        numbers = call.cast(call.needed(0), DType.I32)
+        call.output(0, call.cast(call.emit(op, [numbers, axes_of(call)], _attrs(call)), DType.BOOL))
+
+    return mapper
+
+
+def _arg(op: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        axes = call.numbers(1, "axes")
+        if len(axes) != 1:
+            call.fail(f"it has {len(axes)} axes, not one")
+        # Codes are ordered like what they mean, so their extremes are in the same places.
+        found = call.emit(op, [call.needed(0)], {"axis": axes[0], "keepdims": 0})
+        call.output(0, call.cast(found, call.output_type(0).dtype))
+
+    return mapper
+
+
+def _cumulative_sum(call: OperatorCall) -> None:
+    attrs: dict[str, Attr] = {"exclusive": int(call.flag("exclusive")), "reverse": int(call.flag("reverse"))}
+    axes = call.numbers(1, "axis")
+    if len(axes) != 1:
+        call.fail(f"it has {len(axes)} axes, not one")
+    call.output(0, call.emit("CumSum", [call.real(0), call.const(np.array(axes[0], np.int64))], attrs))
+
+
+MAPPINGS: Mappings = {
+    "ARG_MAX": _arg("ArgMax"),
+    "ARG_MIN": _arg("ArgMin"),
+    "CUMSUM": _cumulative_sum,
+    "MEAN": _reduction("ReduceMean"),
+    "REDUCE_ALL": _logical("ReduceMin"),
+    "REDUCE_ANY": _logical("ReduceMax"),
+    "REDUCE_MAX": _extreme("ReduceMax"),
+    "REDUCE_MIN": _extreme("ReduceMin"),
+    "REDUCE_PROD": _reduction("ReduceProd"),
+    "SUM": _reduction("ReduceSum"),
+}

@@ -1,0 +1,148 @@
+"""Choosing: by a condition, the largest, the different, the non-zero; turning round; diagonals; buckets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.operators.moving import keeps_codes, move
+from whence.graph.node import Ref
+from whence.types import DType
+
+
+def _choose(call: OperatorCall, condition: Ref) -> None:
+    if keeps_codes(call, 1) and keeps_codes(call, 2):
+        call.output_codes(0, call.emit("Where", [condition, call.needed(1), call.needed(2)]))
+    else:
+        call.output(0, call.emit("Where", [condition, call.real(1), call.real(2)]))
+
+
+def _select(call: OperatorCall) -> None:
+    condition, rank = call.needed(0), call.rank(1)
+    if call.rank(0) == 1 and rank > 1:
+        # A list of conditions chooses whole rows.
+        condition = call.emit("Unsqueeze", [condition, call.ints(*range(1, rank))])
+    _choose(call, condition)
+
+
+def _select_v2(call: OperatorCall) -> None:
+    _choose(call, call.needed(0))
+
+
+def _where(call: OperatorCall) -> None:
+    call.output_codes(0, call.emit("Transpose", [call.emit("NonZero", [call.needed(0)])], {"perm": (1, 0)}))
+
+
+def _top_k(call: OperatorCall) -> None:
+    count = call.emit("Reshape", [call.cast(call.needed(1), DType.I64), call.ints(1)])
+    keeps = keeps_codes(call)
+    values, places = call.emit("TopK", [call.needed(0) if keeps else call.real(0), count], {"axis": -1, "largest": 1, "sorted": 1}, outputs=2)
+    if keeps:
+        call.output_codes(0, values)
+    else:
+        call.output(0, values)
+    call.output_codes(1, call.cast(places, call.output_type(1).dtype))
+
+
+def _unique(call: OperatorCall) -> None:
+    """The values in the order of their first appearance, and for each element the number of its value."""
+    values, _, numbers = call.emit("Unique", [call.needed(0)], {"sorted": 0}, outputs=3)
+    call.output_codes(0, values)
+    call.output_codes(1, call.cast(numbers, call.output_type(1).dtype))
+
+
+def _reverse(call: OperatorCall) -> None:
+    rank, axes = call.rank(0), call.numbers(1, "axes")
+    if any(not -rank <= axis < rank for axis in axes):
+        call.fail(f"axes {list(axes)} are not all of {rank}")
+    count = len(axes)
+    # From the last element back past the first.
+    first, beyond = call.ints(*[-1] * count), call.ints(*[np.iinfo(np.int64).min] * count)
+    move(call, lambda x: call.emit("Slice", [x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)]))
+
+
+def _reverse_sequence(call: OperatorCall) -> None:
+    """ONNX's works on the first two axes, so others are brought there and back."""
+    rank, time, batch = call.rank(0), call.integer("seq_dim"), call.integer("batch_dim")
+    if not (-rank <= time < rank and -rank <= batch < rank) or time % rank == batch % rank:
+        call.fail(f"its sequences run along axis {time}, its batch along {batch} of {rank}")
+    time, batch = time % rank, batch % rank
+    lengths = call.cast(call.needed(1), DType.I64)
+    order = (batch, time, *(axis for axis in range(rank) if axis not in (batch, time)))
+    back = tuple(order.index(axis) for axis in range(rank))
+
+    def turned(x: Ref) -> Ref:
+        if {time, batch} == {0, 1}:
+            return call.emit("ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": batch})
+        x = call.emit("Transpose", [x], {"perm": order})
+        x = call.emit("ReverseSequence", [x, lengths], {"time_axis": 1, "batch_axis": 0})
+        return call.emit("Transpose", [x], {"perm": back})
+
+    move(call, turned)
+
+
+def _diagonal(rows: int, columns: int, call: OperatorCall) -> Ref:
+    if rows * columns > 1 << 24:
+        call.fail(f"its matrices have {rows} rows and {columns} columns")
+    return call.const(np.eye(rows, columns, dtype=np.bool_))
+
+
+def _matrix_diag(call: OperatorCall) -> None:
+    shape = call.type(0).shape
+    size = shape[-1] if shape else None
+    if not isinstance(size, int):
+        call.unsupported(f"the length of its diagonal, of {call.type(0)}, is not known")
+    codes = call.needed(0)
+    zero = call.const(np.zeros((), call.tensor_type_of(codes).dtype.numpy))
+    rows = call.emit("Unsqueeze", [codes, call.ints(-2)])
+    call.output_codes(0, call.emit("Where", [_diagonal(size, size, call), rows, zero]))
+
+
+def _matrix_set_diag(call: OperatorCall) -> None:
+    shape = call.type(0).shape or ()
+    rows, columns = shape[-2:] if len(shape) > 1 else (None, None)
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        call.unsupported(f"the size of its matrices, {call.type(0)}, is not known")
+    # The diagonal is as long as the shorter side, and broadcasts along the other.
+    line = call.emit("Unsqueeze", [call.needed(1), call.ints(-2 if rows >= columns else -1)])
+    call.output_codes(0, call.emit("Where", [_diagonal(rows, columns, call), line, call.needed(0)]))
+
+
+def _bucketise(call: OperatorCall) -> None:
+    """How many of the ascending bounds an element reaches."""
+    found = call.options.get("boundaries", ())
+    bounds = np.array(found if isinstance(found, tuple) else (), np.float32)
+    x = call.emit("Unsqueeze", [call.cast(call.needed(0), DType.F32), call.ints(-1)])
+    reached = call.cast(call.emit("GreaterOrEqual", [x, call.const(bounds)]), DType.I32)
+    call.output_codes(0, call.emit("ReduceSum", [reached, call.ints(-1)], {"keepdims": 0}))
+
+
+def _suppression(soft: bool) -> Mapper:
+    """Boxes that do not overlap better ones: their indices, their scores if soft, and how many they are."""
+
+    def mapper(call: OperatorCall) -> None:
+        inputs: list[Ref | None] = [call.real(0), call.real(1), call.needed(2), call.real(3), call.real(4)]
+        if soft:
+            inputs.append(call.real(5))
+        indices, scores, count = call.emit("PaddedNonMaxSuppression", inputs, outputs=3)
+        results = (indices, scores, count) if soft else (indices, count)
+        for position, ref in enumerate(results):
+            call.output(position, ref)
+
+    return mapper
+
+
+MAPPINGS: Mappings = {
+    "BUCKETIZE": _bucketise,
+    "MATRIX_DIAG": _matrix_diag,
+    "MATRIX_SET_DIAG": _matrix_set_diag,
+    "NON_MAX_SUPPRESSION_V4": _suppression(soft=False),
+    "NON_MAX_SUPPRESSION_V5": _suppression(soft=True),
+    "REVERSE_SEQUENCE": _reverse_sequence,
+    "REVERSE_V2": _reverse,
+    "SELECT": _select,
+    "SELECT_V2": _select_v2,
+    "TOPK_V2": _top_k,
+    "UNIQUE": _unique,
+    "WHERE": _where,
+}

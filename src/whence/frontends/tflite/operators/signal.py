@@ -1,0 +1,29 @@
+"""Fourier transforms and what models do with complex numbers."""
+
+from __future__ import annotations
+
+from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.types import DType
+
+
+def _real_fourier(call: OperatorCall) -> None:
+    lengths = call.cast(call.needed(1), DType.I64)
+    known = call.constant_codes(1)
+    if known is not None:
+        lengths = call.ints(*call.numbers(1, "lengths"))
+    call.output(0, call.emit("RealFourier2D", [call.real(0), lengths]))
+
+
+def _part(op: str) -> Mapper:
+    def mapper(call: OperatorCall) -> None:
+        call.output(0, call.emit(op, [call.needed(0)]))
+
+    return mapper
+
+
+MAPPINGS: Mappings = {
+    "COMPLEX_ABS": _part("ComplexAbs"),
+    "IMAG": _part("ImaginaryPart"),
+    "REAL": _part("RealPart"),
+    "RFFT2D": _real_fourier,
+}

@@ -1,0 +1,169 @@
+"""Reading a TFLite or Circle file into a graph."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.tflite.mapping import OperatorCall
+from whence.frontends.tflite.operators import MAPPINGS
+from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord, read_records
+from whence.frontends.tflite.scope import LOAD, GraphScope, Place, Reading, SubgraphScope
+from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
+from whence.frontends.tflite.tensors import declared_type, default_type
+from whence.graph.graph import Graph
+from whence.graph.node import Node
+from whence.ops.inference import Inference
+from whence.provenance import Reason, Tombstone
+from whence.types import TensorType
+
+
+def read_tflite(source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    """The graph of a TFLite or Circle model, in canonical operators, with every operator of the file in its ledger.
+
+    Which of the two it is, the file itself says. The graph is that of the file's first subgraph; others are read where operators call them.
+    Inputs have the shapes that LiteRT would allocate unless `shapes` gives others, by name; dimensions that the file calls open stay open
+    only where the model cannot work on those. A file that cannot be read is a `ModelError`, one that asks for what whence does not have
+    an `UnsupportedError`.
+    """
+    path = None if isinstance(source, bytes) else Path(source)
+    label = "the model" if path is None else quoted(str(path))
+    model = read_records(source if isinstance(source, bytes) else _content(Path(source)), label)
+    try:
+        with _no_collection():
+            return _read(model, shapes or {})
+    except RecursionError:
+        raise UnsupportedError(f"{label}: its subgraphs are nested too deep") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing made here is garbage; looking for garbage in it takes time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _read(model: ModelRecord, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    try:
+        return _build(model, _inputs(model.subgraphs[0], shapes, default_type), shapes)
+    except (ModelError, UnsupportedError):
+        # The shape of an open input may be a mere placeholder that the model itself cannot work on.
+        inputs = _inputs(model.subgraphs[0], shapes, declared_type)
+        if all(kind.is_static for kind in inputs.values()):
+            raise
+        try:
+            return _build(model, inputs, shapes)
+        except (ModelError, UnsupportedError) as error:
+            names = ", ".join(f"{quoted(name)} {kind}" for name, kind in inputs.items() if not kind.is_static)
+            raise type(error)(f"{error} (the file leaves shapes open, give them: {names})") from error
+
+
+def _build(model: ModelRecord, inputs: Mapping[str, TensorType], shapes: Mapping[str, Sequence[int]]) -> Graph:
+    sources = find_sources(model)
+    main = model.subgraphs[0]
+    ledger, inference = sources.ledger(), Inference()
+    graph = Graph(main.name, ledger, inference)
+    trust = not any(name in shapes and kind.shape != main.tensors[t].shape for (name, kind), t in zip(inputs.items(), main.inputs, strict=True))
+    scope = GraphScope(Reading(model, ledger, inference, sources.places, _add_operator, sources.history, trust), graph)
+    arguments = [graph.append(Node(graph.new_id(), "Input", (), (kind,), name=name)).ref() for name, kind in inputs.items()]
+    results = scope.read(0, arguments)
+    for name, ref in zip(_output_names(main), results, strict=True):
+        graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
+    _bury(sources, graph)
+    graph.metadata.update(_metadata(model, sources))
+    return graph
+
+
+def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Place) -> None:
+    call = OperatorCall(subgraph, record, place)
+    mapper = MAPPINGS.get(record.name)
+    if mapper is None:
+        _unknown(call)
+        return
+    try:
+        mapper(call)
+        call.finish()
+    except WhenceError as error:
+        text = str(error)
+        # What goes wrong inside a subgraph names an operator there already.
+        if text.startswith("operator "):
+            raise
+        kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
+        raise kind(f"{call}: {text}") from error
+    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
+        # Mappings trust that an operator has the inputs it must have, of the shapes they must have; in a malformed file it may not.
+        raise ModelError(f"{call}: its inputs or options do not fit it: {' '.join(str(error).split())[:160]}") from error
+
+
+def _unknown(call: OperatorCall) -> None:
+    custom = call.name.removeprefix("CUSTOM:")
+    if custom == call.name:
+        call.unsupported("whence has no mapping for this operator")
+    if custom.startswith("Flex"):
+        call.unsupported(f"it is TensorFlow's own operator {custom[4:]}; convert the model with builtin operators only (no SELECT_TF_OPS)")
+    call.unsupported("it is a custom operator, whose meaning is in the program that the model was made for and not in the file")
+
+
+def _inputs(main: SubgraphRecord, shapes: Mapping[str, Sequence[int]], kind_of: Callable[[TensorRecord], TensorType]) -> dict[str, TensorType]:
+    inputs: dict[str, TensorType] = {}
+    for position, index in enumerate(main.inputs):
+        tensor = main.tensors[index]
+        inputs[_fresh(tensor.name or f"input_{position}", inputs)] = kind_of(tensor)
+    if len(set(main.inputs)) != len(main.inputs):
+        raise ModelError("the model has one tensor as two of its inputs")
+    for name, shape in shapes.items():
+        known = inputs.get(name)
+        if known is None:
+            raise InputError(f"a shape is given for {quoted(name)}; the model's inputs are {', '.join(quoted(each) for each in inputs)}")
+        if any(dim < 0 for dim in shape) or (known.shape and len(known.shape) != len(shape)):
+            raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
+        inputs[name] = TensorType(known.dtype, tuple(int(dim) for dim in shape))
+    return inputs
+
+
+def _output_names(main: SubgraphRecord) -> list[str]:
+    names: dict[str, None] = {}
+    for position, index in enumerate(main.outputs):
+        names[_fresh(main.tensors[index].name or f"output_{position}", names)] = None
+    return list(names)
+
+
+def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
+    name, count = wanted, 1
+    while name in taken:
+        count += 1
+        name = f"{wanted}#{count}"
+    return name
+
+
+def _bury(sources: Sources, graph: Graph) -> None:
+    """Account for what is not in the graph: what former tools removed, and subgraphs that nothing calls."""
+    ledger = graph.ledger
+    for stone in sources.tombstones:
+        ledger.bury(stone)
+    left = frozenset(source.id for source in ledger.lost())
+    if left:
+        ledger.bury(Tombstone(0, left, Reason.DEAD, LOAD, "in a subgraph that nothing calls", None))
+
+
+def _metadata(model: ModelRecord, sources: Sources) -> dict[str, str]:
+    facts = {f"{model.format}.version": str(model.version), f"{model.format}.description": model.description, "luci.notes": "; ".join(sources.notes)}
+    return metadata_of(sources) | {key: value for key, value in facts.items() if value}

@@ -1,0 +1,256 @@
+"""Records of a model as the bytes of a TFLite or Circle file: the other way from `records.read_records`.
+
+1. Buffers stand in the order of the records; their data is aligned to 16 bytes, as runtimes that map the file expect.
+2. A metadata entry's payload gets a buffer of its own, after all others, in the order of the entries.
+3. Operator codes are listed in the order in which operators first use them. A code above 126 is 127 in the old field of 8 bits, which means
+   "look at the new one"; all others, Circle's negative ones among them, stand in both.
+4. A file that would not fit into 2 GB keeps its buffers behind the flatbuffer and tells their places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import flatbuffers
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.frontends.tflite.option_tables import option_table
+from whence.frontends.tflite.records import (
+    IDENTIFIERS,
+    PACKAGES,
+    ModelRecord,
+    OperatorRecord,
+    QuantisationRecord,
+    SubgraphRecord,
+    TensorRecord,
+)
+from whence.frontends.tflite.schema import Option, enum_names
+
+_ALIGNMENT = 16
+_PLACEHOLDER = 127
+_MOST_INLINE = 1_900_000_000
+_CUSTOM = "CUSTOM:"
+
+
+def serialise(model: ModelRecord, *, most_inline: int = _MOST_INLINE) -> bytes:
+    """The file's bytes. An operator that the format does not have is an `UnsupportedError`."""
+    payloads = [np.frombuffer(payload, np.uint8) for _, payload in model.metadata]
+    buffers = [*model.buffers, *payloads]
+    outside = sum(each.nbytes for each in buffers) > most_inline
+    writer = _Writer(model.format)
+    file = bytearray(writer.file(model, buffers, outside))
+    return bytes(_append_buffers(file, buffers, writer.package) if outside else file)
+
+
+class _Writer:
+    """Writes the tables of one file, innermost first as flatbuffers want it."""
+
+    def __init__(self, form: str) -> None:
+        self.package = PACKAGES[form]
+        self._form = form
+        self._builder = flatbuffers.Builder(1 << 16)
+        self._codes: dict[tuple[str, int], int] = {}
+        self._numbers = {enum: {name: number for number, name in enum_names(self.package, enum).items()} for enum in _ENUMS}
+
+    def file(self, model: ModelRecord, buffers: Sequence[np.ndarray], outside: bool) -> bytes:
+        placed = [self._buffer(data, outside) for data in buffers]
+        subgraphs = [self._subgraph(each) for each in model.subgraphs]
+        metadata = []
+        for position, (name, _) in enumerate(model.metadata):
+            metadata.append(self._table("Metadata", {"Name": self._text(name), "Buffer": len(model.buffers) + position}))
+        signatures = [
+            self._table(
+                "SignatureDef",
+                {
+                    "Inputs": self._offsets(self._name_index(name, index) for name, index in each.inputs),
+                    "Outputs": self._offsets(self._name_index(name, index) for name, index in each.outputs),
+                    "SignatureKey": self._text(each.key),
+                    "SubgraphIndex": each.subgraph,
+                },
+            )
+            for each in model.signatures
+        ]
+        codes = [self._operator_code(name, version) for name, version in self._codes]
+        root = self._table(
+            "Model",
+            {
+                "Version": model.version,
+                "OperatorCodes": self._offsets(codes),
+                "Subgraphs": self._offsets(subgraphs),
+                "Description": self._text(model.description),
+                "Buffers": self._offsets(placed),
+                "Metadata": self._offsets(metadata),
+                "SignatureDefs": self._offsets(signatures) if signatures else None,
+            },
+        )
+        identifier = next(mark for mark, form in IDENTIFIERS.items() if form == self._form)
+        self._builder.Finish(root, file_identifier=identifier)
+        return bytes(self._builder.Output())
+
+    # ---- parts ----
+
+    def _buffer(self, data: np.ndarray, outside: bool) -> int:
+        if outside and data.nbytes > 1:
+            # A size of 0 or 1 means that there is none. Places are filled in once the flatbuffer's own size is known; 1 means "not yet".
+            return self._table("Buffer", {"Offset": 1, "Size": 1})
+        return self._table("Buffer", {"Data": self._bytes(data, _ALIGNMENT) if data.nbytes else None})
+
+    def _subgraph(self, subgraph: SubgraphRecord) -> int:
+        tensors = [self._tensor(each) for each in subgraph.tensors]
+        operators = [self._operator(each) for each in subgraph.operators]
+        return self._table(
+            "SubGraph",
+            {
+                "Tensors": self._offsets(tensors),
+                "Inputs": self._ints(subgraph.inputs),
+                "Outputs": self._ints(subgraph.outputs),
+                "Operators": self._offsets(operators),
+                "Name": self._text(subgraph.name) if subgraph.name else None,
+            },
+        )
+
+    def _tensor(self, tensor: TensorRecord) -> int:
+        number = self._numbers["TensorType"].get(tensor.type)
+        if number is None:
+            raise UnsupportedError(f"tensor '{tensor.name}': {self._form} has no element type {tensor.type}")
+        fields = {
+            "Shape": self._ints(tensor.shape) if tensor.shape or tensor.has_rank else None,
+            "Type": number,
+            "Buffer": tensor.buffer,
+            "Name": self._text(tensor.name),
+            "Quantization": None if tensor.quantisation is None else self._quantisation(tensor.quantisation),
+            "IsVariable": tensor.is_variable,
+            "ShapeSignature": None if tensor.signature is None else self._ints(tensor.signature),
+            "HasRank": tensor.has_rank,
+        }
+        return self._table("Tensor", fields)
+
+    def _quantisation(self, found: QuantisationRecord) -> int:
+        fields = {
+            "Scale": self._numpy(found.scales.astype(np.float32)),
+            "ZeroPoint": self._numpy(found.zero_points.astype(np.int64)),
+            "QuantizedDimension": found.axis,
+        }
+        return self._table("QuantizationParameters", fields)
+
+    def _operator(self, operator: OperatorRecord) -> int:
+        code = self._codes.setdefault((operator.name, operator.version), len(self._codes))
+        fields: dict[str, int | None] = {"OpcodeIndex": code, "Inputs": self._ints(operator.inputs), "Outputs": self._ints(operator.outputs)}
+        table = option_table(operator.name)
+        if table is not None and (operator.options or not self._has_fields(table)):
+            field = "BuiltinOptions" if table in self._numbers["BuiltinOptions"] else "BuiltinOptions2"
+            if table not in self._numbers[field]:
+                raise UnsupportedError(f"operator {operator.name}: {self._form} has no options for it")
+            fields[f"{field}Type"] = self._numbers[field][table]
+            fields[field] = self._options(table, operator.options)
+        if operator.custom_options:
+            fields["CustomOptions"] = self._bytes(np.frombuffer(operator.custom_options, np.uint8), 1)
+        if operator.intermediates:
+            fields["Intermediates"] = self._ints(operator.intermediates)
+        return self._table("Operator", fields)
+
+    def _has_fields(self, table: str) -> bool:
+        module = importlib.import_module(f"{self.package}.{table}")
+        return any(name.startswith(f"{table}Add") for name in vars(module))
+
+    def _options(self, table: str, options: Mapping[str, Option]) -> int:
+        fields: dict[str, Any] = {}
+        for name, value in options.items():
+            field = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+            if isinstance(value, str):
+                fields[field] = self._text(value)
+            elif isinstance(value, tuple):
+                floats = any(isinstance(item, float) for item in value)
+                fields[field] = self._numpy(np.asarray(value, np.float32)) if floats else self._ints([int(item) for item in value])
+            elif isinstance(value, Mapping):
+                raise UnsupportedError(f"{table}: options inside options cannot be written")
+            elif value is not None:
+                fields[field] = value
+        return self._table(table, fields)
+
+    def _operator_code(self, name: str, version: int) -> int:
+        plain, custom = ("CUSTOM", name.removeprefix(_CUSTOM)) if name.startswith(_CUSTOM) else (name, "")
+        number = self._numbers["BuiltinOperator"].get(plain)
+        if number is None:
+            raise UnsupportedError(f"{self._form} has no operator {plain}")
+        old = min(number, _PLACEHOLDER)
+        fields = {"DeprecatedBuiltinCode": old, "CustomCode": self._text(custom) if custom else None, "Version": version, "BuiltinCode": number}
+        return self._table("OperatorCode", fields)
+
+    def _name_index(self, name: str, index: int) -> int:
+        return self._table("TensorMap", {"Name": self._text(name), "TensorIndex": index})
+
+    # ---- flatbuffers ----
+
+    def _table(self, name: str, fields: Mapping[str, Any]) -> int:
+        """A table with these fields; `None` leaves one out. Offsets among them were made before."""
+        module = importlib.import_module(f"{self.package}.{name}")
+        _call(module, f"{name}Start")(self._builder)
+        for field, value in fields.items():
+            if value is not None:
+                other = _OTHER_NAMES.get(field, field)
+                known = field if hasattr(module, f"{name}Add{field}") else other
+                _call(module, f"{name}Add{known}")(self._builder, value)
+        return int(_call(module, f"{name}End")(self._builder))
+
+    def _text(self, text: str) -> int:
+        return int(self._builder.CreateString(text.encode("utf-8", "surrogateescape")))
+
+    def _ints(self, numbers: Sequence[int]) -> int:
+        return self._numpy(np.asarray(numbers, np.int32))
+
+    def _numpy(self, array: np.ndarray) -> int:
+        self._builder.StartVector(array.itemsize, len(array), array.itemsize)
+        self._put(array)
+        return int(self._builder.EndVector())
+
+    def _bytes(self, data: np.ndarray, alignment: int) -> int:
+        self._builder.StartVector(1, data.nbytes, alignment)
+        self._put(data)
+        return int(self._builder.EndVector())
+
+    def _put(self, array: np.ndarray) -> None:
+        """Raw data, as CreateNumpyVector writes it, but in the vector that was started: that one may be aligned as we like."""
+        size = array.nbytes
+        builder = self._builder
+        builder.head = builder.head - size
+        builder.Bytes[builder.head : builder.head + size] = np.ascontiguousarray(array).tobytes()
+
+    def _offsets(self, offsets: Iterable[int]) -> int:
+        listed = list(offsets)
+        self._builder.StartVector(4, len(listed), 4)
+        for offset in reversed(listed):
+            self._builder.PrependUOffsetTRelative(offset)
+        return int(self._builder.EndVector())
+
+
+_ENUMS = ("BuiltinOperator", "BuiltinOptions", "BuiltinOptions2", "TensorType")
+
+
+_OTHER_NAMES = {"AdjX": "AdjointLhs", "AdjY": "AdjointRhs", "AdjointLhs": "AdjX", "AdjointRhs": "AdjY"}
+"""Fields that the two schemas call differently."""
+
+
+def _call(module: Any, name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] | None = getattr(module, name, None)
+    if found is None:
+        raise UnsupportedError(f"the schema has no {name}")
+    return found
+
+
+def _append_buffers(file: bytearray, buffers: Sequence[np.ndarray], package: str) -> bytearray:
+    """Put the buffers after the flatbuffer and fill in where each of them is."""
+    model = importlib.import_module(f"{package}.Model").Model.GetRootAs(file, 0)
+    for index, data in enumerate(buffers):
+        if data.nbytes <= 1:
+            continue
+        file += b"\0" * (-len(file) % _ALIGNMENT)
+        table = model.Buffers(index)._tab
+        for slot, value in ((6, len(file)), (8, data.nbytes)):
+            struct.pack_into("<Q", file, table.Pos + table.Offset(slot), value)
+        file += data.tobytes()
+    return file

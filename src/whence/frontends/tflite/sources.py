@@ -1,0 +1,167 @@
+"""Which source operators a file has and which of them each of its operators stems from.
+
+Without tables the file is the first one: its operators are the source operators, numbered in file order through all subgraphs, so that numbers of
+different subgraphs are different. An operator is named after its first output, `(noname)` where the file gives that no name.
+In terms of luci-profile an operator of subgraph 0 has the source id it has there, its position; ours is one more.
+
+With luci's tables (`ONE_source_table` and `ONE_op_table`, both with entries) the source operators are those of the source table, in ascending
+order of their ids, under the names it has; `graph.metadata[SOURCE_IDS]` keeps the ids. Keys of the op table are positions of operators, those
+of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes a source operator of its own with a new number:
+luci gives it its position, which may be the id of another.
+
+A file that whence wrote also says what kind each source operator was, and what became of those that are gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whence.errors import ModelError
+from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, Passage, read_history, read_sources, read_tombstones
+from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
+from whence.frontends.tflite.scope import Place
+from whence.provenance import Ledger, Reason, SourceOp, Tombstone
+from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
+
+NO_NAME = "(noname)"
+SOURCE_IDS = "luci.source_ids"
+SOURCE_NAMES = "luci.source_names"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The source operators of a file, and the places of its operators by subgraph and position."""
+
+    operators: Sequence[SourceOp]
+    places: Sequence[Sequence[Place]]
+    tombstones: Sequence[Tombstone]
+    luci_ids: Sequence[int] | None
+    """The ids that luci's tables have for the first of the operators; `None` without tables."""
+    notes: tuple[str, ...]
+    luci_names: Sequence[str] = ()
+    """The names in the tables beside those ids, where one of them is not text."""
+    history: Mapping[int, Passage] = field(default_factory=dict)
+    """How operators of the first file became part of others, where the file says so."""
+
+    def ledger(self) -> Ledger:
+        ledger = Ledger()
+        for source in self.operators:
+            ledger.add_source(source)
+        return ledger
+
+
+def find_sources(model: ModelRecord) -> Sources:
+    tables = read_tables(model.metadata)
+    by_operator = origins(tables.sources, tables.ops)
+    if not by_operator:
+        return _first_file(model, tables.notes)
+    return _continued(model, tables, by_operator)
+
+
+def metadata_of(sources: Sources) -> dict[str, str]:
+    """What the graph keeps of the tables, for whoever writes them again."""
+    found = {} if sources.luci_ids is None else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
+    return found | ({SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {})
+
+
+def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
+    """The name of an operator: that of its first output."""
+    outputs = [index for index in operator.outputs if index >= 0]
+    return (subgraph.tensors[outputs[0]].name if outputs else "") or NO_NAME
+
+
+def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
+    operators: list[SourceOp] = []
+    places: list[list[Place]] = []
+    names = _Names()
+    for index, subgraph in enumerate(model.subgraphs):
+        places.append([])
+        for operator in subgraph.operators:
+            number = len(operators) + 1
+            source = _source(number, names.unique(node_name(subgraph, operator)), index, subgraph, operator)
+            operators.append(source)
+            places[-1].append(Place(source.name, number, frozenset((number,))))
+    return Sources(operators, places, (), None, notes)
+
+
+def _continued(model: ModelRecord, tables: LuciTables, by_operator: Mapping[int, frozenset[int]]) -> Sources:
+    ids = sorted(tables.sources)
+    number_of = {luci: number for number, luci in enumerate(ids, 1)}
+    own = dict(model.metadata)
+    operators = _named(tables, ids, own.get(SOURCES))
+    n_first = len(operators)
+    stones = read_tombstones(_text(own[TOMBSTONES], TOMBSTONES), n_first) if TOMBSTONES in own else []
+    history = read_history(_text(own[HISTORY], HISTORY), n_first) if HISTORY in own else {}
+    places: list[list[Place]] = []
+    position = 0
+    for index, subgraph in enumerate(model.subgraphs):
+        places.append([])
+        for operator in subgraph.operators:
+            name = node_name(subgraph, operator)
+            listed = by_operator.get(position)
+            if listed is None:
+                number = len(operators) + 1
+                operators.append(_source(number, name, index, subgraph, operator))
+                places[-1].append(Place(name, number, frozenset((number,))))
+            else:
+                places[-1].append(Place(name, 0, frozenset(number_of[luci] for luci in listed)))
+            position += 1
+    if any(key >= position for key in by_operator):
+        raise ModelError(f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {position}")
+    names = [tables.sources[luci] for luci in ids]
+    as_they_are = () if all(_printable(name) == name for name in names) else names
+    return Sources(operators, places, [*stones, *_dropped(n_first, places, stones)], ids, tables.notes, as_they_are, history)
+
+
+def _named(tables: LuciTables, ids: Sequence[int], kinds: bytes | None) -> list[SourceOp]:
+    """The source operators of the tables, with what whence wrote of them beside the tables when it did."""
+    known = read_sources(_text(kinds, SOURCES)) if kinds is not None else []
+    names = [_printable(tables.sources[luci]) for luci in ids]
+    if len(known) == len(names) and all(source.name == name for source, name in zip(known, names, strict=True)):
+        return known
+    return [SourceOp(number, name, "?") for number, name in enumerate(names, 1)]
+
+
+def _dropped(n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[Tombstone]) -> list[Tombstone]:
+    """A stone for source operators that no operator of the file stems from and nothing explains: another tool removed them."""
+    present = {number for row in places for place in row for number in place.origin}
+    explained = {number for stone in stones for number in stone.origin}
+    missing = frozenset(range(1, n_first + 1)) - present - explained
+    rule = f"in {SOURCE_TABLE.name}, but no operator of this file stems from it"
+    return [Tombstone(0, missing, Reason.DEAD, "load", rule, None)] if missing else []
+
+
+def _source(number: int, name: str, index: int, subgraph: SubgraphRecord, operator: OperatorRecord) -> SourceOp:
+    outputs = tuple(subgraph.tensors[tensor].name for tensor in operator.outputs if tensor >= 0)
+    scope = "" if index == 0 else subgraph.name or f"subgraph_{index}"
+    return SourceOp(number, name, operator.name, scope=scope, outputs=outputs)
+
+
+def _printable(name: str) -> str:
+    """A name of the tables without the lone surrogates that stand for bytes which are not UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _text(payload: bytes, key: str) -> str:
+    try:
+        return payload.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ModelError(f"metadata '{key}' is not UTF-8 text") from None
+
+
+class _Names:
+    """Names that are given once; a second operator of a name gets a number behind it."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._repeats: dict[str, int] = {}
+
+    def unique(self, wanted: str) -> str:
+        name = wanted
+        while name in self._taken:
+            self._repeats[wanted] = self._repeats.get(wanted, 1) + 1
+            name = f"{wanted}#{self._repeats[wanted]}"
+        self._taken.add(name)
+        return name

@@ -1,0 +1,146 @@
+"""Writing a graph as a TFLite or Circle file that carries its origins.
+
+| in the metadata          | what                                                                                     |
+|--------------------------|------------------------------------------------------------------------------------------|
+| `ONE_source_table`       | the operators of the first file, by luci's ids                                           |
+| `ONE_op_table`           | for each operator of this file, counted through all subgraphs, those it came from        |
+| `whence.sources` etc.    | their types, and what became of those that are gone; the tables have no place for that   |
+
+The tables come first and in this order, as luci writes them. An operator whose work is in constants only, or that this format needs no operator
+for, is in the source table alone; a tombstone says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from whence.errors import ModelError, WhenceError
+from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, write_history, write_sources, write_tombstones
+from whence.frontends.onnx.naming import quoted
+from whence.frontends.tflite.export import exports
+from whence.frontends.tflite.export.graph_writer import GraphWriter
+from whence.frontends.tflite.export.writing import Buffers, WrittenOperator
+from whence.frontends.tflite.records import CIRCLE, TFLITE, ModelRecord, SubgraphRecord
+from whence.frontends.tflite.serialise import serialise
+from whence.frontends.tflite.sources import SOURCE_IDS, SOURCE_NAMES
+from whence.graph.graph import Graph
+from whence.provenance import Ledger, Reason, Tombstone, union_of
+from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE
+
+_DESCRIPTION = "whence"
+_VERSIONS = {TFLITE: 3, CIRCLE: 0}
+_PASS = "convert"
+
+
+def write_tflite(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write the graph as a TFLite model. What TFLite cannot express is an `UnsupportedError` that names the operator."""
+    _write(graph, Path(path), TFLITE)
+
+
+def write_circle(graph: Graph, path: str | os.PathLike[str]) -> None:
+    """Write the graph as a Circle model. What Circle cannot express is an `UnsupportedError` that names the operator."""
+    _write(graph, Path(path), CIRCLE)
+
+
+def _write(graph: Graph, target: Path, form: str) -> None:
+    data = serialise(to_records(graph, form))
+    try:
+        target.write_bytes(data)
+    except OSError as error:
+        raise WhenceError(f"cannot write {quoted(str(target))}: {error.strerror or error}") from None
+
+
+def to_records(graph: Graph, form: str) -> ModelRecord:
+    """The graph as the records of a file. The graph is left as it is."""
+    # Loops are written by way of graphs of their own, which would be counted in the ledger.
+    graph = graph.copy()
+    buffers = Buffers()
+    subgraphs: list[SubgraphRecord | None] = [None]
+    written: list[list[WrittenOperator]] = [[]]
+
+    def write(inner: Graph, name: str, number: int) -> None:
+        writer = GraphWriter(inner, buffers, form, exports(), nested)
+        subgraphs[number] = writer.write(name)
+        written[number] = writer.subgraph.operators
+
+    def nested(inner: Graph, name: str) -> int:
+        number = len(subgraphs)
+        subgraphs.append(None)
+        written.append([])
+        write(inner, name, number)
+        return number
+
+    write(graph, graph.name or "main", 0)
+    return ModelRecord(
+        format=form,
+        version=_VERSIONS[form],
+        description=graph.metadata.get(f"{form}.description") or _DESCRIPTION,
+        subgraphs=tuple(each for each in subgraphs if each is not None),
+        buffers=tuple(buffers.arrays),
+        metadata=_metadata(graph, [operator for each in written for operator in each]),
+        signatures=(),
+    )
+
+
+def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[str, bytes], ...]:
+    ledger = graph.ledger
+    ids = _luci_ids(graph)
+    names = dict(zip(ids, _luci_names(graph), strict=True))
+    origins = {position: frozenset(ids[source - 1] for source in operator.origin) for position, operator in enumerate(written) if operator.origin}
+    stones = [*ledger.tombstones, *_unwritten(graph, written)]
+    entries = [(SOURCE_TABLE.name, SOURCE_TABLE.encode(names)), (OP_TABLE.name, OP_TABLE.encode(origins))]
+    texts = [
+        (SOURCES, write_sources(ledger.sources)),
+        (TOMBSTONES, write_tombstones(stones)),
+        (HISTORY, write_history(ledger.edges, ledger.n_sources)),
+    ]
+    return (*entries, *((key, text.encode("utf-8", "surrogatepass")) for key, text in texts))
+
+
+def _luci_ids(graph: Graph) -> list[int]:
+    """The id that luci's tables have for each source operator: its position, or the one that the file it was read from had for it."""
+    count = graph.ledger.n_sources
+    text = graph.metadata.get(SOURCE_IDS)
+    if text is None:
+        return list(range(count))
+    try:
+        known = [int(each) for each in json.loads(text)]
+    except (TypeError, ValueError):
+        raise ModelError(f"metadata '{SOURCE_IDS}' is not a list of numbers") from None
+    # Operators that the tables left out were numbered after those in them.
+    return [*known[:count], *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + count - len(known))]
+
+
+def _luci_names(graph: Graph) -> list[str]:
+    """The name of each source operator, byte for byte as the tables that it was read from have it."""
+    names = [source.name for source in graph.ledger.sources]
+    text = graph.metadata.get(SOURCE_NAMES)
+    if text is None:
+        return names
+    try:
+        known = [str(each) for each in json.loads(text)]
+    except (TypeError, ValueError):
+        raise ModelError(f"metadata '{SOURCE_NAMES}' is not a list of names") from None
+    return [*known, *names[len(known) :]]
+
+
+def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombstone]:
+    """Stones for source operators that are in the graph but in no operator of the file."""
+    ledger: Ledger = graph.ledger
+    present = union_of(operator.origin for operator in written)
+    buried = union_of(stone.origin for stone in ledger.tombstones)
+    folded, plain = set[int](), set[int]()
+    for inner in graph.nested():
+        for node in inner:
+            (folded if node.is_const else plain).update(node.origin)
+    copies = frozenset(plain) - present - buried
+    constants = frozenset(folded) - present - buried - copies
+    found = []
+    if constants:
+        found.append(Tombstone(0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file", None))
+    if copies:
+        found.append(Tombstone(0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it", None))
+    return found

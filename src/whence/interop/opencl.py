@@ -1,0 +1,35 @@
+"""Engines and streams on the application's own OpenCL objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.errors import InputError
+from whence.runtime.engine import Engine
+from whence.runtime.opencl.devices import find_devices, require_pyopencl
+from whence.runtime.opencl.engine import OpenClEngine
+from whence.runtime.stream import Stream, StreamFlags
+
+
+def make_engine(context: Any, device: Any = None) -> OpenClEngine:
+    """An engine on the application's context, so that its queues and ours can use the same memory. Without `device`, the context's first."""
+    device = device if device is not None else context.devices[0]
+    for found in find_devices():
+        if found.handle == device:
+            return OpenClEngine("opencl", found.index, context=context)
+    raise InputError(f"'{device.name}' is not among the OpenCL devices of this machine")
+
+
+def make_stream(engine: Engine, queue: Any) -> Stream:
+    """A stream whose runs go to the application's queue. It profiles if the queue does."""
+    cl = require_pyopencl()
+    if not isinstance(engine, OpenClEngine):
+        raise InputError(f"a stream on an OpenCL queue needs an opencl engine, not {engine.kind}")
+    if queue.context != engine.context or queue.device != engine.found.handle:
+        raise InputError("the queue is on another context or device than the engine: make the engine with whence.interop.opencl.make_engine(context)")
+    flags = StreamFlags.IN_ORDER
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        flags = StreamFlags.OUT_OF_ORDER
+    if queue.properties & cl.command_queue_properties.PROFILING_ENABLE:
+        flags |= StreamFlags.PROFILING
+    return Stream(engine, flags, queue=queue)

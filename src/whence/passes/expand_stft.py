@@ -1,0 +1,77 @@
+"""Short-time Fourier transforms become convolutions with the waves they look for.
+
+    stft(x)[frame, bin] = Σ_t x[frame · step + t] · window[t] · exp(-2πi · bin · t / length)
+
+which is a convolution of x, at every `step`, with a cosine and a sine for each bin. A fast transform would need fewer operations; at the lengths
+that speech models use, a convolution is quick enough, native, and exact to the last digits of single precision. Transforms of complex signals, and
+ones whose window or sizes are known only at run time, stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.ops.attributes import get_int
+from whence.passes.base import Property, RulePass
+from whence.passes.operands import consts_with_origin, tensor_of
+from whence.provenance import EdgeKind
+from whence.types import DType
+
+# Beyond this, a fast transform is worth its name.
+_LONGEST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandStft(RulePass):
+    name: ClassVar[str] = "expand_stft"
+    summary: ClassVar[str] = "short-time Fourier transforms become convolutions"
+    breaks: ClassVar[Property] = Property.NONE
+    anchors: ClassVar[frozenset[str]] = frozenset({"STFT"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        found = _waves(graph, node)
+        signal, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
+        if found is None or signal is None or result is None or signal.static_shape is None or result.static_shape is None:
+            return
+        weights, step = found
+        batch, frames, bins, _ = result.static_shape
+        if weights.shape[0] != 2 * bins:
+            return
+        edit = rewriter.edit(node, rule="stft(x) = conv(x, waves)", kind=EdgeKind.LOWER)
+        parents = (*consts_with_origin(graph, node.inputs), node)
+
+        def make(op: str, *inputs: Ref | None, **attrs: int | tuple[int, ...]) -> Ref:
+            return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
+
+        row = make("Reshape", node.inputs[0], edit.const(np.array([batch, 1, signal.static_shape[1]], np.int64)))
+        waves = make("Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],))
+        turned = make("Transpose", waves, perm=(0, 2, 1))
+        edit.replace(node.ref(), make("Reshape", turned, edit.const(np.array([batch, frames, bins, 2], np.int64))))
+        edit.apply()
+
+
+def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
+    """The real and the imaginary wave of every bin, in turn, through the window, and the step between frames."""
+    signal, window, step = tensor_of(graph, node.inputs[0]), graph.const_value(node.input(2)), graph.const_value(node.input(1))
+    given = graph.const_value(node.input(3))
+    shape = None if signal is None else signal.static_shape
+    if signal is None or shape is None or signal.dtype is not DType.F32 or step is None or (len(shape) == 3 and shape[2] != 1) or 0 in shape:
+        return None
+    if (node.input(2) is not None and window is None) or (node.input(3) is not None and given is None):
+        return None
+    length = int(given.reshape(-1)[0]) if given is not None else window.shape[0] if window is not None else shape[1]
+    stride = int(step.reshape(-1)[0])
+    if not 1 <= length <= min(shape[1], _LONGEST) or stride < 1 or (window is not None and window.shape != (length,)):
+        return None
+    bins = length // 2 + 1 if get_int(node.attrs, "onesided", 1) else length
+    # The angle is taken modulo the length in whole numbers, so that it loses nothing however long the wave is.
+    turns = np.outer(np.arange(bins), np.arange(length)) % length
+    angle = turns * (2 * np.pi / length)
+    scale = np.ones(length) if window is None else window.astype(np.float64)
+    waves = np.stack([np.cos(angle) * scale, -np.sin(angle) * scale], axis=1)
+    return waves.reshape(2 * bins, 1, length).astype(np.float32), stride

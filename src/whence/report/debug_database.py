@@ -1,0 +1,69 @@
+"""debug.xml and profile.duckdb: the debug database of what was profiled, with the times in it. Both hold the same rows.
+
+Beside the tables of the database there are two more: `profile` has the figures of the whole profile and its policy, `attributed` the
+nanoseconds of each operator in each kernel, which add up exactly. `sample` has the first runs, as many as there is room for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+from whence.attribution.local_paths import shorten_location
+from whence.attribution.profile import Background, Profile
+from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
+from whence.debugdb.store import write_duckdb
+
+_FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
+
+
+def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
+    """Nothing for a profile that was read from a file: the graphs are not in it."""
+    if profile.background is None:
+        return []
+    db = debug_database(profile, profile.background)
+    files = [folder / "debug.xml", folder / "profile.duckdb"]
+    write_xml(db, files[0])
+    write_duckdb(db, files[1])
+    return files
+
+
+def debug_database(profile: Profile, background: Background) -> DebugDatabase:
+    """Everything that is known about the program, and about its runs."""
+    in_node: dict[tuple[int, int], float] = defaultdict(float)
+    in_step: dict[tuple[int, int], float] = defaultdict(float)
+    of_node: dict[int, float] = defaultdict(float)
+    for number, shares in background.shares.items():
+        for share in shares:
+            in_node[share.node, share.source] += share.weight
+            in_step[number, share.node] += share.weight
+            of_node[share.node] += share.weight
+    # A node that has nothing of its step is split as the database estimates it.
+    weights = {(node, source): weight / of_node[node] for (node, source), weight in in_node.items() if of_node[node]}
+    db = from_program(background.program, (), profile.model, read=background.source_graph, weights=weights, member_weights=in_step)
+    lines = {row.id: row.line for row in profile.sources}
+    db.operator[:] = [
+        row._replace(line=lines.get(row.source_id, row.line), stack=row.stack if background.full_paths else _shortened(row.stack))
+        for row in db.operator
+    ]
+    db.sample.extend(sample_rows(background.samples))
+    facts = {
+        "engine": profile.engine,
+        "threads": profile.threads,
+        "runs": profile.runs,
+        "wall_ns": profile.wall_ns,
+        **{f"residual: {name}": time for name, time in profile.residual_ns.items()},
+        "waited_ns": profile.waited_ns,
+        "overhead_ratio": profile.overhead_ratio,
+        "policy": profile.policy,
+    }
+    rows = [(key, str(value)) for key, value in facts.items()] + [("note", note) for note in profile.notes]
+    db.extras.append(Extra("profile", ("key", "value"), tuple(rows)))
+    parts = [(str(part.id), str(kernel.id), str(part.time_ns), str(part.inserted_ns)) for kernel in profile.kernels for part in kernel.origin]
+    db.extras.append(Extra("attributed", ("source_id", "kernel_id", "time_ns", "inserted_ns"), tuple(parts)))
+    return db
+
+
+def _shortened(stack: str) -> str:
+    return _FRAME.sub(lambda found: found["head"] + shorten_location(found["path"]) + found["tail"], stack)

@@ -1,0 +1,173 @@
+"""What the page is told: a profile, the optimised graph and the kernels' code, and which belongs to which.
+
+Operators, nodes, kernels and functions are named by their position in the lists here. A list of rows is written as a table of columns: a large
+model has thousands of them. All text from the model is made printable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whence.attribution.profile import Background, Profile
+from whence.attribution.rows import KernelRow, SourceRow
+from whence.graph import Graph, Node
+from whence.graph.printer import escape, print_attrs
+from whence.report.stacks import modules
+from whence.report.terminal import closure, cost_of_profiling, fate_counts, policy_line
+
+_LONGEST_ATTRIBUTES = 240
+
+
+def content(profile: Profile) -> dict[str, Any]:
+    """Depends on the profile only: the same profile gives the same page."""
+    number = {row.id: position for position, row in enumerate(profile.sources)}
+    kernel_number = {row.id: position for position, row in enumerate(profile.kernels)}
+    functions = _functions(profile.background)
+    return {
+        "model": escape(profile.model),
+        "engine": escape(profile.engine),
+        "threads": profile.threads,
+        "runs": profile.runs,
+        "wall_ns": profile.wall_ns,
+        "band_ns": list(profile.band),
+        "profiling_cost": cost_of_profiling(profile),
+        "policy": profile.policy,
+        "policy_short": policy_line(profile).strip(),
+        "notes": [escape(note) for note in profile.notes],
+        "fates": [list(each) for each in fate_counts(profile)],
+        "source_ops": profile.coverage.source_ops,
+        "sum": [[escape(name), time, tenths] for name, time, tenths in closure(profile)],
+        "operators": _operators(profile.sources, kernel_number),
+        "nodes": _nodes(profile.background, number, kernel_number),
+        "kernels": _kernels(profile, number, functions),
+        "functions": [text for _, text in functions.values()],
+        "timeline": [[kernel_number[event.kernel], event.begin_ns, event.end_ns] for event in profile.timeline],
+        "timeline_ns": profile.timeline_ns,
+        "has_graph": profile.background is not None,
+    }
+
+
+def _columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for row in rows:
+        for name in names:
+            found[name].append(row[name])
+    return found
+
+
+def _operators(sources: Sequence[SourceRow], kernel_number: Mapping[int, int]) -> dict[str, list[Any]]:
+    rows = (
+        {
+            "name": escape(row.name),
+            "type": escape(row.op),
+            "fate": row.fate,
+            "time_ns": row.time_ns,
+            "inserted_ns": row.inserted_ns,
+            "modules": [escape(part) for part in modules(row)],
+            "line": escape(row.line),
+            "became": escape(row.became),
+            "kernels": [kernel_number[kernel] for kernel in row.kernels],
+        }
+        for row in sources
+    )
+    return _columns(rows, ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became", "kernels"))
+
+
+def _kernels(profile: Profile, number: Mapping[int, int], functions: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
+    symbols = {} if profile.background is None else {step.number: step.symbol for step in profile.background.program.steps}
+
+    def told(row: KernelRow) -> dict[str, Any]:
+        symbol = symbols.get(row.id, "")
+        return {
+            "id": row.id,
+            "name": escape(row.name),
+            "time_ns": row.time_ns,
+            "min_ns": row.min_ns,
+            "waited_ns": row.waited_ns,
+            "calls": row.calls,
+            "ops": [escape(op) for op in row.ops],
+            "native": row.native,
+            "why_reference": escape(row.why_reference),
+            "inserted": row.inserted,
+            "parts": [[number[part.id], part.time_ns] for part in row.origin],
+            "function": functions[symbol][0] if symbol in functions else -1,
+        }
+
+    names = ("id", "name", "time_ns", "min_ns", "waited_ns", "calls", "ops", "native", "why_reference", "inserted", "parts", "function")
+    return _columns(map(told, profile.kernels), names)
+
+
+def _functions(background: Background | None) -> dict[str, tuple[int, str]]:
+    """By symbol: the position and the text of each function that a step calls."""
+    if background is None:
+        return {}
+    called = {step.symbol for step in background.program.steps}
+    found: dict[str, tuple[int, str]] = {}
+    for unit in background.program.units:
+        for function in unit.functions:
+            if function.symbol in called:
+                found.setdefault(function.symbol, (len(found), function.text))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A node and where it stands."""
+
+    node: Node
+    depth: int
+    """How many graphs it is nested in."""
+    top: int
+    """The node of the main graph that it belongs to: itself, unless it is nested."""
+
+
+def _nodes(background: Background | None, number: Mapping[int, int], kernel_number: Mapping[int, int]) -> dict[str, list[Any]]:
+    names = ("id", "op", "type", "attributes", "passes", "origin", "kernels", "depth")
+    if background is None:
+        return _columns((), names)
+    graph = background.program.graph
+    passes = _passes(graph)
+    kernels: dict[int, list[int]] = {}
+    for step in background.program.steps:
+        for node in step.nodes:
+            kernels.setdefault(node, []).append(kernel_number[step.number])
+    rows = (
+        {
+            "id": placed.node.id,
+            "op": escape(placed.node.op),
+            "type": ", ".join(escape(str(kind)) for kind in placed.node.outputs),
+            "attributes": _cut(" ".join(print_attrs(placed.node))),
+            "passes": list(passes.get(placed.node.id, ())),
+            "origin": sorted(number[source] for source in placed.node.origin),
+            "kernels": kernels.get(placed.top, []),
+            "depth": placed.depth,
+        }
+        for placed in _placed(graph)
+    )
+    return _columns(rows, names)
+
+
+def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[_Placed]:
+    """In execution order. Inputs, outputs and the file's own constants are left out: they have no origin."""
+    for node in graph:
+        if node.origin:
+            yield _Placed(node, depth, top or node.id)
+        for body in node.bodies.values():
+            yield from _placed(body, depth + 1, top or node.id)
+
+
+def _passes(graph: Graph) -> dict[int, dict[str, None]]:
+    """By node: the passes that had a hand in it or in what it came from, in their order."""
+    found: dict[int, dict[str, None]] = {}
+    for edge in graph.ledger.edges:
+        mine = found.setdefault(edge.child, {})
+        mine.update(found.get(edge.parent, {}))
+        mine[edge.pass_name] = None
+    return found
+
+
+def _cut(text: str) -> str:
+    """An attribute can be a table of thousands of numbers."""
+    return text if len(text) <= _LONGEST_ATTRIBUTES else text[: _LONGEST_ATTRIBUTES - 1] + "…"

@@ -1,0 +1,62 @@
+// Puts the page together.
+
+writeHeading();
+const lineage = new Lineage();
+const treemap = new Treemap(byId('treemap'));
+const timeline = new Timeline(byId('timeline'));
+const views = { time: ['tab-time', 'view-time'], lineage: ['tab-lineage', 'view-lineage'] };
+const detail = new Detail();
+// The lineage asks the browser where things are, which is quick before the others have changed the page.
+selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, timeline, detail);
+detail.show();
+
+function openView(name) {
+  for (const [each, [tab, panel]] of Object.entries(views)) {
+    const open = each === name;
+    byId(panel).hidden = !open;
+    byId(tab).setAttribute('aria-selected', String(open));
+    byId(tab).tabIndex = open ? 0 : -1;
+  }
+  if (name === 'lineage') lineage.redraw();
+}
+
+function setQuery(text) {
+  byId('search').value = text;
+  selection.filter(text.trim());
+}
+
+for (const [name, [tab]] of Object.entries(views)) {
+  byId(tab).addEventListener('click', () => openView(name));
+  byId(tab).addEventListener('keydown', (event) => {
+    if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return;
+    const other = name === 'time' ? 'lineage' : 'time';
+    openView(other);
+    byId(views[other][0]).focus();
+  });
+}
+byId('search').addEventListener('input', () => selection.filter(byId('search').value.trim()));
+byId('pinned').addEventListener('click', () => selection.release());
+document.addEventListener('click', (event) => {
+  if (!byId('policy').contains(event.target)) byId('policy').open = false;
+});
+document.addEventListener('keydown', (event) => {
+  const typing = event.target === byId('search');
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === 'Escape') {
+    // The nearest thing that can be taken back.
+    if (byId('policy').open) byId('policy').open = false;
+    else if (selection.query) setQuery('');
+    else if (selection.pin) selection.release();
+    else treemap.out();
+    if (typing) byId('search').blur();
+  } else if (typing) return;
+  else if (event.key === '/') byId('search').focus();
+  else if (event.key === '1') openView('time');
+  else if (event.key === '2') openView('lineage');
+  else return;
+  event.preventDefault();
+});
+window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+  treemap.draw();
+  timeline.draw();
+});

@@ -1,0 +1,283 @@
+// One run of middling length: kernels as they followed each other, and under each the operators in it.
+
+const AXIS = 20;
+const KERNEL_LANE = 28;
+const LANE_GAP = 2;
+const LEAST_SPAN_NS = 200;
+const WIDE = 56;
+
+class Timeline {
+  constructor(box) {
+    this.box = box;
+    this.canvas = make('canvas');
+    this.marks = make('canvas');
+    box.append(this.canvas, this.marks);
+    this.events = DATA.timeline.map(([kernel, begin, end]) => ({ kernel, begin, end }));
+    this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
+    this.fit();
+    this.at = -1;
+    this.held = null;
+    this.size = [0, 0];
+    new ResizeObserver(() => this.measure()).observe(box);
+    box.addEventListener('wheel', (event) => this.wheel(event), { passive: false });
+    box.addEventListener('pointerdown', (event) => this.hold(event));
+    box.addEventListener('pointermove', (event) => this.move(event));
+    box.addEventListener('pointerup', (event) => this.drop(event));
+    box.addEventListener('pointercancel', () => this.letGo());
+    box.addEventListener('pointerleave', () => this.leave());
+    box.addEventListener('blur', () => this.leave());
+    box.addEventListener('dblclick', () => this.look(0, this.whole));
+    box.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  fit() {
+    this.from = 0;
+    this.to = this.whole;
+  }
+
+  /** Shows a stretch of the run, as far as there is one. */
+  look(from, to) {
+    const span = Math.min(this.whole, Math.max(LEAST_SPAN_NS, to - from));
+    this.from = Math.min(Math.max(0, from), this.whole - span);
+    this.to = this.from + span;
+    this.draw();
+  }
+
+  zoom(factor, around) {
+    const span = (this.to - this.from) * factor;
+    const kept = (around - this.from) / (this.to - this.from);
+    this.look(around - span * kept, around + span * (1 - kept));
+  }
+
+  timeAt(x) {
+    return this.from + (x / this.size[0]) * (this.to - this.from);
+  }
+
+  // ---- what people do ----
+
+  wheel(event) {
+    event.preventDefault();
+    const x = event.clientX - this.box.getBoundingClientRect().left;
+    const sideways = event.shiftKey ? event.deltaY : event.deltaX;
+    if (Math.abs(sideways) > Math.abs(event.shiftKey ? 0 : event.deltaY)) {
+      const shift = (sideways / this.size[0]) * (this.to - this.from);
+      this.look(this.from + shift, this.to + shift);
+    } else this.zoom(Math.exp(Math.max(-120, Math.min(120, event.deltaY)) * 0.003), this.timeAt(x));
+  }
+
+  hold(event) {
+    if (event.button !== 0) return;
+    this.held = { x: event.clientX, from: this.from, to: this.to, moved: false };
+    this.box.setPointerCapture(event.pointerId);
+  }
+
+  move(event) {
+    if (this.held) {
+      const shift = event.clientX - this.held.x;
+      if (Math.abs(shift) > 3) this.held.moved = true;
+      if (this.held.moved) {
+        this.box.classList.add('held');
+        hideTip();
+        const time = (shift / this.size[0]) * (this.held.to - this.held.from);
+        this.look(this.held.from - time, this.held.to - time);
+      }
+      return;
+    }
+    const hit = this.hit(event);
+    if (!hit) {
+      this.leave();
+      return;
+    }
+    this.at = hit.place;
+    selection.point(...(hit.item >= 0 ? ['operator', hit.item] : ['kernel', hit.event.kernel]));
+    const [title, facts] = describe(selection.active);
+    const took = hit.item >= 0 ? '' : `took ${duration(hit.event.end - hit.event.begin)} here, from ${duration(hit.event.begin)}`;
+    showTip(event, title, [took, ...facts.slice(0, 5)].filter(Boolean));
+  }
+
+  drop(event) {
+    const { moved } = this.held || { moved: true };
+    this.letGo();
+    const hit = moved ? null : this.hit(event);
+    if (hit) selection.togglePin(...(hit.item >= 0 ? ['operator', hit.item] : ['kernel', hit.event.kernel]));
+  }
+
+  letGo() {
+    this.held = null;
+    this.box.classList.remove('held');
+  }
+
+  leave() {
+    if (this.held) return;
+    selection.point(null, -1);
+    hideTip();
+  }
+
+  key(event) {
+    const span = this.to - this.from;
+    const centre = (this.from + this.to) / 2;
+    if (event.key === 'ArrowLeft' || event.key === 'ArrowRight') this.step(event.key === 'ArrowLeft' ? -1 : 1);
+    else if (event.key === '+' || event.key === '=') this.zoom(0.5, centre);
+    else if (event.key === '-') this.zoom(2, centre);
+    else if (event.key === '0') this.look(0, this.whole);
+    else if (event.key === 'PageUp') this.look(this.from - span, this.to - span);
+    else if (event.key === 'PageDown') this.look(this.from + span, this.to + span);
+    else if ((event.key === 'Enter' || event.key === ' ') && this.events[this.at]) selection.togglePin('kernel', this.events[this.at].kernel);
+    else return;
+    event.preventDefault();
+  }
+
+  step(by) {
+    if (!this.events.length) return;
+    this.at = this.at < 0 ? 0 : Math.min(this.events.length - 1, Math.max(0, this.at + by));
+    const event = this.events[this.at];
+    const span = this.to - this.from;
+    if (event.begin < this.from || event.end > this.to) this.look((event.begin + event.end - span) / 2, (event.begin + event.end + span) / 2);
+    selection.point('kernel', event.kernel);
+  }
+
+  /** The kernel at a point, and the operator when the point is in the lower lane. Thin ones are hit from a pixel beside them. */
+  hit(event) {
+    const box = this.box.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    if (y < AXIS) return null;
+    const time = this.timeAt(event.clientX - box.left);
+    const slack = ((this.to - this.from) / this.size[0]) * 1.5;
+    const place = this.lastBefore(time + slack);
+    const found = this.events[place];
+    if (!found || time > found.end + slack) return null;
+    if (y < AXIS + KERNEL_LANE + LANE_GAP) return { event: found, place, item: -1 };
+    const part = partsOf(found).find((each) => time <= each.end);
+    return { event: found, place, item: part ? part.item : -1 };
+  }
+
+  /** The last event that began by then; -1 when there is none. */
+  lastBefore(time) {
+    let [low, high] = [-1, this.events.length];
+    while (high - low > 1) {
+      const half = (low + high) >> 1;
+      if (this.events[half].begin <= time) low = half;
+      else high = half;
+    }
+    return low;
+  }
+
+  // ---- drawing ----
+
+  show() {
+    this.mark();
+  }
+
+  filter() {
+    this.draw();
+  }
+
+  measure() {
+    this.size = [this.box.clientWidth, this.box.clientHeight];
+    this.draw();
+  }
+
+  draw() {
+    const [width, height] = this.size;
+    if (!width || !height) return;
+    const pen = sharpPen(this.canvas, width, height);
+    const paint = palette();
+    const scale = width / (this.to - this.from);
+    this.drawAxis(pen, paint, width, scale);
+    const lower = AXIS + KERNEL_LANE + LANE_GAP;
+    pen.fillStyle = paint('--sunk');
+    pen.fillRect(0, AXIS, width, KERNEL_LANE);
+    pen.fillRect(0, lower, width, height - lower);
+    pen.textBaseline = 'middle';
+    pen.font = `11px ${paint('--sans')}`;
+    for (let place = Math.max(0, this.lastBefore(this.from)); place < this.events.length; place += 1) {
+      const event = this.events[place];
+      if (event.begin > this.to) break;
+      const x = (event.begin - this.from) * scale;
+      const w = Math.max(0.6, (event.end - event.begin) * scale);
+      const gap = w > 4 ? 1 : 0;
+      pen.globalAlpha = selection.isFound('kernel', event.kernel) ? 1 : 0.18;
+      pen.fillStyle = paint(kernelColour(event.kernel));
+      pen.fillRect(x, AXIS, w - gap, KERNEL_LANE);
+      const id = String(KERNELS.id[event.kernel]);
+      writeInside(pen, paint, w > WIDE ? `${id} ${KERNELS.name[event.kernel].replace(/^fuse_/, '')}` : id, x, w - gap, AXIS + KERNEL_LANE / 2);
+      this.drawParts(pen, paint, event, scale, lower, height - lower);
+    }
+    pen.globalAlpha = 1;
+    this.mark();
+    byId('range').textContent = this.events.length
+      ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below`
+      : 'no run was kept';
+  }
+
+  /** Outlines the kernels that are lit. */
+  mark() {
+    const [width, height] = this.size;
+    if (!width || !height) return;
+    const scale = width / (this.to - this.from);
+    const lit = selection.active ? this.events.filter((event) => selection.isLit('kernel', event.kernel)) : [];
+    const frames = lit.length > this.events.length * 0.6 ? [] : lit.filter((event) => event.end >= this.from && event.begin <= this.to);
+    outline(this.marks, [width, height], frames.map((event) => (
+      { x: (event.begin - this.from) * scale, y: AXIS, w: Math.max(2, (event.end - event.begin) * scale), h: KERNEL_LANE })));
+  }
+
+  drawParts(pen, paint, event, scale, y, h) {
+    const alpha = pen.globalAlpha;
+    for (const part of partsOf(event)) {
+      const x = (part.begin - this.from) * scale;
+      const w = (part.end - part.begin) * scale;
+      if (w < 0.3) continue;
+      pen.globalAlpha = selection.isFound('operator', part.item) ? alpha : alpha * 0.18;
+      pen.fillStyle = paint(colourOf(OPS.type[part.item]));
+      pen.fillRect(x, y, Math.max(0.5, w - (w > 4 ? 1 : 0)), h);
+      if (w > WIDE) writeInside(pen, paint, lastPart(OPS.name[part.item]), x, w - 1, y + h / 2);
+    }
+    pen.globalAlpha = alpha;
+  }
+
+  drawAxis(pen, paint, width, scale) {
+    const rough = (this.to - this.from) / Math.max(1, width / 110);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough);
+    pen.font = `11px ${paint('--sans')}`;
+    pen.textBaseline = 'middle';
+    for (let time = Math.ceil(this.from / step) * step; time <= this.to; time += step) {
+      const x = (time - this.from) * scale;
+      pen.fillStyle = paint('--rule');
+      pen.fillRect(x, 4, 1, AXIS - 4);
+      pen.fillStyle = paint('--faint');
+      const label = time ? tick(time, step) : '0';
+      if (x + 4 + pen.measureText(label).width < width) pen.fillText(label, x + 4, AXIS / 2);
+    }
+  }
+}
+
+/** Text in a box that may begin left of what is shown; nothing where it does not fit. */
+function writeInside(pen, paint, text, x, w, y) {
+  const from = Math.max(0, x) + 5;
+  const room = x + w - from - 4;
+  if (room < 12) return;
+  const short = fitted(pen, text, room);
+  if (short !== text && short.length < 5) return;
+  pen.fillStyle = paint('--on-type');
+  pen.fillText(short, from, y + 1);
+}
+
+/** A time on the axis, with as many digits as the steps need. */
+function tick(time, step) {
+  const [unit, size] = [['s', 1e9], ['ms', 1e6], ['µs', 1e3], ['ns', 1]].find((each) => time >= each[1]) || ['ns', 1];
+  const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  return `${(time / size).toFixed(digits)} ${unit}`;
+}
+
+/** The operators in an event, one after the other by what each has of its kernel. */
+function partsOf(event) {
+  const parts = KERNELS.parts[event.kernel];
+  const whole = parts.reduce((sum, [, time]) => sum + time, 0);
+  let begin = event.begin;
+  return whole ? parts.filter(([, time]) => time > 0).map(([item, time]) => {
+    const part = { item, begin, end: begin + ((event.end - event.begin) * time) / whole };
+    begin = part.end;
+    return part;
+  }) : [];
+}

@@ -1,0 +1,285 @@
+// Time by module, as areas. A click goes one module deeper towards the place that was clicked, and pins an operator that is already there.
+
+const DEEPEST = 24;
+const STRIP = 17;
+
+/** The tree of modules with the time in them. What a module holds alone is drawn in its place. */
+function moduleTree() {
+  const root = { name: DATA.model, parent: null, children: new Map(), time: 0, item: -1, residual: false };
+  const leaf = (parent, name, time, item) => ({ name, parent, children: null, time, item, residual: item < 0 });
+  const grow = (node, time) => {
+    for (let each = node; each; each = each.parent) each.time += time;
+  };
+  OPS.time_ns.forEach((time, item) => {
+    if (!time) return;
+    const parts = OPS.modules[item];
+    const path = parts.length > DEEPEST ? [...parts.slice(0, DEEPEST - 1), parts.slice(DEEPEST - 1).join('.')] : parts;
+    let node = root;
+    for (const part of path) {
+      const key = `m${part}`;
+      if (!node.children.has(key)) node.children.set(key, { name: part, parent: node, children: new Map(), time: 0, item: -1, residual: false });
+      node = node.children.get(key);
+    }
+    node.children.set(`o${item}`, leaf(node, lastPart(OPS.name[item]), time, item));
+    grow(node, time);
+  });
+  DATA.sum.forEach(([name, time]) => {
+    if (name === 'kernels' || !time) return;
+    root.children.set(`r${name}`, leaf(root, name, time, -1));
+    root.time += time;
+  });
+  const settle = (node) => {
+    node.children = [...node.children.values()].sort((a, b) => b.time - a.time || (a.name < b.name ? -1 : 1)).map((child) => {
+      if (!child.children) return child;
+      settle(child);
+      if (child.children.length > 1) return child;
+      const [only] = child.children;
+      // A module with one operator is known by its own name, a chain of modules by all of theirs.
+      only.name = only.children ? `${child.name}.${only.name}` : child.name;
+      only.parent = node;
+      return only;
+    });
+  };
+  settle(root);
+  return root;
+}
+
+function itemsIn(node) {
+  const found = [];
+  const pending = [node];
+  while (pending.length) {
+    const each = pending.pop();
+    if (each.children) for (const child of each.children) pending.push(child);
+    else if (each.item >= 0) found.push(each.item);
+  }
+  return found.sort((a, b) => a - b);
+}
+
+class Treemap {
+  constructor(box) {
+    this.box = box;
+    this.canvas = make('canvas');
+    this.marks = make('canvas');
+    box.append(this.canvas, this.marks);
+    this.root = this.tree = moduleTree();
+    this.cells = [];
+    this.at = -1;
+    new ResizeObserver(() => this.arrange()).observe(box);
+    box.addEventListener('mousemove', (event) => this.over(event));
+    box.addEventListener('mouseleave', () => this.leave());
+    box.addEventListener('blur', () => this.leave());
+    box.addEventListener('click', (event) => this.click(event));
+    box.addEventListener('keydown', (event) => this.key(event));
+    this.writeCrumbs();
+    this.writeLegend();
+  }
+
+  // ---- what is where ----
+
+  arrange() {
+    const { clientWidth: width, clientHeight: height } = this.box;
+    this.cells = [];
+    this.at = -1;
+    this.size = width && height ? [width, height] : null;
+    if (!this.size) return;
+    this.place(this.root, 0, 0, width, height, 0);
+    this.draw();
+  }
+
+  place(node, x, y, w, h, depth) {
+    const rectangles = squarify(node.children.map((child) => child.time), x, y, w, h);
+    node.children.forEach((child, place) => {
+      const [cx, cy, cw, ch] = rectangles[place];
+      const opens = child.children && cw >= 6 && ch >= 6;
+      const strip = opens && cw >= 46 && ch >= 38 ? STRIP : 0;
+      const items = opens || child.residual ? [] : itemsIn(child);
+      this.cells.push({ x: cx, y: cy, w: cw, h: ch, node: child, depth, opens, strip, items });
+      if (opens) this.place(child, cx + 1.5, cy + strip + (strip ? 0 : 1.5), cw - 3, ch - strip - (strip ? 1.5 : 3), depth + 1);
+    });
+  }
+
+  /** The innermost cell at a point. */
+  cellAt(event) {
+    const box = this.box.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const y = event.clientY - box.top;
+    for (let place = this.cells.length - 1; place >= 0; place -= 1) {
+      const cell = this.cells[place];
+      if (x >= cell.x && x < cell.x + cell.w && y >= cell.y && y < cell.y + cell.h) return cell;
+    }
+    return null;
+  }
+
+  // ---- what people do ----
+
+  point(cell) {
+    if (!cell || cell.node.residual) selection.point(null, -1);
+    else if (cell.node.item >= 0) selection.point('operator', cell.node.item);
+    else selection.pointAtModule(itemsIn(cell.node), this.pathOf(cell.node));
+  }
+
+  over(event) {
+    const cell = this.cellAt(event);
+    this.point(cell);
+    if (!cell) return hideTip();
+    const { node } = cell;
+    const facts = [`${duration(perRun(node.time))} per run · ${percent(shareOf(node.time))}`];
+    if (node.item >= 0) facts.push(`${OPS.type[node.item]} · ${OPS.became[node.item]}`, OPS.line[node.item]);
+    else if (node.children) facts.push(counted(itemsIn(node).length, 'operator'));
+    return showTip(event, node.item >= 0 ? OPS.name[node.item] : this.pathOf(node), facts.filter(Boolean));
+  }
+
+  leave() {
+    selection.point(null, -1);
+    hideTip();
+  }
+
+  click(event) {
+    const cell = this.cellAt(event);
+    if (cell) this.enter(cell.node);
+  }
+
+  enter(node) {
+    let target = node;
+    while (target.parent && target.parent !== this.root) target = target.parent;
+    if (target.children) this.zoom(target);
+    else if (target.item >= 0) selection.togglePin('operator', target.item);
+  }
+
+  zoom(node) {
+    this.root = node;
+    hideTip();
+    selection.point(null, -1);
+    this.writeCrumbs();
+    this.arrange();
+  }
+
+  /** Whether there was anything to go out of. */
+  out() {
+    if (this.root === this.tree) return false;
+    this.zoom(this.root.parent);
+    return true;
+  }
+
+  key(event) {
+    const top = this.cells.filter((cell) => cell.depth === 0);
+    if (event.key === 'Enter' || event.key === ' ') {
+      if (top[this.at]) this.enter(top[this.at].node);
+    } else if (event.key === 'Backspace') this.out();
+    else if (['ArrowRight', 'ArrowDown', 'ArrowLeft', 'ArrowUp'].includes(event.key) && top.length) {
+      const step = event.key === 'ArrowRight' || event.key === 'ArrowDown' ? 1 : -1;
+      this.at = this.at < 0 ? 0 : (this.at + step + top.length) % top.length;
+      this.point(top[this.at]);
+    } else return;
+    event.preventDefault();
+  }
+
+  pathOf(node) {
+    const names = [];
+    for (let each = node; each && each !== this.tree; each = each.parent) names.unshift(each.name);
+    return names.join('.') || this.tree.name;
+  }
+
+  writeCrumbs() {
+    const path = [];
+    for (let node = this.root; node; node = node.parent) path.unshift(node);
+    const parts = path.flatMap((node, place) => {
+      const button = make('button', '', place ? node.name : 'all');
+      button.type = 'button';
+      if (node === this.root) button.setAttribute('aria-current', 'true');
+      button.addEventListener('click', () => this.zoom(node));
+      return place ? [make('span', '', '›'), button] : [button];
+    });
+    byId('crumbs').replaceChildren(...parts, make('span', '', `${duration(perRun(this.root.time))} · ${percent(shareOf(this.root.time))}`));
+    this.box.setAttribute('aria-label', `Treemap of ${this.pathOf(this.root)}`);
+  }
+
+  writeLegend() {
+    byId('legend').replaceChildren(...TYPES.filter((type) => type.time > 0).slice(0, COLOURED).map((type) => {
+      const button = make('button');
+      const swatch = make('i', 'swatch');
+      swatch.style.background = `var(${colourOf(type.name)})`;
+      button.append(swatch, make('span', '', type.name));
+      button.type = 'button';
+      button.title = `${type.name}: ${percent(shareOf(type.time))}`;
+      button.dataset.query = `type:"${type.name.replaceAll('"', '')}"`;
+      button.addEventListener('click', () => setQuery(selection.query === button.dataset.query ? '' : button.dataset.query));
+      return button;
+    }));
+  }
+
+  // ---- drawing ----
+
+  show() {
+    this.mark();
+  }
+
+  filter() {
+    for (const button of byId('legend').children) button.setAttribute('aria-pressed', String(button.dataset.query === selection.query));
+    this.draw();
+  }
+
+  draw() {
+    if (!this.size || !this.cells.length) return;
+    const pen = sharpPen(this.canvas, ...this.size);
+    const paint = palette();
+    pen.textBaseline = 'middle';
+    for (const cell of this.cells) {
+      const { node, items, x, y, w, h } = cell;
+      if (cell.opens) {
+        this.drawModule(pen, paint, cell);
+        continue;
+      }
+      const shown = !selection.found || items.some((item) => selection.isFound('operator', item));
+      pen.globalAlpha = shown ? 1 : 0.18;
+      pen.fillStyle = paint(node.residual ? '--residual' : items.length ? colourOf(OPS.type[items[0]]) : '--type-other');
+      pen.fillRect(x + 0.5, y + 0.5, Math.max(0.4, w - 1), Math.max(0.4, h - 1));
+      if (w > 30 && h > 15) this.drawLabel(pen, paint, cell);
+      pen.globalAlpha = 1;
+    }
+    this.mark();
+  }
+
+  /** Outlines what is lit, on a sheet of its own: the drawing under it stays. */
+  mark() {
+    if (!this.size) return;
+    const lit = selection.active ? this.cells.filter(({ items }) => items.some((item) => selection.isLit('operator', item))) : [];
+    // Outlining everything would say nothing.
+    outline(this.marks, this.size, lit.length > this.cells.length * 0.6 ? [] : lit);
+  }
+
+  drawModule(pen, paint, { node, x, y, w, h, strip, depth }) {
+    pen.fillStyle = paint(depth % 2 ? '--panel' : '--sunk');
+    pen.fillRect(x + 0.5, y + 0.5, w - 1, h - 1);
+    if (!strip) return;
+    const share = percent(shareOf(node.time));
+    pen.font = `600 11px ${paint('--sans')}`;
+    pen.fillStyle = paint('--ink');
+    const room = w - 12;
+    const name = fitted(pen, node.name, room);
+    pen.fillText(name, x + 6, y + strip / 2 + 1);
+    const used = pen.measureText(name).width;
+    pen.font = `11px ${paint('--sans')}`;
+    if (room - used > pen.measureText(share).width + 8) {
+      pen.fillStyle = paint('--soft');
+      pen.fillText(share, x + 6 + used + 7, y + strip / 2 + 1);
+    }
+  }
+
+  drawLabel(pen, paint, { node, x, y, w, h }) {
+    pen.fillStyle = paint(node.residual ? '--soft' : '--on-type');
+    pen.font = `11px ${paint('--sans')}`;
+    let name = fitted(pen, node.name, w - 9);
+    // The whole type says more than the beginning of a name.
+    if (name !== node.name && node.item >= 0 && pen.measureText(OPS.type[node.item].slice(0, 40)).width <= w - 9) name = OPS.type[node.item];
+    if (name.length < 5 && name.endsWith('…')) return;
+    pen.fillText(name, x + 5, y + Math.min(11, h / 2));
+    const share = percent(shareOf(node.time));
+    if (h > 30 && pen.measureText(share).width <= w - 9) {
+      const alpha = pen.globalAlpha;
+      pen.globalAlpha = alpha * 0.72;
+      pen.fillText(share, x + 5, y + 25);
+      pen.globalAlpha = alpha;
+    }
+  }
+}

@@ -1,0 +1,195 @@
+"""Building a program: fuse, lower, compile and plan a prepared graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from whence.codegen.emit import emit
+from whence.codegen.toolchain import Toolchain
+from whence.errors import ModelError
+from whence.fusion import find_groups, fuse
+from whence.graph import Graph, Ref
+from whence.kernels.choice import NO_CHOICES, Choices
+from whence.kernels.ir import Kernel, Member
+from whence.kernels.lower import Step, lower
+from whence.kernels.tile import AVX2, AVX512, NEON, Tile
+from whence.ops.definition import TypeQuery
+from whence.ops.operand_rules import check_indices, check_operands
+from whence.provenance import Origin
+from whence.runtime import native_library as native
+from whence.runtime.layout import is_planned, lay_out, nbytes
+from whence.runtime.places import Layout, Place, Region
+from whence.runtime.program import Block, Copy, Details, Plan, Program, ProgramStep, ReferenceStep, Segment, make_segment
+from whence.runtime.runnable import is_native, runnable
+from whence.runtime.weights import Weights
+from whence.types import TensorType
+
+# A work item that takes less than this is not worth waking another thread for.
+_GRAIN_NS = 20_000
+_BYTES_PER_NS = 8
+
+Progress = Callable[[str, int, int], None]
+"""Called with what was compiled, how many units are done, and how many there are."""
+
+
+def tile_for(toolchain: Toolchain) -> Tile:
+    """The register tile of the toolchain's target."""
+    base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, NEON)
+    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2)
+
+
+def build_program(
+    graph: Graph,
+    toolchain: Toolchain,
+    *,
+    fusion: str = "dominator",
+    choices: Choices = NO_CHOICES,
+    progress: Progress | None = None,
+    load: bool = True,
+) -> Program:
+    """Fuse, lower, compile and plan a prepared graph. Without `load`, the code is made to be exported: it is neither linked nor loaded.
+
+    `choices` says, by problem, which kernels to take; for other problems the cost model does.
+    """
+    _check_operands(graph)
+    fused = fuse(graph, find_groups(graph, fusion))
+    lowered = lower(fused, tile_for(toolchain), choices)
+    positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
+    emitted = emit([kernel_of(lowered[position]) for position in positions], [source_names(graph, lowered[position]) for position in positions])
+    refused = {position: emitted.refused[number] for number, position in enumerate(positions) if number in emitted.refused}
+    symbols = {id(lowered[position]): symbol for position, symbol in zip(positions, emitted.symbols, strict=True)}
+    steps = runnable(graph, lowered, refused)
+    running = [step for step in steps if not step.is_view]
+    library = native.Library(toolchain.build_library(emitted.units, progress=progress)) if emitted.units and load else None
+    layout = lay_out(graph, steps)
+    weights = Weights()
+    builder = _Actions(layout, weights, graph, library)
+    for number, step in enumerate(running):
+        builder.add(number, step, symbols.get(id(step), ""))
+    plan = Plan(
+        inputs=input_blocks(graph, layout),
+        outputs=output_blocks(graph, layout),
+        actions=builder.finish(),
+        arena_bytes=layout.memory.arena_bytes,
+        scratch_bytes=max((step.kernel.scratch_bytes for step in running if step.kernel is not None), default=0),
+        n_slots=builder.n_slots,
+    )
+    details = Details(
+        graph=graph,
+        fused=fused,
+        steps=tuple(described(number, step, symbols.get(id(step), "")) for number, step in enumerate(running)),
+        layout=layout,
+        copies=tuple(_copies(graph, layout, weights)),
+        units=emitted.units,
+    )
+    return Program(plan, weights.finish(), library, details)
+
+
+def _check_operands(graph: Graph) -> None:
+    """Kernels trust the types of their operands: what was unknown when an operator was read is known now, and must fit."""
+    for node in graph:
+        types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
+        values = tuple(graph.const_value(ref) for ref in node.inputs)
+        try:
+            query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
+            check_operands(query)
+            check_indices(query)
+        except ModelError as error:
+            raise ModelError(f"operator '{node.name}' ({node.op}): {error}") from error
+
+
+def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
+    return tuple(_block(graph, node.name, node.ref()) if layout.places[node.ref()].region is Region.INPUT else None for node in graph.inputs)
+
+
+def output_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
+    return tuple(
+        _block(graph, node.name, ref) if ref is not None and layout.places.get(ref) == Place(Region.OUTPUT, index) else None
+        for index, node in enumerate(graph.outputs)
+        for ref in node.inputs
+    )
+
+
+def _block(graph: Graph, name: str, ref: Ref) -> Block:
+    kind = graph.type_of(ref)
+    assert isinstance(kind, TensorType)
+    assert kind.static_shape is not None
+    return Block(name, kind.dtype.numpy, kind.static_shape)
+
+
+def kernel_of(step: Step) -> Kernel:
+    assert step.kernel is not None
+    return step.kernel
+
+
+def source_names(graph: Graph, step: Step) -> list[str]:
+    sources = sorted(Origin().union(*(node.origin for node in step.members)))
+    return [graph.ledger.source(source).name for source in sources] or [node.name or node.op for node in step.members]
+
+
+def described(number: int, step: Step, symbol: str) -> ProgramStep:
+    members = step.kernel.members if step.kernel is not None else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
+    origin = Origin().union(*(node.origin for node in step.members))
+    return ProgramStep(number, step.name, symbol, tuple(node.id for node in step.members), origin, members, step.why_reference)
+
+
+def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
+    found = []
+    for index, output in enumerate(graph.outputs):
+        (ref,) = output.inputs
+        assert ref is not None
+        owner = layout.owner(ref)
+        node = graph[owner.node]
+        if is_planned(graph, ref) and layout.places.get(owner) != Place(Region.OUTPUT, index):
+            found.append(Copy(weights.place(node) if node.is_const else layout.places[owner], index, nbytes(graph, ref)))
+    return found
+
+
+class _Actions:
+    """Puts native steps that follow each other into one segment."""
+
+    def __init__(self, layout: Layout, weights: Weights, graph: Graph, library: native.Library | None) -> None:
+        self._layout, self._weights, self._graph, self._library = layout, weights, graph, library
+        self._done: list[Segment | ReferenceStep] = []
+        self._steps: list[native.Step] = []
+        self._slots: list[native.Slot] = []
+        self._symbols: list[str] = []
+        self._first = self._scratch = self.n_slots = 0
+
+    def add(self, number: int, step: Step, symbol: str) -> None:
+        if step.kernel is None:
+            self._flush()
+            self._done.append(ReferenceStep(number, step.members[0].id))
+            return
+        if not self._steps:
+            self._first = number
+        kernel, first = step.kernel, len(self._slots)
+        self._slots += [self._slot(ref, kernel, position) for position, ref in enumerate((*step.inputs, *step.outputs))]
+        address = None if self._library is None else self._library.address(symbol)
+        self._steps.append(native.Step(address, kernel.tasks, grain(kernel), first, len(self._slots) - first))
+        self._symbols.append(symbol)
+        self._scratch = max(self._scratch, kernel.scratch_bytes)
+
+    def finish(self) -> tuple[Segment | ReferenceStep, ...]:
+        self._flush()
+        return tuple(self._done)
+
+    def _slot(self, ref: Ref, kernel: Kernel, position: int) -> native.Slot:
+        node = self._graph[self._layout.owner(ref).node]
+        place = self._weights.place(node, kernel.packings.get(position)) if node.is_const else self._layout.places[ref]
+        assert place.region is not Region.DYNAMIC
+        return native.Slot(int(place.region), place.index, place.offset)
+
+    def _flush(self) -> None:
+        if not self._steps:
+            return
+        self._done.append(make_segment(self._steps, tuple(self._symbols), self._slots, self._scratch, self._first))
+        self.n_slots = max(self.n_slots, len(self._slots))
+        self._steps, self._slots, self._symbols, self._scratch = [], [], [], 0
+
+
+def grain(kernel: Kernel) -> int:
+    """How many work items make a piece that is worth handing to another thread."""
+    work = sum(member.flops / kernel.flops_per_ns + member.bytes / _BYTES_PER_NS for member in kernel.members)
+    per_item = max(work / max(kernel.tasks, 1), 0.01)
+    return max(1, int(_GRAIN_NS / per_item))

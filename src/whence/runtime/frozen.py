@@ -1,0 +1,86 @@
+"""What explains a program, as bytes and back.
+
+Pickled, because it is a web of graphs, nodes and records that only whence reads and that changes with its source, whose digest is in the key of
+the entry. The bytes come from the cache, which is private and checks them, and which holds machine code that is trusted just as much; still,
+nothing is looked up but the classes that such a web is made of.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.graph.node import NodeFlag
+from whence.ops.inference import Inference
+from whence.provenance import Ledger, Origin
+from whence.types import ValueType
+
+_PROTOCOL = 5
+_ALLOWED: Mapping[str, frozenset[str]] = {
+    "builtins": frozenset({"frozenset", "set", "complex", "bytearray", "slice", "range"}),
+    "_codecs": frozenset({"encode"}),
+    "collections": frozenset({"OrderedDict"}),
+    "numpy": frozenset({"ndarray", "dtype"}),
+    "numpy._core.multiarray": frozenset({"_reconstruct", "scalar"}),
+    "numpy._core.numeric": frozenset({"_frombuffer"}),
+    "pathlib": frozenset({"Path", "PosixPath"}),
+}
+
+_NodeState = tuple[
+    int, str, tuple[Ref | None, ...], tuple[ValueType, ...], Mapping[str, Any], str, Origin, np.ndarray | None, Mapping[str, Graph], NodeFlag
+]
+
+
+def freeze(what: object) -> bytes:
+    """The bytes of a graph, or of anything made of graphs, their nodes and plain records."""
+    file = io.BytesIO()
+    _Pickler(file, _PROTOCOL).dump(what)
+    return file.getvalue()
+
+
+def thaw(data: bytes | memoryview) -> Any:
+    """What was frozen. Raises `pickle.UnpicklingError` for anything else."""
+    return _Unpickler(io.BytesIO(data)).load()
+
+
+class _Pickler(pickle.Pickler):
+    # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a graph is written as the rows of its nodes, and
+    # a node as its number in its graph.
+    def reducer_override(self, obj: object) -> Any:
+        if isinstance(obj, Graph):
+            return _graph, (obj.name, obj.ledger, dict(obj.metadata), [_state(node) for node in obj], list(obj._inputs), list(obj._outputs))
+        if isinstance(obj, Node):
+            if obj.graph is None:
+                raise pickle.PicklingError(f"{obj!r} is in no graph")
+            return _node, (obj.graph, obj.id)
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes") or name in _ALLOWED.get(module, ()):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
+
+
+def _state(node: Node) -> _NodeState:
+    return node.id, node.op, node.inputs, node.outputs, node.attrs, node.name, node.origin, node.value, node.bodies, node.flags
+
+
+def _graph(name: str, ledger: Ledger, metadata: dict[str, str], nodes: list[_NodeState], inputs: list[int], outputs: list[int]) -> Graph:
+    graph = Graph(name, ledger, Inference())
+    graph.metadata = metadata
+    for node_id, op, refs, types, attrs, label, origin, value, bodies, flags in nodes:
+        graph._adopt(Node(node_id, op, refs, types, attrs, name=label, origin=origin, value=value, bodies=bodies, flags=flags))
+    # The order of the signature is not that of the list when an input was put in or moved later.
+    graph._inputs, graph._outputs = dict.fromkeys(inputs), dict.fromkeys(outputs)
+    return graph
+
+
+def _node(graph: Graph, node_id: int) -> Node:
+    return graph[node_id]

@@ -1,0 +1,269 @@
+"""Compiled models in the cache, so that a model that was compiled before starts at once.
+
+Two kinds of records, in JSON: one for a model (what it takes, and which files besides its own it was read from) and one for each program
+compiled from it (its plan). A record names the large parts by their digests: packed weights, native code, and what explains a program or model,
+which is loaded only when somebody asks. JSON, because it is read at every start: quick, and nothing in it can run.
+
+A record is found by everything that can change it: the content of the model's files, the shapes asked for, whence's own source, the packages it
+computes with, the machine and the compiler. A part that was damaged or pruned makes the record one that was not found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.codegen.cache import LIMIT_BYTES, Cache, cache_key
+from whence.codegen.digest import FileDigest
+from whence.codegen.toolchain import Toolchain
+from whence.errors import CacheError
+from whence.ops.binding import Port
+from whence.runtime import native_library as native
+from whence.runtime.program import Block, Plan, Program, ReferenceStep, Segment, make_segment
+from whence.runtime.source_digest import source_digest
+from whence.runtime.tuned import Tuned
+from whence.runtime.type_json import decode_type, encode_type
+from whence.runtime.weights import aligned_bytes
+from whence.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
+
+Shapes = Mapping[str, Sequence[int]]
+# A model that takes more than this of the cache would push everything else out of it.
+_LARGEST = LIMIT_BYTES // 4
+# What a record that is not of this shape raises when it is read; its digest was right, so nobody tampered with it, but no start may fail for it.
+_MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a model takes, and the model as it was loaded, once somebody asks."""
+
+    inputs: tuple[Port, ...]
+    graph: Callable[[], Graph]
+
+
+class KeptModel:
+    """The records of one model file under one choice of shapes."""
+
+    def __init__(self, file: FileDigest, toolchain: Toolchain, shapes: Shapes, fusion: str, tuned: Tuned, *, enabled: bool = True) -> None:
+        self.path = file.path
+        self._file = file
+        self._cache: Cache = toolchain.cache
+        self._enabled = enabled and bool(file.value)
+        self._key = cache_key("model", file.value, file.path.suffix.lower(), _asked(shapes), source_digest()) if self._enabled else ""
+        self._program_parts = (fusion, toolchain.key())
+        self._tuned = tuned
+        self._others: list[tuple[str, str]] = []
+
+    def interface(self) -> Interface | None:
+        """The model as it was when it was compiled before, or None."""
+        if not self._enabled or (record := self._record(self._key)) is None:
+            return None
+        try:
+            others = [(str(name), str(digest)) for name, digest in record["files"]]
+            inputs = tuple(Port(name, decode_type(kind)) for name, kind in record["inputs"])
+            source = str(record["source"])
+        except _MISREAD:
+            return None
+        if others != self._digests([name for name, _ in others]) or not self._cache.has(source):
+            return None
+        self._others = others
+        return Interface(inputs, lambda: self._thaw(source))
+
+    def note(self, graph: Graph) -> None:
+        """The model was loaded just now: remember which other files it was read from, and what they hold."""
+        folder = self.path.parent.resolve()
+        self._others = self._digests([os.path.relpath(file, folder) for file in graph.files])
+
+    def is_unchanged(self) -> bool:
+        """Do the model's files still hold what they held when this was made, or noted?"""
+        held = [(self.path.name, self._file.value), *self._others]
+        return self._digests([name for name, _ in held]) == held
+
+    def program(self, shapes: Shapes) -> Program | None:
+        """The program for inputs of these shapes, compiled before, or None."""
+        if not self._enabled or (record := self._record(self._program_key(shapes))) is None:
+            return None
+        try:
+            details = str(record["details"])
+            if not self._cache.has(details):
+                return None
+            library = self._library(record["library"])
+            weights = self._weights(record["weights"], record["weights_bytes"])
+            if weights is None or (library is None) != (record["library"] is None):
+                return None
+            plan = _decode_plan(record, library)
+        except _MISREAD:
+            return None
+        if not plan.is_native:
+            # The first run needs it: now is the time to find that it is damaged.
+            content = self._cache.map(details)
+            return None if content is None else Program(plan, weights, library, lambda: _thawed(content))
+        return Program(plan, weights, library, lambda: self._thaw(details))
+
+    def keep_interface(self, graph: Graph) -> None:
+        """Keep what the model takes. Its constants must have been released."""
+
+        def write() -> None:
+            record = {
+                "files": self._others,
+                "inputs": [(node.name, encode_type(node.type)) for node in graph.inputs],
+                "source": self._freeze(graph),
+            }
+            self._cache.put(self._key, json.dumps(record).encode())
+
+        self._keep(write)
+
+    def keep_program(self, shapes: Shapes, program: Program) -> None:
+        """Keep a program that was compiled just now. The constants that only native code reads must have been released."""
+
+        def write() -> None:
+            record = {
+                **_encode_plan(program.plan),
+                "library": None if program.library is None else program.library.path.name,
+                "weights": self._cache.keep_content(program.weights.data) if program.weights.nbytes else None,
+                "weights_bytes": program.weights.nbytes,
+                "details": self._freeze(program.details),
+            }
+            # Last, so that a record is there only when its parts are.
+            self._cache.put(self._program_key(shapes), json.dumps(record).encode())
+
+        if program.weights.nbytes <= _LARGEST:
+            self._keep(write)
+
+    # ---- parts ----
+
+    def _program_key(self, shapes: Shapes) -> str:
+        others = [text for row in self._others for text in row]
+        # What was tuned since may choose other kernels.
+        return cache_key("program", self._key, _asked(shapes), *self._program_parts, self._tuned.digest, *others)
+
+    def _digests(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Of files in the model's folder; of one that cannot be read, nothing."""
+        return [(name, FileDigest(self.path.parent / name).value) for name in names]
+
+    def _record(self, key: str) -> dict[str, Any] | None:
+        content = self._cache.map(key)
+        if content is None:
+            return None
+        try:
+            record = json.loads(bytes(content))
+        except ValueError:
+            return None
+        return record if isinstance(record, dict) else None
+
+    def _weights(self, digest: str | None, size: int) -> np.ndarray | None:
+        if digest is None:
+            return aligned_bytes(0)
+        # Mapped: pages begin at cache lines, and processes that run the same model share them.
+        content = self._cache.map(digest)
+        if content is None or content.nbytes != size:
+            return None
+        return np.frombuffer(content, np.uint8)
+
+    def _library(self, name: str | None) -> native.Library | None:
+        if name is None:
+            return None
+        path = self._cache.get(name.split(".")[0])
+        return native.Library(path) if path is not None and path.name == name else None
+
+    def _freeze(self, what: object) -> str:
+        from whence.runtime.frozen import freeze
+
+        return self._cache.keep_content(freeze(what))
+
+    def _thaw(self, digest: str) -> Any:
+        content = self._cache.map(digest)
+        if content is None:
+            raise CacheError(f"what explains '{self.path.name}' is not in the cache '{self._cache.folder}' any more; compile the model again")
+        return _thawed(content)
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        """Keep what will last. A model that cannot be kept runs all the same, so a full disk is only worth a warning here."""
+        if not self._enabled or not self._cache.lasts:
+            return
+        try:
+            write()
+            self._cache.prune()
+        except (CacheError, OSError) as error:
+            warnings.warn(f"the compiled model is not kept for the next start: {error}", RuntimeWarning, stacklevel=2)
+
+
+def _thawed(content: memoryview) -> Any:
+    from whence.runtime.frozen import thaw
+
+    return thaw(content)
+
+
+def _asked(shapes: Shapes) -> str:
+    return json.dumps({name: [int(dim) for dim in shape] for name, shape in shapes.items()}, sort_keys=True)
+
+
+def _encode_plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "inputs": [_encode_block(block) for block in plan.inputs],
+        "outputs": [_encode_block(block) for block in plan.outputs],
+        "actions": [_encode_action(action) for action in plan.actions],
+        "arena_bytes": plan.arena_bytes,
+        "scratch_bytes": plan.scratch_bytes,
+        "n_slots": plan.n_slots,
+    }
+
+
+def _decode_plan(record: Mapping[str, Any], library: native.Library | None) -> Plan:
+    return Plan(
+        inputs=tuple(_decode_block(block) for block in record["inputs"]),
+        outputs=tuple(_decode_block(block) for block in record["outputs"]),
+        actions=tuple(_decode_action(action, library) for action in record["actions"]),
+        arena_bytes=int(record["arena_bytes"]),
+        scratch_bytes=int(record["scratch_bytes"]),
+        n_slots=int(record["n_slots"]),
+    )
+
+
+def _encode_block(block: Block | None) -> list[Any] | None:
+    return None if block is None else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
+
+
+def _decode_block(row: Sequence[Any] | None) -> Block | None:
+    if row is None:
+        return None
+    name, encoded = row
+    kind = decode_type(encoded)
+    if not isinstance(kind, TensorType) or kind.static_shape is None:
+        raise ValueError(f"{kind} has no fixed size")
+    return Block(name, kind.dtype.numpy, kind.static_shape)
+
+
+def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
+    if isinstance(action, ReferenceStep):
+        return {"number": action.number, "node": action.node}
+    plan = action.plan
+    return {
+        "first_step": plan.first_step,
+        "scratch_bytes": plan.scratch_bytes,
+        "steps": [
+            (symbol, step.tasks, step.grain, step.first_slot, step.n_slots)
+            for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
+        ],
+        "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
+    }
+
+
+def _decode_action(row: Mapping[str, Any], library: native.Library | None) -> Segment | ReferenceStep:
+    if "node" in row:
+        return ReferenceStep(row["number"], row["node"])
+    if library is None:
+        raise ValueError("native steps without native code")
+    symbols = tuple(str(step[0]) for step in row["steps"])
+    addresses = {symbol: library.address(symbol) for symbol in set(symbols)}
+    steps = [native.Step(addresses[symbol], tasks, grain, first, count) for symbol, tasks, grain, first, count in row["steps"]]
+    return make_segment(steps, symbols, [native.Slot(*slot) for slot in row["slots"]], row["scratch_bytes"], row["first_step"])

@@ -1,0 +1,1 @@
+"""The OpenCL engine: devices, programs for them, and runs on queues."""

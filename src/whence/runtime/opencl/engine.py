@@ -1,0 +1,87 @@
+"""A device that runs OpenCL, as an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.errors import InputError
+from whence.runtime.engine import Engine
+from whence.runtime.opencl.devices import abilities, device_at, require_pyopencl
+from whence.runtime.opencl.profiler import DeviceProfiler
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
+    from whence.ops.definition import Value
+    from whence.runtime.build import Progress
+    from whence.runtime.opencl.instance import OpenClInstance
+    from whence.runtime.opencl.program import OpenClProgram
+    from whence.runtime.program import Program
+    from whence.runtime.stream import Stream
+
+
+class OpenClEngine(Engine):
+    """One device, and a context on it. Streams have queues of their own, or the application's."""
+
+    kind = "opencl"
+    gap = "queue"
+    reads_clock = False
+
+    def __init__(self, kind: str = "opencl", index: int = 0, *, context: Any = None) -> None:
+        cl = require_pyopencl()
+        self.index = index
+        self.found = device_at(index)
+        if context is not None and self.found.handle not in context.devices:
+            raise InputError(f"the context given is not on OpenCL device {index}, '{self.found.name}'")
+        self.context = context if context is not None else cl.Context([self.found.handle])
+        self.abilities = abilities(self.found)
+        self.threads = self.found.compute_units
+
+    def buffer(self, size: int) -> Any:
+        """Memory of the device."""
+        cl = require_pyopencl()
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size=max(size, 1))
+        except cl.MemoryError as error:
+            raise MemoryError(f"'{self.found.name}' has no room for {size:,} bytes") from error
+
+    def buffer_of(self, array: np.ndarray) -> Any:
+        """Memory of the device that holds the bytes of an array."""
+        cl = require_pyopencl()
+        if not array.nbytes:
+            return self.buffer(1)
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+        except cl.MemoryError as error:
+            raise MemoryError(f"'{self.found.name}' has no room for {array.nbytes:,} bytes of constants") from error
+
+    def queue(self, *, profiling: bool) -> Any:
+        """A new queue, in order."""
+        cl = require_pyopencl()
+        return cl.CommandQueue(self.context, self.found.handle, cl.command_queue_properties.PROFILING_ENABLE if profiling else 0)
+
+    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> OpenClProgram:
+        from whence.runtime.opencl.program import build_opencl
+
+        program = build_opencl(graph, self, fusion=fusion)
+        if progress is not None:
+            progress(self.found.name, 1, 1)
+        return program
+
+    def instance(self, program: Program) -> OpenClInstance:
+        from whence.runtime.opencl.instance import OpenClInstance
+        from whence.runtime.opencl.program import OpenClProgram
+
+        assert isinstance(program, OpenClProgram)
+        return OpenClInstance(program, self)
+
+    def run(self, instance: OpenClInstance, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
+        if stream is None:
+            return instance.run(inputs, self.queue(profiling=False))
+        assert stream.profiler is None or isinstance(stream.profiler, DeviceProfiler)
+        return instance.run(inputs, stream.queue, stream.profiler)
+
+    def profiler(self) -> DeviceProfiler:
+        return DeviceProfiler()

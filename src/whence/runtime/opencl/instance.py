@@ -1,0 +1,169 @@
+"""The device memory of one run at a time, and the run itself.
+
+A value lives on the device, on the host, or on both: it is copied when the other side needs it, and every copy is noted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.graph import Ref
+from whence.graph.interpreter import evaluate_node
+from whence.ops.definition import Value
+from whence.runtime.instance import as_declared, copied, dense
+from whence.runtime.opencl.devices import require_pyopencl
+from whence.runtime.opencl.profiler import DeviceProfiler
+from whence.runtime.opencl.program import HostStep, LaunchStep, OpenClProgram
+from whence.runtime.places import Place, Region
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.runtime.opencl.engine import OpenClEngine
+
+
+class OpenClInstance:
+    """A program with device memory of its own. Two instances of one program may run at the same time, one does one run at a time."""
+
+    def __init__(self, program: OpenClProgram, engine: OpenClEngine) -> None:
+        cl = require_pyopencl()
+        self.program = program
+        self.engine = engine
+        plan = program.plan
+        self.arena = engine.buffer(plan.arena_bytes)
+        self.inputs = [None if block is None else engine.buffer(_bytes(block.shape, block.dtype)) for block in plan.inputs]
+        self.outputs = [None if block is None else engine.buffer(_bytes(block.shape, block.dtype)) for block in plan.outputs]
+        scratch = max((action.launch.scratch_bytes for action in program.launches if isinstance(action, LaunchStep)), default=0)
+        self._scratch = engine.buffer(scratch) if scratch else None
+        # A kernel object holds its arguments, so every step has one of its own and they are set once.
+        self.kernels: dict[int, Any] = {}
+        for action in program.launches:
+            if isinstance(action, LaunchStep):
+                kernel = cl.Kernel(program.built, action.launch.symbol)
+                arguments: list[Any] = []
+                for place in action.places:
+                    arguments += [self.memory(place), np.int64(place.offset)]
+                kernel.set_args(*arguments, *([self._scratch] if action.launch.scratch_bytes else []))
+                self.kernels[action.number] = kernel
+
+    def memory(self, place: Place) -> Any:
+        """The device's memory that a place is in."""
+        if place.region is Region.INPUT:
+            return self.inputs[place.index]
+        if place.region is Region.OUTPUT:
+            return self.outputs[place.index]
+        return self.arena if place.region is Region.ARENA else self.program.device_weights
+
+    def run(self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None = None) -> list[Value]:
+        """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
+        blocks = self.program.plan.inputs
+        given = [value if wanted is None else dense(wanted, value) for wanted, value in zip(blocks, inputs, strict=True)]
+        run = _Run(self, given, queue, profiler)
+        try:
+            return run.go()
+        finally:
+            # Whatever happened, nothing of this run may still be on its way when its memory is used again.
+            queue.finish()
+            if profiler is not None:
+                profiler.settle()
+
+
+class _Run:
+    """One run: what is on the host, and what is on the device."""
+
+    def __init__(self, instance: OpenClInstance, given: Sequence[Value], queue: Any, profiler: DeviceProfiler | None) -> None:
+        self._cl = require_pyopencl()
+        self._instance, self._program, self._queue, self._profiler = instance, instance.program, queue, profiler
+        self._host: dict[Ref, Value] = {}
+        self._on_device: set[Ref] = set()
+        self._given = given
+
+    def go(self) -> list[Value]:
+        program = self._program
+        for node, value in zip(program.graph.inputs, self._given, strict=True):
+            self._host[node.ref()] = value
+            if node.ref() in program.read_by_device:
+                self._upload(node.ref(), value)
+        for action in program.launches:
+            if isinstance(action, LaunchStep):
+                geometry = action.launch.geometry
+                if 0 in geometry.items:
+                    # Empty tensors: nothing runs, and the profile does not say that something did.
+                    continue
+                began = time.monotonic_ns()
+                event = self._cl.enqueue_nd_range_kernel(self._queue, self._instance.kernels[action.number], geometry.items, geometry.group)
+                self._note(action.number, event, began)
+            else:
+                self._do(action)
+        return [self._collect(node.inputs[0]) for node in program.graph.outputs]
+
+    # ---- the host's side ----
+
+    def _do(self, step: HostStep) -> None:
+        node = self._program.graph[step.node]
+        values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
+        began = time.monotonic_ns()
+        made = evaluate_node(node, values)[: len(node.outputs)]
+        if self._profiler is not None:
+            self._profiler.note_host(began, time.monotonic_ns(), step.number)
+        for index, value in enumerate(made):
+            ref = node.ref(index)
+            planned = self._program.layout.places[ref].region is not Region.DYNAMIC
+            self._host[ref] = np.ascontiguousarray(as_declared(node, index, value)) if planned else value
+            if planned and ref in self._program.read_by_device:
+                self._upload(ref, self._host[ref])
+
+    def _value(self, ref: Ref) -> Value:
+        """A value on the host, fetched from the device if it is only there."""
+        owner = self._program.layout.owner(ref)
+        node = self._program.graph[owner.node]
+        if node.is_const:
+            value: Value = node.value
+        else:
+            if owner not in self._host:
+                self._host[owner] = self._download(owner)
+            value = self._host[owner]
+        return value if ref == owner else value.reshape(self._type(ref).static_shape)
+
+    def _collect(self, ref: Ref | None) -> Value:
+        assert ref is not None
+        owner = self._program.layout.owner(ref)
+        if owner in self._host or self._program.graph[owner.node].is_const:
+            return copied(self._value(ref))
+        # Nobody else has it: what was fetched is the caller's.
+        return self._value(ref)
+
+    def _type(self, ref: Ref) -> TensorType:
+        kind = self._program.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind
+
+    # ---- copies ----
+
+    def _upload(self, ref: Ref, value: Value) -> None:
+        place = self._program.layout.places[ref]
+        if value.nbytes:
+            began = time.monotonic_ns()
+            event = self._cl.enqueue_copy(self._queue, self._instance.memory(place), value, dst_offset=place.offset, is_blocking=False)
+            self._note(self._program.to_device, event, began)
+
+    def _download(self, ref: Ref) -> np.ndarray:
+        kind, place = self._type(ref), self._program.layout.places[ref]
+        array = np.empty(kind.static_shape or (), kind.dtype.numpy)
+        if array.nbytes:
+            began = time.monotonic_ns()
+            event = self._cl.enqueue_copy(self._queue, array, self._instance.memory(place), src_offset=place.offset, is_blocking=False)
+            self._note(self._program.to_host, event, began)
+            event.wait()
+        return array
+
+    def _note(self, step: int, event: Any, began: int) -> None:
+        if self._profiler is not None:
+            self._profiler.note_event(event, began, step)
+
+
+def _bytes(shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

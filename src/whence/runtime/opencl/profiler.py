@@ -1,0 +1,39 @@
+"""What a stream on a device remembers of its runs: times from the device's own counters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whence.runtime.profiler import Profiler
+
+
+class DeviceProfiler(Profiler):
+    """Events are kept until their run is done, then become samples.
+
+    A device counts nanoseconds from a moment of its own. Commands say when they were queued by that clock, and we know when that was by ours; the
+    smallest difference seen in a run puts its events on our clock. Lengths are the device's, unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[tuple[Any, int, int]] = []
+        self._host: list[tuple[int, int, int]] = []
+        super().__init__()
+
+    def note_event(self, event: Any, queued: int, step: int) -> None:
+        """A command that was given to the queue just now."""
+        self._events.append((event, queued, step))
+
+    def note_host(self, begin: int, end: int, step: int) -> None:
+        """A step of the host, which is no command: it is in the samples, not in the times of executions."""
+        self._host.append((begin, end, step))
+
+    def settle(self) -> None:
+        """All commands of the run are done: read their counters."""
+        events, self._events = self._events, []
+        host, self._host = self._host, []
+        if events:
+            shift = min(queued - event.profile.queued for event, queued, _ in events)
+            for event, _, step in events:
+                self.note(event.profile.start + shift, event.profile.end + shift, step)
+        for begin, end, step in host:
+            self.note_sample(begin, end, step)

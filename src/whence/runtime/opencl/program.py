@@ -1,0 +1,152 @@
+"""A program for an OpenCL device: launches of its kernels, steps of the host between them, and copies from one to the other."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from whence.codegen.cache import Cache, cache_key
+from whence.codegen.emit import KernelUnit
+from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
+from whence.errors import UnsupportedError
+from whence.fusion import find_groups, fuse
+from whence.graph import Graph, Ref
+from whence.kernels.lower import Step, lower
+from whence.provenance import Origin
+from whence.runtime.build import described, input_blocks, kernel_of, output_blocks, source_names
+from whence.runtime.layout import lay_out
+from whence.runtime.opencl.devices import require_pyopencl
+from whence.runtime.places import Layout, Place, Region
+from whence.runtime.program import Details, Plan, Program, ProgramStep
+from whence.runtime.runnable import is_native, runnable
+from whence.runtime.weights import Weights
+
+if TYPE_CHECKING:
+    from whence.runtime.opencl.engine import OpenClEngine
+
+TRANSFERS = "transfers"
+"""What copies between host and device are called in a profile: no operator's time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """A kernel to start, and where its operands lie."""
+
+    number: int
+    launch: Launch
+    places: tuple[Place, ...]
+    reads: tuple[Ref, ...]
+    """The values it reads, which are on the device before it starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A step that the reference implementation of its operator does, on the host."""
+
+    number: int
+    node: int
+
+
+class OpenClProgram(Program):
+    """A program whose steps run on a device. Shared by all runs, never changed by one."""
+
+    __slots__ = ("built", "device_weights", "launches", "read_by_device", "to_device", "to_host")
+
+    def __init__(self, plan: Plan, details: Details, built: Any, device_weights: Any, actions: tuple[LaunchStep | HostStep, ...]) -> None:
+        super().__init__(plan, Weights().finish(), None, details)
+        self.built = built
+        """pyopencl's program; `None` when nothing runs on the device."""
+        self.device_weights = device_weights
+        self.launches = actions
+        self.read_by_device = frozenset(details.layout.owner(ref) for action in actions if isinstance(action, LaunchStep) for ref in action.reads)
+        self.to_device, self.to_host = len(details.steps) - 2, len(details.steps) - 1
+        """The numbers that copies have in a profile."""
+
+    def release_constants(self) -> None:
+        """Drop the constants that only the device reads from the graph, which keeps their types."""
+        nodes = [self.graph[action.node] for action in self.launches if isinstance(action, HostStep)]
+        read = {self.layout.owner(ref).node for node in (*nodes, *self.graph.outputs) for ref in node.inputs if ref is not None}
+        for node in self.graph:
+            if node.is_const and node.id not in read:
+                node.value = None
+
+
+def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator") -> OpenClProgram:
+    """Fuse, lower, compile and plan a prepared graph for a device."""
+    fused = fuse(graph, find_groups(graph, fusion))
+    lowered = lower(fused, TILE)
+    positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
+    kernels = [kernel_of(lowered[position]) for position in positions]
+    emitted = emit_opencl(kernels, [source_names(graph, lowered[position]) for position in positions], engine.abilities)
+    refused = {position: emitted.refused[number] for number, position in enumerate(positions) if number in emitted.refused}
+    launches = {id(lowered[position]): launch for position, launch in zip(positions, emitted.launches, strict=True)}
+    steps = runnable(graph, lowered, refused)
+    running = [step for step in steps if not step.is_view]
+    layout = lay_out(graph, steps)
+    weights = Weights()
+    actions: list[LaunchStep | HostStep] = []
+    for number, step in enumerate(running):
+        launch = launches.get(id(step))
+        if launch is None:
+            actions.append(HostStep(number, step.members[0].id))
+        else:
+            actions.append(_launch_step(graph, layout, weights, number, step, launch))
+    explained = tuple(described(number, step, _symbol(launches.get(id(step)))) for number, step in enumerate(running))
+    copies = tuple(
+        ProgramStep(len(running) + extra, name, "copy", (), Origin(), (), "", residual=TRANSFERS)
+        for extra, name in enumerate(("copy to the device", "copy from the device"))
+    )
+    details = Details(
+        graph=graph,
+        fused=fused,
+        steps=(*explained, *copies),
+        layout=layout,
+        copies=(),
+        units=(KernelUnit("kernels", emitted.source, (), emitted.functions),),
+    )
+    plan = Plan(input_blocks(graph, layout), output_blocks(graph, layout), (), layout.memory.arena_bytes, 0, 0)
+    built = _compile(engine, emitted.source) if emitted.functions else None
+    return OpenClProgram(plan, details, built, engine.buffer_of(weights.finish()), tuple(actions))
+
+
+def _symbol(launch: Launch | None) -> str:
+    return "" if launch is None else launch.symbol
+
+
+def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, step: Step, launch: Launch) -> LaunchStep:
+    kernel = kernel_of(step)
+    places = []
+    for position, ref in enumerate((*step.inputs, *step.outputs)):
+        node = graph[layout.owner(ref).node]
+        place = weights.place(node, kernel.packings.get(position)) if node.is_const else layout.places[ref]
+        assert place.region is not Region.DYNAMIC
+        places.append(place)
+    reads = tuple(ref for ref in step.inputs if not graph[layout.owner(ref).node].is_const)
+    return LaunchStep(number, launch, tuple(places), reads)
+
+
+def _compile(engine: OpenClEngine, source: str) -> Any:
+    """The program, compiled or from the cache. A device's driver is part of the key: its binaries are good for nothing else."""
+    cl = require_pyopencl()
+    device = engine.found.handle
+    # Denormals and infinities behave as on the CPU; nothing else is relaxed.
+    options = ["-cl-std=CL1.2", "-cl-mad-enable"]
+    cache, key = Cache(), cache_key("opencl", source, device.name, device.version, device.driver_version, *options)
+    kept = cache.map(key)
+    if kept is not None:
+        # A binary that the driver no longer takes is compiled anew.
+        with contextlib.suppress(cl.RuntimeError, cl.LogicError):
+            return cl.Program(engine.context, [device], [bytes(kept)]).build(options=options)
+    try:
+        built = cl.Program(engine.context, source).build(options=options, devices=[device], cache_dir=False)
+    except cl.RuntimeError as error:
+        first = next((line for line in str(error).splitlines() if "error" in line.lower()), str(error).splitlines()[0])
+        raise UnsupportedError(f"the driver of '{device.name}' does not compile a kernel: {first.strip()}") from error
+    binaries = built.get_info(cl.program_info.BINARIES)
+    if binaries and binaries[0]:
+        cache.put(key, binaries[0])
+    return built
+
+
+__all__ = ["TRANSFERS", "HostStep", "LaunchStep", "OpenClProgram", "build_opencl"]

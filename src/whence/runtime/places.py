@@ -1,0 +1,47 @@
+"""Where every value of a program lies: with the caller, in the arena, in the weights, or wherever it was made."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from whence.runtime.memory import MemoryPlan
+
+if TYPE_CHECKING:
+    from whence.graph import Ref
+
+
+class Region(enum.IntEnum):
+    """Numbers as in whence_runtime.h."""
+
+    ARENA = 0
+    WEIGHTS = 1
+    INPUT = 2
+    OUTPUT = 3
+    DYNAMIC = 4
+    """Not in planned memory: a value whose size is known only when it exists, kept by the run itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    region: Region
+    index: int = 0
+    """Of the input or output."""
+    offset: int = 0
+    """In bytes, into the arena or the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Views share the place of what they view, outputs lie with the caller, the rest in the arena by lifetime."""
+
+    places: Mapping[Ref, Place]
+    """Of every value that a step makes or the caller gives, and of every view of one. Constants are not in it."""
+    owners: Mapping[Ref, Ref]
+    """What each view is a view of, which is not a view itself."""
+    memory: MemoryPlan
+
+    def owner(self, ref: Ref) -> Ref:
+        return self.owners.get(ref, ref)

@@ -1,0 +1,60 @@
+"""Inputs that are made up for models that leave their sizes open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from whence.api import compile_model
+from whence.attribution import profile_executable
+from whence.attribution.sample_inputs import guess_shapes, sample_inputs
+from whence.errors import InputError
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
+from whence.types import Dim, DType
+
+
+def taking(**inputs: tuple[DType, list[Dim] | None]) -> Graph:
+    build = GraphBuilder("open")
+    for name, (dtype, shape) in inputs.items():
+        build.output(f"{name}_out", build.op("Identity", build.input(name, dtype, shape)))
+    return build.finish()
+
+
+def test_sizes_make_sense_and_agree() -> None:
+    graph = taking(
+        image=(DType.F32, ["n", 3, "height", None]),
+        tokens=(DType.I64, ["batch_size", "length"]),
+        mask=(DType.BOOL, ["batch_size", "length"]),
+        turned=(DType.F32, ["length", "batch_size", 4]),
+        fixed=(DType.F32, [2, 2]),
+        anything=(DType.F32, None),
+    )
+    found = sample_inputs(graph)
+    assert found.guessed == {
+        "image": (1, 3, 224, 224),
+        "tokens": (1, 32),
+        "mask": (1, 32),
+        "turned": (32, 1, 4),
+        "anything": (),
+    }
+    assert {name: np.shape(value) for name, value in found.values.items()} == {**found.guessed, "fixed": (2, 2)}
+    assert found.options.startswith("--shape image=1x3x224x224 --shape tokens=1x32 ")
+    assert set(np.unique(np.asarray(found.values["tokens"]))) <= {0, 1}
+    assert guess_shapes(taking(x=(DType.F32, [1, 2]))) == {}
+
+
+def test_a_guess_that_does_not_work_says_what_to_do(tmp_path: Path) -> None:
+    kinds = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "n"]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])]
+    weights = numpy_helper.from_array(np.ones((7, 2), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    file = tmp_path / "picky.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "picky", kinds[:1], kinds[1:], [weights])), file)
+    executable = compile_model(file, threads=1)
+    with pytest.raises(InputError, match=r"guessed for them \(--shape x=1x32\): .*product.*; say which sizes to use with --shape"):
+        profile_executable(executable, runs=1, warmup=0)
+    assert profile_executable(executable, {"x": np.ones((1, 7), np.float32)}, runs=1, warmup=0).runs == 1

@@ -1,0 +1,162 @@
+"""Branches, loops, calls and variables, against LiteRT."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.frontends.tflite.making import Model, Subgraph, check, read
+from whence.api import prepare
+from whence.errors import ModelError, WhenceError
+from whence.graph.fates import fates
+from whence.provenance import Fate
+
+X = np.array([1, 2, 3], np.float32)
+
+
+def branch(model: Model, name: str, op: str, number: float) -> int:
+    index, graph = model.subgraph(name)
+    graph.output(graph.op(op, [graph.input((3,)), graph.const(number)], (3,)))
+    return index
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_if(condition):
+    model = Model()
+    flag, x = model.input((), np.bool_), model.input((3,))
+    then, otherwise = branch(model, "then", "ADD", 10.0), branch(model, "else", "MUL", 2.0)
+    model.output(model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise))
+    check(model, [np.array(condition), X])
+
+
+def test_all_operators_of_both_branches_are_sources():
+    model = Model()
+    flag, x = model.input((), np.bool_), model.input((3,))
+    then, otherwise = branch(model, "then", "ADD", 10.0), branch(model, "else", "MUL", 2.0)
+    model.output(model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise))
+    graph = read(model.bytes())
+    assert sorted(source.op for source in graph.ledger.sources) == ["ADD", "IF", "MUL"]
+    assert graph.ledger.lost() == []
+
+
+def less_than(graph: Subgraph, limit: int, extra: tuple[int, ...] = (3,)) -> None:
+    number = graph.input((), np.int32)
+    graph.input(extra)
+    graph.output(graph.op("LESS", [number, graph.const(limit, np.int32)], (), np.bool_))
+
+
+def loop(limit: int) -> Model:
+    model = Model()
+    condition, asking = model.subgraph("cond")
+    less_than(asking, limit)
+    body, turning = model.subgraph("body")
+    number, value = turning.input((), np.int32), turning.input((3,))
+    turning.output(turning.op("ADD", [number, turning.const(1, np.int32)], (), np.int32))
+    turning.output(turning.op("MUL", [value, turning.const(2.0)], (3,)))
+    state = [model.input((), np.int32), model.input((3,))]
+    outputs = [model.tensor((), np.int32), model.tensor((3,))]
+    model.op("WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body)
+    model.output(*outputs)
+    return model
+
+
+@pytest.mark.parametrize("start", [0, 3, 7])
+def test_while(start):
+    count, value = check(loop(5), [np.array(start, np.int32), X])
+    assert int(count) == max(start, 5)
+    assert value.tolist() == (X * 2 ** max(0, 5 - start)).tolist()
+
+
+def growing() -> Model:
+    """A loop whose value is longer after each turn."""
+    model = Model()
+    condition, asking = model.subgraph("cond")
+    number = asking.input((), np.int32)
+    asking.input((1,), signature=(-1,))
+    asking.output(asking.op("LESS", [number, asking.const(3, np.int32)], (), np.bool_))
+    body, turning = model.subgraph("body")
+    number, value = turning.input((), np.int32), turning.input((1,), signature=(-1,))
+    turning.output(turning.op("ADD", [number, turning.const(1, np.int32)], (), np.int32))
+    turning.output(turning.op("CONCATENATION", [value, value], (2,), axis=0))
+    state = [model.input((), np.int32), model.input((1,))]
+    outputs = [model.tensor((), np.int32), model.tensor((1,), signature=(-1,))]
+    model.op("WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body)
+    model.output(*outputs)
+    return model
+
+
+def test_a_value_may_grow_from_turn_to_turn():
+    _, value = check(growing(), [np.array(0, np.int32), np.ones(1, np.float32)])
+    assert value.shape == (8,)
+
+
+def stateful() -> Model:
+    """y = x + v, then v = y; v starts at 5."""
+    model = Model()
+    once, preparing = model.subgraph("init")
+    handle = preparing.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[preparing.tensor((), type_name="RESOURCE")])
+    preparing.op("ASSIGN_VARIABLE", [handle, preparing.const([5.0, 5.0])], outputs=[])
+    x = model.input((2,))
+    model.op("CALL_ONCE", [], outputs=[], init_subgraph_index=once)
+    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    before = model.op("READ_VARIABLE", [handle], (2,))
+    after = model.op("ADD", [x, before], (2,))
+    model.op("ASSIGN_VARIABLE", [handle, after], outputs=[])
+    model.output(model.op("READ_VARIABLE", [handle], (2,)))
+    return model
+
+
+def test_a_variable_has_the_value_last_assigned():
+    (value,) = check(stateful(), [np.array([1, 2], np.float32)], reference=False)
+    assert value.tolist() == [6, 7]
+
+
+def test_what_is_assigned_is_computed_though_this_run_does_not_read_it():
+    model = stateful()
+    doubled = model.op("MUL", [model.input((2,)), model.const(2.0)], (2,))
+    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    model.op("ASSIGN_VARIABLE", [handle, doubled], outputs=[])
+    graph = prepare(read(model.bytes()))
+    found = [(source.op, fate) for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)]
+    assert ("MUL", Fate.LIVE) in found
+    # The third prepares the variable, which is done before the first run.
+    assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [Fate.LIVE, Fate.LIVE, Fate.REMOVED]
+
+
+def test_a_variable_that_nothing_assigned():
+    model = Model()
+    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    model.output(model.op("READ_VARIABLE", [handle], (2,)))
+    with pytest.raises(ModelError, match="before it has a value"):
+        read(model.bytes())
+
+
+def test_a_subgraph_that_calls_itself_does_not_hang():
+    model = Model()
+    index, graph = model.subgraph("again")
+    inner = graph.input((3,))
+    graph.output(graph.op("IF", [graph.const(True), inner], (3,), then_subgraph_index=index, else_subgraph_index=index))
+    x = model.input((3,))
+    model.output(model.op("IF", [model.const(True), x], (3,), then_subgraph_index=index, else_subgraph_index=index))
+    with pytest.raises(WhenceError, match="calls itself"):
+        read(model.bytes())
+
+
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_a_subgraph_that_is_not_there(wrong):
+    model = Model()
+    x = model.input((3,))
+    model.output(model.op("IF", [model.const(True), x], (3,), then_subgraph_index=wrong, else_subgraph_index=wrong))
+    with pytest.raises(WhenceError, match="does not exist"):
+        read(model.bytes())
+
+
+def test_a_condition_that_is_no_truth_value():
+    model = Model()
+    condition, asking = model.subgraph("cond")
+    asking.output(asking.op("ADD", [asking.input((3,)), asking.const(1.0)], (3,)))
+    body, turning = model.subgraph("body")
+    turning.output(turning.op("ADD", [turning.input((3,)), turning.const(1.0)], (3,)))
+    model.output(model.op("WHILE", [model.input((3,))], (3,), cond_subgraph_index=condition, body_subgraph_index=body))
+    with pytest.raises(ModelError, match="truth value"):
+        read(model.bytes())

@@ -1,0 +1,535 @@
+"""Files that whence writes: LiteRT and onert get the same results from them as from the models they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import tflite
+from circle_schema.v0_10.circle.Model import Model as Circle
+from onnx import TensorProto, helper
+
+from tests.frontends.tflite.making import Model, Quantised, compare, read, run_litert
+from tests.frontends.tflite.runtimes import convert, operators, run_onert
+from whence.api import load, save
+from whence.errors import UnsupportedError
+from whence.frontends.tflite.records import read_records
+from whence.frontends.tflite.serialise import serialise
+from whence.frontends.tflite.writer import to_records
+from whence.graph import print_graph
+from whence.graph.builder import GraphBuilder, Symbol
+from whence.graph.graph import Graph
+from whence.types import DType, TensorType
+
+RNG = np.random.default_rng(5)
+IMAGE = (1, 8, 9, 4)
+Case = tuple[Model, list[np.ndarray]]
+
+
+def real(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def codes(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+# ---- models of one operator or few ----
+
+
+def conv(dtype: Any = np.float32, *, depthwise: bool = False, padding: int = 0, stride: int = 1, dilation: int = 1, activation: int = 0) -> Case:
+    model = Model()
+    out = 8
+    shape = (1, 3, 3, out) if depthwise else (out, 3, 3, 4)
+    quantised = dtype is not np.float32
+    x = model.input(IMAGE, dtype, Quantised(0.05, 0 if dtype is np.int16 else 3) if quantised else None)
+    if dtype is np.uint8:
+        w = model.const(codes(shape, np.uint8), np.uint8, Quantised(0.01, 120))
+        b = model.const(RNG.integers(-500, 500, out), np.int32, Quantised(0.05 * 0.01))
+    elif quantised:
+        scales = RNG.uniform(0.005, 0.02, out)
+        w = model.const(RNG.integers(-127, 127, shape), np.int8, Quantised(list(scales), [0] * out, 3 if depthwise else 0))
+        b = model.const(RNG.integers(-500, 500, out), np.int64 if dtype is np.int16 else np.int32, Quantised(list(0.05 * scales), [0] * out))
+    else:
+        w, b = model.const(real(*shape)), model.const(real(out))
+    height, width = ((size if padding == 0 else size - 2 * dilation) for size in IMAGE[1:3])
+    made = (1, -(-height // stride), -(-width // stride), out)
+    options: dict[str, Any] = {"stride_w": stride, "stride_h": stride, "padding": padding, "fused_activation_function": activation}
+    options |= {"dilation_w_factor": dilation, "dilation_h_factor": dilation} | ({"depth_multiplier": 2} if depthwise else {})
+    result = Quantised(0.1, 0 if dtype is np.int16 else 7) if quantised else None
+    model.output(model.op("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", [x, w, b], made, dtype, result, version=3 if quantised else 1, **options))
+    return model, [codes(IMAGE, dtype) if quantised else real(*IMAGE)]
+
+
+def pool(op: str, dtype: Any = np.float32, padding: int = 0) -> Case:
+    model = Model()
+    meaning = None if dtype is np.float32 else Quantised(0.05, 3)
+    made = (1, 4, 5, 4) if padding == 0 else (1, 3, 4, 4)
+    x = model.input(IMAGE, dtype, meaning)
+    options: dict[str, Any] = {
+        "stride_w": 2,
+        "stride_h": 2,
+        "filter_width": 3,
+        "filter_height": 3,
+        "padding": padding,
+        "fused_activation_function": 0,
+    }
+    model.output(model.op(op, [x], made, dtype, meaning, version=1 if meaning is None else 2, **options))
+    return model, [real(*IMAGE) if meaning is None else codes(IMAGE, dtype)]
+
+
+def dense(dtype: Any = np.float32, *, keep: bool = False) -> Case:
+    model = Model()
+    shape = (2, 3, 16) if keep else (6, 16)
+    made = (*shape[:-1], 5)
+    quantised = dtype is not np.float32
+    x = model.input(shape, dtype, Quantised(0.05, -2) if quantised else None)
+    w = model.const(codes((5, 16), np.int8) // 2, np.int8, Quantised(0.01)) if quantised else model.const(real(5, 16))
+    b = model.const(RNG.integers(-500, 500, 5), np.int32, Quantised(0.05 * 0.01)) if quantised else model.const(real(5))
+    options: dict[str, Any] = {"fused_activation_function": 1, "keep_num_dims": keep}
+    model.output(
+        model.op("FULLY_CONNECTED", [x, w, b], made, dtype, Quantised(0.08, 4) if quantised else None, version=4 if quantised else 2, **options)
+    )
+    return model, [codes(shape, dtype) if quantised else real(*shape)]
+
+
+def binary(op: str, dtype: Any, **options: Any) -> Case:
+    model = Model()
+    meaning = (Quantised(0.05, 3), Quantised(0.02, -4), Quantised(0.08, 1)) if dtype in (np.int8,) else (None,) * 3
+    x, y = (model.input(IMAGE, dtype, each) for each in meaning[:2])
+    model.output(model.op(op, [x, y], IMAGE, dtype, meaning[2], version=2 if meaning[0] else 1, **options))
+    return model, [codes(IMAGE, dtype) if meaning[0] else real(*IMAGE) for _ in range(2)]
+
+
+def unary(
+    op: str, dtype: Any = np.float32, before: Quantised | None = None, after: Quantised | None = None, version: int = 1, **options: Any
+) -> Case:
+    model = Model()
+    model.output(model.op(op, [model.input(IMAGE, dtype, before)], IMAGE, dtype, after, version=version, **options))
+    return model, [real(*IMAGE) if dtype is np.float32 else codes(IMAGE, dtype)]
+
+
+def shaped(op: str, made: tuple[int, ...], *constants: Any, **options: Any) -> Case:
+    model = Model()
+    model.output(model.op(op, [model.input(IMAGE), *(model.const(each, np.int32) for each in constants)], made, **options))
+    return model, [real(*IMAGE)]
+
+
+I8 = Quantised(0.05, 3)
+CASES: dict[str, Callable[[], Case]] = {
+    "conv": lambda: conv(activation=3),
+    "conv valid": lambda: conv(padding=1, stride=2),
+    "conv dilated": lambda: conv(dilation=2),
+    "depthwise": lambda: conv(depthwise=True, activation=1),
+    "conv i8": lambda: conv(np.int8, activation=1),
+    "conv u8": lambda: conv(np.uint8, stride=2),
+    "depthwise i8": lambda: conv(np.int8, depthwise=True),
+    "max pool": lambda: pool("MAX_POOL_2D"),
+    "average pool": lambda: pool("AVERAGE_POOL_2D", padding=1),
+    "max pool i8": lambda: pool("MAX_POOL_2D", np.int8),
+    "average pool u8": lambda: pool("AVERAGE_POOL_2D", np.uint8),
+    "dense": dense,
+    "dense i8": lambda: dense(np.int8),
+    "add": lambda: binary("ADD", np.float32, fused_activation_function=1),
+    "add i8": lambda: binary("ADD", np.int8, fused_activation_function=1),
+    "mul i8": lambda: binary("MUL", np.int8),
+    "sub": lambda: binary("SUB", np.float32),
+    "squared difference": lambda: binary("SQUARED_DIFFERENCE", np.float32),
+    "floor mod": lambda: binary("FLOOR_MOD", np.float32),
+    "softmax": lambda: unary("SOFTMAX", beta=1.0),
+    "softmax i8": lambda: unary("SOFTMAX", np.int8, I8, Quantised(1 / 256, -128), 2, beta=1.0),
+    "logistic i8": lambda: unary("LOGISTIC", np.int8, I8, Quantised(1 / 256, -128), 2),
+    "leaky relu": lambda: unary("LEAKY_RELU", alpha=0.2),
+    "leaky relu i8": lambda: unary("LEAKY_RELU", np.int8, I8, Quantised(0.04, -5), 2, alpha=0.2),
+    "tanh": lambda: unary("TANH"),
+    "l2 normalisation": lambda: unary("L2_NORMALIZATION", fused_activation_function=0),
+    "mean": lambda: shaped("MEAN", (1, 4), [1, 2], keep_dims=False),
+    "transpose": lambda: shaped("TRANSPOSE", (1, 4, 8, 9), [0, 3, 1, 2]),
+    "pad": lambda: shaped("PAD", (1, 10, 12, 4), [[0, 0], [1, 1], [2, 1], [0, 0]]),
+    "strided slice": lambda: shaped("STRIDED_SLICE", (1, 4, 3, 4), [0, 0, 1, 0], [1, 8, 9, 4], [1, 2, 3, 1], begin_mask=0, end_mask=0),
+    "resize": lambda: shaped("RESIZE_BILINEAR", (1, 16, 18, 4), [16, 18], half_pixel_centers=True),
+    "depth to space": lambda: shaped("DEPTH_TO_SPACE", (1, 16, 18, 1), block_size=2),
+    "reshape": lambda: shaped("RESHAPE", (9, 32), [9, 32], new_shape=[9, 32]),
+}
+NOT_IN_ONERT = {
+    "conv u8": "its Python package takes no uint8",
+    "average pool u8": "its Python package takes no uint8",
+    "dense i8": "its kernel takes no int8",
+    "max pool i8": "its kernel takes no int8",
+    "logistic i8": "its kernel takes no int8",
+    "leaky relu i8": "its kernel takes no int8",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_litert_gets_the_same_from_what_is_written(name: str, tmp_path: Path) -> None:
+    model, feeds = CASES[name]()
+    written = convert(model, tmp_path / "out.tflite")
+    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+    assert operators(written) == operators(read_records(model.bytes()))
+
+
+def test_onert_gets_the_same_from_what_is_written(tmp_path: Path) -> None:
+    names = [name for name in CASES if name not in NOT_IN_ONERT]
+    cases = [CASES[name]() for name in names]
+    files = [tmp_path / f"{number}.circle" for number in range(len(cases))]
+    for (model, _), file in zip(cases, files, strict=True):
+        convert(model, file)
+    made = run_onert([(file, feeds) for file, (_, feeds) in zip(files, cases, strict=True)], tmp_path)
+    for name, (model, feeds), results in zip(names, cases, made, strict=True):
+        try:
+            compare(results, run_litert(model, feeds), relative=1e-4, quanta=1)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def test_activations_of_16_bits(tmp_path: Path) -> None:
+    model, feeds = conv(np.int16)
+    assert operators(convert(model, tmp_path / "out.tflite")) == ["CONV_2D"]
+    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+
+
+def test_float_operators_keep_their_quantised_weights(tmp_path: Path) -> None:
+    model = Model()
+    w = model.const(codes((5, 16), np.int8), np.int8, Quantised(0.01))
+    model.output(model.op("FULLY_CONNECTED", [model.input((2, 16)), w, -1], (2, 5), asymmetric_quantize_inputs=True, version=9))
+    written = convert(model, tmp_path / "out.tflite")
+    assert operators(written) == ["FULLY_CONNECTED"]
+    assert written.subgraphs[0].tensors[written.subgraphs[0].operators[0].inputs[1]].type == "INT8"
+    feeds = [real(2, 16)]
+    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds))
+
+
+def test_a_chain_of_quantised_operators_stays_one(tmp_path: Path) -> None:
+    """Reshapes between codes and products, concatenation, and codes that two operators read."""
+    model = Model()
+    x = model.input(IMAGE, np.int8, I8)
+    doubled = model.op("CONCATENATION", [x, x], (1, 8, 9, 8), np.int8, I8, axis=3, version=2)
+    w = model.const(RNG.integers(-100, 100, (3, 8 * 9 * 8)), np.int8, Quantised(0.002))
+    b = model.const(np.zeros(3), np.int32, Quantised(0.05 * 0.002))
+    y = model.op("FULLY_CONNECTED", [doubled, w, b], (1, 3), np.int8, Quantised(0.1, 1), version=4)
+    model.output(y, model.op("SOFTMAX", [y], (1, 3), np.int8, Quantised(1 / 256, -128), beta=1.0, version=2))
+    feeds = [codes(IMAGE, np.int8)]
+    written = convert(model, tmp_path / "out.tflite")
+    assert operators(written) == ["CONCATENATION", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX"]
+    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+
+
+# ---- control flow ----
+
+
+def counting() -> Case:
+    """While i < 10: i += 3, x *= 2."""
+    model = Model()
+    condition, asks = model.subgraph("condition")
+    body, turns = model.subgraph("body")
+    i, _ = asks.input((), np.int32), asks.input((2,))
+    asks.output(asks.op("LESS", [i, asks.const(10, np.int32)], (), np.bool_))
+    i, x = turns.input((), np.int32), turns.input((2,))
+    turns.output(turns.op("ADD", [i, turns.const(3, np.int32)], (), np.int32), turns.op("MUL", [x, turns.const([2.0, 3.0])], (2,)))
+    state = [model.input((), np.int32), model.input((2,))]
+    made = [model.tensor((), np.int32), model.tensor((2,))]
+    model.op("WHILE", state, outputs=made, cond_subgraph_index=condition, body_subgraph_index=body)
+    model.output(*made)
+    return model, [np.array(1, np.int32), real(2)]
+
+
+def choosing() -> Case:
+    model = Model()
+    then, first = model.subgraph("then")
+    other, second = model.subgraph("else")
+    for graph, op in ((first, "ADD"), (second, "MUL")):
+        x = graph.input((3,))
+        graph.output(graph.op(op, [x, graph.const([1.0, 2.0, 3.0])], (3,)))
+    made = model.op("IF", [model.input((1,), np.bool_), model.input((3,))], (3,), then_subgraph_index=then, else_subgraph_index=other)
+    model.output(made)
+    return model, [np.array([False]), real(3)]
+
+
+@pytest.mark.parametrize("case", [counting, choosing])
+def test_graphs_that_operators_hold(case: Callable[[], Case], tmp_path: Path) -> None:
+    model, feeds = case()
+    written = convert(model, tmp_path / "out.tflite")
+    assert sorted(operators(written)) == sorted(operators(read_records(model.bytes())))
+    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds))
+
+
+def test_a_loop_that_counts_its_turns(tmp_path: Path) -> None:
+    inner = helper.make_graph(
+        [
+            helper.make_node("Identity", ["c"], ["c_out"]),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["x", "f"], ["x_out"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
+        ],
+        [helper.make_tensor_value_info("c_out", TensorProto.BOOL, []), helper.make_tensor_value_info("x_out", TensorProto.FLOAT, [2])],
+    )
+    limit = helper.make_tensor("limit", TensorProto.INT64, [], [5])
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["limit", "", "x0"], ["y"], body=inner)],
+        "main",
+        [helper.make_tensor_value_info("x0", TensorProto.FLOAT, [2])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
+        [limit],
+    )
+    path = tmp_path / "loop.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    save(load(path), tmp_path / "loop.tflite")
+    (made,) = run_litert((tmp_path / "loop.tflite").read_bytes(), [np.array([1.0, 2.0], np.float32)])
+    np.testing.assert_allclose(made, [11, 12])
+
+
+# ---- graphs that were never TFLite ----
+
+
+def built(make: Callable[[GraphBuilder, Symbol], Symbol], *shape: int) -> Graph:
+    build = GraphBuilder("built")
+    build.output("y", make(build, build.input("x", DType.F32, shape)))
+    return build.finish()
+
+
+def weights(build: GraphBuilder, *shape: int) -> Symbol:
+    return build.const(real(*shape))
+
+
+def residual(b: GraphBuilder, x: Symbol) -> Symbol:
+    added = b.op("Add", b.op("Conv", x, weights(b, 3, 3, 3, 3), pads=(1, 1, 1, 1)), x)
+    return b.op("Flatten", b.op("GlobalAveragePool", b.op("Relu", added)))
+
+
+def lstm(direction: str, output: int) -> Graph:
+    def make(b: GraphBuilder, x: Symbol) -> Symbol:
+        n = 2 if direction == "bidirectional" else 1
+        made = b.op("LSTM", x, weights(b, n, 20, 3), weights(b, n, 20, 5), weights(b, n, 40), n_outputs=2, hidden_size=5, direction=direction)
+        return made[output]
+
+    return built(make, 6, 2, 3)
+
+
+def stepwise(op: str, gates: int, output: int, **attrs: Any) -> Graph:
+    """A layer with a state to begin with, which the formats have no operator for."""
+
+    def make(b: GraphBuilder, x: Symbol) -> Symbol:
+        n = 2 if attrs.get("direction") == "bidirectional" else 1
+        parts = [weights(b, n, 5 * gates, 3), weights(b, n, 5 * gates, 5), weights(b, n, 10 * gates), None, weights(b, n, 2, 5)]
+        parts += [weights(b, n, 2, 5)] if op == "LSTM" else []
+        return b.op(op, x, *parts, n_outputs=3 if op == "LSTM" else 2, hidden_size=5, **attrs)[output]
+
+    return built(make, 4, 2, 3)
+
+
+def attention(b: GraphBuilder, x: Symbol) -> Symbol:
+    mask = b.const(np.where(RNG.random((4, 4)) > 0.3, 0, -3).astype(np.float32))
+    return b.op("Attention", x, b.op("Tanh", x), x, mask, scale=0.7, is_causal=1)
+
+
+LINEAR: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+GRAPHS: dict[str, Callable[[], Graph]] = {
+    "conv": lambda: built(
+        lambda b, x: b.op("Relu", b.op("Conv", x, weights(b, 6, 3, 3, 3), weights(b, 6), pads=(1, 1, 1, 1), strides=(2, 2))), 2, 3, 8, 9
+    ),
+    "odd padding": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3, 3), pads=(2, 0, 1, 3)), 1, 3, 8, 9),
+    "groups": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 2, 3, 3), group=2), 1, 4, 8, 9),
+    "depthwise": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 8, 1, 3, 3), group=4, pads=(1, 1, 1, 1)), 1, 4, 8, 9),
+    "one axis": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3), weights(b, 6), pads=(1, 1)), 1, 3, 12),
+    "three axes": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 4, 2, 2, 2, 2), weights(b, 4)), 1, 2, 4, 5, 6),
+    "transposed": lambda: built(
+        lambda b, x: b.op("ConvTranspose", x, weights(b, 3, 5, 3, 3), weights(b, 5), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 5, 6
+    ),
+    "transposed, padded": lambda: built(
+        lambda b, x: b.op("ConvTranspose", x, weights(b, 3, 5, 2, 2), weights(b, 5), strides=(2, 2), output_padding=(1, 1)), 1, 3, 5, 6
+    ),
+    "max pool": lambda: built(lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 8, 9),
+    "max pool, rounded up": lambda: built(lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1), 1, 3, 8, 9),
+    "average pool": lambda: built(lambda b, x: b.op("AveragePool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 8, 9),
+    "average with border": lambda: built(
+        lambda b, x: b.op("AveragePool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1), 1, 3, 8, 9
+    ),
+    "residual": lambda: built(residual, 1, 3, 8, 9),
+    "gemm": lambda: built(lambda b, x: b.op("Gemm", x, weights(b, 4, 5), weights(b, 5), alpha=0.5, beta=2.0), 3, 4),
+    "product with bias": lambda: built(lambda b, x: b.op("Add", b.op("MatMul", x, weights(b, 4, 5)), weights(b, 5)), 2, 3, 4),
+    "products of tensors": lambda: built(lambda b, x: b.op("MatMul", x, b.op("Transpose", x, perm=(0, 2, 1))), 2, 3, 4),
+    "layer norm": lambda: built(lambda b, x: b.op("LayerNormalization", x, weights(b, 4), weights(b, 4), axis=-1), 2, 3, 4),
+    "rms norm": lambda: built(lambda b, x: b.op("RMSNormalization", x, weights(b, 4), axis=-1), 2, 3, 4),
+    "instance norm": lambda: built(lambda b, x: b.op("InstanceNormalization", x, weights(b, 3), weights(b, 3)), 2, 3, 8, 9),
+    "softmax of an inner axis": lambda: built(lambda b, x: b.op("Softmax", x, axis=1), 2, 3, 4),
+    "clip": lambda: built(lambda b, x: b.op("Clip", x, b.const(np.float32(-0.5)), b.const(np.float32(0.25))), 3, 4),
+    "hard sigmoid": lambda: built(lambda b, x: b.op("HardSigmoid", x, alpha=0.3), 3, 4),
+    "swish": lambda: built(lambda b, x: b.op("Swish", x), 3, 4),
+    "mish": lambda: built(lambda b, x: b.op("Mish", x), 3, 4),
+    "softplus": lambda: built(lambda b, x: b.op("Softplus", x), 3, 4),
+    "selu": lambda: built(lambda b, x: b.op("Selu", x), 3, 4),
+    "elu": lambda: built(lambda b, x: b.op("Elu", x, alpha=0.5), 3, 4),
+    "slices": lambda: built(lambda b, x: b.op("Slice", x, *(b.const(np.array(each)) for each in ((-1, 1), (-100, 4), (0, 1), (-1, 2)))), 3, 5),
+    "slice of five axes": lambda: built(
+        lambda b, x: b.op("Slice", x, *(b.const(np.array(each)) for each in ((1, 2), (2, 5), (0, 3)))), 3, 2, 3, 6, 2
+    ),
+    "gather from the end": lambda: built(lambda b, x: b.op("Gather", x, b.const(np.array([-1, 0])), axis=1), 3, 4),
+    "split": lambda: built(lambda b, x: b.op("Split", x, b.const(np.array([1, 3])), axis=1, n_outputs=2)[1], 3, 4),
+    "pads and cuts": lambda: built(lambda b, x: b.op("Pad", x, b.const(np.array([1, -1, 0, 2])), b.const(np.float32(3))), 3, 4),
+    "length": lambda: built(lambda b, x: b.op("ReduceL2", x, b.const(np.array([1])), keepdims=0), 3, 4),
+    "log of a sum": lambda: built(lambda b, x: b.op("ReduceLogSumExp", x, b.const(np.array([1])), keepdims=0), 3, 4),
+    "many means": lambda: built(lambda b, x: b.op("ReduceMean", x, b.const(np.array([1, 2])), keepdims=0), 2, 80, 90, 3),
+    "argument": lambda: built(lambda b, x: b.op("ArgMax", x, axis=1, keepdims=1), 3, 4),
+    "resize": lambda: built(lambda b, x: b.op("Resize", x, None, None, b.const(np.array([1, 3, 8, 10])), **LINEAR), 1, 3, 4, 5),
+    "depth to space": lambda: built(lambda b, x: b.op("DepthToSpace", x, blocksize=2, mode="CRD"), 1, 8, 3, 4),
+    "reciprocal root": lambda: built(lambda b, x: b.op("Reciprocal", b.op("Sqrt", b.op("Abs", x))), 3, 4),
+    "lstm": lambda: lstm("forward", 0),
+    "lstm, both ways": lambda: lstm("bidirectional", 0),
+    "lstm, its end": lambda: lstm("bidirectional", 1),
+    "lstm, backwards": lambda: lstm("reverse", 1),
+    "lstm with state": lambda: stepwise("LSTM", 4, 0),
+    "lstm, its cells": lambda: stepwise("LSTM", 4, 2, direction="bidirectional"),
+    "gru": lambda: stepwise("GRU", 3, 0, linear_before_reset=1),
+    "gru, reset first": lambda: stepwise("GRU", 3, 1, direction="bidirectional"),
+    "choice that broadcasts": lambda: built(
+        lambda b, x: b.op("Where", b.const(RNG.random((3, 4)) > 0.5), b.op("Unsqueeze", x, b.const(np.array([1]))), b.const(np.float32(2))), 2, 4
+    ),
+    "attention": lambda: built(attention, 1, 2, 4, 3),
+    "input as output": lambda: built(lambda b, x: x, 3, 4),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_graphs_with_channels_first_and_all(name: str, tmp_path: Path) -> None:
+    graph = GRAPHS[name]()
+    kind = graph.inputs[0].type
+    assert isinstance(kind, TensorType)
+    x = real(*(kind.static_shape or ()))
+    for optimise in (False, True):
+        convert(graph, tmp_path / "out.tflite", optimise=optimise)
+        found = run_litert((tmp_path / "out.tflite").read_bytes(), [x], reference=False)
+        compare(found, [np.asarray(value) for value in graph.run([x])], relative=2e-5)
+    assert graph.op_counts == GRAPHS[name]().op_counts
+
+
+NOT_ON_ONERT = {
+    "three axes": "it has no CONV_3D",
+    "transposed": "its kernel takes no bias",
+    "transposed, padded": "its kernel is for other hardware",
+}
+
+
+def test_onert_runs_graphs_that_were_never_circle(tmp_path: Path) -> None:
+    names = [name for name in GRAPHS if name not in NOT_ON_ONERT]
+    graphs = [GRAPHS[name]() for name in names]
+    feeds = [real(*(kind.static_shape or ())) for graph in graphs if isinstance(kind := graph.inputs[0].type, TensorType)]
+    files = [tmp_path / f"{number}.circle" for number in range(len(graphs))]
+    for graph, file in zip(graphs, files, strict=True):
+        convert(graph, file)
+    made = run_onert([(file, [feed]) for file, feed in zip(files, feeds, strict=True)], tmp_path)
+    for name, graph, feed, results in zip(names, graphs, feeds, made, strict=True):
+        try:
+            compare(results, [np.asarray(value) for value in graph.run([feed])], relative=1e-4)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def qdq(zero_type: Any) -> Graph:
+    """Two convolutions as ONNX Runtime's quantiser writes them: activations of `zero_type`, signed weights per channel."""
+
+    def make(b: GraphBuilder, x: Symbol) -> Symbol:
+        zero = b.const(np.array(110 if zero_type is np.uint8 else -18, zero_type))
+
+        def through(value: Symbol, scale: float) -> Symbol:
+            step = b.const(np.float32(scale))
+            return b.op("DequantizeLinear", b.op("QuantizeLinear", value, step, zero), step, zero)
+
+        def layer(value: Symbol, scale: float, channels: tuple[int, int]) -> Symbol:
+            steps = RNG.uniform(0.005, 0.02, channels[0]).astype(np.float32)
+            w = b.op("DequantizeLinear", b.const(RNG.integers(-127, 127, (*channels, 3, 3)).astype(np.int8)), b.const(steps), axis=0)
+            bias = b.op("DequantizeLinear", b.const(RNG.integers(-99, 99, channels[0]).astype(np.int32)), b.const(np.float32(scale) * steps), axis=0)
+            return b.op("Relu", b.op("Conv", value, w, bias, pads=(1, 1, 1, 1)))
+
+        first = layer(through(x, 0.03), 0.03, (6, 3))
+        return through(layer(through(first, 0.05), 0.05, (4, 6)), 0.07)
+
+    return built(make, 1, 3, 6, 7)
+
+
+@pytest.mark.parametrize("zero_type", [np.int8, np.uint8])
+def test_quantised_graphs_of_onnx_become_quantised_operators(zero_type: Any, tmp_path: Path) -> None:
+    graph = qdq(zero_type)
+    written = convert(graph, tmp_path / "out.tflite")
+    listed = operators(written)
+    assert listed.count("CONV_2D") == 2
+    assert listed.count("DEQUANTIZE") == 1
+    inputs = [written.subgraphs[0].tensors[each.inputs[0]].type for each in written.subgraphs[0].operators if each.name == "CONV_2D"]
+    assert inputs == ["INT8", "INT8"]
+    x = real(1, 3, 6, 7)
+    (made,), (expected,) = run_litert((tmp_path / "out.tflite").read_bytes(), [x]), graph.run([x])
+    # Two layers, each within a quantum by the other rounding of LiteRT.
+    assert np.abs(made - np.asarray(expected)).max() <= 2 * 0.07 + 1e-6
+
+
+# ---- the file itself ----
+
+
+def test_what_the_format_does_not_have_is_named() -> None:
+    graph = built(lambda b, x: b.op("Det", x, name="the determinant"), 3, 3)
+    for form, label in (("tflite", "TFLite"), ("circle", "Circle")):
+        with pytest.raises(UnsupportedError, match=rf"operator 'the determinant' \(Det\) cannot be written as {label}"):
+            to_records(graph, form)
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"\.onnx, \.tflite and \.circle"):
+        save(GRAPHS["clip"](), tmp_path / "model.pb")
+
+
+def test_codes_of_operators_in_circle_and_tflite() -> None:
+    model = Model(circle=True)
+    model.output(model.op("RMS_NORM", [model.input((2, 3, 8)), model.const(real(8))], (2, 3, 8), epsilon=1e-5))
+    data = serialise(to_records(read(model), "circle"))
+    code = Circle.GetRootAs(data, 0).OperatorCodes(0)
+    assert data[4:8] == b"CIR0"
+    assert (code.DeprecatedBuiltinCode(), code.BuiltinCode()) == (-6, -6)
+    model = Model()
+    model.output(model.op("GELU", [model.input((2, 3))], (2, 3), options=""))
+    data = serialise(to_records(read(model), "tflite"))
+    code = tflite.Model.GetRootAs(data, 0).OperatorCodes(0)
+    assert data[4:8] == b"TFL3"
+    assert (code.DeprecatedBuiltinCode(), code.BuiltinCode()) == (127, 150)
+
+
+def test_records_survive_and_buffers_may_stand_outside() -> None:
+    """What is too large for a flatbuffer stands behind it; LiteRT reads it there."""
+    model, feeds = conv(np.int8)
+    expected = run_litert(model, feeds)
+    before = read_records(model.bytes())
+    for limit in (0, 1 << 20):
+        data = serialise(before, most_inline=limit)
+        after = read_records(data)
+        assert [each.tobytes() for each in after.buffers] == [each.tobytes() for each in before.buffers]
+        for old, new in zip(before.subgraphs[0].tensors, after.subgraphs[0].tensors, strict=True):
+            assert (old.name, old.type, old.shape, old.buffer) == (new.name, new.type, new.shape, new.buffer)
+        compare(run_litert(data, feeds), expected, quanta=0)
+
+
+def test_open_dimensions_are_kept(tmp_path: Path) -> None:
+    build = GraphBuilder("open")
+    x = build.input("x", DType.F32, ("batch", 4))
+    build.output("y", build.op("Relu", build.op("Gemm", x, weights(build, 4, 5))))
+    written = convert(build.finish(), tmp_path / "out.tflite")
+    assert written.subgraphs[0].tensors[written.subgraphs[0].inputs[0]].signature == (-1, 4)
+    (made,) = run_litert((tmp_path / "out.tflite").read_bytes(), [real(3, 4)])
+    assert made.shape == (3, 5)
+
+
+def test_writing_leaves_the_graph_alone(tmp_path: Path) -> None:
+    graph = read(counting()[0])
+    before, ids = print_graph(graph), graph.ledger.new_id()
+    save(graph, tmp_path / "a.tflite")
+    save(graph, tmp_path / "b.circle")
+    assert print_graph(graph) == before
+    assert graph.ledger.new_id() == ids + 1
