@@ -43,9 +43,9 @@ _BYTES_PER_CYCLE = 4
 _PRODUCTS_PER_CYCLE = 1.6
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
-# Work items: as many parts as make this many, and as many chunks where those are free.
+# Work items that are enough for a few workers, and how many chunks are tried to get them.
 _ITEMS = 4
-_CHUNKS = 8
+_CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
 # Shapes of the register tile that are timed, for each size of tile.
 _SHAPES_TIMED = 2
@@ -198,7 +198,12 @@ class _Shape:
         step = max(tile_rows * vectors / _PRODUCTS_PER_CYCLE, (tile_rows + vectors) / 2)
         products = places * -(-tiles // tile_rows) * self.channels * (self.group_vectors // vectors) * step
         moving = tiles * (-(-self.channels // self.tile.lanes) * _IN_CYCLES[size] + self.group_vectors * _OUT_CYCLES[size])
-        return products + moving + self._fetch(places, -(-tiles // chunk))
+        chunks = -(-tiles // chunk)
+        return (products + moving + self._fetch(places, chunks)) * _idleness(chunks * self.parts(vectors, chunks))
+
+    def parts(self, vectors: int, chunks: int) -> int:
+        """Into which the panels are divided, for more work items. Each transforms its input anew, so a part is not to be too small for that."""
+        return max(1, min(self.group_vectors // vectors, self.group_vectors // _PART_VECTORS, -(-_ITEMS // chunks)))
 
     def _fetch(self, places: int, rounds: int) -> float:
         """For weights that the second-level cache does not hold."""
@@ -210,24 +215,26 @@ class _Shape:
     def _weight_bytes(self, places: int) -> int:
         return 4 * places * self.channels * self.group_vectors * self.tile.lanes
 
-    def _chunks(self, size: int, most: int) -> int:
-        """Chunks enough to share among workers, unless each would fetch large weights again."""
-        return min(_CHUNKS, max(most, 1)) if self._is_near(self._weight_bytes((size + KERNEL - 1) ** 2)) else 1
-
     def shapes(self, size: int) -> list[tuple[int, int, int]]:
         """The register tiles and chunks worth a thought: rows, vectors and tiles in a chunk."""
-        found, tiles, places = [], self.tiles(size), (size + KERNEL - 1) ** 2
+        found, tiles, places = set(), self.tiles(size), (size + KERNEL - 1) ** 2
         for vectors in range(1, 5):
             # A panel is whole blocks, or lies in one.
             if self.group_vectors % vectors or (vectors % self.per_block and self.per_block % vectors):
                 continue
             most = self.tile.rows * self.tile.vectors // vectors
             fitting = max(1, self.tile.cache_bytes // 2 // (4 * places * (self.channels + vectors * self.tile.lanes)))
-            chunks = max(-(-tiles // max(fitting, min(most, tiles))), self._chunks(size, tiles // most))
-            chunk = -(-tiles // chunks)
-            rows = -(-chunk // -(-chunk // most))
-            found.append((rows, vectors, -(-chunk // rows) * rows))
-        return found
+            fewest = -(-tiles // max(fitting, min(most, tiles)))
+            for chunks in {max(fewest, min(each, tiles)) for each in _CHUNKS}:
+                chunk = -(-tiles // chunks)
+                rows = -(-chunk // -(-chunk // most))
+                found.add((rows, vectors, -(-chunk // rows) * rows))
+        return sorted(found)
+
+
+def _idleness(tasks: int) -> float:
+    """What it costs that work items cannot be divided evenly among four workers: nothing when they can, nearly twice the time when there is one."""
+    return (3 + -(-tasks // _ITEMS) * _ITEMS / tasks) / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +300,6 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
     rows, columns = fields(anchor, spatial, (KERNEL, KERNEL))
     block = get_int(anchor.attrs, "block", 0)
     width = shape.group_vectors * tile.lanes
-    panels = shape.group_vectors // plan.vectors
     micro = Winograd(
         size=plan.size,
         images=shape.images,
@@ -308,8 +314,7 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
         vectors=plan.vectors,
         tile_rows=plan.tile_rows,
         chunk=plan.chunk,
-        # Each work item transforms its input anew, so a part is not to be too small for that.
-        parts=max(1, min(panels, shape.group_vectors // _PART_VECTORS, -(-_ITEMS // -(-shape.tiles(plan.size) // plan.chunk)))),
+        parts=shape.parts(plan.vectors, -(-shape.tiles(plan.size) // plan.chunk)),
         outputs=epilogue(group, anchor, width // block, rows.out * columns.out, block),
     )
     packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)

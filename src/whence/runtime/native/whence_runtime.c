@@ -27,9 +27,15 @@ typedef struct {
   void *scratch;
 } worker;
 
+/* A worker's own stretch of the work items, on a cache line of its own: the first in the low half, the one behind the last in the high half. */
+typedef struct {
+  _Alignas(64) atomic_uint_least64_t span;
+} stretch;
+
 struct wh_pool {
   int32_t threads; /* workers plus the caller */
   worker workers[MAX_THREADS];
+  stretch stretches[MAX_THREADS];
   atomic_int_least64_t scratch_bytes; /* what every worker has at least */
   pthread_mutex_t owner;              /* whoever holds it may use the workers */
   pid_t process;                      /* where the workers are: a forked process has a copy of the pool, but no workers */
@@ -38,8 +44,8 @@ struct wh_pool {
   wh_kernel kernel;
   void *const *buf;
   int64_t tasks;
-  int64_t chunk;
-  _Alignas(64) atomic_int_least64_t next;
+  int64_t unit;  /* Stretches count in so many work items, */
+  int64_t grain; /* and this many of those are worth handing out. */
   _Alignas(64) atomic_uint generation;
   _Alignas(64) atomic_int busy;
   _Alignas(64) atomic_int sleepers;
@@ -86,12 +92,29 @@ static void wake_all(wh_pool *pool) {
 #endif
 }
 
-static void work(wh_pool *pool, void *scratch) {
+/* Half of what is left of a stretch: its owner takes from the front, others from the back. Returns 0 when nothing is left. */
+static int take(wh_pool *pool, int32_t whose, int is_own, int64_t *begin, int64_t *end) {
+  atomic_uint_least64_t *span = &pool->stretches[whose].span;
+  uint64_t seen = atomic_load_explicit(span, memory_order_relaxed);
   for (;;) {
-    int64_t begin = atomic_fetch_add_explicit(&pool->next, pool->chunk, memory_order_relaxed);
-    if (begin >= pool->tasks) return;
-    int64_t end = begin + pool->chunk < pool->tasks ? begin + pool->chunk : pool->tasks;
-    pool->kernel(pool->buf, begin, end, scratch);
+    const int64_t first = (int64_t)(seen & UINT32_MAX), last = (int64_t)(seen >> 32), left = last - first;
+    if (left <= 0) return 0;
+    const int64_t half = (left + 1) / 2, least = pool->grain < left ? pool->grain : left, part = half > least ? half : least;
+    const int64_t from = is_own ? first + part : first, to = is_own ? last : last - part;
+    if (!atomic_compare_exchange_weak_explicit(span, &seen, (uint64_t)to << 32 | (uint64_t)from, memory_order_relaxed, memory_order_relaxed)) continue;
+    *begin = (is_own ? first : last - part) * pool->unit;
+    *end = (is_own ? first + part : last) * pool->unit;
+    if (*end > pool->tasks) *end = pool->tasks;
+    return 1;
+  }
+}
+
+/* A worker's own stretch first: what it made of the last kernel's is still in its cache. Then whatever the others have not begun. */
+static void work(wh_pool *pool, int32_t number, void *scratch) {
+  int64_t begin, end;
+  for (int32_t step = 0; step < pool->threads; step++) {
+    const int32_t whose = (number + step) % pool->threads;
+    while (take(pool, whose, step == 0, &begin, &end)) pool->kernel(pool->buf, begin, end, scratch);
   }
 }
 
@@ -116,7 +139,7 @@ static void *worker_main(void *argument) {
     }
     seen = now;
     if (atomic_load(&pool->stop)) return NULL;
-    work(pool, self->scratch);
+    work(pool, self->number, self->scratch);
     atomic_fetch_sub_explicit(&pool->busy, 1, memory_order_release);
   }
 }
@@ -187,7 +210,7 @@ void wh_pool_destroy(wh_pool *pool) {
 
 int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
 
-/* One kernel on all workers. Several chunks a worker, so that one held up by the system does not hold up the rest.
+/* One kernel on all workers, which take ever smaller pieces, so that they end together and one held up by the system does not hold up the rest.
    Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is taken only if `timed`. */
 static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed) {
   int64_t workers = pool->threads;
@@ -196,17 +219,20 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
     step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
     return 0;
   }
-  int64_t chunk = step->tasks / (workers * 4);
-  if (chunk < grain) chunk = grain;
   pool->kernel = step->kernel;
   pool->buf = buf;
   pool->tasks = step->tasks;
-  pool->chunk = chunk;
-  atomic_store_explicit(&pool->next, 0, memory_order_relaxed);
+  pool->unit = step->tasks / INT32_MAX + 1;
+  pool->grain = (grain + pool->unit - 1) / pool->unit;
+  const int64_t units = (step->tasks + pool->unit - 1) / pool->unit;
+  for (int64_t i = 0; i < workers; i++) {
+    const uint64_t first = (uint64_t)(i * units / workers), last = (uint64_t)((i + 1) * units / workers);
+    atomic_store_explicit(&pool->stretches[i].span, last << 32 | first, memory_order_relaxed);
+  }
   atomic_store_explicit(&pool->busy, (int)workers - 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&pool->generation, 1, memory_order_seq_cst);
   if (atomic_load(&pool->sleepers)) wake_all(pool);
-  work(pool, pool->workers[0].scratch);
+  work(pool, 0, pool->workers[0].scratch);
   if (!atomic_load_explicit(&pool->busy, memory_order_acquire)) return 0;
   uint64_t since = timed ? wh_now() : 0;
   for (int looks = 0; atomic_load_explicit(&pool->busy, memory_order_acquire); looks++) {
