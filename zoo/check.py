@@ -7,6 +7,7 @@ The engine is ONNX Runtime for .onnx, LiteRT for .tflite, onert for .circle (Lit
     python -m zoo.check --folder DIR        every model file below a folder
     python -m zoo.check --json FILE         the table as data
     python -m zoo.check --compiled          run compiled code instead of the reference interpreter
+    python -m zoo.check --engine opencl     and on this engine instead of the processor
 
 A model that the other engine itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
 """
@@ -66,18 +67,20 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--engine", choices=["cpu", "opencl"], help="run compiled code on this engine")
     parser.add_argument("--here", type=Path, nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    engine = options.engine or ("cpu" if options.compiled else "")
     if options.here is not None:
         for file in options.here:
-            verdict = check_alone(file) if options.alone else check(file, compiled=options.compiled)
+            verdict = check_alone(file) if options.alone else check(file, engine)
             print(json.dumps(asdict(verdict)), flush=True)
         return 0
     files = [] if options.folder and not options.names else _models(cache_folder().glob("*"))
     files = [file for file in files if not options.names or file.stem in options.names]
     files += _models(file for folder in options.folder for file in folder.rglob("*"))
-    verdicts = _check_all(files, options.jobs, options.timeout, ["--compiled"] if options.compiled else [])
+    verdicts = _check_all(files, options.jobs, options.timeout, ["--engine", engine] if engine else [])
     _report(verdicts)
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1), encoding="utf-8")
@@ -134,24 +137,24 @@ def _in_a_process(files: list[Path], timeout: float, flags: list[str]) -> list[V
     return [Verdict(files[0].stem, "failed", f"exit code {code}: {complaint.strip()[-300:]}")]
 
 
-def check(file: Path, *, compiled: bool = False) -> Verdict:
+def check(file: Path, engine: str = "") -> Verdict:
     """One model, in this process."""
-    return _check_onnx(file, compiled) if file.suffix == ".onnx" else _check_tflite(file, compiled)
+    return _check_onnx(file, engine) if file.suffix == ".onnx" else _check_tflite(file, engine)
 
 
 def check_alone(file: Path) -> Verdict:
     """One model without another engine, which it brought down."""
-    tried = _try(file, {}, "the other engine crashes on it", compiled=False)
+    tried = _try(file, {}, "the other engine crashes on it", "")
     assert isinstance(tried, Verdict)
     return tried
 
 
-def _check_onnx(file: Path, compiled: bool) -> Verdict:
+def _check_onnx(file: Path, engine: str) -> Verdict:
     from whence.passes.equivalence import computes_in_half
 
     began = time.perf_counter()
     peer = run_onnx_runtime(file)
-    tried = _try(file, peer.inputs, peer.problem, compiled)
+    tried = _try(file, peer.inputs, peer.problem, engine)
     if isinstance(tried, Verdict):
         # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
         problem = peer.problem or run_onnx_runtime(file, optimise=False).problem if tried.status == "failed" else ""
@@ -170,7 +173,7 @@ def _check_onnx(file: Path, compiled: bool) -> Verdict:
     return _measured(verdict, graph, began)
 
 
-def _check_tflite(file: Path, compiled: bool) -> Verdict:
+def _check_tflite(file: Path, engine: str) -> Verdict:
     """The reference kernels decide; a result of the optimised ones counts as well, for the two do not always agree with each other."""
     from whence.passes.equivalence import computes_in_half
 
@@ -181,7 +184,7 @@ def _check_tflite(file: Path, compiled: bool) -> Verdict:
         peers.insert(0, ("onert", run_onert(file, inputs)))
     running = [(name, peer) for name, peer in peers if not peer.problem]
     problem = "" if running else "; ".join(peer.problem for _, peer in peers)
-    tried = _try(file, inputs, problem, compiled)
+    tried = _try(file, inputs, problem, engine)
     if isinstance(tried, Verdict):
         return replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}") if problem and tried.status == "failed" else tried
     graph, actual = tried
@@ -197,7 +200,7 @@ def _check_tflite(file: Path, compiled: bool) -> Verdict:
     return _measured(replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name), graph, began)
 
 
-def _try(file: Path, inputs: dict[str, Any], problem: str, compiled: bool) -> tuple[Graph, list[Any]] | Verdict:
+def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> tuple[Graph, list[Any]] | Verdict:
     """The prepared graph and its outputs, or the verdict when it does not come so far or there is nothing to compare with."""
     import whence
     from whence.graph.fates import coverage
@@ -215,7 +218,7 @@ def _try(file: Path, inputs: dict[str, Any], problem: str, compiled: bool) -> tu
             problem = "draws random numbers, so that two runs differ"
         if problem:
             return _measured(Verdict(file.stem, "peer", problem), graph, began)
-        return graph, _run_compiled(file, inputs) if compiled else graph.run(inputs)
+        return graph, _run_compiled(file, inputs, engine) if engine else graph.run(inputs)
     except whence.WhenceError as error:
         return Verdict(file.stem, "failed", str(error))
     except Exception as error:
@@ -226,10 +229,10 @@ def _measured(verdict: Verdict, graph: Graph, began: float) -> Verdict:
     return replace(verdict, operators=graph.ledger.n_sources, nodes=len(graph), seconds=time.perf_counter() - began)
 
 
-def _run_compiled(file: Path, inputs: dict[str, Any]) -> list[Any]:
+def _run_compiled(file: Path, inputs: dict[str, Any], engine: str) -> list[Any]:
     import whence
 
-    result = whence.compile(file)(**inputs)
+    result = whence.compile(file, engine=whence.Engine(engine))(**inputs)
     return list(result) if isinstance(result, tuple) else [result]
 
 

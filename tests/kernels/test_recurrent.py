@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import Cases
+from whence.runtime.native_library import TOGETHER
+from whence.runtime.program import Segment
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
@@ -68,3 +70,16 @@ def test_coupled_gates():
     cases = Cases()
     _layer(cases, "LSTM", 6, 2, 5, 20, input_forget=1)
     cases.check(peer=False)
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+def test_large_layers_of_one_sequence_are_done_together(op: str):
+    cases = Cases()
+    size = {"RNN": 365, "GRU": 211, "LSTM": 190}[op]
+    _layer(cases, op, 70, 1, 9, size, states=True)
+    _layer(cases, op, 3, 1, 40, size, direction="reverse", bias=False)
+    if op == "GRU":
+        _layer(cases, op, 4, 1, 5, size, linear_before_reset=1, lengths=[3])
+    program = cases.check()
+    grains = [action.plan.steps[number].grain for action in program.actions if isinstance(action, Segment) for number in range(action.plan.n_steps)]
+    assert TOGETHER in grains

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -84,8 +85,9 @@ def test_it_is_taken_where_it_pays() -> None:
         case = Conv("conv", (1, sizes["channels"], sizes["extent"], sizes["extent"]), sizes["channels"], (3, 3), pads=(1, 1, 1, 1))
         native = case.case(np.random.default_rng(0))
         (anchor,) = (node for node in native.graph if node.op == "BlockedConv")
-        plan = plan_winograd(native.group(), anchor, AVX512)
-        (statement,) = lower_blocked_conv(native.group(), anchor, AVX512).body
+        tile = replace(AVX512, cache_bytes=2 << 20)
+        plan = plan_winograd(native.group(), anchor, tile)
+        (statement,) = lower_blocked_conv(native.group(), anchor, tile).body
         assert isinstance(statement, Winograd) == (plan is not None)
         return 0 if plan is None else plan.size
 

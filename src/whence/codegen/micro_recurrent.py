@@ -6,18 +6,33 @@ from whence.codegen.render_c import CWriter
 from whence.kernels.ir import Micro, Name, walk
 from whence.kernels.recurrent import HIDDEN, NEW_CELL, RESET, Phase, Recurrent
 
+# Bytes before scratch memory at which the pointer to the gang stands.
+_HEADER = 64
+
 
 def write_recurrent(writer: CWriter, micro: Micro) -> None:
     assert isinstance(micro, Recurrent)
     it, line = micro, writer.line
     products, state = it.scratch
-    writer.open("for (int64_t task = begin; task < end; task++)")
-    line(f"const int64_t direction = task / {it.blocks}, first = task % {it.blocks} * {it.rows};")
+    if it.together:
+        # Its own panels are all a worker computes; the states of all units it reads from the memory that all share.
+        writer.open("")
+        line(f"w_gang *gang = *(w_gang **)((char *)scratch - {_HEADER});")
+        line("const int64_t direction = 0, first = 0;")
+    else:
+        writer.open("for (int64_t task = begin; task < end; task++)")
+        line(f"const int64_t direction = task / {it.blocks}, first = task % {it.blocks} * {it.rows};")
     line(f"const float *restrict w = {it.w} + direction * {it.panels * it.inputs * it.width};")
     line(f"const float *restrict r = {it.r} + direction * {it.panels * it.hidden * it.width};")
-    line(f"float *products = scratch, *now = products + {products}, *next = now + {state}, *cells = next + {state}, *resets = cells + {state};")
+    line(f"float *products = scratch, *now = {'(float *)gang->shared' if it.together else 'products'} + {products};")
+    line(f"float *next = now + {state}, *cells = next + {state}, *resets = cells + {state};")
     line("(void)cells, (void)resets;")
+    if it.together:
+        writer.open("if (begin == 0)")
     _start(writer, it)
+    if it.together:
+        writer.close()
+        line("gang->meet(gang);")
     line(f"const int backwards = {_backwards(it)};")
     writer.open(f"for (int64_t done = 0; done < {it.time}; done += {it.steps})")
     line(f"const int64_t count = {it.time} - done < {it.steps} ? {it.time} - done : {it.steps};")
@@ -27,6 +42,21 @@ def write_recurrent(writer: CWriter, micro: Micro) -> None:
     writer.close()
     _finish(writer, it)
     writer.close()
+
+
+def _first(it: Recurrent) -> str:
+    return "begin" if it.together else "0"
+
+
+def _last(it: Recurrent) -> str:
+    return "end" if it.together else str(it.panels)
+
+
+def _own_units(it: Recurrent) -> str:
+    """The loop over the units that a worker stores, all of them unless it works together with others."""
+    if not it.together:
+        return f"for (int64_t u = 0; u < {it.hidden}; u++)"
+    return f"for (int64_t u = begin * {it.units}; u < end * {it.units} && u < {it.hidden}; u++)"
 
 
 def _vector(it: Recurrent) -> str:
@@ -60,7 +90,7 @@ def _project(writer: CWriter, it: Recurrent) -> None:
     """The input's share of every gate for the next steps, biases included."""
     line = writer.line
     step, row = (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
-    writer.open(f"for (int64_t panel = 0; panel < {it.panels}; panel++)")
+    writer.open(f"for (int64_t panel = {_first(it)}; panel < {_last(it)}; panel++)")
     _bias(writer, it)
     line(f"const float *restrict b = w + panel * {it.inputs * it.width};")
     writer.open(f"for (int64_t i = 0; i < {it.rows}; i++)")
@@ -130,9 +160,11 @@ def _steps(writer: CWriter, it: Recurrent) -> None:
 
 def _phases(writer: CWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
     for number, phase in enumerate(phases):
-        writer.open(f"for (int64_t panel = 0; panel < {it.panels}; panel++)")
+        writer.open(f"for (int64_t panel = {_first(it)}; panel < {_last(it)}; panel++)")
         _phase(writer, it, phase, number, phases)
         writer.close()
+        if it.together:
+            writer.line("gang->meet(gang);")
 
 
 def _phase(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
@@ -227,7 +259,7 @@ def _store_step(writer: CWriter, it: Recurrent) -> None:
     value = f"next[i * {it.padded} + u]"
     if it.lengths is not None:
         value = f"t < {it.lengths}[first + i] ? {value} : 0.0f"
-    writer.line(f"for (int64_t u = 0; u < {it.hidden}; u++) to[u] = {value};")
+    writer.line(f"{_own_units(it)} to[u] = {value};")
     writer.close()
 
 
@@ -235,6 +267,6 @@ def _finish(writer: CWriter, it: Recurrent) -> None:
     for target, source in ((it.outputs[1], "now"), (it.outputs[2], "cells")):
         if target is None:
             continue
-        writer.open(f"for (int64_t i = 0; i < {it.rows}; i++) for (int64_t u = 0; u < {it.hidden}; u++)")
+        writer.open(f"for (int64_t i = 0; i < {it.rows}; i++) {_own_units(it)}")
         writer.line(f"{target}[{_state_place(it, 'first + i', 'u')}] = {source}[i * {it.padded} + u];")
         writer.close()

@@ -22,6 +22,13 @@ _C_HEAD = r"""
 
 #define W_INLINE static inline __attribute__((always_inline, unused))
 
+/* Workers that do one kernel together; see whence_runtime.h. */
+typedef struct w_gang {
+  void *shared;
+  int64_t members;
+  void (*meet)(struct w_gang *);
+} w_gang;
+
 W_INLINE uint32_t w_bits(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 W_INLINE float w_float(uint32_t u) { float x; __builtin_memcpy(&x, &u, 4); return x; }
 

@@ -34,6 +34,8 @@ _SUMS = 24
 _BUSY = 8
 # Steps whose products with the input are made at once: enough to use each weight well, few enough to stay in cache.
 _STEPS = 64
+# Weights of the state from which on a step takes longer than it takes the workers to meet.
+_TOGETHER = 1 << 17
 
 BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
 HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
@@ -64,6 +66,8 @@ class Recurrent(Micro):
     hidden: int
     rows: int
     """Sequences in a work item."""
+    together: bool
+    """One sequence in one direction: the workers divide the panels among them and meet after every phase. A work item is a panel."""
     tile: Tile
     vectors: int
     """Vectors of units in a panel."""
@@ -142,8 +146,9 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         f"out{group.outputs.index(anchor.ref(slot))}" if slot < len(anchor.outputs) and anchor.ref(slot) in group.outputs else None
         for slot in range(3)
     )
+    together = directions * (batch // rows) == 1 and gates * hidden * hidden >= _TOGETHER
     micro = Recurrent(
-        gates, directions, time, batch, inputs, hidden, rows, tile, vectors, min(time, _STEPS), reverse, batch_first,
+        gates, directions, time, batch, inputs, hidden, rows, together, tile, vectors, min(time, _STEPS), reverse, batch_first,
         late, phases, _buffer(group, x) or "", _buffer(group, w) or "", _buffer(group, r) or "", bias, lengths, start, start_cell, peeped, outputs,
     )  # fmt: skip
     params = list(group.params())
@@ -154,7 +159,8 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         params[position] = Buffer(params[position].name, DType.F32, directions * micro.panels * depth * micro.width, params[position].role)
     products, state = micro.scratch
     scratch = 4 * (products + 4 * state)
-    return Kernel(group.name, tuple(params), directions * micro.blocks, (micro,), group.costs(), scratch, packings)
+    tasks = micro.panels if together else directions * micro.blocks
+    return Kernel(group.name, tuple(params), tasks, (micro,), group.costs(), scratch, packings=packings, together=together)
 
 
 def _buffer(group: Group, ref: Ref | None) -> str | None:

@@ -44,7 +44,7 @@ _PRODUCTS_PER_CYCLE = 1.6
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
 # Work items that are enough for a few workers, and how many chunks are tried to get them.
-_ITEMS = 4
+_ITEMS, _WORKERS = 4, 2
 _CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
 # Shapes of the register tile that are timed, for each size of tile.
@@ -223,7 +223,8 @@ class _Shape:
             if self.group_vectors % vectors or (vectors % self.per_block and self.per_block % vectors):
                 continue
             most = self.tile.rows * self.tile.vectors // vectors
-            fitting = max(1, self.tile.cache_bytes // 2 // (4 * places * (self.channels + vectors * self.tile.lanes)))
+            # The transformed input is read in order, panel by panel: it may fill the cache.
+            fitting = max(1, self.tile.cache_bytes // (4 * places * (self.channels + vectors * self.tile.lanes)))
             fewest = -(-tiles // max(fitting, min(most, tiles)))
             for chunks in {max(fewest, min(each, tiles)) for each in _CHUNKS}:
                 chunk = -(-tiles // chunks)
@@ -233,8 +234,8 @@ class _Shape:
 
 
 def _idleness(tasks: int) -> float:
-    """What it costs that work items cannot be divided evenly among four workers: nothing when they can, nearly twice the time when there is one."""
-    return (3 + -(-tasks // _ITEMS) * _ITEMS / tasks) / 4
+    """What it costs on average that work items cannot be divided evenly among workers: nothing when they can, a quarter when there is only one."""
+    return (3 + -(-tasks // _WORKERS) * _WORKERS / tasks) / 4
 
 
 @dataclass(frozen=True, slots=True)

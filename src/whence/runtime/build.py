@@ -26,6 +26,8 @@ from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
 _GRAIN_NS = 20_000
+# A run that takes less than this finds the other threads asleep, and is over by the time they are awake.
+_ALONE_NS = 150_000
 _BYTES_PER_NS = 8
 
 Progress = Callable[[str, int, int], None]
@@ -155,6 +157,7 @@ class _Actions:
         self._slots: list[native.Slot] = []
         self._symbols: list[str] = []
         self._first = self._scratch = self.n_slots = 0
+        self._work = 0.0
 
     def add(self, number: int, step: Step, symbol: str) -> None:
         if step.kernel is None:
@@ -169,6 +172,7 @@ class _Actions:
         self._steps.append(native.Step(address, kernel.tasks, grain(kernel), first, len(self._slots) - first))
         self._symbols.append(symbol)
         self._scratch = max(self._scratch, kernel.scratch_bytes)
+        self._work += work_ns(kernel)
 
     def finish(self) -> tuple[Segment | ReferenceStep, ...]:
         self._flush()
@@ -183,13 +187,22 @@ class _Actions:
     def _flush(self) -> None:
         if not self._steps:
             return
+        if self._work < _ALONE_NS:
+            for step in self._steps:
+                step.grain = step.tasks
         self._done.append(make_segment(self._steps, tuple(self._symbols), self._slots, self._scratch, self._first))
         self.n_slots = max(self.n_slots, len(self._slots))
-        self._steps, self._slots, self._symbols, self._scratch = [], [], [], 0
+        self._steps, self._slots, self._symbols, self._scratch, self._work = [], [], [], 0, 0.0
 
 
 def grain(kernel: Kernel) -> int:
     """How many work items make a piece that is worth handing to another thread."""
-    work = sum(member.flops / kernel.flops_per_ns + member.bytes / _BYTES_PER_NS for member in kernel.members)
-    per_item = max(work / max(kernel.tasks, 1), 0.01)
+    if kernel.together:
+        return native.TOGETHER
+    per_item = max(work_ns(kernel) / max(kernel.tasks, 1), 0.01)
     return max(1, int(_GRAIN_NS / per_item))
+
+
+def work_ns(kernel: Kernel) -> float:
+    """What the kernel takes on one thread, roughly."""
+    return sum(member.flops / kernel.flops_per_ns + member.bytes / _BYTES_PER_NS for member in kernel.members)

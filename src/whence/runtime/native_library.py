@@ -12,6 +12,9 @@ from pathlib import Path
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import UnsupportedError, WhenceError
 
+TOGETHER = -1
+"""The grain of a step whose workers meet, as in whence_runtime.h."""
+
 
 class Slot(ctypes.Structure):
     _fields_ = (("region", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64))

@@ -32,8 +32,16 @@ typedef struct {
   _Alignas(64) atomic_uint_least64_t span;
 } stretch;
 
+/* Those who meet, and how often they have. */
+typedef struct {
+  wh_gang face;
+  _Alignas(64) atomic_int arrived;
+  _Alignas(64) atomic_uint round;
+} gang;
+
 struct wh_pool {
   int32_t threads; /* workers plus the caller */
+  gang gang;
   worker workers[MAX_THREADS];
   stretch stretches[MAX_THREADS];
   atomic_int_least64_t scratch_bytes; /* what every worker has at least */
@@ -45,7 +53,7 @@ struct wh_pool {
   void *const *buf;
   int64_t tasks;
   int64_t unit;  /* Stretches count in so many work items, */
-  int64_t grain; /* and this many of those are worth handing out. */
+  int64_t grain; /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own stretch, once. */
   _Alignas(64) atomic_uint generation;
   _Alignas(64) atomic_int busy;
   _Alignas(64) atomic_int sleepers;
@@ -109,9 +117,43 @@ static int take(wh_pool *pool, int32_t whose, int is_own, int64_t *begin, int64_
   }
 }
 
+static void meet(wh_gang *face) {
+  gang *all = (gang *)face;
+  if (face->members < 2) return;
+  const unsigned round = atomic_load_explicit(&all->round, memory_order_acquire);
+  if (atomic_fetch_add_explicit(&all->arrived, 1, memory_order_acq_rel) + 1 == face->members) {
+    atomic_store_explicit(&all->arrived, 0, memory_order_relaxed);
+    atomic_fetch_add_explicit(&all->round, 1, memory_order_release);
+    return;
+  }
+  for (int looks = 0; atomic_load_explicit(&all->round, memory_order_acquire) == round; looks++) {
+    if (looks < SPIN_LOOKS)
+      relax();
+    else
+      sched_yield();
+  }
+}
+
+/* Scratch memory for one worker, the header before it. */
+static void *make_scratch(int64_t bytes, wh_gang *face) {
+  void *block = NULL;
+  if (posix_memalign(&block, 64, (size_t)bytes + WH_HEADER + 64)) return NULL;
+  *(wh_gang **)block = face;
+  return (char *)block + WH_HEADER;
+}
+
+static void free_scratch(void *scratch) {
+  if (scratch) free((char *)scratch - WH_HEADER);
+}
+
 /* A worker's own stretch first: what it made of the last kernel's is still in its cache. Then whatever the others have not begun. */
 static void work(wh_pool *pool, int32_t number, void *scratch) {
   int64_t begin, end;
+  if (pool->grain == WH_TOGETHER) {
+    const uint64_t span = atomic_load_explicit(&pool->stretches[number].span, memory_order_relaxed);
+    pool->kernel(pool->buf, (int64_t)(span & UINT32_MAX), (int64_t)(span >> 32), scratch);
+    return;
+  }
   for (int32_t step = 0; step < pool->threads; step++) {
     const int32_t whose = (number + step) % pool->threads;
     while (take(pool, whose, step == 0, &begin, &end)) pool->kernel(pool->buf, begin, end, scratch);
@@ -150,12 +192,12 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
   pthread_mutex_lock(&pool->owner);
   int failed = 0;
   for (int32_t i = 0; i < pool->threads; i++) {
-    void *fresh = NULL;
-    if (posix_memalign(&fresh, 64, (size_t)scratch_bytes + 64)) {
+    void *fresh = make_scratch(scratch_bytes, &pool->gang.face);
+    if (!fresh) {
       failed = 1;
       break;
     }
-    free(pool->workers[i].scratch);
+    free_scratch(pool->workers[i].scratch);
     pool->workers[i].scratch = fresh;
   }
   if (!failed && scratch_bytes > pool->scratch_bytes) pool->scratch_bytes = scratch_bytes;
@@ -171,6 +213,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   wh_pool *pool = memory;
   memset(pool, 0, sizeof *pool);
   pool->threads = threads;
+  pool->gang.face.meet = meet;
   pool->process = getpid();
   pthread_mutex_init(&pool->owner, NULL);
 #ifndef __linux__
@@ -178,7 +221,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   pthread_cond_init(&pool->alarm, NULL);
 #endif
   if (wh_pool_reserve(pool, scratch_bytes > 0 ? scratch_bytes : 1)) {
-    for (int32_t i = 0; i < threads; i++) free(pool->workers[i].scratch);
+    for (int32_t i = 0; i < threads; i++) free_scratch(pool->workers[i].scratch);
     free(pool);
     return NULL;
   }
@@ -187,7 +230,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
     pool->workers[i].number = i;
     /* Number 0 is the caller of wh_run itself. */
     if (i && pthread_create(&pool->workers[i].thread, NULL, worker_main, &pool->workers[i])) {
-      for (int32_t rest = i; rest < threads; rest++) free(pool->workers[rest].scratch);
+      for (int32_t rest = i; rest < threads; rest++) free_scratch(pool->workers[rest].scratch);
       pool->threads = i;
       break;
     }
@@ -203,7 +246,7 @@ void wh_pool_destroy(wh_pool *pool) {
     wake_all(pool);
     for (int32_t i = 1; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
   }
-  for (int32_t i = 0; i < pool->threads; i++) free(pool->workers[i].scratch);
+  for (int32_t i = 0; i < pool->threads; i++) free_scratch(pool->workers[i].scratch);
   pthread_mutex_destroy(&pool->owner);
   free(pool);
 }
@@ -214,8 +257,11 @@ int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
    Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is taken only if `timed`. */
 static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed) {
   int64_t workers = pool->threads;
+  const int together = step->grain == WH_TOGETHER;
   int64_t grain = step->grain > 0 ? step->grain : 1;
-  if (workers < 2 || step->tasks < 2 * grain) {
+  pool->gang.face.shared = pool->workers[0].scratch;
+  if (workers < 2 || step->tasks < 2 * grain || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
+    pool->gang.face.members = 1;
     step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
     return 0;
   }
@@ -223,7 +269,8 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->buf = buf;
   pool->tasks = step->tasks;
   pool->unit = step->tasks / INT32_MAX + 1;
-  pool->grain = (grain + pool->unit - 1) / pool->unit;
+  pool->grain = together ? WH_TOGETHER : (grain + pool->unit - 1) / pool->unit;
+  pool->gang.face.members = workers;
   const int64_t units = (step->tasks + pool->unit - 1) / pool->unit;
   for (int64_t i = 0; i < workers; i++) {
     const uint64_t first = (uint64_t)(i * units / workers), last = (uint64_t)((i + 1) * units / workers);
@@ -270,8 +317,9 @@ int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights,
     pthread_mutex_unlock(&pool->owner);
     shared = 0;
   }
+  wh_gang alone = {NULL, 1, meet};
   void *own_scratch = NULL;
-  if (!shared && posix_memalign(&own_scratch, 64, (size_t)plan->scratch_bytes + 64)) return 1;
+  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return 1;
 
   uint64_t mark = profiler ? wh_now() : 0;
   for (int64_t i = 0; i < plan->n_steps; i++) {
@@ -291,6 +339,6 @@ int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights,
     }
   }
   if (shared) pthread_mutex_unlock(&pool->owner);
-  free(own_scratch);
+  free_scratch(own_scratch);
   return 0;
 }

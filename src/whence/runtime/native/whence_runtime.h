@@ -5,6 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Workers that do one kernel together. A pointer to it stands WH_HEADER bytes before every worker's scratch memory. */
+typedef struct wh_gang {
+  void *shared;                   /* the scratch memory of one of them, for what all of them read */
+  int64_t members;
+  void (*meet)(struct wh_gang *); /* returns when all members have called it */
+} wh_gang;
+
+enum { WH_HEADER = 64, WH_TOGETHER = -1 };
+
 /* Work items [begin, end) of one kernel. `buf` holds its parameters in order; `scratch` is private to the worker. */
 typedef void (*wh_kernel)(void *const *buf, int64_t begin, int64_t end, void *scratch);
 
@@ -20,7 +29,7 @@ typedef struct {
 typedef struct {
   wh_kernel kernel;
   int64_t tasks;        /* independent work items */
-  int64_t grain;        /* do not give a worker fewer items than this */
+  int64_t grain;        /* do not give a worker fewer items than this; WH_TOGETHER: one stretch for each worker, all at the same time */
   int32_t first_slot;
   int32_t n_slots;
 } wh_step;
