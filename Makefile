@@ -29,7 +29,7 @@ format: $(VENV)/.with-dev ## rewrite the code in our style
 zoo: $(VENV)/.with-base ## fetch the real models into your cache (ZOO_ARGS="--small" or names)
 	$(BIN)/python -m zoo.fetch $(ZOO_ARGS)
 
-zoo-check: $(VENV)/.with-dev ## run every fetched model and compare it with ONNX Runtime
+zoo-check: $(VENV)/.with-dev ## run every fetched model and compare it with ONNX Runtime, LiteRT or onert
 	$(BIN)/python -m zoo.check $(ZOO_ARGS)
 
 zoo-profile: $(VENV)/.with-dev ## profile every fetched model and see that its time adds up (ZOO_ARGS="--files" or names)

@@ -184,3 +184,24 @@ def test_imports_are_light(code: str, heavy: str) -> None:
     script = f"{code}\nimport sys\nprint(*[name for name in {heavy.split()!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_version(whence: Whence) -> None:
+    done = whence("--version")
+    assert (done.code, done.out.strip().startswith("whence 0.")) == (0, True)
+
+
+def test_a_model_is_no_database_and_a_file_no_folder(whence: Whence, tiny: Path) -> None:
+    done = whence("db", tiny)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "is a model, not a debug database" in done.err
+    for command in ("profile", "compile", "run"):
+        done = whence(command, tiny, "-o", tiny)
+        assert (done.code, done.err) == (1, f"whence: '{tiny}' is a file; -o names a folder\n")
+
+
+def test_a_tflite_model_named_onnx(whence: Whence, tmp_path: Path) -> None:
+    model = tmp_path / "m.onnx"
+    model.write_bytes(b"\x1c\0\0\0TFL3" + bytes(40))
+    done = whence("why", model)
+    assert (done.code, "is a TFLite model, not ONNX" in done.err) == (1, True)

@@ -10,16 +10,21 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.attribution.harness import program_of
 from tests.cli.conftest import conv_bn_relu
 from whence.api import load, prepare_with_report
 from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, xml_text
 from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceRow, TombstoneRow
 from whence.debugdb.store import ask
+from whence.graph.builder import GraphBuilder
+from whence.graph.story import tell
+from whence.provenance import EdgeKind
 from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.profiler import Profiler
 from whence.runtime.program import Program
+from whence.types import DType
 
 HOSTILE = 'bn ]]> <&> "x" \r\n \x01'
 
@@ -116,3 +121,26 @@ def test_nested_graphs_count_positions_of_their_own(engine: CpuEngine, tmp_path:
     assert {row.source_id for row in db.optimised} == {1, 2, 3, 4, 5, 6}
     assert all(row.fate == "live" for row in db.operator)
     assert (db.source[5].ofm_w, db.source[5].ofm_h, db.source[5].ofm_d) == (1, 1, 2)
+
+
+def test_removed_says_what_the_story_says() -> None:
+    """Convolutions in a row: layout changes that carry the folded operators are put between them and cancelled."""
+    rng = np.random.default_rng(0)
+    build = GraphBuilder("g")
+    x = build.input("x", DType.F32, [1, 16, 12, 12])
+    for number in range(2):
+        x = build.op("Conv", x, build.const(rng.standard_normal((16, 16, 3, 3)).astype(np.float32)), name=f"conv{number}")
+        x = build.op("Add", x, build.const(rng.standard_normal((16, 1, 1)).astype(np.float32)), name=f"add{number}")
+        x = build.op("Relu", x, name=f"relu{number}")
+    build.output("y", build.op("Identity", x, name="same"))
+    program = program_of(build.finish())
+    graph = program.graph
+    assert any(stone.reason == "cancelled" and 2 in stone.origin for stone in graph.ledger.tombstones)
+    rows = ask(from_program(program), "SELECT name, fate, reason, pass_name, rule, into_id FROM removed").rows
+    assert [row[:3] for row in rows] == [("add0", "folded", "folded"), ("add1", "folded", "folded"), ("same", "removed", "identity")]
+    for source, row in zip((graph.ledger.source(number) for number in (2, 5)), rows, strict=False):
+        story = tell(graph, source)
+        fold = next(step for step in story.steps if step.kind is EdgeKind.FOLD)
+        assert row[3:] == (fold.pass_name, fold.rule, min(node.id for node in story.live_in))
+    stone = tell(graph, graph.ledger.source(7)).tombstones[-1]
+    assert rows[2][3:] == (stone.pass_name, stone.rule, stone.into)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from tests.attribution.harness import conv_bn_relu
 from whence.api import compile_model
 from whence.attribution import Profile, profile_executable
+from whence.debugdb import DebugDatabase
 from whence.debugdb.rows import TABLES
 from whence.debugdb.store import ask, read_duckdb
 from whence.debugdb.vela_xml import read_xml
@@ -39,17 +42,41 @@ def test_both_files_hold_the_same_rows(profile: Profile, tmp_path: Path) -> None
     assert one.passes
 
 
-def test_the_times_in_it_are_those_of_the_profile(profile: Profile, tmp_path: Path) -> None:
-    _, file = write_debug_database(profile, tmp_path)
-    db = read_duckdb(file)
-    exact = {row[0]: row[1] for row in ask(db, "SELECT source_id, sum(time_ns)::BIGINT FROM attributed GROUP BY source_id").rows}
-    assert exact == {row.id: row.time_ns for row in profile.sources if row.kernels}
-    wall = ask(db, "SELECT value FROM profile WHERE key = 'wall_ns'").rows
-    assert wall == [(str(profile.wall_ns),)]
-    # All five runs are in the samples, which hold the clock reads as well: the views give the same shares.
-    shares = {int(str(row[0])): float(str(row[1])) for row in ask(db, "SELECT source_id, share FROM time_by_source").rows}
-    for row in profile.sources:
-        assert shares[row.id] == pytest.approx(row.time_ns / profile.attributed_ns, abs=0.01)
+def test_the_times_in_both_files_are_those_of_profile_json(profile: Profile, tmp_path: Path) -> None:
+    profile.save(tmp_path)
+    write_debug_database(profile, tmp_path)
+    saved = json.loads((tmp_path / "profile.json").read_text())
+    for db in (read_duckdb(tmp_path / "profile.duckdb"), read_xml(tmp_path / "debug.xml")):
+        check_times(db, saved)
+
+
+def test_a_kernel_of_nobodys_counts_once(profile: Profile, tmp_path: Path) -> None:
+    sources = tuple(dataclasses.replace(row, time_ns=0, share=0.0, kernels=()) for row in profile.sources)
+    kernels = tuple(dataclasses.replace(kernel, origin=()) for kernel in profile.kernels)
+    residual = {**profile.residual_ns, "unattributed: copy": profile.attributed_ns}
+    nobodys = dataclasses.replace(profile, sources=sources, kernels=kernels, residual_ns=residual)
+    _, file = write_debug_database(nobodys, tmp_path)
+    check_times(read_duckdb(file), nobodys.to_dict())
+    given = ask(read_duckdb(file), "SELECT source_id, time_ns FROM kernels_of_source ORDER BY kernel_id").rows
+    assert given == [(None, kernel.time_ns) for kernel in kernels]
+
+
+def check_times(db: DebugDatabase, saved: dict[str, Any]) -> None:
+    """Every time that the views give is the integer of profile.json, and every share is of the wall time."""
+    rows = ask(db, "SELECT source_id, name, time_ns, share, kernels FROM time_by_source").rows
+    assert all(type(row[2]) is int for row in rows)
+    assert sum(int(str(row[2])) for row in rows) == saved["wall_ns"]
+    assert {row[0]: row[2:] for row in rows if row[0] is not None} == {
+        row["id"]: (row["time_ns"], row["share"], len(row["kernels"])) for row in saved["sources"]
+    }
+    assert {row[1]: row[2] for row in rows if row[0] is None} == saved["residual_ns"]
+    kernels = ask(db, "SELECT kernel_id, calls, time_ns, min_ns FROM time_by_kernel ORDER BY kernel_id").rows
+    assert kernels == [(row["id"], row["calls"], row["time_ns"], row["min_ns"]) for row in saved["kernels"]]
+    parts = ask(db, "SELECT kernel_id, source_id, weight, time_ns FROM kernels_of_source WHERE source_id IS NOT NULL").rows
+    assert sorted(parts, key=str) == sorted(
+        ((kernel["id"], part["id"], part["weight"], part["time_ns"]) for kernel in saved["kernels"] for part in kernel["origin"]), key=str
+    )
+    assert ask(db, "SELECT value FROM profile WHERE key = 'wall_ns'").rows == [(str(saved["wall_ns"]),)]
 
 
 def test_the_policy_is_in_it(profile: Profile, tmp_path: Path) -> None:

@@ -368,3 +368,10 @@ def test_two_threads_run_one_model_on_two_streams(engine: Engine) -> None:
     for thread in threads:
         thread.join(120)
     assert wrong == []
+
+
+def test_a_stream_that_was_forked_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(Engine(threads=1))
+    monkeypatch.setattr("whence.runtime.stream.os.getpid", lambda: -1)
+    with pytest.raises(StreamError, match="forked"):
+        stream.submit(lambda _: None)

@@ -35,10 +35,10 @@ class SampleInputs:
         return " ".join(f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.guessed.items())
 
 
-def sample_inputs(graph: Graph) -> SampleInputs:
-    """A value for each input of the graph."""
+def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None) -> SampleInputs:
+    """A value for each input of the graph. Nothing is guessed for inputs whose shapes are `given`, and named sizes follow those."""
     values = dict(random_inputs(graph))
-    guessed = guess_shapes(graph)
+    guessed = guess_shapes(graph, given)
     rng = np.random.default_rng(0)
     for node in graph.inputs:
         if node.name in guessed:
@@ -47,13 +47,17 @@ def sample_inputs(graph: Graph) -> SampleInputs:
     return SampleInputs(values, guessed)
 
 
-def guess_shapes(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """A shape for each input that has open dimensions. One of unknown rank is taken for a single number."""
+def guess_shapes(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, tuple[int, ...]]:
+    """A shape for each input that has open dimensions and none `given`. One of unknown rank is taken for a single number."""
+    given = given or {}
     sizes: dict[str, int] = {}
+    for node in graph.inputs:
+        if node.name in given and isinstance(node.type, TensorType):
+            sizes.update((dim, size) for dim, size in zip(node.type.shape or (), given[node.name], strict=False) if isinstance(dim, str) and dim)
     found = {}
     for node in graph.inputs:
         kind = node.type
-        if not isinstance(kind, TensorType) or kind.is_static:
+        if not isinstance(kind, TensorType) or kind.is_static or node.name in given:
             continue
         dims = kind.shape or ()
         shape = []

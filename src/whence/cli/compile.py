@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from whence.api import load, prepare
-from whence.cli.console import ModelPath, ShapeOption, out, parse_shapes, progress, safe
+from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -36,10 +36,11 @@ def compile_command(
     """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made from.
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
-    [dim]cc main.c -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]      examples/ has a main.c
+    [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out -o run_model[/dim]
     [dim]whence compile resnet50.onnx -o out/ --tune[/dim]         takes minutes, once for each shape of layer
     """
     began = time.perf_counter()
+    check_folder(output)
     if tune and target != "host":
         raise UnsupportedError(f"kernels can be timed on this machine only: leave out --tune, or --target {target}")
     toolchain = Toolchain(Target.named(target))
@@ -70,15 +71,16 @@ def compile_command(
     console = out()
     if findings is not None:
         print_findings(console, findings)
+    kernels = f"{len(program.steps)} kernel{'s' if len(program.steps) != 1 else ''}"
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
-    console.print(
-        safe(
-            f"  {len(program.steps)} kernels, weights {program.weights.nbytes / 1e6:.1f} MB, activations {planned / 1e6:.1f} of {total / 1e6:.1f} MB"
-        )
-    )
+    console.print(safe(f"  {kernels}, weights {_size(program.weights.nbytes)}, activations {_size(planned)} of {_size(total)}"))
     for file in files:
         console.print(safe(f"  {file}"), soft_wrap=True)
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.1f} KB"
 
 
 def _example(kind: object) -> str:

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from whence.api import load, prepare_with_report
+from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.printer import escape
 from whence.passes.manager import PassReport
@@ -63,6 +64,13 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
         dims = found["dims"]
         shapes[found["name"]] = () if dims == "scalar" else tuple(int(dim) for dim in dims.split("x"))
     return shapes
+
+
+def check_folder(output: Path | None) -> None:
+    """Refuse a folder to write to that is a file, or would lie in one. Asked before the long work."""
+    for each in (output, *output.parents) if output is not None else ():
+        if each.exists() and not each.is_dir():
+            raise InputError(f"'{each}' is a file; -o names a folder")
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from whence.cli.console import err, out, safe
+from whence.cli.console import check_folder, err, out, safe
+from whence.errors import InputError
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -66,6 +67,8 @@ def db(
         raise typer.BadParameter("needs --model, the file that Vela compiled", param_hint="--cycles" if cycles is not None else "--output")
     if by not in _GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(_GROUPINGS)}", param_hint="--by")
+    check_folder(output)
+    _refuse_model(database)
     found = read_database(database)
     profile = None
     if model is not None:
@@ -98,6 +101,14 @@ def db(
 
 
 _GROUPINGS = ("op", "type", "kernel")
+_MODELS = (".onnx", ".tflite", ".lite", ".circle")
+
+
+def _refuse_model(path: Path) -> None:
+    if path.suffix.lower() in _MODELS and path.is_file():
+        raise InputError(
+            f"'{path}' is a model, not a debug database; `whence profile {path.name} -o DIR` makes one, and --model joins Vela's with its model"
+        )
 
 
 def _joined(found: DebugDatabase, model: Path, cycles: Path | None, clock: float) -> tuple[DebugDatabase, Profile]:

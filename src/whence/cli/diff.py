@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import typer
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
+from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.cli.console import err, out, safe, shorten
 from whence.report.terminal import duration
@@ -34,7 +35,11 @@ def diff(
     [dim]whence diff before/ after/ --fail-over 5%[/dim]
     """
     allowed = _parse_limit(fail_over)
-    found = compare(read_profile(before), read_profile(after))
+    old, new = read_profile(before), read_profile(after)
+    if _are_different(old, new):
+        warning = f"whence: these are profiles of different models, '{old.model}' and '{new.model}': only operators of the same name are compared"
+        err().print(safe(warning, "yellow"), soft_wrap=True)
+    found = compare(old, new)
     _print(out(), found, limit)
     over = found.over(allowed) if allowed is not None else []
     for each in over:
@@ -42,6 +47,13 @@ def diff(
         err().print(safe(f"whence: {reason}"), soft_wrap=True)
     if over:
         raise typer.Exit(1)
+
+
+def _are_different(before: Profile, after: Profile) -> bool:
+    """Whether the models differ: in name and operators, or, under one name, in most operators."""
+    old, new = ({(row.name, row.op) for row in profile.sources} for profile in (before, after))
+    same_name = PurePath(before.model).name == PurePath(after.model).name
+    return old != new if not same_name else 2 * len(old & new) < max(len(old), len(new))
 
 
 def _parse_limit(text: str) -> float | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from whence import __version__
 from whence.cli.lazy import SETTINGS, group_of
 from whence.errors import WhenceError
 
@@ -35,9 +37,17 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"whence {__version__}")
+        raise typer.Exit
+
+
 @app.callback(help="Compile neural networks without losing track of where anything came from.")
-def _whence() -> None:
-    """What all commands share, which is nothing."""
+def _whence(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")] = False,
+) -> None:
+    """What all commands share."""
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ import typer
 from whence.api import compile_model, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS
-from whence.attribution.sample_inputs import SampleInputs, guess_shapes
-from whence.cli.console import ModelPath, ShapeOption, err, out, parse_shapes, progress, safe
+from whence.attribution.sample_inputs import guess_shapes
+from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
 from whence.cli.engines import EngineOption, parse_engine
-from whence.graph import Graph
+from whence.cli.open_shapes import mention_open_shapes
 from whence.report.files import WRITERS
 from whence.report.terminal import print_profile
 
@@ -47,6 +47,7 @@ def profile(
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    check_folder(output)
     with progress("compiling") as bar:
         task = bar.task_ids[0]
 
@@ -56,7 +57,7 @@ def profile(
         shapes = parse_shapes(shape)
         chosen = parse_engine(engine, threads)
         executable = compile_model(model, engine=chosen, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
-        _mention_open_shapes(executable.graph)
+        mention_open_shapes(guess_shapes(executable.graph))
         again = prepare_again(model, shapes) if exact else None
         found = profile_executable(executable, runs=runs, warmup=warmup, model=str(model), progress=show, writers=WRITERS, exact=again)
     shown = found if full_paths else found.without_local_paths()
@@ -69,9 +70,3 @@ def profile(
         files.append(json_file)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)
-
-
-def _mention_open_shapes(graph: Graph) -> None:
-    sample = SampleInputs({}, guess_shapes(graph))
-    if sample.guessed:
-        err().print(safe(f"whence: the model leaves sizes open, so these are taken: {sample.options}", "yellow"), soft_wrap=True)

@@ -10,12 +10,15 @@ import numpy as np
 import typer
 
 from whence.api import compile_model
-from whence.cli.console import ModelPath, ShapeOption, out, parse_shapes, progress, safe
+from whence.attribution.sample_inputs import sample_inputs
+from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
 from whence.cli.engines import EngineOption, parse_engine
+from whence.cli.open_shapes import mention_open_shapes
 from whence.errors import InputError
-from whence.passes.equivalence import random_inputs
 from whence.runtime.export import identifier
 from whence.types import TensorType
+
+_MAGIC = b"\x93NUMPY"
 
 
 def run(
@@ -32,10 +35,14 @@ def run(
 
     [dim]whence run resnet50.onnx --input x=cat.npy -o out/[/dim]
     """
+    check_folder(output)
     with progress("compiling"):
         executable = compile_model(model, engine=parse_engine(engine, threads), shapes=parse_shapes(shape))
     graph = executable.graph
-    values = {**random_inputs(graph), **_read(given, [node.name for node in graph.inputs])}
+    read = _read(given, [node.name for node in graph.inputs])
+    sample = sample_inputs(graph, {name: value.shape for name, value in read.items()})
+    mention_open_shapes(sample.guessed)
+    values = {**sample.values, **read}
     with progress("running"):
         result = executable(**values)
     results = result if isinstance(result, tuple) else (result,)
@@ -55,11 +62,24 @@ def _read(options: list[str], names: list[str]) -> dict[str, Any]:
             raise typer.BadParameter(f"'{option}' is not NAME=FILE.npy", param_hint="--input")
         if name not in names:
             raise InputError(f"the model has no input '{name}'; it takes {', '.join(names)}")
-        try:
-            values[name] = np.load(file, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise InputError(f"cannot read '{file}' as .npy: {error}") from error
+        values[name] = _read_array(Path(file))
     return values
+
+
+def _read_array(file: Path) -> np.ndarray:
+    if not file.exists():
+        raise InputError(f"'{file}': no such file")
+    try:
+        with file.open("rb") as opened:
+            if opened.read(len(_MAGIC)) != _MAGIC:
+                raise InputError(f"cannot read '{file}': it is not an .npy file, which numpy.save writes")
+            opened.seek(0)
+            return np.asarray(np.load(opened, allow_pickle=False))
+    except OSError as error:
+        raise InputError(f"cannot read '{file}': {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        reason = "it holds Python objects, not numbers" if "Object arrays" in str(error) else "it is damaged or cut off"
+        raise InputError(f"cannot read '{file}': {reason}") from error
 
 
 def _write(folder: Path, names: Sequence[str], values: Sequence[Any]) -> None:

@@ -24,7 +24,7 @@ from whence.graph import Graph, print_node
 from whence.graph.fates import coverage, fates
 from whence.graph.story import Step, Story, tell
 from whence.provenance import EdgeKind, Fate, Ledger, Origin, SourceOp
-from whence.report.terminal import duration
+from whence.report.terminal import duration, policy_name
 from whence.runtime.build import build_program
 from whence.runtime.program import Program
 from whence.runtime.tuned import Tuned
@@ -41,7 +41,7 @@ def why(
         Path | None, typer.Option("--profile", metavar="DIR", help="Say how long it took in this profile of the model.", show_default=False)
     ] = None,
     time: Annotated[bool, typer.Option("--time", help="Compile and run the model, and say how long it takes.")] = False,
-    limit: Annotated[int, typer.Option(help="Rows of the list when no operator is named; 0 for all.")] = 40,
+    limit: Annotated[int, typer.Option(min=0, help="Rows of the list when no operator is named; 0 for all.")] = 40,
 ) -> None:
     """Tell what became of an operator of MODEL, and by which rule; for one that runs, in which kernels, how long, and why not with its neighbours.
 
@@ -51,6 +51,8 @@ def why(
     [dim]whence why resnet50.onnx 7 --time[/dim]
     [dim]whence why resnet50.onnx 7 --profile out/[/dim]     from what `whence profile -o out/` left
     """
+    if operator is not None and not operator.strip():
+        raise typer.BadParameter("names no operator; leave it out to list them all", param_hint="OPERATOR")
     shapes = parse_shapes(shape)
     graph = load_with_bar(model, shapes)
     source = None if operator is None else find_source(graph.ledger, operator)
@@ -126,7 +128,9 @@ def _print_time(console: Console, profile: Profile, row: SourceRow) -> None:
             if part.id == row.id and kernel.time_ns:
                 text = f"{duration(part.time_ns / runs)} of the {duration(kernel.time_ns / runs)} of kernel {kernel.id}, {kernel.name}"
                 console.print(safe(f"      {text}"), soft_wrap=True)
-    console.print(safe(f"      {profile.policy.partition(':')[0].lower()}; {profile.runs} runs of {profile.model}", "dim"), soft_wrap=True)
+    console.print(
+        safe(f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of {profile.model}", "dim"), soft_wrap=True
+    )
 
 
 def find_source(ledger: Ledger, wanted: str) -> SourceOp:

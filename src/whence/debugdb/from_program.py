@@ -27,6 +27,7 @@ from whence.debugdb.rows import (
     NONE,
     WORD,
     CmdstreamRow,
+    EndingRow,
     KernelRow,
     MemberRow,
     OperatorRow,
@@ -41,6 +42,7 @@ from whence.debugdb.rows import (
 )
 from whence.debugdb.tables import DebugDatabase
 from whence.graph import Graph, Node
+from whence.graph.endings import endings
 from whence.graph.fates import fates
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
@@ -99,6 +101,7 @@ def from_program(
         db.tombstone.extend(
             TombstoneRow(number, stone.node, source, stone.reason.value, stone.pass_name, stone.rule, stone.into) for source in origin
         )
+    db.ending.extend(EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into) for end in endings(graph))
     for number, report in enumerate(reports, 1):
         db.passes.append(
             PassRow(number, report.name, report.summary, report.nanoseconds, report.added, report.removed, report.changes, report.skipped)

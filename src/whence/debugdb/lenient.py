@@ -26,7 +26,7 @@ _REGOR = frozenset({"group", "perf", "perf_debug", "perf_debug_main", "perf_debu
 _OPTIONAL = frozenset({("source", "ext_key"), ("cmdstream", "file_offset")})
 _KNOWN_EXTRA = frozenset({("queue", "scheduled_id")})
 # Tables that a profile of ours adds.
-_PROFILE = frozenset({"profile", "attributed"})
+_PROFILE = frozenset({"profile"})
 # Tables that reading made.
 _MADE = frozenset(f"{table.name}_{end}" for table in TABLES for end in ("extra", "rejected"))
 _BAD = object()

@@ -104,6 +104,17 @@ class TombstoneRow(NamedTuple):
     """The operator whose result stands in for it."""
 
 
+class EndingRow(NamedTuple):
+    """How a source operator that no longer runs came to its end: by the pass that folded it, or by the one that removed it."""
+
+    source_id: int
+    reason: str
+    pass_name: str
+    rule: str
+    into_id: int | None
+    """The operator that carries it now, or whose result stands in for it."""
+
+
 class PassRow(NamedTuple):
     """What one pass did."""
 
@@ -155,6 +166,33 @@ class SampleRow(NamedTuple):
     kernel_id: int
     begin_ns: int
     end_ns: int
+
+
+class MeasuredRow(NamedTuple):
+    """What a profile says of a kernel over all runs, without what reading the clock cost."""
+
+    kernel_id: int
+    calls: int
+    time_ns: int
+    min_ns: int
+
+
+class AttributedRow(NamedTuple):
+    """What a profile says of a source operator in a kernel. The times of a kernel add up to that in `measured`."""
+
+    source_id: int
+    kernel_id: int
+    weight: float | None
+    time_ns: int
+    inserted_ns: int
+    """How much of it is in operators that the passes put in."""
+
+
+class ResidualRow(NamedTuple):
+    """Time of a profile that no source operator has. With those in `attributed` the times add up to the wall time."""
+
+    name: str
+    time_ns: int
 
 
 class Kind(enum.Enum):
@@ -216,10 +254,14 @@ OWN_TABLES = (
     _table("operator", OperatorRow, "source_id name:s scope:s module:s line:s stack:s fate:s"),
     _table("origin", OriginRow, "optimised_id source_id weight:f"),
     _table("tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"),
+    _table("ending", EndingRow, "source_id reason:s pass_name:s rule:s into_id?"),
     _table("pass", PassRow, "id name:s summary:s time_ns added removed changes skipped:s", field="passes"),
     _table("rule", RuleRow, "pass_id rule:s applied"),
     _table("kernel", KernelRow, "id name:s symbol:s flops bytes why_reference:s"),
     _table("member", MemberRow, "kernel_id optimised_id flops bytes weight:f"),
     _table("sample", SampleRow, "execution kernel_id begin_ns end_ns"),
+    _table("measured", MeasuredRow, "kernel_id calls time_ns min_ns"),
+    _table("attributed", AttributedRow, "source_id kernel_id weight:f? time_ns inserted_ns"),
+    _table("residual", ResidualRow, "name:s time_ns"),
 )
 TABLES = (*VELA_TABLES, *OWN_TABLES)

@@ -218,6 +218,8 @@ def _read(select: _Select, where: str) -> DebugDatabase:
     for stored, columns in titles.items():
         if not all(_PLAIN.fullmatch(name) for name in (stored, *(column for column, _, _ in columns))):
             raise ModelError(f"'{where}': table '{_EXTRA}' is damaged")
+        if columns[0][1] in RESERVED:
+            continue  # written before the table became one of ours, and read as such above
         found = select(stored, ", ".join(f'"{column}"' for column, _, _ in columns))
         if found is None:
             db.notes.append(f"there is no table '{stored}'")

@@ -43,12 +43,12 @@ def _checked(port: Port, value: Value) -> Value:
         given = DType.of(array)
     except KeyError:  # dates, records, the other byte order
         raise InputError(f"input {port.name!r} is {array.dtype}, the model takes {expected}") from None
-    if expected.dtype is not DType.UNDEFINED and given is not expected.dtype:
-        raise InputError(f"input {port.name!r} is {given}, the model takes {expected}")
+    wrong = [f"is {given}"] if expected.dtype is not DType.UNDEFINED and given is not expected.dtype else []
     if expected.shape is not None:
         fits = len(expected.shape) == array.ndim and all(
             not isinstance(dim, int) or dim == got for dim, got in zip(expected.shape, array.shape, strict=True)
         )
-        if not fits:
-            raise InputError(f"input {port.name!r} has shape {list(array.shape)}, the model takes {expected}")
+        wrong += [] if fits else [f"has shape {list(array.shape)}"]
+    if wrong:
+        raise InputError(f"input {port.name!r} {' and '.join(wrong)}, the model takes {expected}")
     return array

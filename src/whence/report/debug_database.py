@@ -1,7 +1,7 @@
 """debug.xml and profile.duckdb: the debug database of what was profiled, with the times in it. Both hold the same rows.
 
-Beside the tables of the database there are two more: `profile` has the figures of the whole profile and its policy, `attributed` the
-nanoseconds of each operator in each kernel, which add up exactly. `sample` has the first runs, as many as there is room for.
+`measured`, `attributed` and `residual` have the nanoseconds of the profile, which add up to its wall time exactly; the views are of them.
+`profile`, a table more, has the figures of the whole profile and its policy. `sample` has the first runs, as many as there is room for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import Background, Profile
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
+from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 
 _FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
@@ -60,8 +61,10 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
     }
     rows = [(key, str(value)) for key, value in facts.items()] + [("note", note) for note in profile.notes]
     db.extras.append(Extra("profile", ("key", "value"), tuple(rows)))
-    parts = [(str(part.id), str(kernel.id), str(part.time_ns), str(part.inserted_ns)) for kernel in profile.kernels for part in kernel.origin]
-    db.extras.append(Extra("attributed", ("source_id", "kernel_id", "time_ns", "inserted_ns"), tuple(parts)))
+    db.measured.extend(MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns) for kernel in profile.kernels)
+    for kernel in profile.kernels:
+        db.attributed.extend(AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns) for part in kernel.origin)
+    db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
     return db
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -39,8 +40,16 @@ def print_profile(console: Console, profile: Profile, by: str = "op", limit: int
 def header(profile: Profile, width: int) -> str:
     threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
-    facts = f" · {profile.engine}, {threads} · {runs} · {duration(profile.run_ns)} per run · profiling cost {cost_of_profiling(profile)}"
+    facts = f" · {profile.engine}, {threads} · {runs} · {per_run(profile)} · profiling cost {cost_of_profiling(profile)}"
     return fit(profile.model, max(12, width - len(facts))) + facts
+
+
+def per_run(profile: Profile) -> str:
+    """The median, as `whence diff` compares it; also the mean, of which the table's times are parts, where the two are far apart."""
+    mean = profile.run_ns
+    median = profile.band.median_ns if profile.runs_ns else mean
+    also = f" (median; mean {duration(mean)})" if abs(mean - median) > 0.1 * median else ""
+    return f"{duration(median)} per run{also}"
 
 
 def cost_of_profiling(profile: Profile) -> str:
@@ -74,12 +83,18 @@ def closure(profile: Profile) -> list[tuple[str, int, int]]:
 
 def policy_line(profile: Profile) -> str:
     """In short how kernels were split, and how well the threads kept each other busy. The whole policy is in every file."""
-    how = fit(profile.policy.partition(":")[0].partition(". ")[0], 40)
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
-    found = [f" shares within kernels: {how[:1].lower()}{how[1:]}"]
+    found = [f" shares within kernels: {policy_name(profile)}"]
     found += [f"{len(profile.notes)} exceptions in profile.json"] if profile.notes else []
     found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
     return " · ".join(found)
+
+
+def policy_name(profile: Profile) -> str:
+    """What stands before the colon of the policy, as part of a sentence; of one without, such as Vela's, the first sentence as it is."""
+    first = profile.policy.partition(". ")[0]
+    name, colon, _ = first.partition(": ")
+    return escape(f"{name[:1].lower()}{name[1:]}" if colon else first)
 
 
 def duration(nanoseconds: float) -> str:
@@ -106,10 +121,13 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     room = max(_LEAST_WIDTH, console.width - 26)
     longest = max((len(escape(row.name)) for row in rows), default=8)
     name_width = min(longest, room * 3 // 5)
+    shown = Counter(fit(row.name, name_width) for row in rows)
     for row in rows:
+        name = fit(row.name, name_width)
+        name = fit(f"#{row.id} {row.name}", name_width) if shown[name] > 1 and longest > name_width else name
         inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes" if row.inserted_ns * 20 > row.time_ns > 0 else ""
         became = fit(row.became + inserted, room - name_width)
-        table.add_row(*_times(profile, row.time_ns, row.share), Text(fit(row.name, name_width)), Text(became))
+        table.add_row(*_times(profile, row.time_ns, row.share), Text(name), Text(became))
     console.print(table)
 
 

@@ -53,7 +53,7 @@ def build_program(
 
     `choices` says, by problem, which kernels to take; for other problems the cost model does.
     """
-    _check_operands(graph)
+    check_graph_operands(graph)
     fused = fuse(graph, find_groups(graph, fusion))
     lowered = lower(fused, tile_for(toolchain), choices)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
@@ -87,7 +87,7 @@ def build_program(
     return Program(plan, weights.finish(), library, details)
 
 
-def _check_operands(graph: Graph) -> None:
+def check_graph_operands(graph: Graph) -> None:
     """Kernels trust the types of their operands: what was unknown when an operator was read is known now, and must fit."""
     for node in graph:
         types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)

@@ -63,8 +63,11 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes") or name in _ALLOWED.get(module, ()):
-            return super().find_class(module, name)
+        # A name with dots would lead on, from a module of ours to whatever that module imports.
+        if "." not in name and (module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes") or name in _ALLOWED.get(module, ())):
+            found = super().find_class(module, name)
+            if module in _ALLOWED or getattr(found, "__module__", "").split(".", maxsplit=1)[0] in ("whence", "ml_dtypes"):
+                return found
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -51,6 +52,7 @@ class Stream:
         self._change = threading.Condition()
         self._submitted = self._done = self._waited = 0
         self._failure: BaseException | None = None
+        self._process = os.getpid()
         # The worker holds the queue, not the stream, so that a stream nobody holds any more ends its worker.
         self._worker = threading.Thread(target=_work, args=(self._jobs,), name="whence-stream", daemon=True)
         self._worker.start()
@@ -58,6 +60,8 @@ class Stream:
 
     def submit(self, job: Callable[[Profiler | None], None]) -> None:
         """Do `job` after everything submitted before it."""
+        if os.getpid() != self._process:
+            raise StreamError("the stream was made before this process was forked, and its thread stayed behind; make a new one")
 
         def run() -> None:
             failure: BaseException | None = None

@@ -7,6 +7,7 @@ import pytest
 
 from tests.kernels.harness import Cases
 from whence.api import prepare
+from whence.errors import ModelError
 from whence.graph.builder import Symbol
 from whence.passes.equivalence import difference
 from whence.runtime.opencl.engine import OpenClEngine
@@ -101,3 +102,17 @@ def test_what_the_device_cannot_do_runs_on_the_host(engine: OpenClEngine) -> Non
     half = cases.op("Cast", cases.op("Relu", x), to=10)
     cases.expect(cases.op("Neg", cases.op("Cast", half, to=1)), "through half precision", limit=1e-3)
     cases.check_on(engine, host=frozenset({"Cast", "Neg", "Relu"}))
+
+
+def test_scalars_of_the_host_keep_their_shape(engine: OpenClEngine) -> None:
+    cases = DeviceCases()
+    total = cases.op("ReduceSum", cases.op("Cast", cases.normal(5), to=10), cases.const(np.array([0], np.int64)), keepdims=0)
+    cases.expect(cases.op("Neg", cases.op("Cast", total, to=1)), "a sum in half precision", limit=1e-2)
+    cases.check_on(engine, host=frozenset({"Cast", "Neg", "ReduceSum"}))
+
+
+def test_an_index_that_leads_nowhere_is_an_error(engine: OpenClEngine) -> None:
+    cases = DeviceCases()
+    cases.expect(cases.op("Gather", cases.normal(8, 2), cases.const(np.array([100_000], np.int64)), axis=0))
+    with pytest.raises(ModelError, match="100000"):
+        engine.build(cases.build.finish(), fusion="dominator", progress=None)

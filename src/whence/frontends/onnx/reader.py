@@ -65,12 +65,20 @@ def _content(path: Path) -> bytes:
         raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
 
 
+_OTHER_FORMATS = {b"TFL3": ("TFLite", ".tflite"), b"CIR0": ("Circle", ".circle")}
+"""By what stands at byte 4 of their files."""
+
+
 def _parse(content: bytes, path: Path | None) -> ModelProto:
-    model = ModelProto()
+    model, parsed = ModelProto(), True
     try:
         model.ParseFromString(content)
     except (DecodeError, ValueError):
-        raise ModelError(f"{_label(path)} is not an ONNX model, or is cut off") from None
+        parsed = False
+    if not (parsed and model.HasField("graph")) and (other := _OTHER_FORMATS.get(content[4:8])):
+        raise ModelError(f"{_label(path)} is a {other[0]} model, not ONNX: give it a name that ends in {other[1]}")
+    if not parsed:
+        raise ModelError(f"{_label(path)} is not an ONNX model, or is cut off")
     return model
 
 

@@ -7,6 +7,7 @@ operator's options mean is for its mapping to know.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -136,7 +137,13 @@ def read_records(data: bytes, label: str = "the model") -> ModelRecord:
         raise ModelError(f"{label} is damaged or cut off: {_one_line(error)}") from error
 
 
+_ENDS_EARLY = re.compile(r"at least (?P<needed>\d+) bytes.*actual buffer size is (?P<size>\d+)")
+
+
 def _one_line(error: Exception) -> str:
+    if isinstance(error, struct.error):
+        found = _ENDS_EARLY.search(str(error))
+        return f"the file ends early: {found['size']} bytes, at least {found['needed']} needed" if found else "an offset points outside the file"
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 

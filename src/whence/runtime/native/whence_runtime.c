@@ -1,3 +1,6 @@
+#ifdef __linux__
+#define _GNU_SOURCE /* for sched_getaffinity */
+#endif
 #include "whence_runtime.h"
 
 #include <pthread.h>
@@ -17,6 +20,8 @@
 #define SPIN_NS 60000
 /* How often the caller looks whether the workers are done before it lets others have the core. */
 #define SPIN_LOOKS 20000
+/* The same for workers that meet, who all must have a core: one that waits long waits for a worker that has none. */
+#define MEET_LOOKS 2000
 
 enum { MAX_THREADS = 256 };
 
@@ -41,6 +46,7 @@ typedef struct {
 
 struct wh_pool {
   int32_t threads; /* workers plus the caller */
+  int32_t cores;   /* on which they may run at the same time */
   gang gang;
   worker workers[MAX_THREADS];
   stretch stretches[MAX_THREADS];
@@ -127,7 +133,7 @@ static void meet(wh_gang *face) {
     return;
   }
   for (int looks = 0; atomic_load_explicit(&all->round, memory_order_acquire) == round; looks++) {
-    if (looks < SPIN_LOOKS)
+    if (looks < MEET_LOOKS)
       relax();
     else
       sched_yield();
@@ -191,7 +197,8 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
   if (scratch_bytes <= pool->scratch_bytes || getpid() != pool->process) return 0;
   pthread_mutex_lock(&pool->owner);
   int failed = 0;
-  for (int32_t i = 0; i < pool->threads; i++) {
+  /* Somebody else may have reserved more while we waited for the lock: what is there is never made smaller. */
+  for (int32_t i = 0; i < pool->threads && scratch_bytes > pool->scratch_bytes; i++) {
     void *fresh = make_scratch(scratch_bytes, &pool->gang.face);
     if (!fresh) {
       failed = 1;
@@ -205,6 +212,15 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
   return failed;
 }
 
+static int32_t usable_cores(void) {
+#ifdef __linux__
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return (int32_t)CPU_COUNT(&allowed);
+#endif
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores > 0 ? (int32_t)cores : 1;
+}
+
 wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   if (threads < 1) threads = 1;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
@@ -213,6 +229,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   wh_pool *pool = memory;
   memset(pool, 0, sizeof *pool);
   pool->threads = threads;
+  pool->cores = usable_cores();
   pool->gang.face.meet = meet;
   pool->process = getpid();
   pthread_mutex_init(&pool->owner, NULL);
@@ -260,7 +277,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   const int together = step->grain == WH_TOGETHER;
   int64_t grain = step->grain > 0 ? step->grain : 1;
   pool->gang.face.shared = pool->workers[0].scratch;
-  if (workers < 2 || step->tasks < 2 * grain || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
+  if (workers < 2 || step->tasks < 2 * grain || (together && workers > pool->cores) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
     pool->gang.face.members = 1;
     step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
     return 0;

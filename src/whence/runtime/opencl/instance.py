@@ -66,9 +66,11 @@ class OpenClInstance:
             return run.go()
         finally:
             # Whatever happened, nothing of this run may still be on its way when its memory is used again.
-            queue.finish()
-            if profiler is not None:
-                profiler.settle()
+            try:
+                queue.finish()
+            finally:
+                if profiler is not None:
+                    profiler.settle()
 
 
 class _Run:
@@ -112,7 +114,7 @@ class _Run:
         for index, value in enumerate(made):
             ref = node.ref(index)
             planned = self._program.layout.places[ref].region is not Region.DYNAMIC
-            self._host[ref] = np.ascontiguousarray(as_declared(node, index, value)) if planned else value
+            self._host[ref] = np.require(as_declared(node, index, value), requirements="C") if planned else value
             if planned and ref in self._program.read_by_device:
                 self._upload(ref, self._host[ref])
 

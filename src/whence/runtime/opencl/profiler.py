@@ -31,9 +31,11 @@ class DeviceProfiler(Profiler):
         """All commands of the run are done: read their counters."""
         events, self._events = self._events, []
         host, self._host = self._host, []
-        if events:
-            shift = min(queued - event.profile.queued for event, queued, _ in events)
-            for event, _, step in events:
-                self.note(event.profile.start + shift, event.profile.end + shift, step)
+        # A command that failed has no times, and its run raises an error of its own.
+        done = [(event.profile, queued, step) for event, queued, step in events if event.command_execution_status == 0]
+        if done:
+            shift = min(queued - times.queued for times, queued, _ in done)
+            for times, _, step in done:
+                self.note(times.start + shift, times.end + shift, step)
         for begin, end, step in host:
             self.note_sample(begin, end, step)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
-from whence.errors import UnsupportedError
+from whence.errors import CacheError, UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph, Ref
 from whence.kernels.lower import Step, lower
 from whence.provenance import Origin
-from whence.runtime.build import described, input_blocks, kernel_of, output_blocks, source_names
+from whence.runtime.build import check_graph_operands, described, input_blocks, kernel_of, output_blocks, source_names
 from whence.runtime.layout import lay_out
 from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.places import Layout, Place, Region
@@ -74,6 +75,7 @@ class OpenClProgram(Program):
 
 def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator") -> OpenClProgram:
     """Fuse, lower, compile and plan a prepared graph for a device."""
+    check_graph_operands(graph)
     fused = fuse(graph, find_groups(graph, fusion))
     lowered = lower(fused, TILE)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
@@ -145,7 +147,11 @@ def _compile(engine: OpenClEngine, source: str) -> Any:
         raise UnsupportedError(f"the driver of '{device.name}' does not compile a kernel: {first.strip()}") from error
     binaries = built.get_info(cl.program_info.BINARIES)
     if binaries and binaries[0]:
-        cache.put(key, binaries[0])
+        try:
+            cache.put(key, binaries[0])
+        except (CacheError, OSError) as error:
+            # What was compiled runs all the same.
+            warnings.warn(f"the kernels are not kept for the next start: {error}", RuntimeWarning, stacklevel=2)
     return built
 
 

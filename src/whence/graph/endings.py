@@ -1,0 +1,69 @@
+"""How every source operator that no longer runs came to its end: the step that `whence why` tells of, in one row.
+
+1. folded: the first `fold` edge on its way, and a node that carries it now.
+2. dead, removed: its last tombstone. Tombstones of nodes that were put in because of it, and taken out again, are not its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from whence.graph.fates import fates
+from whence.graph.graph import Graph
+from whence.provenance import NO_ORIGIN, Edge, EdgeKind, Fate, Ledger, Origin, Tombstone, union_of
+
+
+class Ending(NamedTuple):
+    source_id: int
+    reason: str
+    """`folded`, or that of the tombstone."""
+    pass_name: str
+    rule: str
+    into: int | None
+    """The node that carries it now, or whose result stands in for it."""
+
+
+def endings(graph: Graph) -> list[Ending]:
+    """By number. Takes the main graph; nested graphs are looked into."""
+    ledger = graph.ledger
+    carriers: dict[int, int] = {}
+    for nested in graph.nested():
+        for node in nested:
+            for source_id in node.origin:
+                carriers[source_id] = min(node.id, carriers.get(source_id, node.id))
+    folds, stones = _first_folds(ledger), _last_tombstones(ledger)
+    found = []
+    for source_id, fate in enumerate(fates(graph), 1):
+        fold, stone = folds.get(source_id), stones.get(source_id)
+        if fate is Fate.FOLDED and fold is not None:
+            into = carriers.get(source_id, stone.into if stone is not None else None)
+            found.append(Ending(source_id, fate.value, fold.pass_name, fold.rule, into))
+        elif fate is not Fate.LIVE and stone is not None:
+            found.append(Ending(source_id, stone.reason.value, stone.pass_name, stone.rule, stone.into))
+    return found
+
+
+def _first_folds(ledger: Ledger) -> dict[int, Edge]:
+    """What was inserted because of an operator may be folded before the operator is: such edges are not followed."""
+    origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in ledger.sources}
+    first: dict[int, Edge] = {}
+    for edges in ledger.steps():
+        parts: dict[int, list[Origin]] = {}
+        for edge in edges:
+            if edge.kind is EdgeKind.INSERT:
+                continue
+            inherited = origins.get(edge.parent, NO_ORIGIN)
+            parts.setdefault(edge.child, [origins.get(edge.child, NO_ORIGIN)]).append(inherited)
+            if edge.kind is EdgeKind.FOLD:
+                for source_id in inherited:
+                    first.setdefault(source_id, edge)
+        origins.update((child, union_of(each)) for child, each in parts.items())
+    return first
+
+
+def _last_tombstones(ledger: Ledger) -> dict[int, Tombstone]:
+    inserted = {edge.child for edge in ledger.edges if edge.kind is EdgeKind.INSERT}
+    own, other = dict[int, Tombstone](), dict[int, Tombstone]()
+    for stone in ledger.tombstones:
+        (other if stone.node in inserted else own).update(dict.fromkeys(stone.origin, stone))
+    return other | own
