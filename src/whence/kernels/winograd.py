@@ -223,8 +223,9 @@ class _Shape:
             if self.group_vectors % vectors or (vectors % self.per_block and self.per_block % vectors):
                 continue
             most = self.tile.rows * self.tile.vectors // vectors
-            # The transformed input is read in order, panel by panel: it may fill the cache.
-            fitting = max(1, self.tile.cache_bytes // (4 * places * (self.channels + vectors * self.tile.lanes)))
+            # Weights that are near share the cache with the transformed input; others pass by, as seldom as can be.
+            room = self.tile.cache_bytes // (2 if self._is_near(self._weight_bytes(places)) else 1)
+            fitting = max(1, room // (4 * places * (self.channels + vectors * self.tile.lanes)))
             fewest = -(-tiles // max(fitting, min(most, tiles)))
             for chunks in {max(fewest, min(each, tiles)) for each in _CHUNKS}:
                 chunk = -(-tiles // chunks)

@@ -26,8 +26,8 @@ from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
 _GRAIN_NS = 20_000
-# A run that takes less than this finds the other threads asleep, and is over by the time they are awake.
-_ALONE_NS = 150_000
+# A run that by this reckoning, which counts weights as far away, takes less finds the other threads asleep, and is over by the time they are awake.
+_ALONE_NS = 400_000
 _BYTES_PER_NS = 8
 
 Progress = Callable[[str, int, int], None]
