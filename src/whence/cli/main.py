@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
-from whence import __version__
 from whence.cli.lazy import SETTINGS, group_of
 from whence.errors import WhenceError
 
@@ -39,7 +39,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"whence {__version__}")
+        typer.echo(f"whence {version('whence')}")
         raise typer.Exit
 
 
