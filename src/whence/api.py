@@ -6,10 +6,8 @@ loading them would take longer than starting it.
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,18 +42,6 @@ def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
     return read_onnx(path, shapes=shapes)
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """No garbage collection meanwhile: it looks at every node again and again, which for a million nodes is most of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def prepare(graph: Graph, *, portable: bool = False, check: CheckLevel | None = None, progress: Progress | None = None) -> Graph:
     """Run all passes over the graph, in place, and return it. `portable` stays within the operators of the ONNX standard.
 
@@ -69,10 +55,11 @@ def prepare_with_report(
     graph: Graph, *, portable: bool = False, check: CheckLevel | None = None, progress: Progress | None = None
 ) -> list[PassReport]:
     """As `prepare`, and say what each pass did."""
+    from whence.frontends.files import without_collection
     from whence.passes.manager import run_passes
     from whence.passes.pipeline import PORTABLE, PREPARE
 
-    with _without_collections():
+    with without_collection():
         return run_passes(graph, PORTABLE if portable else PREPARE, check=check, progress=progress)
 
 
@@ -229,6 +216,8 @@ WRITTEN = (".onnx", ".tflite", ".circle")
 
 def save(graph: Graph, path: str | Path) -> None:
     """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of the file carries its origins."""
+    from whence.frontends.files import without_collection
+
     path = Path(path)
     match path.suffix.lower():
         case ".onnx":
@@ -239,7 +228,7 @@ def save(graph: Graph, path: str | Path) -> None:
                 from whence.passes.pipeline import CHANNELS_FIRST
 
                 graph = graph.copy()
-                with _without_collections():
+                with without_collection():
                     run_passes(graph, CHANNELS_FIRST)
             write_onnx(graph, path)
         case ".tflite" | ".circle" as suffix:
@@ -249,7 +238,7 @@ def save(graph: Graph, path: str | Path) -> None:
 
             # The graph stays as it is: that the format wants channels last is no business of the caller's.
             graph = graph.copy()
-            with _without_collections():
+            with without_collection():
                 run_passes(graph, CHANNELS_LAST)
             (write_tflite if suffix == ".tflite" else write_circle)(graph, path)
         case _:

@@ -13,12 +13,11 @@ from whence.attribution.variants import Variant
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Progress
 from whence.graph import Ref
-from whence.kernels.ir import Buffer
 from whence.runtime import native_library as native
 from whence.runtime.build import grain
 from whence.runtime.engine import CpuEngine
+from whence.runtime.kernel_trial import ordinary_numbers, time_steps
 from whence.runtime.places import Region
-from whence.runtime.profiler import SAMPLE
 from whence.runtime.weights import aligned_bytes
 
 # A kernel runs often enough in a row to be in the state that its own data leaves the caches in, and in turns often enough to meet a quiet moment.
@@ -75,13 +74,9 @@ class KernelTimer:
         return [self._ready(number, shared, rng, row) for number in numbers]
 
     def _run(self, ready: _Ready) -> int:
-        count = int(ready.plan.n_steps)
-        samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
-        profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-        self._engine.runtime.run(ready.plan, self._engine.pool, 0, 0, ready.inputs, ready.outputs, ready.pointers, ctypes.byref(profiler))
+        lengths = time_steps(self._engine, ready.plan, 0, ready.inputs, ready.outputs, ready.pointers)
         # The first of a row finds the caches as another kernel left them.
-        lengths = (samples["end"] - samples["begin"])[1:] if count > 1 else samples["end"] - samples["begin"]
-        return int(lengths.min())
+        return int(lengths[1:].min() if len(lengths) > 1 else lengths.min())
 
     def _ready(self, number: int, shared: dict[tuple[bool, Ref], np.ndarray], rng: np.random.Generator, row: int) -> _Ready:
         assert self._library is not None
@@ -96,7 +91,7 @@ class KernelTimer:
                 continue
             known = shared.get((is_output, ref))
             if known is None or known.size < buffer.elements:
-                known = shared[is_output, ref] = _aligned(_random(buffer, rng))
+                known = shared[is_output, ref] = _aligned(ordinary_numbers(buffer, rng))
             arrays.append(known)
         count = len(variant.inputs)
         regions = [(Region.INPUT, index) for index in range(count)] + [(Region.OUTPUT, index) for index in range(len(variant.outputs))]
@@ -116,11 +111,3 @@ def _aligned(array: np.ndarray) -> np.ndarray:
     block = aligned_bytes(array.nbytes).view(array.dtype)
     block[:] = array.reshape(-1)
     return block
-
-
-def _random(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or masks."""
-    dtype = buffer.dtype.numpy
-    if buffer.dtype.is_float:
-        return rng.standard_normal(buffer.elements).astype(dtype)
-    return rng.integers(0, 2, buffer.elements).astype(dtype)

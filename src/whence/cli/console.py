@@ -46,14 +46,6 @@ def safe(text: str, style: str = "") -> Text:
     return Text(escape(text), style=style)
 
 
-def shorten(text: str, width: int) -> str:
-    """The text, with its middle left out when it is longer than `width`: both ends of an operator's name tell something."""
-    if len(text) <= width:
-        return text
-    head = (width - 1) // 3
-    return text[:head] + "…" + text[len(text) - (width - 1 - head) :]
-
-
 def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
     """`["x=1x3x224x224"]` → `{"x": (1, 3, 224, 224)}`."""
     shapes = {}

@@ -14,8 +14,8 @@ from rich.text import Text
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
-from whence.cli.console import err, out, safe, shorten
-from whence.report.terminal import duration
+from whence.cli.console import err, out, safe
+from whence.report.terminal import duration, shorten
 
 _LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%")
 _STYLES = {Verdict.SLOWER: "red", Verdict.ADDED: "red", Verdict.FASTER: "green", Verdict.REMOVED: "green", Verdict.SAME: "dim"}

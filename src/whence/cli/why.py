@@ -16,15 +16,16 @@ from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
 from whence.attribution.sample_inputs import guess_shapes
-from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe, shorten
+from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
+from whence.graph.endings import endings
 from whence.graph.fates import coverage, fates
 from whence.graph.story import Step, Story, tell
 from whence.provenance import EdgeKind, Fate, Ledger, Origin, SourceOp
-from whence.report.terminal import duration, policy_name
+from whence.report.terminal import duration, policy_name, shorten
 from whence.runtime.build import build_program
 from whence.runtime.program import Program
 from whence.runtime.tuned import Tuned
@@ -162,7 +163,7 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
         for node in nested:
             for source_id in node.origin:
                 carriers.setdefault(source_id, []).append(f"{node.op} %{node.id}")
-    stones = {source_id: stone for stone in ledger.tombstones for source_id in stone.origin}
+    ends = {end.source_id: end for end in endings(graph)}
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("#", justify="right", style="dim")
     table.add_column("operator", no_wrap=True)
@@ -174,9 +175,8 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     for source, fate in every[: limit or len(every)]:
         if source.id in carriers:
             now = ", ".join(carriers[source.id][:2]) + (" ..." if len(carriers[source.id]) > 2 else "")
-        elif source.id in stones:
-            stone = stones[source.id]
-            now = f"{stone.reason} ({stone.pass_name})"
+        elif source.id in ends:
+            now = f"{ends[source.id].reason} ({ends[source.id].pass_name})"
         else:
             now = ""
         table.add_row(str(source.id), safe(shorten(source.name, name_width)), safe(source.op), safe(fate.value, _STYLES[fate]), safe(now))

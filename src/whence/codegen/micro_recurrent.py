@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from whence.codegen.recurrent_unit import names_read, write_unit
 from whence.codegen.render_c import CWriter
-from whence.kernels.ir import Micro, Name, walk
-from whence.kernels.recurrent import HIDDEN, NEW_CELL, RESET, Phase, Recurrent
+from whence.kernels.ir import Micro
+from whence.kernels.recurrent import Phase, Recurrent
 
 # Bytes before scratch memory at which the pointer to the gang stands.
 _HEADER = 64
@@ -193,8 +194,7 @@ def _phase(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tu
 def _units(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
     """What each unit of the panel makes of its sums."""
     line, units = writer.line, it.units
-    read = {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
-    made = {name for name, _ in phase.lets}
+    read = names_read(phase)
     writer.open(f"for (int i = 0; i < {it.rows}; i++)")
     line(f"const float *restrict share = shares + (i * {it.panels} + panel) * {it.width};")
     line(f"const int64_t unit0 = panel * {units}, place0 = i * {it.padded} + unit0;")
@@ -221,27 +221,7 @@ def _units(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tu
             line(f"const float x{gate} = {share} + {recurrent};")
             if gate == it.late:
                 line(f"const float late = {'late_bias[u]' if it.bias is not None else '0.0f'};")
-    for name, source in (("before", "now"), ("cell", "cells")):
-        if name in read:
-            line(f"const float {name} = {source}[place];")
-    for slot in range(3):
-        if f"p{slot}" in read:
-            line(f"const float p{slot} = peep{slot}[u];")
-    if "update" in read - made:
-        line("const float update = next[place];")
-    for name, value in phase.lets:
-        line(f"const float {name} = {writer.expression(value)};")
-    later = {part.name for other in phases[number + 1 :] for _, value in other.lets for part in walk(value) if isinstance(part, Name)}
-    if "update" in made and "update" in later:
-        # Kept where the new state will be, until that is made from it.
-        line("next[place] = update;")
-    if RESET in made:
-        line(f"resets[place] = {RESET};")
-    kept = "alive ? {0} : {1}" if it.lengths is not None else "{0}"
-    if NEW_CELL in made:
-        line(f"cells[place] = {kept.format(NEW_CELL, 'cell')};")
-    if HIDDEN in made:
-        line(f"next[place] = {kept.format(HIDDEN, 'now[place]')};")
+    write_unit(writer, it, number, phases, "place", "peep{slot}[u]")
     writer.close()
     writer.close()
 

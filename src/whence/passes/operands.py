@@ -93,6 +93,8 @@ def same_shape(left: TensorType | None, right: TensorType | None) -> bool:
 
 def broadcasts_into(shape: Shape | None, target: Shape | None) -> bool:
     """Does a value of `shape` certainly broadcast against one of `target` without changing the latter's shape?"""
+    if shape == ():
+        return True
     if shape is None or target is None or len(shape) > len(target):
         return False
     return all(dim == 1 or (dim is not None and dim == wanted) for dim, wanted in zip(reversed(shape), reversed(target), strict=False))

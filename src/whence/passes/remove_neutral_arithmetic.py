@@ -16,8 +16,9 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.passes.base import Pass
 from whence.passes.const_values import is_filled_with
 from whence.passes.forward_sweep import ForwardSweep
+from whence.passes.operands import broadcasts_into
 from whence.provenance import Reason
-from whence.types import Shape, TensorType
+from whence.types import TensorType
 
 # operator: (the neutral element, may it stand on the left as well?, the law)
 _NEUTRAL: Mapping[str, tuple[float, bool, str]] = {
@@ -121,14 +122,4 @@ def _is_covered(graph: Graph, operand: Ref | None, value: Ref) -> bool:
     if operand is None:
         return False
     inner, outer = graph.type_of(operand), graph.type_of(value)
-    return isinstance(inner, TensorType) and isinstance(outer, TensorType) and _covers(outer.shape, inner.shape)
-
-
-def _covers(outer: Shape | None, inner: Shape | None) -> bool:
-    if inner is None:
-        return False
-    if not inner:
-        return True
-    if outer is None or len(inner) > len(outer):
-        return False
-    return all(dim == 1 or (dim is not None and dim == other) for dim, other in zip(reversed(inner), reversed(outer), strict=False))
+    return isinstance(inner, TensorType) and isinstance(outer, TensorType) and broadcasts_into(inner.shape, outer.shape)

@@ -23,9 +23,9 @@ from whence.kernels.ir import Buffer, Kernel, Role
 from whence.runtime import native_library as native
 from whence.runtime.build import Progress, grain
 from whence.runtime.engine import CpuEngine
+from whence.runtime.kernel_trial import ordinary_numbers, time_steps
 from whence.runtime.memory import aligned
 from whence.runtime.places import Region
-from whence.runtime.profiler import SAMPLE
 from whence.runtime.program import make_segment
 from whence.runtime.weights import aligned_bytes
 
@@ -139,13 +139,8 @@ class _Heat:
                 turns[running[number]].append(self._time(ready[running[number]]))
 
     def _time(self, ready: _Ready) -> int:
-        count = int(ready.plan.n_steps)
-        samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
-        profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-        runtime = self._engine.runtime
         weights = self._far.next(ready.weight_bytes)
-        runtime.run(ready.plan, self._engine.pool, 0, weights, ready.operands, ready.operands, ready.pointers, ctypes.byref(profiler))
-        return int(samples["end"][-1] - samples["begin"][-1])
+        return int(time_steps(self._engine, ready.plan, weights, ready.operands, ready.operands, ready.pointers)[-1])
 
     def _ready(self, racer: Racer, symbol: str) -> _Ready:
         kernel = racer.kernel
@@ -179,13 +174,7 @@ class _Heat:
                 key = position >= len(racer.inputs), ref
                 if position not in racer.kernel.packings and key not in self._operands:
                     node = racer.constants[position] if position < len(racer.inputs) else None
-                    self._operands[key] = _filled(self._random(buffer) if node is None or node.value is None else node.value)
-
-    def _random(self, buffer: Buffer) -> np.ndarray:
-        """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or masks."""
-        if buffer.dtype.is_float:
-            return self._rng.standard_normal(buffer.elements, np.float32).astype(buffer.dtype.numpy)
-        return self._rng.integers(0, 2, buffer.elements).astype(buffer.dtype.numpy)
+                    self._operands[key] = _filled(ordinary_numbers(buffer, self._rng) if node is None or node.value is None else node.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from whence.codegen.opencl.render_cl import ClWriter, Geometry
-from whence.kernels.ir import Micro, Name, walk
-from whence.kernels.recurrent import HIDDEN, NEW_CELL, RESET, Phase, Recurrent
+from whence.codegen.recurrent_unit import write_unit
+from whence.kernels.ir import Micro
+from whence.kernels.recurrent import Phase, Recurrent
 from whence.types import DType
 
 _ITEMS = 32
@@ -76,8 +77,6 @@ def _phases(writer: ClWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
 def _unit(writer: ClWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
     """What one unit makes of its sums."""
     line, counter = writer.line, writer.counter
-    read = {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
-    made = {name for name, _ in phase.lets}
     state = "resets" if phase.from_reset else "now"
     line(f"const {counter} panel = u / {it.units}, own = u % {it.units};")
     for gate in phase.gates:
@@ -97,23 +96,5 @@ def _unit(writer: ClWriter, it: Recurrent, phase: Phase, number: int, phases: tu
             line(f"const float x{gate} = share{gate} + rest{gate};")
             if gate == it.late:
                 line(f"const float late = {late};")
-    for name, source in (("before", "now"), ("cell", "cells")):
-        if name in read:
-            line(f"const float {name} = {source}[u];")
-    for slot in range(3):
-        if f"p{slot}" in read:
-            line(f"const float p{slot} = {it.peepholes}[direction * {3 * it.hidden} + {slot * it.hidden} + u];")
-    if "update" in read - made:
-        line("const float update = next[u];")
-    for name, value in phase.lets:
-        line(f"const float {name} = {writer.expression(value)};")
-    later = {part.name for other in phases[number + 1 :] for _, value in other.lets for part in walk(value) if isinstance(part, Name)}
-    if "update" in made and "update" in later:
-        # Kept where the new state will be, until that is made from it.
-        line("next[u] = update;")
-    if RESET in made:
-        line(f"resets[u] = {RESET};")
-    if NEW_CELL in made:
-        line(f"cells[u] = alive ? {NEW_CELL} : cells[u];")
-    if HIDDEN in made:
-        line(f"next[u] = alive ? {HIDDEN} : now[u];")
+    peephole = f"{it.peepholes}[direction * {3 * it.hidden} + {{slot}} * {it.hidden} + u]"
+    write_unit(writer, it, number, phases, "u", peephole)

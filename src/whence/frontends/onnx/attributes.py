@@ -8,7 +8,7 @@ import numpy as np
 from onnx import AttributeProto, NodeProto
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.types import TensorReader, tensor_proto, value_type
 from whence.ops.definition import Attr
 from whence.ops.onnx_node import to_type_proto

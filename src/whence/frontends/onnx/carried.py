@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from whence.errors import ModelError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.provenance import Edge, EdgeKind, Origin, Reason, SourceOp, Tombstone
 
 SOURCES = "whence.sources"

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence, Set
 
 from whence.errors import ModelError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import OpRecord
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError
+from whence.frontends.files import content, without_collection
+from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
 from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
 from whence.frontends.onnx.control import add_control
-from whence.frontends.onnx.naming import check_texts, quoted
 from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
@@ -34,35 +33,15 @@ def read_onnx(source: str | os.PathLike[str] | bytes | ModelProto, shapes: Mappi
     """
     path = None if isinstance(source, (bytes, ModelProto)) else Path(source)
     try:
-        model = source if isinstance(source, ModelProto) else _parse(source if isinstance(source, bytes) else _content(Path(source)), path)
-        with _no_collection():
+        model = source if isinstance(source, ModelProto) else _parse(source if isinstance(source, bytes) else content(Path(source)), path)
+        with without_collection():
             return _read(model, path, shapes or {})
     except UnicodeDecodeError as error:
         raise ModelError(f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte {error.start}") from None
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of objects are made here and none is garbage; looking for garbage among them costs a quarter of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def _label(path: Path | None) -> str:
     return "the model" if path is None else quoted(str(path))
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
 
 
 _OTHER_FORMATS = {b"TFL3": ("TFLite", ".tflite"), b"CIR0": ("Circle", ".circle")}

@@ -10,7 +10,7 @@ import numpy as np
 from onnx import GraphProto
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted, shown
+from whence.frontends.naming import quoted, shown
 from whence.ops.definition import Attr
 from whence.types import DType, TensorType, ValueType
 

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import defs
 
 from whence.errors import ModelError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref
 from whence.ops.definition import Attr

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto, TypeProto, numpy_helper
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import check_texts, quoted
+from whence.frontends.naming import check_texts, quoted
 from whence.types import Dim, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
 
 # Where a tensor's elements are when they are not raw bytes: the field, and how many entries of it one element takes.

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from onnx import defs
 
 from whence.errors import UnsupportedError
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.contrib import CONTRIB
-from whence.frontends.onnx.naming import quoted
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Scope
 from whence.frontends.onnx.upgrades.ancient import ANCIENT
 from whence.frontends.onnx.upgrades.classical import CLASSICAL

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.records import QuantisationRecord, TensorRecord
 from whence.frontends.tflite.tensors import dtype_of
 from whence.ops.quantise import integer_range

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.files import content, without_collection
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord, read_records
@@ -33,32 +32,12 @@ def read_tflite(source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Seq
     """
     path = None if isinstance(source, bytes) else Path(source)
     label = "the model" if path is None else quoted(str(path))
-    model = read_records(source if isinstance(source, bytes) else _content(Path(source)), label)
+    model = read_records(source if isinstance(source, bytes) else content(Path(source)), label)
     try:
-        with _no_collection():
+        with without_collection():
             return _read(model, shapes or {})
     except RecursionError:
         raise UnsupportedError(f"{label}: its subgraphs are nested too deep") from None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ModelError(f"cannot read {quoted(str(path))}: {reason}") from None
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Nothing made here is garbage; looking for garbage in it takes time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _read(model: ModelRecord, shapes: Mapping[str, Sequence[int]]) -> Graph:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.schema import Options, SchemaReader
 
 TFLITE = "tflite"

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.records import ModelRecord, TensorRecord
 from whence.frontends.tflite.sparsity import densify
 from whence.types import DType, TensorType

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whence.errors import ModelError, WhenceError
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, write_history, write_sources, write_tombstones
-from whence.frontends.onnx.naming import quoted
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator

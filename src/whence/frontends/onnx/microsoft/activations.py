@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
 from whence.frontends.onnx.upgrades.softmax import flattened
 from whence.ops.definition import Attr

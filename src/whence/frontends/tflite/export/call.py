@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.export.codes import Codes, codes_of
 from whence.frontends.tflite.export.units import NONE, Unit, activation_of, bias_operand
 from whence.frontends.tflite.export.writing import TYPE_NAMES

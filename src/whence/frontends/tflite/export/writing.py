@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.export.codes import Codes
 from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, SubgraphRecord, TensorRecord
 from whence.frontends.tflite.schema import Option

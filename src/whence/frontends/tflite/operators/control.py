@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.onnx.naming import quoted
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.graph.graph import Graph

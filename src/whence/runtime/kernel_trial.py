@@ -1,0 +1,29 @@
+"""Running single kernels to time them: what the tuner and exact attribution share."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from whence.kernels.ir import Buffer
+from whence.runtime import native_library as native
+from whence.runtime.engine import CpuEngine
+from whence.runtime.profiler import SAMPLE
+
+
+def time_steps(engine: CpuEngine, plan: native.Plan, weights: int, inputs: object, outputs: object, pointers: object) -> np.ndarray:
+    """Run a plan once; nanoseconds of each of its steps."""
+    count = int(plan.n_steps)
+    samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
+    profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
+    engine.runtime.run(plan, engine.pool, 0, weights, inputs, outputs, pointers, ctypes.byref(profiler))
+    lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
+    return lengths
+
+
+def ordinary_numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or masks."""
+    if buffer.dtype.is_float:
+        return rng.standard_normal(buffer.elements, np.float32).astype(buffer.dtype.numpy)
+    return rng.integers(0, 2, buffer.elements).astype(buffer.dtype.numpy)
