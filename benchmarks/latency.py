@@ -2,11 +2,12 @@
 
     python -m benchmarks.latency MODEL...                 files, or names from the zoo
     python -m benchmarks.latency MODEL --threads 1 --rounds 20 --json out.json
+    python -m benchmarks.latency MODEL --cold             whence compiles the model in the process that is measured
     python -m benchmarks.latency qdq:MODEL                an ONNX model, quantised to 8 bits first
     python -m benchmarks.latency --int8                   quantised models, TFLite and ONNX
     python -m benchmarks.latency --zoo                    the float32 models of docs/performance.md, with geometric means
 
-Each engine runs in a process of its own. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning
+Each engine runs in a process of its own, which gets its inputs in a file: drawing them loads ONNX Runtime, whose memory is nobody else's. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning
 thread pools would otherwise fight over the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
 and the most memory that a process held while it ran, once loaded.
 """
@@ -20,6 +21,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -58,6 +60,13 @@ def draw_inputs(path: Path) -> dict[str, np.ndarray]:
     return random_inputs(path.stem, [(each.name, _TYPES[each.type], each.shape) for each in session.get_inputs()], seed=0)
 
 
+def write_inputs(path: Path, folder: str) -> Path:
+    """A file in the folder with the model's inputs, for processes that are to load one engine and nothing else."""
+    given = Path(folder) / "inputs.npz"
+    np.savez(given, **draw_inputs(path))  # type: ignore[arg-type]
+    return given
+
+
 def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
     import whence
 
@@ -90,9 +99,9 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
 LOADERS = {"whence": load_whence, "onnxruntime": load_onnxruntime, "openvino": load_openvino, "litert": load_litert}
 
 
-def serve(engine: str, path: Path, threads: int) -> None:
+def serve(engine: str, path: Path, threads: int, given: Path) -> None:
     """The worker: load, warm up, then time as many runs as each line asks for."""
-    inputs = draw_inputs(path)
+    inputs = dict(np.load(given))
     began = time.perf_counter()
     run = LOADERS[engine](path, threads, inputs)
     run()
@@ -141,9 +150,9 @@ class Worker:
     error: str = ""
 
     @classmethod
-    def start(cls, engine: str, path: Path, threads: int) -> Worker:
-        command = [sys.executable, "-m", "benchmarks.latency", "--serve", engine, str(path), str(threads)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    def start(cls, engine: str, path: Path, threads: int, given: Path, settings: dict[str, str]) -> Worker:
+        command = [sys.executable, "-m", "benchmarks.latency", "--serve", engine, str(path), str(threads), str(given)]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **settings}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         worker = cls(engine, process)
         answer = worker._read()
@@ -185,9 +194,11 @@ class Worker:
         self.process.wait()
 
 
-def compare(path: Path, threads: int, rounds: int, engines: list[str]) -> dict[str, Any]:
-    """One model at one thread count."""
-    workers = [Worker.start(engine, path, threads) for engine in engines]
+def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: bool = False) -> dict[str, Any]:
+    """One model at one thread count. `cold` starts with an empty cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = write_inputs(path, folder)
+        workers = [Worker.start(engine, path, threads, given, {"WHENCE_CACHE": folder} if cold else {}) for engine in engines]
     try:
         for worker in workers:
             worker.round(1)
@@ -259,21 +270,22 @@ def main() -> None:
     parser.add_argument("--zoo", action="store_true", help="the float32 models of the zoo")
     parser.add_argument("--int8", action="store_true", help="quantised models")
     parser.add_argument("--threads", type=int, action="append")
+    parser.add_argument("--cold", action="store_true", help="with an empty cache: whence compiles the model just before it runs it")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        engine, path, threads = options.serve
-        serve(engine, Path(path), int(threads))
+        engine, path, threads, given = options.serve
+        serve(engine, Path(path), int(threads), Path(given))
         return
     results = []
     print(f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  {'LiteRT':>10}  peer/whence   MB, in this order")
     for name in [*options.models, *(ZOO if options.zoo else ()), *(INT8 if options.int8 else ())]:
         path = find_model(name)
         for threads in options.threads or [1, 2]:
-            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path)))
+            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path), cold=options.cold))
             show(results[-1])
     summarise(results)
     if options.json:

@@ -20,9 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from benchmarks.latency import draw_inputs, find_model
+from benchmarks.latency import find_model, write_inputs
 
 KINDS = ("whence cold", "whence warm", "onnxruntime", "openvino", "openvino cached")
 
@@ -92,8 +90,7 @@ def _timed(engine: str, path: Path, threads: int, inputs: Path, cache: str, envi
 def measure(path: Path, threads: int, rounds: int) -> dict[str, Any]:
     """One model: every kind of start, in turn."""
     with tempfile.TemporaryDirectory() as folder:
-        given = Path(folder) / "inputs.npz"
-        np.savez(given, **draw_inputs(path))  # type: ignore[arg-type]
+        given = write_inputs(path, folder)
         folders = {kind: str(Path(folder) / kind.replace(" ", "_")) for kind in KINDS}
         found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
         failed: dict[str, str] = {}
