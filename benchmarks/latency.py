@@ -7,9 +7,10 @@
     python -m benchmarks.latency --int8                   quantised models, TFLite and ONNX
     python -m benchmarks.latency --zoo                    the float32 models of docs/performance.md, with geometric means
 
-Each engine runs in a process of its own, which gets its inputs in a file: drawing them loads ONNX Runtime, whose memory is nobody else's. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning
-thread pools would otherwise fight over the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
-and the most memory that a process held while it ran, once loaded.
+Each engine runs in a process of its own, which gets its inputs in a file: whoever draws them loads ONNX Runtime, whose memory must not count as
+another's. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning thread pools would otherwise fight over
+the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster; and the most memory that a process held while
+it ran, once loaded.
 """
 
 from __future__ import annotations

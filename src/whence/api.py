@@ -112,6 +112,7 @@ def _compile_file(
     from whence.ops.binding import Port
     from whence.runtime.engine import CpuEngine
     from whence.runtime.executable import Executable
+    from whence.runtime.freed_memory import return_freed_memory
     from whence.runtime.kept import Interface, KeptModel
     from whence.types import TensorType
 
@@ -147,6 +148,7 @@ def _compile_file(
         for node in source:
             if node.is_const:
                 node.value = None
+        return_freed_memory()
         if kept.is_unchanged():
             kept.keep_interface(source)
     fresh.clear()
@@ -154,11 +156,14 @@ def _compile_file(
 
 
 def _build(graph: Graph, engine: Engine, fusion: str, tune: bool, progress: CompileProgress | None) -> Program:
+    from whence.runtime.freed_memory import return_freed_memory
+
     prepare(graph)
     if tune:
         engine.tune(graph, fusion=fusion, progress=progress)
     program = engine.build(graph, fusion=fusion, progress=progress)
     program.release_constants()
+    return_freed_memory()
     return program
 
 
