@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 Packing = Callable[[np.ndarray], np.ndarray]
 
 
+# Constants that differ do so early, as a rule: few are compared to their end.
+_BEGINNING = 4096
+
+
 class Weights:
-    """Collects constants, each packing of each once, then `finish`."""
+    """Collects constants, each packing of each once, and once what is equal; then `finish`."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, Packing | None], Place] = {}
         self._arrays: list[tuple[int, np.ndarray]] = []
+        self._alike: dict[tuple[int, bytes], tuple[int, np.ndarray]] = {}
         self._size = 0
 
     def place(self, node: Node, packing: Packing | None = None) -> Place:
@@ -31,17 +36,28 @@ class Weights:
             value = node.value
             assert value is not None
             array = np.ascontiguousarray(value if packing is None else packing(value))
-            self._places[key] = Place(Region.WEIGHTS, offset=self._size)
-            self._arrays.append((self._size, array))
-            self._size += aligned(array.nbytes)
+            self._places[key] = Place(Region.WEIGHTS, offset=self._offset(array.reshape(-1).view(np.uint8)))
         return self._places[key]
+
+    def _offset(self, data: np.ndarray) -> int:
+        """Where the bytes will lie: tied weights are often in a file twice, and equal small constants a hundred times."""
+        offset, alike = self._alike.setdefault((data.nbytes, data[:_BEGINNING].tobytes()), (self._size, data))
+        # One of those that begin alike is looked at, not all of them: a file could have any number.
+        if alike is not data and np.array_equal(alike, data):
+            return offset
+        offset = self._size
+        self._arrays.append((offset, data))
+        self._size += aligned(data.nbytes)
+        return offset
 
     def finish(self) -> np.ndarray:
         """The block."""
         block = aligned_bytes(self._size)
-        for offset, array in self._arrays:
-            block[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
-        self._arrays.clear()
+        self._alike.clear()
+        # Each is let go as soon as it is copied, so that not all are there twice.
+        while self._arrays:
+            offset, data = self._arrays.pop()
+            block[offset : offset + data.nbytes] = data
         return block
 
 
