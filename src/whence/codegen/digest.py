@@ -18,6 +18,8 @@ from whence.codegen.target import usable_cores
 
 PIECE = 4 * 1024**2
 _MOST_THREADS = 8
+# It is hashed while it is still in the cache; and what a thread frees at its end stays with the process.
+_AT_ONCE = 256 * 1024
 
 
 def digest_of(data: bytes | bytearray | memoryview) -> str:
@@ -31,7 +33,7 @@ def digest_of_file(path: Path) -> str:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(handle).st_size
-        found = _digest(size, lambda number: hashlib.sha256(_piece(handle, number * PIECE, min(PIECE, size - number * PIECE))).digest())
+        found = _digest(size, lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE)))
         if os.fstat(handle).st_size != size:
             raise OSError(0, "it changed while it was read", str(path))
         return found
@@ -70,10 +72,13 @@ class FileDigest:
 
 
 def _piece(handle: int, offset: int, size: int) -> bytes:
-    data = os.pread(handle, size, offset)
-    while len(data) < size and (more := os.pread(handle, size - len(data), offset + len(data))):
-        data += more
-    return data
+    """The digest of a piece of a file, or of what there is of it."""
+    digest = hashlib.sha256()
+    end = offset + size
+    while offset < end and (data := os.pread(handle, min(_AT_ONCE, end - offset), offset)):
+        digest.update(data)
+        offset += len(data)
+    return digest.digest()
 
 
 def _digest(size: int, piece: Callable[[int], bytes]) -> str:

@@ -1,0 +1,26 @@
+"""Digests of files: those of their content, however long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whence.codegen.digest import PIECE, digest_of, digest_of_file
+
+
+@pytest.mark.parametrize("size", [0, 1, 256 * 1024, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 77])
+def test_a_file_has_the_digest_of_its_content(tmp_path: Path, size: int) -> None:
+    data = bytes(range(251)) * (size // 251 + 1)
+    (tmp_path / "file").write_bytes(data[:size])
+    assert digest_of_file(tmp_path / "file") == digest_of(data[:size])
+
+
+def test_any_byte_counts(tmp_path: Path) -> None:
+    data = bytearray(2 * PIECE + 5)
+    digests = set()
+    for place in (0, PIECE - 1, PIECE, 2 * PIECE + 4):
+        data[place] ^= 1
+        (tmp_path / "file").write_bytes(data)
+        digests.add(digest_of_file(tmp_path / "file"))
+    assert len(digests) == 4
