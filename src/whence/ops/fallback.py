@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 import onnx.helper
-from onnx.reference import ReferenceEvaluator
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.ops.definition import Call, Value
 from whence.ops.onnx_node import make_node, opsets_for, schema_of, to_type_proto
 from whence.types import UNKNOWN, DType, MapType, SequenceType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from onnx.reference import ReferenceEvaluator
 
 
 def onnx_reference(call: Call) -> tuple[Value, ...]:
@@ -42,6 +44,9 @@ def onnx_reference(call: Call) -> tuple[Value, ...]:
 
 
 def _evaluator(call: Call, inputs: list[str], outputs: list[str], feeds: dict[str, Value]) -> ReferenceEvaluator:
+    # It holds the text of every schema, 12 MB, and few models need it.
+    from onnx.reference import ReferenceEvaluator
+
     infos = [onnx.helper.make_value_info(name, to_type_proto(type_of(value))) for name, value in feeds.items()]
     graph = onnx.helper.make_graph(
         [make_node(call.op, call.attrs, inputs, outputs)], "operator", infos, [onnx.ValueInfoProto(name=name) for name in outputs]
