@@ -42,10 +42,10 @@ grow (float[1,4] x, int64 n) => (float[m,4] y) <bool yes = {1}> {
   }>
 }"""
 BRANCH = f"""
-branch (float[1,4] x, bool c) => (float[1,4] y) <float[4,4] w = {{{_floats(W)}}}> {{
+branch (float[1,4] x, bool c) => (float[n,4] y) <float[4,4] w = {{{_floats(W)}}}> {{
   y = If (c) <
     then_branch = yes () => (float[1,4] a) {{ a = MatMul(x, w) }},
-    else_branch = no () => (float[1,4] b) {{ b = Neg(x) }}
+    else_branch = no () => (float[2,4] b) {{ b = Concat<axis = 0>(x, x) }}
   >
 }}"""
 
@@ -81,7 +81,7 @@ def test_a_loop_whose_shapes_grow_is_not_compiled_for_ever(engine: Engine) -> No
     assert len(_programs(model)["body"] or []) == module._MOST_SIGNATURES
 
 
-def test_branches(engine: Engine) -> None:
+def test_branches_of_different_sizes(engine: Engine) -> None:
     graph = parsed(BRANCH)
     x = RNG.standard_normal((1, 4)).astype(np.float32)
     model = compile_model(graph, engine=engine)

@@ -115,6 +115,19 @@ def test_results_are_those_of_the_interpreter(model: Model) -> None:
     model.code.whence_stream_destroy(stream)
 
 
+def test_conditions_are_decided_in_c(engine: CpuEngine, tmp_path: Path) -> None:
+    build = GraphBuilder("branch")
+    x, c = build.input("x", DType.F32, [8, 8]), build.input("c", DType.BOOL, ())
+    build.output("y", build.op("Choose", c, build.op("Softmax", x, name="one"), build.op("MatMul", x, x, name="other")))
+    made = Model(build.finish(), engine, tmp_path)
+    stream = made.stream()
+    for turn, taken in enumerate((True, False, False), 1):
+        assert_same(made.run(stream, X, np.array(taken)), made.graph.run([X, np.array(taken)]))
+        assert sum(_step(made, stream, step)[1] for step in range(made.code.whence_step_count(made.handle))) == 2 * turn
+    made.code.whence_stream_destroy(stream)
+    made.code.whence_model_destroy(made.handle)
+
+
 def test_sizes_are_told(model: Model) -> None:
     code = model.code
     assert (code.whence_input_count(model.handle), code.whence_output_count(model.handle)) == (1, 6)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.errors import InputError, UnsupportedError, WhenceError
+from whence.graph.guards import Guards, Work, find_guards, holds
 from whence.graph.node import Node, Ref
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
@@ -41,6 +42,7 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
     results: dict[int, Value] = {}
     for node, value in zip(graph.inputs, feeds, strict=True):
         values[node.ref()] = value
+    guards = _guards(graph)
     for node in graph:
         pending[node.id] = graph.use_count(node)
         if node.op == "Input":
@@ -48,10 +50,13 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
         if node.op == "Const":
             values[node.ref()] = node.value
             continue
-        inputs = tuple(None if ref is None else values[ref] for ref in node.inputs)
         if node.op == "Output":
-            results[node.id] = inputs[0]
-        else:
+            assert node.inputs[0] is not None
+            results[node.id] = values[node.inputs[0]]
+        elif all(holds(guard, values[guard.condition]) for guard in guards.get(node.id, ())):
+            # A choice reads a value that is not there when that was not needed.
+            found = values.get if node.op == "Choose" else values.__getitem__
+            inputs = tuple(None if ref is None else found(ref) for ref in node.inputs)
             outputs = evaluate_node(node, inputs, observe)
             for index, value in enumerate(outputs):
                 values[Ref(node.id, index)] = value
@@ -64,6 +69,16 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
                     for index in range(len(graph[ref.node].outputs)):
                         values.pop(Ref(ref.node, index), None)
     return [results[node.id] for node in graph.outputs]
+
+
+def _guards(graph: Graph) -> Mapping[int, Guards]:
+    """By node: under which conditions it runs. Only of nodes that do not always."""
+    if "Choose" not in graph.op_counts:
+        return {}
+    nodes = [node for node in graph if node.op not in ("Input", "Const", "Output")]
+    work = [Work((node,), [ref for ref in node.inputs if ref is not None], [node.ref(index) for index in range(len(node.outputs))]) for node in nodes]
+    wanted = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
+    return {node.id: guards for node, guards in zip(nodes, find_guards(work, wanted), strict=True) if guards}
 
 
 def run_body(body: Graph, feeds: Sequence[Value]) -> list[Value]:
@@ -90,6 +105,10 @@ def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | Non
 def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     branch = "then_branch" if bool(np.asarray(inputs[0]).reshape(-1)[0]) else "else_branch"
     return run(node.bodies[branch], inputs[1:])
+
+
+def _run_branch(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    return run(node.bodies["body"], inputs)
 
 
 def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
@@ -182,6 +201,7 @@ def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
 
 _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Value]]] = {
     "If": _run_if,
+    "Branch": _run_branch,
     "Loop": _run_loop,
     "Scan": _run_scan,
     "SequenceMap": _run_sequence_map,

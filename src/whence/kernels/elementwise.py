@@ -357,6 +357,7 @@ RULES: Mapping[str, Rule] = {
     "CastLike": _cast_rule,
     "RoundTo": _round_rule,
     "Where": _where_rule,
+    "Choose": _where_rule,
     "Mod": _mod_rule,
     "Pow": _pow_rule,
     "PRelu": _prelu_rule,

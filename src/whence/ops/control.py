@@ -16,6 +16,8 @@ def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
 
 OPS: tuple[OpDef, ...] = (
     OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    # Whence's own: a nested graph that runs where it stands.
+    OpDef("Branch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Loop", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Scan", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("SequenceMap", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),

@@ -1,4 +1,4 @@
-"""Operators that choose among elements: top-k, non-zero places, unique values, one-hot rows, and boxes that do not overlap."""
+"""Operators that choose among elements: top-k, non-zero places, unique values, one-hot rows, boxes that do not overlap; and between two values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.type_rules import const_ints, normalise_axis, tensor_type
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 
 
 def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -115,10 +115,21 @@ def _non_max_suppression(call: Call) -> tuple[Value]:
     return (np.array(chosen, np.int64).reshape(-1, 3),)
 
 
+def _choose(call: Call) -> tuple[Value]:
+    # The side that is not taken need not be there at all.
+    return (call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2],)
+
+
+def _chosen_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    return (query.types[1] or UNKNOWN,)
+
+
 OPS: tuple[OpDef, ...] = (
     OpDef("TopK", Pattern.OPAQUE, OpClass.REDUCE, _top_k_type, _top_k),
     OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero),
     OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique),
     OpDef("OneHot", Pattern.INJECTIVE, OpClass.NONE, reference=_one_hot),
     OpDef("NonMaxSuppression", Pattern.OPAQUE, OpClass.NONE, reference=_non_max_suppression),
+    # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that what makes them stays apart and can be passed over.
+    OpDef("Choose", Pattern.OPAQUE, OpClass.NONE, _chosen_type, _choose, flops=0),
 )

@@ -15,6 +15,7 @@ from whence.passes.cancel_reshapes import CancelReshapes
 from whence.passes.cancel_transposes import CancelTransposes
 from whence.passes.expand_channels_last import ExpandChannelsLast
 from whence.passes.expand_stft import ExpandStft
+from whence.passes.flatten_branches import FlattenBranches
 from whence.passes.fold_batch_norm import FoldBatchNorm
 from whence.passes.fold_constants import FoldConstants
 from whence.passes.fold_matmul_transpose import FoldMatmulTranspose
@@ -51,7 +52,7 @@ _SIMPLIFY: tuple[Pass, ...] = (
     FoldConstants(),
     InlineBranches(),
     FoldShapes(),
-    InlineBranches(),
+    InlineBranches(folding=FoldShapes()),
     FoldShapes(),
     FoldConstants(),
     RemoveNoOps(),
@@ -64,6 +65,8 @@ _SIMPLIFY: tuple[Pass, ...] = (
 )
 
 _LOWER: tuple[Pass, ...] = (
+    # As soon as types are known, so that every pass from here on sees the operators of both branches.
+    FlattenBranches(),
     MoveCodes(),
     RemoveQuantisePairs(),
     IntegerArithmetic(),

@@ -99,7 +99,7 @@ class _Body:
 def _is_worth_it(node: Node, body: Graph) -> bool:
     """A branch is run once for a run of the model, a loop's body many times."""
     operators = sum(count for op, count in body.op_counts.items() if op not in {"Input", "Output", "Const"})
-    return bool(body.op_classes & _WORTH_IT) or (node.op != "If" and operators >= _FEWEST)
+    return bool(body.op_classes & _WORTH_IT) or (node.op not in {"If", "Branch"} and operators >= _FEWEST)
 
 
 def _passed_on(body: Graph) -> dict[int, int]:

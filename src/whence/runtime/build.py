@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph, Ref
+from whence.graph.guards import Guard, Guards, Work, find_guards
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel, Member
 from whence.kernels.lower import Step, lower
@@ -21,7 +22,7 @@ from whence.runtime.layout import is_planned, lay_out, nbytes
 from whence.runtime.places import Layout, Place, Region
 from whence.runtime.program import Block, Copy, Details, Plan, Program, ProgramStep, ReferenceStep, Segment, make_segment
 from whence.runtime.runnable import is_native, runnable
-from whence.runtime.weights import Weights
+from whence.runtime.weights import Packing, Weights
 from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
@@ -66,8 +67,8 @@ def build_program(
     layout = lay_out(graph, steps)
     weights = Weights()
     builder = _Actions(layout, weights, graph, library)
-    for number, step in enumerate(running):
-        builder.add(number, step, symbols.get(id(step), ""))
+    for number, (step, guards) in enumerate(zip(running, guards_of(graph, steps), strict=True)):
+        builder.add(number, step, symbols.get(id(step), ""), guards)
     plan = Plan(
         inputs=input_blocks(graph, layout),
         outputs=output_blocks(graph, layout),
@@ -98,6 +99,13 @@ def check_graph_operands(graph: Graph) -> None:
             check_indices(query)
         except ModelError as error:
             raise ModelError(f"operator '{node.name}' ({node.op}): {error}") from error
+
+
+def guards_of(graph: Graph, steps: Sequence[Step]) -> list[Guards]:
+    """Under what conditions each of the steps runs that are no views."""
+    work = [Work(step.members, step.inputs, step.outputs) for step in steps]
+    found = find_guards(work, [ref for node in graph.outputs for ref in node.inputs if ref is not None])
+    return [guards for step, guards in zip(steps, found, strict=True) if not step.is_view]
 
 
 def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
@@ -156,43 +164,63 @@ class _Actions:
         self._steps: list[native.Step] = []
         self._slots: list[native.Slot] = []
         self._symbols: list[str] = []
+        self._asides: list[ReferenceStep] = []
         self._first = self._scratch = self.n_slots = 0
-        self._work = 0.0
+        self._work: dict[Guards, float] = {}
 
-    def add(self, number: int, step: Step, symbol: str) -> None:
-        if step.kernel is None:
+    def add(self, number: int, step: Step, symbol: str, guards: Guards) -> None:
+        if step.kernel is None and not guards:
             self._flush()
             self._done.append(ReferenceStep(number, step.members[0].id))
             return
         if not self._steps:
             self._first = number
-        kernel, first = step.kernel, len(self._slots)
-        self._slots += [self._slot(ref, kernel, position) for position, ref in enumerate((*step.inputs, *step.outputs))]
-        address = None if self._library is None else self._library.address(symbol)
-        self._steps.append(native.Step(address, kernel.tasks, grain(kernel), first, len(self._slots) - first))
+        first, wanted = len(self._slots), sum(guard.wanted << bit for bit, guard in enumerate(guards))
         self._symbols.append(symbol)
+        if step.kernel is None:
+            # Most runs may never come by: it does not end the segment.
+            self._asides.append(ReferenceStep(number, step.members[0].id))
+            self._slots += [self._slot(guard.condition) for guard in guards]
+            self._steps.append(native.Step(None, 1, 1, first, 0, len(guards), wanted))
+            return
+        kernel, operands = step.kernel, (*step.inputs, *step.outputs)
+        self._slots += [self._slot(ref, kernel.packings.get(position)) for position, ref in enumerate(operands)]
+        self._slots += [self._slot(guard.condition) for guard in guards]
+        address = None if self._library is None else self._library.address(symbol)
+        self._steps.append(native.Step(address, kernel.tasks, grain(kernel), first, len(operands), len(guards), wanted))
         self._scratch = max(self._scratch, kernel.scratch_bytes)
-        self._work += work_ns(kernel)
+        self._work[guards] = self._work.get(guards, 0.0) + work_ns(kernel)
 
     def finish(self) -> tuple[Segment | ReferenceStep, ...]:
         self._flush()
         return tuple(self._done)
 
-    def _slot(self, ref: Ref, kernel: Kernel, position: int) -> native.Slot:
+    def _slot(self, ref: Ref, packing: Packing | None = None) -> native.Slot:
         node = self._graph[self._layout.owner(ref).node]
-        place = self._weights.place(node, kernel.packings.get(position)) if node.is_const else self._layout.places[ref]
+        place = self._weights.place(node, packing) if node.is_const else self._layout.places[ref]
         assert place.region is not Region.DYNAMIC
         return native.Slot(int(place.region), place.index, place.offset)
 
     def _flush(self) -> None:
         if not self._steps:
             return
-        if self._work < _ALONE_NS:
+        if longest_ns(self._work) < _ALONE_NS:
             for step in self._steps:
                 step.grain = step.tasks
-        self._done.append(make_segment(self._steps, tuple(self._symbols), self._slots, self._scratch, self._first))
+        self._done.append(make_segment(self._steps, tuple(self._symbols), self._slots, self._scratch, self._first, tuple(self._asides)))
         self.n_slots = max(self.n_slots, len(self._slots))
-        self._steps, self._slots, self._symbols, self._scratch, self._work = [], [], [], 0, 0.0
+        self._steps, self._slots, self._symbols, self._asides, self._scratch, self._work = [], [], [], [], 0, {}
+
+
+def longest_ns(work: Mapping[Guards, float]) -> float:
+    """What a run takes that takes the longer side of every choice, given what the steps under the same guards take."""
+    below: dict[Guards, float] = dict(work)
+    for depth in range(max(map(len, work), default=0), 0, -1):
+        sides = {guards: ns for guards, ns in below.items() if len(guards) == depth}
+        for outer, condition in dict.fromkeys((guards[:-1], guards[-1].condition) for guards in sides):
+            longer = max(sides.get((*outer, Guard(condition, wanted)), 0.0) for wanted in (False, True))
+            below[outer] = below.get(outer, 0.0) + longer
+    return below.get((), 0.0)
 
 
 def grain(kernel: Kernel) -> int:

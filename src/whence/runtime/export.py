@@ -115,7 +115,8 @@ def model_source(program: Program, stem: str) -> str:
         for number in range(plan.n_steps):
             step, described = plan.steps[number], program.steps[plan.first_step + number]
             symbols.append(described.symbol)
-            steps.append(f"{{{described.symbol}, {step.tasks}, {step.grain}, {step.first_slot + base}, {step.n_slots}}}")
+            where = f"{step.first_slot + base}, {step.n_slots}, {step.n_guards}, {step.wanted}u"
+            steps.append(f"{{{described.symbol}, {step.tasks}, {step.grain}, {where}}}")
     copies = [f"{{{{{int(copy.source.region)}, {copy.source.index}, {copy.source.offset}}}, {copy.output}, {copy.size}}}" for copy in program.copies]
     graph = program.graph
     return "\n".join(

@@ -27,7 +27,7 @@ class Instance:
 
     def __init__(self, program: Program, engine: CpuEngine) -> None:
         plan = program.plan
-        if program.library is None and any(isinstance(action, Segment) for action in plan.actions):
+        if program.library is None and any(isinstance(action, Segment) and any(action.symbols) for action in plan.actions):
             raise UnsupportedError("the program was compiled to be exported, and cannot run here")
         self.program = program
         self.engine = engine
@@ -67,20 +67,26 @@ class _Run:
         engine = self.engine
         given, made = _addresses(self.given), _addresses(self.made)
         profile = None if profiler is None else profiler.pointer
-        weights = self.program.weights.ctypes.data
+        arena, weights, run = self.arena.ctypes.data, self.program.weights.ctypes.data, engine.runtime.run
         for action in self.program.actions:
-            if isinstance(action, Segment):
-                engine.runtime.run(action.plan, engine.pool, self.arena.ctypes.data, weights, given, made, pointers, profile)
-            else:
-                begin = time.monotonic_ns()
-                self._do(action)
-                if profiler is not None:
-                    profiler.note(begin, time.monotonic_ns(), action.number)
+            if not isinstance(action, Segment):
+                self._do(action, profiler)
+                continue
+            plan, first = action.plan, 0
+            while (reached := run(plan, first, engine.pool, arena, weights, given, made, pointers, profile)) < plan.n_steps:
+                self._do(next(step for step in action.asides if step.number == plan.first_step + reached), profiler)
+                first = reached + 1
         return [self._collect(index) for index in range(len(self.made))]
 
     # ---- reference steps ----
 
-    def _do(self, step: ReferenceStep) -> None:
+    def _do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
+        begin = time.monotonic_ns()
+        self._evaluate(step)
+        if profiler is not None:
+            profiler.note(begin, time.monotonic_ns(), step.number)
+
+    def _evaluate(self, step: ReferenceStep) -> None:
         # A program that is native throughout never needs the operators' definitions, which take longer to load than most models take to run.
         from whence.graph.interpreter import evaluate_node
 

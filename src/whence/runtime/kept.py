@@ -251,9 +251,10 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
         "first_step": plan.first_step,
         "scratch_bytes": plan.scratch_bytes,
         "steps": [
-            (symbol, step.tasks, step.grain, step.first_slot, step.n_slots)
+            (symbol, step.tasks, step.grain, step.first_slot, step.n_slots, step.n_guards, step.wanted)
             for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
         ],
+        "asides": [(step.number, step.node) for step in action.asides],
         "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
     }
 
@@ -261,9 +262,10 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
 def _decode_action(row: Mapping[str, Any], library: native.Library | None) -> Segment | ReferenceStep:
     if "node" in row:
         return ReferenceStep(row["number"], row["node"])
-    if library is None:
-        raise ValueError("native steps without native code")
     symbols = tuple(str(step[0]) for step in row["steps"])
-    addresses = {symbol: library.address(symbol) for symbol in set(symbols)}
-    steps = [native.Step(addresses[symbol], tasks, grain, first, count) for symbol, tasks, grain, first, count in row["steps"]]
-    return make_segment(steps, symbols, [native.Slot(*slot) for slot in row["slots"]], row["scratch_bytes"], row["first_step"])
+    if library is None and any(symbols):
+        raise ValueError("native steps without native code")
+    addresses = {symbol: library.address(symbol) if library is not None and symbol else None for symbol in set(symbols)}
+    asides = tuple(ReferenceStep(number, node) for number, node in row["asides"])
+    steps = [native.Step(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
+    return make_segment(steps, symbols, [native.Slot(*slot) for slot in row["slots"]], row["scratch_bytes"], row["first_step"], asides)

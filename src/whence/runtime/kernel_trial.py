@@ -17,7 +17,7 @@ def time_steps(engine: CpuEngine, plan: native.Plan, weights: int, inputs: objec
     count = int(plan.n_steps)
     samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
     profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-    engine.runtime.run(plan, engine.pool, 0, weights, inputs, outputs, pointers, ctypes.byref(profiler))
+    engine.runtime.run(plan, 0, engine.pool, 0, weights, inputs, outputs, pointers, ctypes.byref(profiler))
     lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
     return lengths
 

@@ -27,6 +27,8 @@ class Step(ctypes.Structure):
         ("grain", ctypes.c_int64),
         ("first_slot", ctypes.c_int32),
         ("n_slots", ctypes.c_int32),
+        ("n_guards", ctypes.c_int32),
+        ("wanted", ctypes.c_uint32),
     )
 
 
@@ -89,7 +91,8 @@ class NativeRuntime:
         self._library.wh_pool_threads.argtypes = (void,)
         self._library.wh_pool_threads.restype = ctypes.c_int32
         self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
-        self._library.wh_run.argtypes = (ctypes.POINTER(Plan), void, void, void, void, void, void, void)
+        self._library.wh_run.argtypes = (ctypes.POINTER(Plan), ctypes.c_int64, void, void, void, void, void, void, void)
+        self._library.wh_run.restype = ctypes.c_int64
         self._library.wh_now.restype = ctypes.c_uint64
 
     def create_pool(self, threads: int) -> int:
@@ -109,9 +112,14 @@ class NativeRuntime:
         if self._library.wh_pool_reserve(pool, scratch_bytes):
             raise MemoryError(f"no room for {scratch_bytes} bytes of scratch memory per thread")
 
-    def run(self, plan: Plan, pool: int, arena: int, weights: int, inputs: object, outputs: object, pointers: object, profiler: object) -> None:
-        if self._library.wh_run(ctypes.byref(plan), pool, arena, weights, inputs, outputs, pointers, profiler):
+    def run(
+        self, plan: Plan, first: int, pool: int, arena: int, weights: int, inputs: object, outputs: object, pointers: object, profiler: object
+    ) -> int:
+        """Runs the plan from step `first` on; returns the number of the step that the caller has to do, or the number of steps."""
+        reached: int = self._library.wh_run(ctypes.byref(plan), first, pool, arena, weights, inputs, outputs, pointers, profiler)
+        if reached < 0:
             raise MemoryError("no room for scratch memory")
+        return reached
 
     def now(self) -> int:
         return int(self._library.wh_now())

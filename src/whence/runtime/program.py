@@ -44,6 +44,14 @@ class ProgramStep:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceStep:
+    """A step that the reference implementation of its operator does."""
+
+    number: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """Native steps that run in one call."""
 
@@ -51,15 +59,9 @@ class Segment:
     keep: tuple[object, ...]
     """What the plan points into."""
     symbols: tuple[str, ...]
-    """The function of each step."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceStep:
-    """A step that the reference implementation of its operator does."""
-
-    number: int
-    node: int
+    """The function of each step; empty for one of `asides`."""
+    asides: tuple[ReferenceStep, ...] = ()
+    """Steps that the run leaves native code for, when it comes by: they stand on the side of a choice that is not always taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,12 @@ class Plan:
     @property
     def is_native(self) -> bool:
         """Does native code do everything, so that a run needs nothing of what explains the program?"""
-        return None not in self.outputs and all(isinstance(action, Segment) for action in self.actions)
+        return None not in self.outputs and all(isinstance(action, Segment) and not action.asides for action in self.actions)
+
+    @property
+    def references(self) -> tuple[ReferenceStep, ...]:
+        """The steps that native code does not do."""
+        return tuple(step for action in self.actions for step in (action.asides if isinstance(action, Segment) else (action,)))
 
 
 class Program:
@@ -183,15 +190,22 @@ class Program:
 
     def release_constants(self) -> None:
         """Drop the constants that only native code reads from the graph, which keeps their types: `weights` holds them as that code wants them."""
-        steps = [self.graph[action.node] for action in self.actions if isinstance(action, ReferenceStep)]
+        steps = [self.graph[step.node] for step in self.plan.references]
         read = {self.layout.owner(ref).node for node in (*steps, *self.graph.outputs) for ref in node.inputs if ref is not None}
         for node in self.graph:
             if node.is_const and node.id not in read:
                 node.value = None
 
 
-def make_segment(steps: list[native.Step], symbols: tuple[str, ...], slots: list[native.Slot], scratch_bytes: int, first_step: int) -> Segment:
+def make_segment(
+    steps: list[native.Step],
+    symbols: tuple[str, ...],
+    slots: list[native.Slot],
+    scratch_bytes: int,
+    first_step: int,
+    asides: tuple[ReferenceStep, ...] = (),
+) -> Segment:
     """Native steps that follow each other as one plan for the run-time library."""
     step_array = (native.Step * len(steps))(*steps)
     slot_array = (native.Slot * max(len(slots), 1))(*slots)
-    return Segment(native.Plan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step), (step_array, slot_array), symbols)
+    return Segment(native.Plan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step), (step_array, slot_array), symbols, asides)

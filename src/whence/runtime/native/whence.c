@@ -122,7 +122,8 @@ whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs
   if (stream->profiling && grow(&stream->profiler)) return whence_out_of_memory;
   wh_profiler *profiler = stream->profiling ? &stream->profiler : NULL;
   uint64_t first = profiler ? profiler->written : 0;
-  if (wh_run(&description->plan, stream->model->pool, stream->arena, stream->model->weights, (void *const *)inputs, outputs, stream->pointers, profiler))
+  if (wh_run(&description->plan, 0, stream->model->pool, stream->arena, stream->model->weights, (void *const *)inputs, outputs, stream->pointers,
+             profiler) < 0)
     return whence_out_of_memory;
   for (int64_t i = 0; i < description->n_copies; i++) {
     const wh_copy *copy = &description->copies[i];

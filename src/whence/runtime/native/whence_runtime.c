@@ -325,9 +325,16 @@ static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t st
   profiler->times[2 * execution + 1] = end;
 }
 
-int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs, void **pointers,
-           wh_profiler *profiler) {
-  for (int64_t i = 0; i < plan->n_slots; i++) pointers[i] = wh_address(&plan->slots[i], arena, weights, inputs, outputs);
+/* Conditions are asked in order: one that is computed under another is there only if that holds. */
+static int is_wanted(const wh_step *step, void *const *buf) {
+  for (int32_t i = 0; i < step->n_guards; i++)
+    if ((*(const uint8_t *)buf[step->n_slots + i] != 0) != (step->wanted >> i & 1)) return 0;
+  return 1;
+}
+
+int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs,
+               void **pointers, wh_profiler *profiler) {
+  for (int64_t i = 0; i < plan->n_slots && !first; i++) pointers[i] = wh_address(&plan->slots[i], arena, weights, inputs, outputs);
   /* Two runs at once on one pool: the second does its work alone instead of waiting. So does a forked process. */
   int shared = getpid() == pool->process && pthread_mutex_trylock(&pool->owner) == 0;
   if (shared && plan->scratch_bytes > pool->scratch_bytes) {
@@ -336,13 +343,16 @@ int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights,
   }
   wh_gang alone = {NULL, 1, meet};
   void *own_scratch = NULL;
-  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return 1;
+  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return -1;
 
   uint64_t mark = profiler ? wh_now() : 0;
-  for (int64_t i = 0; i < plan->n_steps; i++) {
+  int64_t i = first;
+  for (; i < plan->n_steps; i++) {
     const wh_step *step = &plan->steps[i];
     if (step->tasks < 1) continue; /* empty tensors: nothing runs, and the profile does not say that something did */
     void *const *buf = pointers + step->first_slot;
+    if (!is_wanted(step, buf)) continue;
+    if (!step->kernel) break;
     uint64_t since = 0;
     if (shared) {
       since = parallel(pool, step, buf, profiler != NULL);
@@ -357,5 +367,5 @@ int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights,
   }
   if (shared) pthread_mutex_unlock(&pool->owner);
   free_scratch(own_scratch);
-  return 0;
+  return i;
 }

@@ -27,11 +27,13 @@ typedef struct {
 } wh_slot;
 
 typedef struct {
-  wh_kernel kernel;
+  wh_kernel kernel;     /* NULL: the caller of wh_run does it */
   int64_t tasks;        /* independent work items */
   int64_t grain;        /* do not give a worker fewer items than this; WH_TOGETHER: one stretch for each worker, all at the same time */
   int32_t first_slot;
   int32_t n_slots;
+  int32_t n_guards;     /* The slots after its parameters are conditions, asked in order: */
+  uint32_t wanted;      /* the step runs only if each has the value of its bit, the first the lowest. */
 } wh_step;
 
 typedef struct {
@@ -72,9 +74,10 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes);
 
 void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs);
 
-/* Runs all steps. `pointers` is room for n_slots addresses. `profiler` may be NULL. Returns 0, or 1 when memory ran out. */
-int wh_run(const wh_plan *plan, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs, void **pointers,
-           wh_profiler *profiler);
+/* Runs the steps from number `first` on. `pointers` is room for n_slots addresses, which a run that goes on must find as it left them. `profiler` may
+   be NULL. Returns the number of the step that the caller has to do before it goes on behind it, n_steps when all is done, or -1 when memory ran out. */
+int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs,
+               void **pointers, wh_profiler *profiler);
 
 uint64_t wh_now(void);
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.graph import Ref
+from whence.graph.guards import holds
 from whence.graph.interpreter import evaluate_node
 from whence.ops.definition import Value
 from whence.runtime.instance import as_declared, copied, dense
@@ -90,6 +91,8 @@ class _Run:
             if node.ref() in program.read_by_device:
                 self._upload(node.ref(), value)
         for action in program.launches:
+            if not all(holds(guard, self._value(guard.condition)) for guard in action.guards):
+                continue
             if isinstance(action, LaunchStep):
                 geometry = action.launch.geometry
                 if 0 in geometry.items:

@@ -13,9 +13,10 @@ from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
 from whence.errors import CacheError, UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph, Ref
+from whence.graph.guards import Guards
 from whence.kernels.lower import Step, lower
 from whence.provenance import Origin
-from whence.runtime.build import check_graph_operands, described, input_blocks, kernel_of, output_blocks, source_names
+from whence.runtime.build import check_graph_operands, described, guards_of, input_blocks, kernel_of, output_blocks, source_names
 from whence.runtime.layout import lay_out
 from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.places import Layout, Place, Region
@@ -39,6 +40,8 @@ class LaunchStep:
     places: tuple[Place, ...]
     reads: tuple[Ref, ...]
     """The values it reads, which are on the device before it starts."""
+    guards: Guards
+    """What must hold for it to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class HostStep:
 
     number: int
     node: int
+    guards: Guards
 
 
 class OpenClProgram(Program):
@@ -88,12 +92,13 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
     layout = lay_out(graph, steps)
     weights = Weights()
     actions: list[LaunchStep | HostStep] = []
+    guards = guards_of(graph, steps)
     for number, step in enumerate(running):
         launch = launches.get(id(step))
         if launch is None:
-            actions.append(HostStep(number, step.members[0].id))
+            actions.append(HostStep(number, step.members[0].id, guards[number]))
         else:
-            actions.append(_launch_step(graph, layout, weights, number, step, launch))
+            actions.append(_launch_step(graph, layout, weights, number, step, launch, guards[number]))
     explained = tuple(described(number, step, _symbol(launches.get(id(step)))) for number, step in enumerate(running))
     copies = tuple(
         ProgramStep(len(running) + extra, name, "copy", (), Origin(), (), "", residual=TRANSFERS)
@@ -116,7 +121,7 @@ def _symbol(launch: Launch | None) -> str:
     return "" if launch is None else launch.symbol
 
 
-def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, step: Step, launch: Launch) -> LaunchStep:
+def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, step: Step, launch: Launch, guards: Guards) -> LaunchStep:
     kernel = kernel_of(step)
     places = []
     for position, ref in enumerate((*step.inputs, *step.outputs)):
@@ -125,7 +130,7 @@ def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, st
         assert place.region is not Region.DYNAMIC
         places.append(place)
     reads = tuple(ref for ref in step.inputs if not graph[layout.owner(ref).node].is_const)
-    return LaunchStep(number, launch, tuple(places), reads)
+    return LaunchStep(number, launch, tuple(places), reads, guards)
 
 
 def _compile(engine: OpenClEngine, source: str) -> Any:

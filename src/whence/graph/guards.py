@@ -1,0 +1,94 @@
+"""What need not run: operators that only the side of a `Choose` needs that is not taken.
+
+A guard is a condition and the value it must have. What runs under several is needed only if all of them hold; each is decided by what stands
+before it in the list, so that they are asked in order, and the first that does not hold decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Value
+
+# The run-time library keeps what guards want in the bits of an integer. What is nested deeper runs whenever what is around it does.
+_DEEPEST = 31
+
+
+class Guard(NamedTuple):
+    """`condition` must have this value."""
+
+    condition: Ref
+    wanted: bool
+
+
+Guards = tuple[Guard, ...]
+
+
+class Work(NamedTuple):
+    """What runs as a whole: a node, or several that became one kernel."""
+
+    nodes: Sequence[Node]
+    reads: Sequence[Ref]
+    makes: Sequence[Ref]
+
+
+def holds(guard: Guard, value: Value) -> bool:
+    """Does the guard hold when its condition is `value`?"""
+    return bool(np.asarray(value).reshape(-1)[0]) is guard.wanted
+
+
+def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:
+    """Under which guards each part of `work`, which is given in the order in which it runs, must run for `results` to be there.
+
+    A condition guards only what runs after it. What runs is never fed with what did not run, except a `Choose`, with the side it does not take.
+    """
+    made_at = {ref: position for position, each in enumerate(work) for ref in each.makes}
+    needed: dict[Ref, Guards] = dict.fromkeys(results, ())
+    found: list[Guards] = [()] * len(work)
+    if not any(_is_choice(each) for each in work):
+        return found
+    for position in range(len(work) - 1, -1, -1):
+        each = work[position]
+        wanted = [needed[ref] for ref in each.makes if ref in needed]
+        guards = _known(_common(wanted), made_at, position) if wanted else ()
+        found[position] = guards
+        for ref, extra in _reads(each):
+            inner = (*guards, extra) if extra is not None and extra not in guards else guards
+            needed[ref] = _common([needed[ref], inner]) if ref in needed else inner
+    return found
+
+
+def _is_choice(work: Work) -> bool:
+    return len(work.nodes) == 1 and work.nodes[0].op == "Choose"
+
+
+def _reads(work: Work) -> Iterable[tuple[Ref, Guard | None]]:
+    """What it reads, and under which guard of its own."""
+    if not _is_choice(work):
+        return [(ref, None) for ref in work.reads]
+    condition, then, otherwise = work.nodes[0].inputs
+    assert condition is not None
+    assert then is not None
+    assert otherwise is not None
+    return [(condition, None), (then, Guard(condition, True)), (otherwise, Guard(condition, False))]
+
+
+def _common(paths: Sequence[Guards]) -> Guards:
+    """The guards that all begin with."""
+    shortest = min(paths, key=len)
+    for length, guard in enumerate(shortest):
+        if any(path[length] != guard for path in paths):
+            return shortest[:length]
+    return shortest
+
+
+def _known(guards: Guards, made_at: dict[Ref, int], position: int) -> Guards:
+    """The guards up to the first that is decided later than it is asked."""
+    for length, guard in enumerate(guards[:_DEEPEST]):
+        if made_at.get(guard.condition, -1) >= position:
+            return guards[:length]
+    return guards[:_DEEPEST]

@@ -1,0 +1,219 @@
+"""Conditions are decided in native code: each branch gives what the interpreter gives, and the one that is not taken does not run."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+from tests.runtime.models import assert_same, outputs, parsed
+from whence.api import compile_model, prepare
+from whence.attribution.measure import profile_executable
+from whence.errors import WhenceError
+from whence.graph import Graph
+from whence.runtime.build import build_program
+from whence.runtime.engine import CpuEngine, Engine
+from whence.runtime.export import export
+from whence.runtime.program import Program, Segment
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 4)).astype(np.float32)
+W = RNG.standard_normal((4, 4)).astype(np.float32)
+WEIGHTS = ", ".join(str(float(value)) for value in W.reshape(-1))
+
+CAPTURES = f"""
+captures (float[2,4] x, bool c) => (float[2,4] y, float[2,4] z) <float[4,4] w = {{{WEIGHTS}}}> {{
+  a = Exp(x)
+  m, k = If (c) <
+    then_branch = yes () => (float[2,4] p, float[2,4] q) {{ p = MatMul(a, w) q = Identity(x) }},
+    else_branch = no () => (float[2,4] r, float[2,4] s) {{ t = Neg(x) u = MatMul(t, w) r = Softmax(u) s = Add(a, x) }}
+  >
+  y = Tanh(m)
+  z = Identity(k)
+}}"""
+NESTED = f"""
+nested (float[2,4] x, bool c, float t) => (float[2,4] y) <float[4,4] w = {{{WEIGHTS}}}> {{
+  y = If (c) <
+    then_branch = yes () => (float[2,4] p) {{
+      s = ReduceSum<keepdims = 0>(x)
+      d = Less(s, t)
+      p = If (d) <
+        then_branch = a () => (float[2,4] q) {{ q = MatMul(x, w) }},
+        else_branch = b () => (float[2,4] r) {{ e = Relu(x) r = MatMul(e, w) }}
+      >
+    }},
+    else_branch = no () => (float[2,4] o) {{ o = Softmax(x) }}
+  >
+}}"""
+LOOP = f"""
+loop (float[2,4] x, int64 n) => (float[2,4] y) <float[4,4] w = {{{WEIGHTS}}}, bool yes = {{1}}, int64 two = {{2}}> {{
+  y = Loop (n, yes, x) <body = turn (int64 i, bool c, float[2,4] h) => (bool go, float[2,4] k) {{
+    go = Identity(c)
+    d = Less(i, two)
+    p = If (d) <then_branch = a () => (float[2,4] q) {{ q = MatMul(h, w) }}, else_branch = b () => (float[2,4] r) {{ r = Tanh(h) }}>
+    k = Softmax(p)
+  }}>
+}}"""
+FAILING = """
+failing (float[4] x, bool c, float[2,3] v) => (float[n] y) {
+  y = If (c) <then_branch = a () => (float[4] p) { p = Relu(x) }, else_branch = b () => (float[m] q) { k = Abs(x) q = MatMul(v, k) }>
+}"""
+ASIDE = """
+aside (float[4] x, bool c) => (float[4] y) {
+  a = Exp(x)
+  b = If (c) <
+    then_branch = yes () => (float[4] p) { p = Relu(a) },
+    else_branch = no () => (float[4] r) { s = NonZero(a) t = Cast<to = 1>(s) u = ReduceSum<keepdims = 0>(t) r = Add(a, u) }
+  >
+  y = Neg(b)
+}"""
+SEQUENCE = """
+sequence (float[4] x, bool c) => (float[n] y) {
+  s = If (c) <
+    then_branch = a () => (seq(float[4]) p) { p = SequenceConstruct(x) },
+    else_branch = b () => (seq(float[4]) q) { q = SequenceConstruct(x, x) }
+  >
+  y = ConcatFromSequence<axis = 0>(s)
+}"""
+
+
+def _compared(graph: Graph, engine: Engine, *runs: list[np.ndarray]) -> Program:
+    """The program, which gave what the interpreter gives, run after run."""
+    model = compile_model(graph, engine=engine)
+    for given in (*runs, *runs):
+        assert_same(outputs(model(*given)), graph.run(given))
+    (program,) = model.programs
+    return program
+
+
+def test_captures_and_values_that_are_handed_through(engine: Engine) -> None:
+    program = _compared(parsed(CAPTURES), engine, [X, np.array(True)], [X, np.array(False)])
+    assert program.plan.is_native
+    assert len(program.actions) == 1
+
+
+def test_a_condition_in_a_condition(engine: Engine) -> None:
+    runs = [[X, np.array(taken), np.array(limit, np.float32)] for taken in (True, False) for limit in (-1e9, 1e9)]
+    program = _compared(parsed(NESTED), engine, *runs)
+    assert program.plan.is_native
+    (segment,) = program.actions
+    assert isinstance(segment, Segment)
+    assert max(step.n_guards for step in segment.plan.steps[: segment.plan.n_steps]) == 2
+
+
+def test_a_condition_in_a_loop(engine: Engine) -> None:
+    program = _compared(parsed(LOOP), engine, [X, np.array(5)])
+    assert program._bodies is not None
+    (body,) = program._bodies._known.values()
+    assert body is not None
+    assert all(each.plan.is_native for each in body._executable.programs)
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"])
+@pytest.mark.parametrize("shape", ["", "[3]", "[2,0]"])
+def test_types(kind: str, shape: str, engine: Engine) -> None:
+    text = f"""types ({kind}{shape} x, {kind}{shape} z, bool[1] c) => ({kind}{shape} y) {{
+      y = If (c) <
+        then_branch = a () => ({kind}{shape} p) {{ p = Identity(x) }}, else_branch = b () => ({kind}{shape} q) {{ q = Identity(z) }}
+      >
+    }}"""
+    graph = parsed(text)
+    dtype = graph.inputs[0].type.dtype.numpy  # type: ignore[union-attr]
+    size = {"": (), "[3]": (3,), "[2,0]": (2, 0)}[shape]
+    x, z = np.ones(size, dtype), np.zeros(size, dtype)
+    for taken in (True, False):
+        (y,) = outputs(compile_model(graph, engine=engine)(x, z, np.array([taken])))
+        assert y.dtype == dtype
+        np.testing.assert_array_equal(y, x if taken else z)
+
+
+def test_a_branch_that_must_fail(engine: Engine) -> None:
+    graph = parsed(FAILING)
+    x, v = np.array([-1, 2, -3, 4], np.float32), np.ones((2, 3), np.float32)
+    model = compile_model(graph, engine=engine)
+    for _ in range(2):
+        assert_same(outputs(model(x, np.array(True), v)), [np.maximum(x, 0)])
+        with pytest.raises(WhenceError, match="MatMul"):
+            model(x, np.array(False), v)
+    (program,) = model.programs
+    assert len(program.actions) == 1, "what fails does not divide native code"
+
+
+def test_a_branch_that_native_code_cannot_do(engine: Engine) -> None:
+    x = np.array([0.5, 2, -3, 4], np.float32)
+    program = _compared(parsed(ASIDE), engine, [x, np.array(True)], [x, np.array(False)])
+    assert program.plan.references
+    assert len(program.actions) == 1
+
+
+def test_sequences_are_left_to_the_interpreter(engine: Engine) -> None:
+    program = _compared(parsed(SEQUENCE), engine, [X[0], np.array(True)], [X[0], np.array(False)])
+    assert "If" in program.graph.op_counts
+
+
+def test_what_is_not_taken_does_not_run(engine: Engine) -> None:
+    """An index that is out of bounds is no error where nobody asks for it."""
+    text = """lookup (float[4] x, int64 i, bool c) => (float y) {
+      y = If (c) <then_branch = a () => (float p) { p = Gather(x, i) }, else_branch = b () => (float q) { q = ReduceSum<keepdims = 0>(x) }>
+    }"""
+    graph = parsed(text)
+    given = [X[0], np.array(1 << 40), np.array(False)]
+    _compared(graph, engine, given)
+    assert_same(prepare(graph.copy()).run(given), graph.run(given))
+
+
+def test_the_profile_has_what_ran_and_adds_up(engine: Engine) -> None:
+    model = compile_model(parsed(CAPTURES), engine=engine)
+    found = profile_executable(model, {"x": X, "c": np.array(True)}, runs=5, warmup=1, model="captures")
+    assert found.coverage.lost == 0
+    assert [row.id for row in found.sources] == list(range(1, found.coverage.source_ops + 1))
+    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
+    times = {row.name: (row.time_ns, row.fate) for row in found.sources}
+    assert sum(time for time, _ in times.values()) == found.attributed_ns
+    calls = {row.name: row.calls for row in found.kernels}
+    assert sum(calls[name] == 0 for name in calls) == 2, "the product and the softmax of the other branch"
+    products = [row for row in found.sources if row.op == "MatMul"]
+    assert sorted(row.time_ns > 0 for row in products) == [False, True]
+    assert {row.fate for row in products} == {"live"}
+
+
+def test_threads_that_take_different_branches(engine: Engine) -> None:
+    graph = parsed(CAPTURES)
+    model = compile_model(graph, engine=engine)
+    expected = {taken: graph.run([X, np.array(taken)]) for taken in (True, False)}
+    failures: list[BaseException] = []
+
+    def run(taken: bool) -> None:
+        try:
+            for _ in range(200):
+                assert_same(outputs(model(X, np.array(taken))), expected[taken])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(taken,)) for taken in (True, False, True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_a_model_that_was_compiled_before(tmp_path: Path, engine: Engine) -> None:
+    x, v = np.array([-1, 2, -3, 4], np.float32), np.ones((2, 3), np.float32)
+    for name, text, given in (("captures", CAPTURES, [X]), ("aside", ASIDE, [np.abs(x)]), ("failing", FAILING, [x])):
+        path = tmp_path / f"{name}.onnx"
+        onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]>' + text), path)
+        more = [v] if name == "failing" else []
+        for taken in (True,) if name == "failing" else (True, False):
+            first = outputs(compile_model(path, engine=engine)(*given, np.array(taken), *more))
+            assert_same(outputs(compile_model(path, engine=engine)(*given, np.array(taken), *more)), first)
+
+
+def test_a_condition_leaves_python(tmp_path: Path, engine: CpuEngine) -> None:
+    program = build_program(prepare(parsed(NESTED)), engine.toolchain, load=False)
+    files = export(program, engine.toolchain, tmp_path, "nested")
+    assert all(file.exists() for file in files)
