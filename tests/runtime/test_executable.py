@@ -309,7 +309,7 @@ def test_a_dropped_model_releases_its_memory_and_code(engine: Engine) -> None:
     assert program.library is not None
     code = str(program.library.path)
     assert code in Path("/proc/self/maps").read_text(encoding="utf-8")
-    held = [weakref.ref(each) for each in (program, program.library, program.weights, model._free[id(program)][0]._arena)]
+    held = [weakref.ref(each) for each in (program, program.library, program.weights, next(iter(model._programs.values())).free[0]._arena)]
     # Nothing holds them in a circle: they are gone at once, without waiting for the collector.
     gc.disable()
     try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from whence.errors import InputError
 from whence.ops.definition import Value
-from whence.types import DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType, ValueType
 
 
 class Port(NamedTuple):
@@ -19,19 +19,52 @@ class Port(NamedTuple):
     type: ValueType
 
 
-def bind_values(ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-    """The inputs, given by name or in order, in the order of `ports`, checked against what those declare."""
-    names = [port.name for port in ports]
-    if isinstance(inputs, Mapping):
-        unknown = [name for name in inputs if name not in names]
-        missing = [name for name in names if name not in inputs]
+class Binder:
+    """What a model declares, looked at once, so that checking what a caller gives takes next to no time."""
+
+    def __init__(self, ports: Sequence[Port]) -> None:
+        self._ports = tuple(ports)
+        self._names = tuple(port.name for port in ports)
+        kinds = [port.type if isinstance(port.type, TensorType) else None for port in ports]
+        # The dtype and the shape that nothing more needs to be asked of; an open dimension is equal to none.
+        self._easy = tuple((None, None) if kind is None or kind.dtype is DType.UNDEFINED else (kind.dtype.numpy, kind.shape) for kind in kinds)
+
+    def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+        """The inputs, given by name or in order, in the order of the ports, checked against what those declare."""
+        return self._by_name(inputs) if isinstance(inputs, Mapping) else self._in_order(inputs)
+
+    def _by_name(self, inputs: Mapping[str, Value]) -> list[Value]:
+        unknown = [name for name in inputs if name not in self._names]
+        missing = [name for name in self._names if name not in inputs]
         if unknown or missing:
             problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
-            raise InputError(f"{problem}; the model takes {', '.join(names) or 'no inputs'}")
-        inputs = [inputs[name] for name in names]
-    if len(inputs) != len(names):
-        raise InputError(f"{len(inputs)} inputs given; the model takes {len(names)}: {', '.join(names)}")
-    return [_checked(port, value) for port, value in zip(ports, inputs, strict=True)]
+            raise InputError(f"{problem}; the model takes {', '.join(self._names) or 'no inputs'}")
+        return self._in_order([inputs[name] for name in self._names])
+
+    def _in_order(self, inputs: Sequence[Value]) -> list[Value]:
+        if len(inputs) != len(self._names):
+            raise InputError(f"{len(inputs)} inputs given; the model takes {len(self._names)}: {', '.join(self._names)}")
+        return [
+            value if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype else _checked(port, value)
+            for port, value, (dtype, shape) in zip(self._ports, inputs, self._easy, strict=True)
+        ]
+
+    def call(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
+        """As `bind`, of the arguments of a call: some in order, the rest by name."""
+        if not kwargs:
+            return self._in_order(args)
+        if len(args) > len(self._names):
+            raise InputError(f"{len(args)} inputs given; the model takes {len(self._names)}: {', '.join(self._names)}")
+        given = dict(zip(self._names, args, strict=False))
+        twice = [name for name in kwargs if name in given]
+        if twice:
+            raise InputError(f"input '{twice[0]}' is given twice")
+        return self._by_name({**given, **kwargs})
+
+
+def bind_values(ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
+    """The inputs, given by name or in order, in the order of `ports`, checked against what those declare."""
+    return Binder(ports).bind(inputs)
 
 
 def _checked(port: Port, value: Value) -> Value:
@@ -39,16 +72,19 @@ def _checked(port: Port, value: Value) -> Value:
     if not isinstance(expected, TensorType) or value is None:
         return value
     array = np.asarray(value)
+    fits = expected.shape is None or _fits(expected.shape, array.shape)
+    if fits and expected.dtype is not DType.UNDEFINED and array.dtype == expected.dtype.numpy:
+        return array
     try:
         given = DType.of(array)
     except KeyError:  # dates, records, the other byte order
         raise InputError(f"input {port.name!r} is {array.dtype}, the model takes {expected}") from None
     wrong = [f"is {given}"] if expected.dtype is not DType.UNDEFINED and given is not expected.dtype else []
-    if expected.shape is not None:
-        fits = len(expected.shape) == array.ndim and all(
-            not isinstance(dim, int) or dim == got for dim, got in zip(expected.shape, array.shape, strict=True)
-        )
-        wrong += [] if fits else [f"has shape {list(array.shape)}"]
+    wrong += [] if fits else [f"has shape {list(array.shape)}"]
     if wrong:
         raise InputError(f"input {port.name!r} {' and '.join(wrong)}, the model takes {expected}")
     return array
+
+
+def _fits(dims: Sequence[Dim], shape: Sequence[int]) -> bool:
+    return len(dims) == len(shape) and all(not isinstance(dim, int) or dim == got for dim, got in zip(dims, shape, strict=True))

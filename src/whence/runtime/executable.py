@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from whence.errors import InputError
-from whence.ops.binding import Port, bind_values
+from whence.ops.binding import Binder, Port
 from whence.ops.definition import Value
 from whence.runtime.engine import Engine
 from whence.runtime.profiler import Profiler
@@ -55,12 +55,11 @@ class Executable:
         self.inputs = tuple(inputs)
         """What it takes."""
         self.engine = engine
+        self._binder = Binder(self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
-        self._programs: dict[Signature, Program] = {}
-        self._free: dict[int, list[Any]] = {}
+        self._programs: dict[Signature, _Prepared] = {}
         self._compiling = threading.Lock()
-        self._lock = threading.Lock()
 
     @property
     def graph(self) -> Graph:
@@ -72,14 +71,14 @@ class Executable:
 
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Run the model. Inputs in order or by name; one output is returned as it is, several as a tuple."""
-        outputs = self._run(bind_values(self.inputs, _arguments(self.inputs, args, kwargs)), None)
+        outputs = self._run(self._binder.call(args, kwargs), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the stream was waited for."""
         if stream.engine is not self.engine:
             raise InputError("the stream belongs to another engine; make it with whence.Stream(model.engine)")
-        inputs = bind_values(self.inputs, _arguments(self.inputs, args, kwargs))
+        inputs = self._binder.call(args, kwargs)
         pending = Pending()
 
         def job(_: Profiler | None) -> None:
@@ -97,31 +96,32 @@ class Executable:
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
-        return self._program(tuple(port.type.static_shape if isinstance(port.type, TensorType) else None for port in self.inputs))
+        return self._prepared(tuple(port.type.static_shape if isinstance(port.type, TensorType) else None for port in self.inputs)).program
 
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
-        return self._program(tuple(tuple(value.shape) if isinstance(value, np.ndarray) else None for value in inputs))
+        return self._prepared(_signature(inputs)).program
 
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs made so far."""
-        with self._lock:
-            return tuple(self._programs.values())
+        return tuple(prepared.program for prepared in list(self._programs.values()))
 
     def _run(self, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
-        program = self.program_for(inputs)
-        instance = self._take(program)
+        program, free = self._prepared(_signature(inputs))
+        try:
+            instance = free.pop()
+        except IndexError:
+            instance = self.engine.instance(program)
         try:
             if stream is not None and stream.profiler is not None:
                 stream.profiler.begin(program)
             return self.engine.run(instance, inputs, stream)
         finally:
-            self._give_back(instance)
+            free.append(instance)
 
-    def _program(self, signature: Signature) -> Program:
-        with self._lock:
-            found = self._programs.get(signature)
+    def _prepared(self, signature: Signature) -> _Prepared:
+        found = self._programs.get(signature)
         if found is not None:
             return found
         # Runs of other shapes go on meanwhile.
@@ -129,31 +129,15 @@ class Executable:
             found = self._programs.get(signature)
             if found is None:
                 shapes = {port.name: shape for port, shape in zip(self.inputs, signature, strict=True) if shape is not None}
-                found = self._specialise(shapes)
-                with self._lock:
-                    self._programs[signature] = found
+                found = self._programs[signature] = _Prepared(self._specialise(shapes), [])
             return found
 
-    def _take(self, program: Program) -> Any:
-        with self._lock:
-            free = self._free.setdefault(id(program), [])
-            if free:
-                return free.pop()
-        return self.engine.instance(program)
 
-    def _give_back(self, instance: Any) -> None:
-        with self._lock:
-            self._free[id(instance.program)].append(instance)
+class _Prepared(NamedTuple):
+    program: Program
+    free: list[Any]
+    """Instances that are not running. Threads take from and give to the list itself, each in one step that no other comes between."""
 
 
-def _arguments(ports: Sequence[Port], args: Sequence[Value], kwargs: Mapping[str, Value]) -> Mapping[str, Value] | Sequence[Value]:
-    if not kwargs:
-        return args
-    names = [port.name for port in ports]
-    if len(args) > len(names):
-        raise InputError(f"{len(args)} inputs given; the model takes {len(names)}: {', '.join(names)}")
-    given = dict(zip(names, args, strict=False))
-    twice = [name for name in kwargs if name in given]
-    if twice:
-        raise InputError(f"input '{twice[0]}' is given twice")
-    return {**given, **kwargs}
+def _signature(inputs: Sequence[Value]) -> Signature:
+    return tuple([value.shape if isinstance(value, np.ndarray) else None for value in inputs])

@@ -11,6 +11,7 @@ import numpy as np
 
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.ops.definition import Value
+from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine
 from whence.runtime.places import Place, Region
 from whence.runtime.profiler import Profiler
@@ -31,16 +32,39 @@ class Instance:
             raise UnsupportedError("the program was compiled to be exported, and cannot run here")
         self.program = program
         self.engine = engine
+        self._plan = plan
         self._arena = aligned_bytes(plan.arena_bytes)
-        self._pointers = (ctypes.c_void_p * max(plan.n_slots, 1))()
-        self._inputs, self._outputs = plan.inputs, plan.outputs
+        self._given, self._made = native.room_for(len(plan.inputs)), native.room_for(len(plan.outputs))
+        self._pointers = native.room_for(plan.n_slots)
+        self._reads, self._writes = ([index for index, block in enumerate(blocks) if block is not None] for blocks in (plan.inputs, plan.outputs))
+        addresses = (ctypes.addressof(each) for each in (self._given, self._made, self._pointers))
+        self._memory = native.Memory(self._arena.ctypes.data, program.weights.ctypes.data, *addresses)
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
 
     def run(self, inputs: Sequence[Value], profiler: Profiler | None = None) -> list[Value]:
         """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
-        given = [value if wanted is None else dense(wanted, value) for wanted, value in zip(self._inputs, inputs, strict=True)]
-        made = [None if wanted is None else np.empty(wanted.shape, wanted.dtype) for wanted in self._outputs]
-        return _Run(self.program, self.engine, self._arena, given, made).go(self._pointers, profiler)
+        plan, engine, memory = self._plan, self.engine, self._memory
+        given = [value if wanted is None else dense(wanted, value) for wanted, value in zip(plan.inputs, inputs, strict=True)]
+        made = [None if wanted is None else np.empty(wanted.shape, wanted.dtype) for wanted in plan.outputs]
+        for index in self._reads:
+            self._given[index] = native.address_of(given[index])
+        for index in self._writes:
+            self._made[index] = native.address_of(made[index])
+        profile = None if profiler is None else profiler.pointer
+        others: _Others | None = None
+        for action in plan.actions:
+            if isinstance(action, Segment):
+                steps, reached = action.plan, -1
+                while (reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)) < len(action.symbols):
+                    others = others or _Others(self.program, engine, self._arena, given, made)
+                    others.do(next(step for step in action.asides if step.number == steps.first_step + reached), profiler)
+            else:
+                others = others or _Others(self.program, engine, self._arena, given, made)
+                others.do(action, profiler)
+        if len(self._writes) == len(made):
+            return made
+        others = others or _Others(self.program, engine, self._arena, given, made)
+        return [others.collect(index) for index in range(len(made))]
 
 
 def dense(wanted: Block, value: Value) -> np.ndarray:
@@ -48,11 +72,12 @@ def dense(wanted: Block, value: Value) -> np.ndarray:
     if not isinstance(value, np.ndarray) or value.dtype != wanted.dtype or value.shape != wanted.shape:
         found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
         raise InputError(f"input {wanted.name!r} is {found}, and was compiled for {wanted.dtype}{list(wanted.shape)}")
-    return np.require(value, requirements=("C", "A"))
+    # Nearly all arrays are, and can be written as well: one look tells.
+    return value if value.flags.carray else np.require(value, requirements=("C", "A"))
 
 
-class _Run:
-    """One run: the values that are not in the arena."""
+class _Others:
+    """What of a run native code does not do: reference steps, and the values that are not in the arena."""
 
     def __init__(self, program: Program, engine: CpuEngine, arena: np.ndarray, given: Sequence[Value], made: Sequence[np.ndarray | None]) -> None:
         self.program = program
@@ -63,24 +88,9 @@ class _Run:
         """Room for the outputs that steps write in place; `None` for one that is collected afterwards."""
         self.dynamic: dict[Ref, Value] = {}
 
-    def go(self, pointers: object, profiler: Profiler | None) -> list[Value]:
-        engine = self.engine
-        given, made = _addresses(self.given), _addresses(self.made)
-        profile = None if profiler is None else profiler.pointer
-        arena, weights, run = self.arena.ctypes.data, self.program.weights.ctypes.data, engine.runtime.run
-        for action in self.program.actions:
-            if not isinstance(action, Segment):
-                self._do(action, profiler)
-                continue
-            plan, first = action.plan, 0
-            while (reached := run(plan, first, engine.pool, arena, weights, given, made, pointers, profile)) < plan.n_steps:
-                self._do(next(step for step in action.asides if step.number == plan.first_step + reached), profiler)
-                first = reached + 1
-        return [self._collect(index) for index in range(len(self.made))]
-
     # ---- reference steps ----
 
-    def _do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
+    def do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
         begin = time.monotonic_ns()
         self._evaluate(step)
         if profiler is not None:
@@ -142,7 +152,7 @@ class _Run:
 
     # ---- outputs ----
 
-    def _collect(self, index: int) -> Value:
+    def collect(self, index: int) -> Value:
         made = self.made[index]
         if made is not None:
             return made
@@ -163,8 +173,3 @@ def copied(value: Value) -> Value:
     if isinstance(value, np.ndarray):
         return value.copy()
     return [copied(item) for item in value] if isinstance(value, list) else value
-
-
-def _addresses(values: Sequence[Value]) -> object:
-    pointers = [value.ctypes.data if isinstance(value, np.ndarray) and value.dtype != object else None for value in values]
-    return (ctypes.c_void_p * max(len(pointers), 1))(*pointers)

@@ -12,12 +12,15 @@ from whence.runtime.engine import CpuEngine
 from whence.runtime.profiler import SAMPLE
 
 
-def time_steps(engine: CpuEngine, plan: native.Plan, weights: int, inputs: object, outputs: object, pointers: object) -> np.ndarray:
+def time_steps(
+    engine: CpuEngine, plan: native.Plan, weights: int, inputs: native.Addresses, outputs: native.Addresses, pointers: native.Addresses
+) -> np.ndarray:
     """Run a plan once; nanoseconds of each of its steps."""
     count = int(plan.n_steps)
     samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
     profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-    engine.runtime.run(plan, 0, engine.pool, 0, weights, inputs, outputs, pointers, ctypes.byref(profiler))
+    memory = native.Memory(0, weights, ctypes.addressof(inputs), ctypes.addressof(outputs), ctypes.addressof(pointers))
+    engine.runtime.run(plan, 0, engine.pool, memory, ctypes.byref(profiler))
     lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
     return lengths
 

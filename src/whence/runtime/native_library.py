@@ -8,6 +8,7 @@ import os
 import weakref
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import UnsupportedError, WhenceError
@@ -43,6 +44,18 @@ class Plan(ctypes.Structure):
     )
 
 
+class Memory(ctypes.Structure):
+    """What a run works on: addresses, and addresses of arrays of addresses."""
+
+    _fields_ = (
+        ("arena", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+        ("inputs", ctypes.c_void_p),
+        ("outputs", ctypes.c_void_p),
+        ("pointers", ctypes.c_void_p),
+    )
+
+
 class Profiler(ctypes.Structure):
     _fields_ = (
         ("samples", ctypes.c_void_p),
@@ -52,6 +65,24 @@ class Profiler(ctypes.Structure):
         ("times_capacity", ctypes.c_uint64),
         ("execution", ctypes.c_uint64),
     )
+
+
+Addresses = ctypes.Array[ctypes.c_void_p]
+
+
+def room_for(count: int) -> Addresses:
+    """An array for so many addresses, which no call finds empty."""
+    return (ctypes.c_void_p * max(count, 1))()
+
+
+def address_of(array: Any) -> int:
+    """Where the elements of a dense array lie."""
+    try:
+        # A quarter of what `array.ctypes.data` takes, which for small models is much of a run.
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):
+        # Read only, empty, or of a type that buffers do not know.
+        return int(array.ctypes.data)
 
 
 class Library:
@@ -91,9 +122,10 @@ class NativeRuntime:
         self._library.wh_pool_threads.argtypes = (void,)
         self._library.wh_pool_threads.restype = ctypes.c_int32
         self._library.wh_pool_reserve.argtypes = (void, ctypes.c_int64)
-        self._library.wh_run.argtypes = (ctypes.POINTER(Plan), ctypes.c_int64, void, void, void, void, void, void, void)
+        self._library.wh_run.argtypes = (void, ctypes.c_int64, void, void, void)
         self._library.wh_run.restype = ctypes.c_int64
         self._library.wh_now.restype = ctypes.c_uint64
+        self._run = self._library.wh_run
 
     def create_pool(self, threads: int) -> int:
         pool = self._library.wh_pool_create(threads, 0)
@@ -112,11 +144,9 @@ class NativeRuntime:
         if self._library.wh_pool_reserve(pool, scratch_bytes):
             raise MemoryError(f"no room for {scratch_bytes} bytes of scratch memory per thread")
 
-    def run(
-        self, plan: Plan, first: int, pool: int, arena: int, weights: int, inputs: object, outputs: object, pointers: object, profiler: object
-    ) -> int:
+    def run(self, plan: Plan, first: int, pool: int, memory: Memory, profiler: object) -> int:
         """Runs the plan from step `first` on; returns the number of the step that the caller has to do, or the number of steps."""
-        reached: int = self._library.wh_run(ctypes.byref(plan), first, pool, arena, weights, inputs, outputs, pointers, profiler)
+        reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
         if reached < 0:
             raise MemoryError("no room for scratch memory")
         return reached

@@ -122,13 +122,11 @@ whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs
   if (stream->profiling && grow(&stream->profiler)) return whence_out_of_memory;
   wh_profiler *profiler = stream->profiling ? &stream->profiler : NULL;
   uint64_t first = profiler ? profiler->written : 0;
-  if (wh_run(&description->plan, 0, stream->model->pool, stream->arena, stream->model->weights, (void *const *)inputs, outputs, stream->pointers,
-             profiler) < 0)
-    return whence_out_of_memory;
+  const wh_memory memory = {stream->arena, stream->model->weights, (void *const *)inputs, outputs, stream->pointers};
+  if (wh_run(&description->plan, 0, stream->model->pool, &memory, profiler) < 0) return whence_out_of_memory;
   for (int64_t i = 0; i < description->n_copies; i++) {
     const wh_copy *copy = &description->copies[i];
-    const void *from = wh_address(&copy->from, stream->arena, stream->model->weights, (void *const *)inputs, outputs);
-    memcpy(outputs[copy->output], from, (size_t)copy->bytes);
+    memcpy(outputs[copy->output], wh_address(&copy->from, &memory), (size_t)copy->bytes);
   }
   stream->running = 1;
   if (profiler) {

@@ -308,11 +308,11 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   return since;
 }
 
-void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs) {
-  char *base = slot->region == WH_ARENA     ? arena
-               : slot->region == WH_WEIGHTS ? (char *)weights
-               : slot->region == WH_INPUT   ? inputs[slot->index]
-                                            : outputs[slot->index];
+void *wh_address(const wh_slot *slot, const wh_memory *memory) {
+  char *base = slot->region == WH_ARENA     ? memory->arena
+               : slot->region == WH_WEIGHTS ? (char *)memory->weights
+               : slot->region == WH_INPUT   ? memory->inputs[slot->index]
+                                            : memory->outputs[slot->index];
   return base + slot->offset;
 }
 
@@ -332,9 +332,9 @@ static int is_wanted(const wh_step *step, void *const *buf) {
   return 1;
 }
 
-int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs,
-               void **pointers, wh_profiler *profiler) {
-  for (int64_t i = 0; i < plan->n_slots && !first; i++) pointers[i] = wh_address(&plan->slots[i], arena, weights, inputs, outputs);
+int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memory *memory, wh_profiler *profiler) {
+  void **pointers = memory->pointers;
+  for (int64_t i = 0; i < plan->n_slots && !first; i++) pointers[i] = wh_address(&plan->slots[i], memory);
   /* Two runs at once on one pool: the second does its work alone instead of waiting. So does a forked process. */
   int shared = getpid() == pool->process && pthread_mutex_trylock(&pool->owner) == 0;
   if (shared && plan->scratch_bytes > pool->scratch_bytes) {

@@ -72,12 +72,20 @@ void wh_pool_destroy(wh_pool *pool);
 int32_t wh_pool_threads(const wh_pool *pool);
 int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes);
 
-void *wh_address(const wh_slot *slot, void *arena, const void *weights, void *const *inputs, void *const *outputs);
+/* What a run works on. */
+typedef struct {
+  void *arena;
+  const void *weights;
+  void *const *inputs;
+  void *const *outputs;
+  void **pointers; /* room for n_slots addresses, which a run that goes on must find as it left them */
+} wh_memory;
 
-/* Runs the steps from number `first` on. `pointers` is room for n_slots addresses, which a run that goes on must find as it left them. `profiler` may
-   be NULL. Returns the number of the step that the caller has to do before it goes on behind it, n_steps when all is done, or -1 when memory ran out. */
-int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, void *arena, const void *weights, void *const *inputs, void *const *outputs,
-               void **pointers, wh_profiler *profiler);
+void *wh_address(const wh_slot *slot, const wh_memory *memory);
+
+/* Runs the steps from number `first` on. `profiler` may be NULL. Returns the number of the step that the caller has to do before it goes on behind it,
+   n_steps when all is done, or -1 when memory ran out. */
+int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memory *memory, wh_profiler *profiler);
 
 uint64_t wh_now(void);
 
