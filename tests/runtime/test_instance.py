@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.memory import aligned
+from whence.runtime.native_library import address_of
 from whence.runtime.places import Region
 from whence.runtime.program import Program, Segment
 from whence.runtime.weights import aligned_bytes
@@ -436,3 +438,12 @@ def test_places_tell_where_things_are(engine: CpuEngine) -> None:
     assert regions == {"x": Region.INPUT, "Softmax_1": Region.ARENA, "Softmax_2": Region.OUTPUT}
     (copy,) = program.copies
     assert (copy.output, copy.size, copy.source.region) == (1, 12, Region.WEIGHTS)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2)])
+@pytest.mark.parametrize("writeable", [True, False])
+def test_addresses(dtype: type, shape: tuple[int, ...], writeable: bool) -> None:
+    array = np.zeros(shape, dtype)
+    array.flags.writeable = writeable
+    assert address_of(array) == array.ctypes.data
