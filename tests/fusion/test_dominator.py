@@ -305,3 +305,43 @@ def test_cost_grows_with_the_graph_not_with_the_length_of_its_skips() -> None:
     result = fused(graph)
     assert sum(len(entry.members) for entry in result) == 2 * half
     assert max(len(entry.members) for entry in result) <= 256
+
+
+def _joined(*, stored: bool, outputs: bool = False) -> Graph:
+    """A concatenation of something stored, or not, and of something that a loop computes."""
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, IMAGE)
+    first = conv(build, x) if stored else build.op("Exp", x)
+    joined = build.op("Concat", first, build.op("Neg", build.op("Exp", x)), axis=1)
+    build.output("y", conv16(build, joined))
+    if outputs:
+        build.output("first", first)
+    return build.finish()
+
+
+def conv16(build: GraphBuilder, x: Symbol) -> Symbol:
+    return build.op("Conv", x, weight(build, 8, 16, 3, 3), pads=(1, 1, 1, 1))
+
+
+def test_a_concatenation_of_what_is_stored_is_set_apart() -> None:
+    graph = _joined(stored=True)
+    assert members(graph) == [["Conv"], ["Exp", "Neg"], ["Concat"], ["Conv"]]
+    assert reason(graph, 3, 4) is MissReason.IN_PLACE
+    (text,) = [miss.text for miss in fused(graph).groups.missed if miss.consumer == 4 and miss.producer == 3]
+    assert text == "Neg writes where the output of Concat lies, so that nothing else is copied there"
+    assert members(graph, Limits(in_place=False)) == [["Conv"], ["Exp", "Neg", "Concat"], ["Conv"]]
+
+
+def test_a_concatenation_that_copies_nothing_stored_is_not_set_apart() -> None:
+    assert members(_joined(stored=False)) == [["Exp", "Exp", "Neg", "Concat"], ["Conv"]]
+    # What the caller gets is stored elsewhere, and copied in any case.
+    assert ["Exp", "Neg", "Concat"] in members(_joined(stored=True, outputs=True))
+
+
+def test_what_feeds_two_parts_of_a_concatenation_keeps_them_together() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, IMAGE)
+    both = build.op("Exp", x)
+    joined = build.op("Concat", conv(build, x), build.op("Transpose", both, perm=(0, 1, 3, 2)), build.op("Neg", both), axis=1)
+    build.output("y", build.op("Conv", joined, weight(build, 8, 24, 1, 1)))
+    assert ["Exp", "Transpose", "Neg", "Concat"] in members(build.finish())

@@ -134,6 +134,10 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
             parts[part.id].append((kernel, part))
     stones = {source: (stone.reason, stone.pass_name) for stone in ledger.tombstones for source in stone.origin}
     holders = _holders(graph, ledger)
+    stands_as: dict[int, set[str]] = defaultdict(set)
+    for node in graph:
+        for number in node.origin:
+            stands_as[number].add(node.op)
     rows = []
     for source, fate in zip(ledger.sources, fates(graph), strict=True):
         own = parts[source.id]
@@ -145,6 +149,7 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
             list(dict.fromkeys(other.id for kernel, _ in own for other in kernel.origin if other.id != source.id)),
             any(not kernel.native for kernel, _ in own),
             holders.get(source.id),
+            stands_as[source.id],
         )
         each_run = sum((measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own), np.zeros(len(measured.per_run_ns)))
         rows.append(

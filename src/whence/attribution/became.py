@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from whence.provenance import Fate, Ledger, Reason
@@ -32,6 +32,13 @@ class Whereabouts:
     """One of its kernels is a reference implementation."""
     holder: int | None
     """The source operator with the nested graph it stands in, when it stands in one."""
+    stands_as: Collection[str]
+    """The operators of the graph that do its work."""
+
+
+def without_kernel(ops: Collection[str]) -> str:
+    """Why nothing is done at run time for an operator that the graph still has, as these."""
+    return "in place: its inputs are written where its output lies" if "Concat" in ops else "a view, nothing to do at run time"
 
 
 def describe(ledger: Ledger, stones: Mapping[int, tuple[Reason, str]], about: Whereabouts) -> str:
@@ -42,7 +49,7 @@ def describe(ledger: Ledger, stones: Mapping[int, tuple[Reason, str]], about: Wh
         reason, pass_name = stones[about.source]
         return f"{_VERBS[reason]} ({pass_name})"
     if not about.kernels:
-        return f"runs inside {ledger.source(about.holder).name}" if about.holder is not None else "a view, nothing to do at run time"
+        return f"runs inside {ledger.source(about.holder).name}" if about.holder is not None else without_kernel(about.stands_as)
     listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (", ..." if len(about.kernels) > 4 else "")
     where = f"→ kernel{'s' if len(about.kernels) > 1 else ''} {listed}" + (" (reference)" if about.is_reference else "")
     own = ledger.source(about.source).name

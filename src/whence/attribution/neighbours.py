@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from whence.attribution.became import without_kernel
 from whence.graph import Graph, Node
 from whence.graph.fates import fates
 from whence.provenance import Fate, SourceOp
@@ -71,6 +72,11 @@ class Neighbourhood:
         steps = {step.number: step for node in self._carriers.get(source.id, ()) if (step := self._kernel.get(node.id)) is not None}
         return [steps[number] for number in sorted(steps)]
 
+    def without_kernel(self, source: SourceOp) -> str:
+        """Why there is no step that does its work."""
+        carriers = self._carriers.get(source.id)
+        return without_kernel({node.op for node in carriers}) if carriers else "runs inside a nested graph"
+
     def feeders(self, source: SourceOp) -> list[Neighbour]:
         """What it reads. Behind an operator that does not run any more stands the one that feeds that."""
         return [self._neighbour(source, each, through, feeds=True) for each, through in self._around(source, feeds=True)]
@@ -106,7 +112,7 @@ class Neighbourhood:
         shared = [step for step in theirs if step in own]
         if shared:
             return Neighbour(them.name, them.op, f"in the same kernel, {_numbers(shared)}", (), through)
-        where = f"in {_numbers(theirs)}" if theirs else "a view: nothing is done for it at run time"
+        where = f"in {_numbers(theirs)}" if theirs else self.without_kernel(them)
         if not own or not theirs:
             return Neighbour(them.name, them.op, where, (), through)
         first, second = (them, source) if feeds else (source, them)

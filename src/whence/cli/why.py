@@ -106,7 +106,10 @@ def _row(profile: Profile, source: SourceOp) -> SourceRow:
 
 
 def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
-    for step in around.kernels(source)[:8]:
+    kernels = around.kernels(source)
+    if not kernels:
+        console.print(safe(f"  {around.without_kernel(source)}"), soft_wrap=True)
+    for step in kernels[:8]:
         how = "" if step.symbol else f", by reference: {step.why_reference}"
         console.print(safe(f"  runs in kernel {step.number}, {step.name}{how}"), soft_wrap=True)
     for title, neighbours in (("is fed by", around.feeders(source)), ("feeds", around.readers(source))):

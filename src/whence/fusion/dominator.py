@@ -3,10 +3,11 @@
 1. An operator joins the group of its post-dominator, with everything on the paths between them, when the patterns fit (`may_join`). Anchors
    (convolutions, products, pools) go first, so that what follows them becomes their epilogue before moving operators can claim it.
 2. A group in which an operator would be computed too often is divided (`recompute`).
-3. Views around an attention, which otherwise stands alone, join it (`views`).
-4. Groups that share a stored value are joined, as far as no cycle arises (`sharing`).
+3. Concatenations are set apart from what can be written in place (`set_apart`).
+4. Views around an attention, which otherwise stands alone, join it (`views`).
+5. Groups that share a stored value are joined, as far as no cycle arises (`sharing`).
 
-After the first two steps a group has one exit, which post-dominates all members, and no value leaves it from elsewhere; so groups cannot wait
+After the first three steps a group has one exit, which post-dominates all members, and no value leaves it from elsewhere; so groups cannot wait
 for each other. The last step proves the same for each pair it joins.
 """
 
@@ -21,6 +22,7 @@ from whence.fusion.partition import Blame, Limits, Partition
 from whence.fusion.patterns import PatternOf, loop_pattern
 from whence.fusion.postdominators import NO_PARENT, PostDominators, post_dominators
 from whence.fusion.recompute import divide
+from whence.fusion.set_apart import set_apart
 from whence.fusion.sharing import join_sharing_groups
 from whence.fusion.views import absorb_views
 from whence.fusion.wiring import Wiring, wire
@@ -39,10 +41,11 @@ def find_dominator_groups(graph: Graph, pattern_of: PatternOf = loop_pattern, li
         # An operator with several outputs may have joined what follows it meanwhile.
         fuser.run(1)
     parts, cut = divide(wiring, fuser.parts(), limits)
+    parts, apart = set_apart(wiring, parts) if limits.in_place else (parts, set())
     partition = Partition(wiring, absorb_views(wiring, parts))
     unshared = join_sharing_groups(partition, limits)
     missed = [
-        _explain(partition, position, reader, cut, unshared, fuser.blame)
+        _explain(partition, position, reader, cut, apart, unshared, fuser.blame)
         for position in range(len(wiring))
         for reader in wiring.readers[position]
         if partition.group_of[position] != partition.group_of[reader]
@@ -191,7 +194,13 @@ def _derived(wiring: Wiring, member: int) -> Pattern:
 
 
 def _explain(
-    partition: Partition, producer: int, consumer: int, cut: set[int], unshared: dict[tuple[int, int], Blame], blame: dict[int, Blame]
+    partition: Partition,
+    producer: int,
+    consumer: int,
+    cut: set[int],
+    apart: set[int],
+    unshared: dict[tuple[int, int], Blame],
+    blame: dict[int, Blame],
 ) -> MissedFusion:
     wiring = partition.wiring
     plain = plain_miss(wiring, producer, consumer)
@@ -200,6 +209,8 @@ def _explain(
     ours, theirs = partition.group(partition.group_of[producer]), partition.group(partition.group_of[consumer])
     if ours.pattern is Pattern.COMM_REDUCE:
         return miss(wiring, producer, consumer, MissReason.REDUCTION)
+    if consumer in apart and ours.anchor is None:
+        return miss(wiring, producer, consumer, MissReason.IN_PLACE)
     if producer in cut:
         return miss(wiring, producer, consumer, MissReason.RECOMPUTED)
     for found in (unshared.get((producer, consumer)), blame.get(producer)):

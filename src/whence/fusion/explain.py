@@ -25,6 +25,7 @@ _SENTENCES: Mapping[MissReason, str] = {
     MissReason.RECOMPUTED: "{producer} would be computed many times over, for every element of {consumer}",
     MissReason.CYCLE: "would create a cycle: a result of the group of {producer} reaches that of {consumer} through others too",
     MissReason.TOO_FAR: "too many operators stand between {producer} and {consumer} to rule out a cycle",
+    MissReason.IN_PLACE: "{producer} writes where the output of {consumer} lies, so that nothing else is copied there",
     MissReason.DEPTH_LIMIT: "depth limit: the group would have more than {count} operators",
     MissReason.OUTPUT_LIMIT: "output limit: the group would store more than {count} results",
     MissReason.PATTERN: "{producer} and {consumer} do not fit into one loop nest",

@@ -40,6 +40,8 @@ class MissReason(enum.StrEnum):
     CYCLE = "cycle"
     TOO_FAR = "too-far"
     """Proving that no cycle arises would cost too much."""
+    IN_PLACE = "in-place"
+    """The consumer is a concatenation, and the producer writes where its output lies."""
     DEPTH_LIMIT = "depth-limit"
     OUTPUT_LIMIT = "output-limit"
     PATTERN = "pattern"

@@ -28,6 +28,8 @@ class Limits:
     """Repeated arithmetic that one reading of a value may cost before storing it is the better bargain."""
     free_flops: int = 16384
     """Repeated arithmetic in all that is never worth a kernel of its own."""
+    in_place: bool = True
+    """Can a value be stored where it belongs in a concatenation?"""
 
 
 @dataclass(slots=True)

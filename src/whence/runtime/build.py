@@ -8,6 +8,7 @@ from whence.codegen.emit import emit
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.fusion import find_groups, fuse
+from whence.fusion.stretches import STRETCHING
 from whence.graph import Graph, Ref
 from whence.graph.guards import Guard, Guards, Work, find_guards
 from whence.kernels.choice import NO_CHOICES, Choices
@@ -22,6 +23,7 @@ from whence.runtime.layout import is_planned, lay_out, nbytes
 from whence.runtime.places import Layout, Place, Region
 from whence.runtime.program import Block, Copy, Details, Plan, Program, ProgramStep, ReferenceStep, Segment, make_segment
 from whence.runtime.runnable import is_native, runnable
+from whence.runtime.share import share_memory
 from whence.runtime.weights import Packing, Weights
 from whence.types import TensorType
 
@@ -56,7 +58,8 @@ def build_program(
     """
     check_graph_operands(graph)
     fused = fuse(graph, find_groups(graph, fusion))
-    lowered = lower(fused, tile_for(toolchain), choices)
+    unshared = lower(fused, tile_for(toolchain), choices)
+    lowered, sharing = share_memory(graph, unshared)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     emitted = emit([kernel_of(lowered[position]) for position in positions], [source_names(graph, lowered[position]) for position in positions])
     refused = {position: emitted.refused[number] for number, position in enumerate(positions) if number in emitted.refused}
@@ -64,10 +67,10 @@ def build_program(
     steps = runnable(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
     library = native.Library(toolchain.build_library(emitted.units, progress=progress)) if emitted.units and load else None
-    layout = lay_out(graph, steps)
+    layout = lay_out(graph, steps, sharing)
     weights = Weights()
     builder = _Actions(layout, weights, graph, library)
-    for number, (step, guards) in enumerate(zip(running, guards_of(graph, steps), strict=True)):
+    for number, (step, guards) in enumerate(zip(running, guards_of(graph, steps, unshared), strict=True)):
         builder.add(number, step, symbols.get(id(step), ""), guards)
     plan = Plan(
         inputs=input_blocks(graph, layout),
@@ -101,11 +104,26 @@ def check_graph_operands(graph: Graph) -> None:
             raise ModelError(f"operator '{node.name}' ({node.op}): {error}") from error
 
 
-def guards_of(graph: Graph, steps: Sequence[Step]) -> list[Guards]:
-    """Under what conditions each of the steps runs that are no views."""
-    work = [Work(step.members, step.inputs, step.outputs) for step in steps]
-    found = find_guards(work, [ref for node in graph.outputs for ref in node.inputs if ref is not None])
-    return [guards for step, guards in zip(steps, found, strict=True) if not step.is_view]
+def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> list[Guards]:
+    """Under what conditions each of the steps runs that are no views.
+
+    `unshared` has the concatenations and splits too that nothing is left of, or not all: what they read is needed where they are.
+    """
+    order = {ref: place for place, step in enumerate(unshared) for ref in step.outputs}
+    placed: list[tuple[int, Step | None, Work]] = []
+    place = 0
+    for step in steps:
+        place = min((order[ref] for ref in step.outputs if ref in order), default=place)
+        placed.append((place, step, Work(step.members, step.inputs, step.outputs)))
+    standing = {id(step) for step in steps}
+    placed += [
+        (place, None, Work(step.members, step.inputs, step.outputs))
+        for place, step in enumerate(unshared)
+        if id(step) not in standing and len(step.members) == 1 and step.members[0].op in STRETCHING
+    ]
+    placed.sort(key=lambda each: each[0])
+    found = find_guards([work for _, _, work in placed], [ref for node in graph.outputs for ref in node.inputs if ref is not None])
+    return [guards for (_, step, _), guards in zip(placed, found, strict=True) if step is not None and not step.is_view]
 
 
 def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
@@ -151,7 +169,7 @@ def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
         owner = layout.owner(ref)
         node = graph[owner.node]
         if is_planned(graph, ref) and layout.places.get(owner) != Place(Region.OUTPUT, index):
-            found.append(Copy(weights.place(node) if node.is_const else layout.places[owner], index, nbytes(graph, ref)))
+            found.append(Copy(weights.place(node) if node.is_const else layout.places[ref], index, nbytes(graph, ref)))
     return found
 
 

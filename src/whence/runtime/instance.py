@@ -118,24 +118,23 @@ class _Others:
         if node.is_const:
             value = node.value
         else:
-            place = self.program.layout.places[owner]
-            if node.op == "Input":
-                value = self.given[place.index]
-            elif place.region is Region.DYNAMIC:
-                value = self.dynamic[owner]
-            else:
+            place = self.program.layout.places[ref]
+            if place.region is not Region.DYNAMIC:
                 return self._memory(ref, place)
+            value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
         return value if ref == owner else value.reshape(self._type(ref).static_shape)
 
     def _memory(self, ref: Ref, place: Place) -> np.ndarray:
-        """The planned memory of a value that a step makes, as an array."""
+        """The planned memory of a value, as an array."""
         kind = self._type(ref)
-        if place.region is Region.OUTPUT:
-            output = self.made[place.index]
-            assert output is not None
-            return output.reshape(kind.static_shape or ())
+        block: Value = self.arena
+        if place.region is not Region.ARENA:
+            block = self.made[place.index] if place.region is Region.OUTPUT else self.given[place.index]
+            assert block is not None
+            block = block.reshape(-1).view(np.uint8)
         size = (kind.elements or 0) * kind.dtype.numpy.itemsize
-        return self.arena[place.offset : place.offset + size].view(kind.dtype.numpy).reshape(kind.static_shape or ())
+        array: np.ndarray = block[place.offset : place.offset + size].view(kind.dtype.numpy)
+        return array.reshape(kind.static_shape or ())
 
     def _type(self, ref: Ref) -> TensorType:
         kind = self.program.graph.type_of(ref)

@@ -8,7 +8,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
 from whence.kernels.lower import Step
 from whence.runtime.memory import Lifetime, plan_memory
-from whence.runtime.places import Layout, Place, Region
+from whence.runtime.places import Layout, Place, Region, Sharing, Stretch
 from whence.types import DType, TensorType
 
 _LARGEST = 1 << 48
@@ -27,17 +27,17 @@ def nbytes(graph: Graph, ref: Ref) -> int:
     return (kind.elements or 0) * kind.dtype.numpy.itemsize
 
 
-def lay_out(graph: Graph, steps: Sequence[Step]) -> Layout:
+def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None) -> Layout:
     """Place all values. `steps` are in order, views among them; every view is of a planned value or a constant."""
-    owners: dict[Ref, Ref] = {}
-    for step in steps:
-        if step.is_view:
-            owners[step.outputs[0]] = owners.get(step.inputs[0], step.inputs[0])
+    sharing = sharing or Sharing()
+    views = {**sharing.views, **{step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view}}
+    within = {**views, **sharing.parts}
+    owners = {view: root(views, view).whole for view in views}
     running = [step for step in steps if not step.is_view]
     places: dict[Ref, Place] = {}
     for index, node in enumerate(graph.inputs):
         places[node.ref()] = Place(Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index)
-    made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs}
+    made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {part.whole: True for part in sharing.parts.values()}
     places.update((ref, Place(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
     # An output that some step makes is made in place; one that is an input, a constant or a second name is copied at the end.
     for index, output in enumerate(graph.outputs):
@@ -46,13 +46,29 @@ def lay_out(graph: Graph, steps: Sequence[Step]) -> Layout:
         owner = owners.get(ref, ref)
         if made.get(owner) and owner not in places:
             places[owner] = Place(Region.OUTPUT, index)
-    lives = _lifetimes(running, owners)
-    blocks = [ref for ref in lives if ref not in places]
+    lives = _lifetimes(running, owners, sharing.parts)
     _check_sizes(graph, [*places, *lives])
-    memory = plan_memory([Lifetime(nbytes(graph, ref), *lives[ref]) for ref in blocks])
+    blocks: dict[Ref, list[Lifetime]] = {}
+    for ref, (first, last) in lives.items():
+        lies = root(within, ref)
+        if lies.whole not in places:
+            blocks.setdefault(lies.whole, []).append(Lifetime(nbytes(graph, ref), first, last, lies.offset))
+    memory = plan_memory(list(blocks.values()))
     places.update((ref, Place(Region.ARENA, offset=offset)) for ref, offset in zip(blocks, memory.offsets, strict=True))
-    places.update((view, places[owner]) for view, owner in owners.items() if owner in places)
+    for ref in within:
+        lies = root(within, ref)
+        if lies.whole in places:
+            place = places[lies.whole]
+            places[ref] = Place(place.region, place.index, place.offset + lies.offset)
     return Layout(places, owners, memory)
+
+
+def root(within: Mapping[Ref, Stretch], ref: Ref) -> Stretch:
+    """Where a value lies in the outermost one that it lies in, which may be itself."""
+    offset = 0
+    while ref in within:
+        ref, offset = within[ref].whole, offset + within[ref].offset
+    return Stretch(ref, offset)
 
 
 def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
@@ -66,7 +82,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
                 raise UnsupportedError(f"'{node.name}' ({node.op}) is {graph.type_of(ref)}: no machine has that much memory")
 
 
-def _lifetimes(running: Sequence[Step], owners: Mapping[Ref, Ref]) -> dict[Ref, tuple[int, int]]:
+def _lifetimes(running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, Stretch]) -> dict[Ref, tuple[int, int]]:
     """The first and the last step that needs each value that a step makes. What the caller gets lies elsewhere and needs no end."""
     first: dict[Ref, int] = {}
     last: dict[Ref, int] = {}
@@ -74,7 +90,8 @@ def _lifetimes(running: Sequence[Step], owners: Mapping[Ref, Ref]) -> dict[Ref, 
         for ref in step.outputs:
             first[ref] = last[ref] = number
         for ref in step.inputs:
-            owner = owners.get(ref, ref)
-            if owner in first:
-                last[owner] = number
+            last[owners.get(ref, ref)] = number
+    # A part is needed as long as the whole, which may be part of another that comes after it here.
+    for part, lies in reversed(list(parts.items())):
+        last[part] = max(last.get(part, 0), last.get(lies.whole, 0))
     return {ref: (first[ref], last[ref]) for ref in first}

@@ -4,52 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A block of memory needed from step `first` to step `last`, both included."""
+    """Memory needed from step `first` to step `last`, both included."""
 
     size: int
     first: int
     last: int
+    offset: int = 0
+    """From where its block begins: a multiple of `ALIGNMENT`."""
+
+
+Block: TypeAlias = Sequence[Lifetime]
+"""What lies at fixed distances. Where a part of a block is not needed yet, or no more, others may lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     offsets: tuple[int, ...]
-    """Of each block, in the order given."""
+    """Where each block begins, in the order given."""
     arena_bytes: int
     total_bytes: int
     """What the blocks would take side by side."""
 
 
-def plan_memory(blocks: Sequence[Lifetime]) -> MemoryPlan:
+def plan_memory(blocks: Sequence[Block]) -> MemoryPlan:
     """Largest first, each at the lowest place where nothing alive at the same time lies.
 
     Large blocks decide the size of the arena; small ones fill the gaps between them.
     """
     offsets = [0] * len(blocks)
-    placed: list[int] = []
+    sizes = [max((each.offset + each.size for each in block), default=0) for block in blocks]
+    placed: list[tuple[int, Lifetime]] = []
     top = 0
-    for index in sorted(range(len(blocks)), key=lambda each: (-blocks[each].size, blocks[each].first)):
-        block = blocks[index]
-        neighbours = sorted(
-            (offsets[other], offsets[other] + aligned(blocks[other].size))
-            for other in placed
-            if blocks[other].first <= block.last and block.first <= blocks[other].last
+    for index in sorted(range(len(blocks)), key=lambda each: (-sizes[each], min((part.first for part in blocks[each]), default=0))):
+        # What is placed keeps the block from beginning anywhere between these two.
+        taken = sorted(
+            (begin - ours.offset - aligned(ours.size), begin - ours.offset + aligned(theirs.size))
+            for ours in blocks[index]
+            for begin, theirs in placed
+            if theirs.first <= ours.last and ours.first <= theirs.last
         )
         offset = 0
-        for begin, end in neighbours:
-            if offset + aligned(block.size) <= begin:
+        for before, after in taken:
+            if offset <= before:
                 break
-            offset = max(offset, end)
+            offset = max(offset, after)
         offsets[index] = offset
-        placed.append(index)
-        top = max(top, offset + aligned(block.size))
-    return MemoryPlan(tuple(offsets), top, sum(block.size for block in blocks))
+        placed += [(offset + each.offset, each) for each in blocks[index]]
+        top = max(top, offset + aligned(sizes[index]))
+    return MemoryPlan(tuple(offsets), top, sum(sizes))
 
 
 def aligned(size: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from whence.runtime.memory import MemoryPlan
@@ -30,17 +30,36 @@ class Place:
     index: int = 0
     """Of the input or output."""
     offset: int = 0
-    """In bytes, into the arena or the weights."""
+    """In bytes, into what it is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Memory within that of another value."""
+
+    whole: Ref
+    offset: int = 0
+    """In bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Values that lie within others, so that concatenations and splits are not carried out."""
+
+    views: Mapping[Ref, Stretch] = field(default_factory=dict)
+    """Values that no step makes, within those that they are taken from."""
+    parts: Mapping[Ref, Stretch] = field(default_factory=dict)
+    """Values that steps make, or that have parts themselves, within those that they become a part of; each after its own parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Views share the place of what they view, outputs lie with the caller, the rest in the arena by lifetime."""
+    """Views and parts lie within other values, outputs lie with the caller, the rest in the arena by lifetime."""
 
     places: Mapping[Ref, Place]
     """Of every value that a step makes or the caller gives, and of every view of one. Constants are not in it."""
     owners: Mapping[Ref, Ref]
-    """What each view is a view of, which is not a view itself."""
+    """What each view is a view of, or of a part of, which is not a view itself."""
     memory: MemoryPlan
 
     def owner(self, ref: Ref) -> Ref:

@@ -24,7 +24,7 @@ def runnable(graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]) ->
     found: list[Step] = []
     for position, step in enumerate(steps):
         if step.is_view:
-            good = _is_shared(graph, step.inputs[0], step.outputs[0])
+            good = is_shared(graph, step.inputs[0], step.outputs[0])
         else:
             good = step.kernel is None or (position not in refused and is_native(graph, step))
         if good:
@@ -35,7 +35,8 @@ def runnable(graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]) ->
     return found
 
 
-def _is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
+def is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
+    """Can the view lie where its source does?"""
     return is_planned(graph, view) and is_planned(graph, source) and nbytes(graph, source) == nbytes(graph, view)
 
 

@@ -11,7 +11,7 @@ from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
 from whence.errors import CacheError, UnsupportedError
-from whence.fusion import find_groups, fuse
+from whence.fusion import Limits, find_groups, fuse
 from whence.graph import Graph, Ref
 from whence.graph.guards import Guards
 from whence.kernels.lower import Step, lower
@@ -80,7 +80,8 @@ class OpenClProgram(Program):
 def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator") -> OpenClProgram:
     """Fuse, lower, compile and plan a prepared graph for a device."""
     check_graph_operands(graph)
-    fused = fuse(graph, find_groups(graph, fusion))
+    # A device keeps every value in a place of its own: there is nothing to gain by setting concatenations apart.
+    fused = fuse(graph, find_groups(graph, fusion, Limits(in_place=False)))
     lowered = lower(fused, TILE)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     kernels = [kernel_of(lowered[position]) for position in positions]
@@ -92,7 +93,7 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
     layout = lay_out(graph, steps)
     weights = Weights()
     actions: list[LaunchStep | HostStep] = []
-    guards = guards_of(graph, steps)
+    guards = guards_of(graph, steps, steps)
     for number, step in enumerate(running):
         launch = launches.get(id(step))
         if launch is None:

@@ -1,0 +1,82 @@
+"""Concatenations and splits of memory into stretches: where every extent before the axis is 1, the parts lie one after the other in the whole.
+
+Then a part can be where it belongs from the beginning, and nothing is copied.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from whence.graph import Graph, Node, Ref
+from whence.ops.attributes import get_int
+from whence.types import DType, TensorType
+
+# Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would straddle two lines of the cache.
+_LINE = 64
+
+STRETCHING = frozenset({"Concat", "Split", "Slice"})
+"""Whose parts may be stretches of their whole."""
+
+
+def begins_of_inputs(graph: Graph, node: Node) -> list[int] | None:
+    """Where each input of a Concat begins in its output, in bytes; `None` where an input is not one stretch of it."""
+    refs = [ref for ref in node.inputs if ref is not None]
+    if node.op != "Concat" or len(refs) != len(node.inputs):
+        return None
+    return _begins(graph, node.ref(), refs, get_int(node.attrs, "axis", 0))
+
+
+def begins_of_outputs(graph: Graph, node: Node) -> list[int] | None:
+    """Where each output of a Split or Slice begins in its input, in bytes; `None` where an output is not one stretch of it."""
+    source = node.input(0)
+    if source is None:
+        return None
+    if node.op == "Split":
+        return _begins(graph, source, [node.ref(index) for index in range(len(node.outputs))], get_int(node.attrs, "axis", 0))
+    return _begin_of_slice(graph, node, source) if node.op == "Slice" else None
+
+
+def _begins(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[int] | None:
+    row = _row_bytes(graph, whole, axis)
+    shapes = [_shape(graph, part) for part in parts]
+    if row is None or any(shape is None for shape in shapes):
+        return None
+    extents = [shape[axis] for shape in shapes if shape is not None]
+    begins = [begin * row for begin in itertools.accumulate(extents[:-1], initial=0)]
+    return None if any(begin % _LINE for begin in begins) else begins
+
+
+def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
+    starts, axes, steps = (_ints(graph, node.input(slot)) for slot in (1, 3, 4))
+    before, after = _shape(graph, source), _shape(graph, node.ref())
+    if starts is None or before is None or after is None or len(starts) != 1 or (steps or [1]) != [1] or len(before) != len(after):
+        return None
+    (axis,) = axes or [0]
+    row = _row_bytes(graph, source, axis)
+    start = starts[0] + before[axis] if starts[0] < 0 else starts[0]
+    if row is None or not 0 <= start <= before[axis] - after[axis] or start * row % _LINE:
+        return None
+    return [start * row]
+
+
+def _row_bytes(graph: Graph, whole: Ref, axis: int) -> int | None:
+    """How many bytes one step along the axis is, if there is nothing before the axis to step along."""
+    shape, kind = _shape(graph, whole), graph.type_of(whole)
+    if shape is None or not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape) or math.prod(shape[: axis % len(shape)]) != 1:
+        return None
+    return math.prod(shape[axis % len(shape) + 1 :]) * kind.dtype.numpy.itemsize
+
+
+def _shape(graph: Graph, ref: Ref) -> tuple[int, ...] | None:
+    """Of a value of fixed size, in elements of whole bytes."""
+    kind = graph.type_of(ref)
+    if not isinstance(kind, TensorType) or kind.dtype in (DType.STRING, DType.UNDEFINED) or kind.dtype.bits < 8:
+        return None
+    return kind.static_shape
+
+
+def _ints(graph: Graph, ref: Ref | None) -> list[int] | None:
+    value = graph.const_value(ref)
+    return None if value is None else [int(item) for item in value.reshape(-1)]

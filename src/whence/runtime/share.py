@@ -1,0 +1,103 @@
+"""Concatenations and splits that are not carried out, because their parts lie within their whole.
+
+1. A Split or Slice whose outputs are stretches of its input is a view of it.
+2. A value that is a stretch of a Concat's output is made there. What views of one value are inputs one after the other, and all of it, count as that
+   value; and what parts of one value do so, too: `concat(a, b, c)` after `concat(a, b)` has the latter as its first part.
+3. A Concat copies only what cannot be made in place: what the caller gives or gets, constants, and what has its place in another value.
+
+The first Concat that reads a value gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whence.fusion.stretches import begins_of_inputs, begins_of_outputs
+from whence.graph import Graph, Node, Ref
+from whence.kernels.group import Group
+from whence.kernels.lower import Step
+from whence.kernels.put import lower_put
+from whence.runtime.layout import nbytes, root
+from whence.runtime.places import Sharing, Stretch
+from whence.runtime.runnable import is_native, is_shared
+from whence.types import TensorType
+
+
+def share_memory(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], Sharing]:
+    """The steps that are left to do, and where the values lie that the others would have copied."""
+    sharer = _Sharer(graph, steps)
+    left = [kept for step in steps for kept in sharer.keep(step)]
+    return left, Sharing(sharer.views, sharer.parts)
+
+
+class _Sharer:
+    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+        self.graph = graph
+        self.views: dict[Ref, Stretch] = {}
+        self.parts: dict[Ref, Stretch] = {}
+        self._within = {
+            step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
+        }
+        self._given = {root(self._within, ref).whole for output in graph.outputs for ref in output.inputs if ref is not None}
+        """What the caller gets lies with the caller."""
+
+    def keep(self, step: Step) -> Iterator[Step]:
+        """The step, what is left of it, or nothing."""
+        node = step.members[0]
+        if len(step.members) > 1 or not is_native(self.graph, step):
+            yield step
+        elif node.op == "Concat" and (begins := begins_of_inputs(self.graph, node)) is not None:
+            yield from self._rest(step, node, begins)
+        elif not self._given.isdisjoint(step.outputs) or not self._view(node):
+            yield step
+
+    def _view(self, node: Node) -> bool:
+        """Make the outputs of a Split or Slice views, if they can be."""
+        begins, source = begins_of_outputs(self.graph, node), node.inputs[0]
+        if begins is None or source is None or self.graph[root(self._within, source).whole.node].is_const:
+            return False
+        for index, begin in enumerate(begins):
+            self.views[node.ref(index)] = self._within[node.ref(index)] = Stretch(source, begin)
+        return True
+
+    def _rest(self, step: Step, node: Node, begins: Sequence[int]) -> Iterator[Step]:
+        """A Concat without the inputs that are made in place."""
+        refs = [ref for ref in node.inputs if ref is not None]
+        left: list[tuple[Ref, int]] = []
+        position = 0
+        while position < len(refs):
+            whole, count = self._run(refs, position)
+            if count and whole != node.ref() and self._is_free(whole):
+                self.parts[whole] = self._within[whole] = Stretch(node.ref(), begins[position])
+            else:
+                count = 1
+                left.append((refs[position], begins[position]))
+            position += count
+        if len(left) == len(refs):
+            yield step
+        elif left:
+            yield self._put(step, node, left)
+
+    def _run(self, refs: Sequence[Ref], position: int) -> tuple[Ref, int]:
+        """The value that inputs from `position` on are all of, and how many these are; none when the first is not its beginning."""
+        lies = root(self._within, refs[position])
+        size, covered, count = nbytes(self.graph, lies.whole), 0, 0
+        while position + count < len(refs) and root(self._within, refs[position + count]) == Stretch(lies.whole, covered):
+            covered += nbytes(self.graph, refs[position + count])
+            count += 1
+            if covered == size:
+                break
+        return lies.whole, count if covered == size else 0
+
+    def _is_free(self, ref: Ref) -> bool:
+        """Can the value be made anywhere?"""
+        node = self.graph[ref.node]
+        return ref not in self._given and not node.is_const and node.op != "Input"
+
+    def _put(self, step: Step, node: Node, left: Sequence[tuple[Ref, int]]) -> Step:
+        kind = self.graph.type_of(node.ref())
+        assert isinstance(kind, TensorType)
+        inputs = tuple(ref for ref, _ in left)
+        group = Group(self.graph, f"{step.name}_rest", step.members, inputs, step.outputs)
+        kernel = lower_put(group, node, [begin // kind.dtype.numpy.itemsize for _, begin in left])
+        return Step(group.name, step.entry, step.members, inputs, step.outputs, kernel)
