@@ -132,3 +132,15 @@ def test_open_shapes_have_no_kernels_yet(whence: Whence, tmp_path: Path) -> None
     assert "give them, say --shape x=1x8" in whence("why", path, "exp").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--shape", "x=4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--time").out
+
+
+def test_tells_of_a_concatenation_that_is_made_in_place(whence: Whence, tmp_path: Path) -> None:
+    made = [helper.make_node("Softmax", ["x"], ["a"], "a"), helper.make_node("LogSoftmax", ["x"], ["b"], "b")]
+    nodes = [*made, helper.make_node("Concat", ["a", "b"], ["c"], "join", axis=0), helper.make_node("Softmax", ["c"], ["y"], "last")]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 16]) for name, rows in (("x", 2), ("y", 4)))
+    path = tmp_path / "joined.onnx"
+    onnx.save(helper.make_model(helper.make_graph(nodes, "joined", [x], [y])), path)
+    done = whence("why", path, "join")
+    assert "in place: its inputs are written where its output lies" in done.out
+    assert "runs in kernel" not in done.out
+    assert "feeds 'join' (Concat), in place: its inputs are written where its output lies" in whence("why", path, "a").out
