@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from whence.codegen.render_c import CWriter, c_index
 from whence.kernels.gemm import BATCH, COLUMN, ROW, Gemm
 from whence.kernels.ir import Micro
 
 _CACHE_LINE = 16
 """In floats."""
+_UNROLLED = 2
+"""Steps of a sum that are written out, at least."""
+_LONGEST = 8
+"""And at most."""
 
 
 def write_gemm(writer: CWriter, micro: Micro) -> None:
@@ -74,31 +81,62 @@ def _pack_turned(writer: CWriter, gemm: Gemm, depth: int) -> None:
     writer.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """Every so many steps of the sum, so many cache lines of the next panel are asked for."""
+
+    steps: int
+    lines: int
+
+
+def _pace(gemm: Gemm) -> _Pace:
+    """Weights come from far away, and memory answers only so many requests at a time: while one panel is at work, which takes all steps of all its tiles
+    of rows, the next is asked for at an even pace, and with the last panel of a product what lies behind it, which mostly is the next product's first."""
+    tiles, lines = -(-gemm.rows // gemm.tile.rows), -(-gemm.tile.width // _CACHE_LINE)
+    common = math.gcd(tiles, lines)
+    if tiles // common > _LONGEST:
+        return _Pace(min(tiles // lines, _LONGEST), 1)
+    repeats = max(1, _UNROLLED * common // tiles)
+    return _Pace(tiles // common * repeats, lines // common * repeats)
+
+
+def _step(writer: CWriter, gemm: Gemm, rows: int, k: str) -> None:
+    """The products of column `k` of A with row `k` of the panel."""
+    tile, line = gemm.tile, writer.line
+    vector = f"w_f32x{tile.lanes}"
+    writer.open("")
+    for j in range(tile.vectors):
+        line(f"const {vector} b{j} = *(const {vector} *)(b + ({k}) * {tile.width} + {j * tile.lanes});")
+    line("#pragma clang loop unroll(full)")
+    writer.open(f"for (int i = 0; i < {rows}; i++)")
+    line(f"const {vector} x = w_splat_f32x{tile.lanes}(at[i * {gemm.a.row_stride} + ({k}) * {gemm.a.column_stride}]);")
+    for j in range(tile.vectors):
+        line(f"sum[i][{j}] += x * b{j};")
+    writer.close()
+    writer.close()
+
+
 def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
     tile, line = gemm.tile, writer.line
     line(f"const float *restrict at = a + m0 * {gemm.a.row_stride};")
     line(f"{vector} sum[{rows}][{tile.vectors}];")
     line("#pragma clang loop unroll(full)")
     line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) sum[i][j] = ({vector}){{0}};")
-    lines = -(-tile.width // _CACHE_LINE)
-    single = gemm.rows <= tile.rows
-    if gemm.packed:
-        # Weights come from far away: each tile of rows asks for a part of the panel that the next work item will read.
-        part = "" if single else f" + (m0 - block * {gemm.block_rows}) / {tile.rows} % {lines} * {_CACHE_LINE}"
-        line(f"const float *ahead = b + {gemm.depth * tile.width}{part};")
-    line("#pragma clang loop unroll_count(2)")
-    writer.open(f"for (int64_t k = 0; k < {gemm.depth}; k++)")
-    for j in range(lines if single else 1) if gemm.packed else ():
-        line(f"__builtin_prefetch(ahead + k * {tile.width} + {j * _CACHE_LINE}, 0, 2);")
-    for j in range(tile.vectors):
-        line(f"const {vector} b{j} = *(const {vector} *)(b + k * {tile.width} + {j * tile.lanes});")
-    line("#pragma clang loop unroll(full)")
-    writer.open(f"for (int i = 0; i < {rows}; i++)")
-    line(f"const {vector} x = w_splat_f32x{tile.lanes}(at[i * {gemm.a.row_stride} + k * {gemm.a.column_stride}]);")
-    for j in range(tile.vectors):
-        line(f"sum[i][{j}] += x * b{j};")
-    writer.close()
-    writer.close()
+    pace = _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
+    if pace.lines:
+        line(f"const float *ahead = b + {gemm.depth * tile.width} + m0 / {tile.rows} * {gemm.depth // pace.steps * pace.lines * _CACHE_LINE};")
+    whole = gemm.depth // pace.steps * pace.steps
+    if whole:
+        writer.open(f"for (int64_t k = 0; k < {whole}; k += {pace.steps})")
+        for j in range(pace.lines):
+            line(f"__builtin_prefetch(ahead + {j * _CACHE_LINE}, 0, 2);")
+        if pace.lines:
+            line(f"ahead += {pace.lines * _CACHE_LINE};")
+        for step in range(pace.steps):
+            _step(writer, gemm, rows, f"k + {step}" if step else "k")
+        writer.close()
+    for step in range(whole, gemm.depth):
+        _step(writer, gemm, rows, str(step))
     line(f"float out_tile[{rows}][{tile.width}];")
     line("#pragma clang loop unroll(full)")
     line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) *({vector} *)(out_tile[i] + j * {tile.lanes}) = sum[i][j];")
