@@ -41,6 +41,7 @@ from whence.passes.remove_dead_nodes import RemoveDeadNodes
 from whence.passes.remove_neutral_arithmetic import RemoveNeutralArithmetic
 from whence.passes.remove_no_ops import RemoveNoOps
 from whence.passes.remove_quantise_pairs import RemoveQuantisePairs
+from whence.passes.reshape_before_product import ReshapeBeforeProduct
 from whence.passes.sign_codes import SignCodes
 from whence.passes.simplify_slices import SimplifySlices
 from whence.passes.sink_transposes import SinkTransposes
@@ -111,7 +112,9 @@ _CLEAN_UP: tuple[Pass, ...] = (FoldConstants(), RemoveNoOps(), RemoveDeadNodes()
 PORTABLE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, *_CLEAN_UP)
 """Everything that leaves the graph in operators of the ONNX standard. `whence convert` uses it."""
 
-PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_LOWER, *_RECOGNISE, ExpandStft(), WidenHalf(), *_FOLD, FuseActivations(), BlockChannels(), *_CLEAN_UP)
+_FUSE: tuple[Pass, ...] = (ReshapeBeforeProduct(), CancelReshapes(), FuseActivations(), BlockChannels())
+
+PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_LOWER, *_RECOGNISE, ExpandStft(), WidenHalf(), *_FOLD, *_FUSE, *_CLEAN_UP)
 """Everything, for compiling."""
 
 CHANNELS_LAST: Sequence[Pass] = (
