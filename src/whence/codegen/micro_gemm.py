@@ -90,8 +90,8 @@ class _Pace:
 
 
 def _pace(gemm: Gemm) -> _Pace:
-    """Weights come from far away, and memory answers only so many requests at a time: while one panel is at work, which takes all steps of all its tiles
-    of rows, the next is asked for at an even pace, and with the last panel of a product what lies behind it, which mostly is the next product's first."""
+    """Weights come from far away, and memory answers only so many requests at a time. While one block of a panel is at work, which takes all
+    steps of all its tiles of rows, the next is asked for at an even pace; with the last, what lies behind it: mostly the next product's first."""
     tiles, lines = -(-gemm.rows // gemm.tile.rows), -(-gemm.tile.width // _CACHE_LINE)
     common = math.gcd(tiles, lines)
     if tiles // common > _LONGEST:
