@@ -178,7 +178,7 @@ def test_what_no_kernel_covers_has_no_candidates() -> None:
     assert _candidates(NativeCase("product", build.finish(), {}, lower_group, AVX512, "MatMul")) == ()
 
 
-@pytest.mark.parametrize("choice", [ConvPlan(14, 2, 7, True), WinogradPlan(4, 7, 4, 28), SlidePlan(18, 3), GemmPlan(9, 3, 90)], ids=kind_of)
+@pytest.mark.parametrize("choice", [ConvPlan(14, 2, 7, True), WinogradPlan(4, 7, 4, 28), SlidePlan(18, 3), GemmPlan(9, 3, 90, 64)], ids=kind_of)
 def test_choices_as_json(choice: Choice) -> None:
     record = encode_choice(choice)
     assert decode_choice(record) == choice
@@ -202,7 +202,7 @@ def test_only_candidates_are_chosen() -> None:
     assert chosen(group, anchor, tile, {problem: last}) == last
     assert chosen(group, anchor, tile, {"another": last}) is None
     assert chosen(group, anchor, tile, {}) is None
-    for impossible in (ConvPlan(14, 0, 7, True), ConvPlan(1 << 40, 2, 7, True), WinogradPlan(3, 7, 4, 28), GemmPlan(9, 3, 90)):
+    for impossible in (ConvPlan(14, 0, 7, True), ConvPlan(1 << 40, 2, 7, True), WinogradPlan(3, 7, 4, 28), GemmPlan(9, 3, 90, 64)):
         assert chosen(group, anchor, tile, {problem: impossible}) is None
         assert lower_group(group, anchor, tile, {problem: impossible}).body == lower_group(group, anchor, tile).body
 
@@ -232,7 +232,7 @@ def test_lowering_takes_what_was_chosen() -> None:
     usual = plans({})
     assert usual[0] == usual[1]
     # The first two layers are one problem, the third is another.
-    assert plans({problem: GemmPlan(8, 3, 40)}) == [(8, 3, 40), (8, 3, 40), usual[2]]
+    assert plans({problem: GemmPlan(8, 3, 40, 50)}) == [(8, 3, 40), (8, 3, 40), usual[2]]
 
 
 def test_a_choice_decides_between_algorithms() -> None:

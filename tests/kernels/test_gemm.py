@@ -17,6 +17,16 @@ def test_sizes():
     cases.check()
 
 
+def test_panels_divided_in_depth():
+    # Deep enough for several blocks, with and without a divisor of the depth, an incomplete panel, and a product that is stored in another way.
+    cases = Cases()
+    for rows, depth, columns in ((32, 1536, 64), (17, 1030, 40), (40, 1009, 33)):
+        product = cases.op("MatMul", cases.normal(rows, depth), cases.weights(depth, columns))
+        cases.expect(cases.op("Relu", cases.op("Add", product, cases.weights(columns))), f"{rows}_{depth}_{columns}")
+    cases.expect(cases.op("Gemm", cases.normal(768, 30), cases.weights(768, 70), transA=1), "turned")
+    cases.check()
+
+
 def test_transposed_operands():
     cases = Cases()
     for turn_a, turn_b, constant in itertools.product((0, 1), (0, 1), (False, True)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -66,7 +68,7 @@ def test_the_transposed_right_hand_side_stays_so() -> None:
         ((2, 3, 6), {"beta": 2.0}, (6,), "the bias is scaled"),
     ],
 )
-def test_what_must_stay(shape: tuple[int, ...], attrs: dict[str, float], bias: tuple[int, ...] | None, why: str) -> None:
+def test_what_must_stay(shape: tuple[int, ...], attrs: dict[str, Any], bias: tuple[int, ...] | None, why: str) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [4, 6] if attrs.get("transA") else [6, 4])
     addend = [] if bias is None else [build.const(np.ones(bias, np.float32))]

@@ -33,6 +33,9 @@ def write_gemm(writer: CWriter, micro: Micro) -> None:
     else:
         _pack(writer, gemm)
     line(f"const int64_t last = (block + 1) * {gemm.block_rows} < {gemm.rows} ? (block + 1) * {gemm.block_rows} : {gemm.rows};")
+    if gemm.divided:
+        line(f"float held[{gemm.block_rows}][{width}]; /* sums of the blocks so far */")
+        writer.open(f"for (int64_t k0 = 0; k0 < {gemm.depth}; k0 += {gemm.block_depth})")
     line(f"int64_t m0 = block * {gemm.block_rows};")
     rows = gemm.tile.rows
     writer.open(f"for (; m0 + {rows} <= last; m0 += {rows})")
@@ -41,6 +44,8 @@ def write_gemm(writer: CWriter, micro: Micro) -> None:
     for rest in sorted(_remainders(gemm)):
         writer.open(f"if (last - m0 == {rest})")
         _tile(writer, gemm, rest, vector)
+        writer.close()
+    if gemm.divided:
         writer.close()
     writer.close()
 
@@ -106,7 +111,7 @@ def _step(writer: CWriter, gemm: Gemm, rows: int, k: str) -> None:
     vector = f"w_f32x{tile.lanes}"
     writer.open("")
     for j in range(tile.vectors):
-        line(f"const {vector} b{j} = *(const {vector} *)(b + ({k}) * {tile.width} + {j * tile.lanes});")
+        line(f"const {vector} b{j} = *(const {vector} *)(row + ({k}) * {tile.width} + {j * tile.lanes});")
     line("#pragma clang loop unroll(full)")
     writer.open(f"for (int i = 0; i < {rows}; i++)")
     line(f"const {vector} x = w_splat_f32x{tile.lanes}(at[i * {gemm.a.row_stride} + ({k}) * {gemm.a.column_stride}]);")
@@ -116,16 +121,30 @@ def _step(writer: CWriter, gemm: Gemm, rows: int, k: str) -> None:
     writer.close()
 
 
+def _each_sum(writer: CWriter, gemm: Gemm, rows: int, statement: str) -> None:
+    writer.line("#pragma clang loop unroll(full)")
+    writer.line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {gemm.tile.vectors}; j++) {statement}")
+
+
 def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
     tile, line = gemm.tile, writer.line
-    line(f"const float *restrict at = a + m0 * {gemm.a.row_stride};")
+    line(f"const float *restrict at = a + m0 * {gemm.a.row_stride}{f' + k0 * {gemm.a.column_stride}' if gemm.divided else ''};")
+    line(f"const float *restrict row = b{f' + k0 * {tile.width}' if gemm.divided else ''};")
     line(f"{vector} sum[{rows}][{tile.vectors}];")
-    line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) sum[i][j] = ({vector}){{0}};")
-    pace = _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
+    if gemm.divided:
+        held = f"*({vector} *)(held[m0 - block * {gemm.block_rows} + i] + j * {tile.lanes})"
+        writer.open("if (k0 == 0)")
+        _each_sum(writer, gemm, rows, f"sum[i][j] = ({vector}){{0}};")
+        writer.close()
+        writer.open("else")
+        _each_sum(writer, gemm, rows, f"sum[i][j] = {held};")
+        writer.close()
+    else:
+        _each_sum(writer, gemm, rows, f"sum[i][j] = ({vector}){{0}};")
+    depth, pace = gemm.block_depth, _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
     if pace.lines:
-        line(f"const float *ahead = b + {gemm.depth * tile.width} + m0 / {tile.rows} * {gemm.depth // pace.steps * pace.lines * _CACHE_LINE};")
-    whole = gemm.depth // pace.steps * pace.steps
+        line(f"const float *ahead = row + {depth * tile.width} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _CACHE_LINE};")
+    whole = depth // pace.steps * pace.steps
     if whole:
         writer.open(f"for (int64_t k = 0; k < {whole}; k += {pace.steps})")
         for j in range(pace.lines):
@@ -135,11 +154,23 @@ def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
         for step in range(pace.steps):
             _step(writer, gemm, rows, f"k + {step}" if step else "k")
         writer.close()
-    for step in range(whole, gemm.depth):
+    for step in range(whole, depth):
         _step(writer, gemm, rows, str(step))
+    if gemm.divided:
+        writer.open(f"if (k0 < {gemm.depth - depth})")
+        _each_sum(writer, gemm, rows, f"{held} = sum[i][j];")
+        writer.close()
+        writer.open("else")
+    _store(writer, gemm, rows, vector)
+    if gemm.divided:
+        writer.close()
+
+
+def _store(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
+    """Apply the epilogue to the sums of a tile."""
+    tile, line = gemm.tile, writer.line
     line(f"float out_tile[{rows}][{tile.width}];")
-    line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {tile.vectors}; j++) *({vector} *)(out_tile[i] + j * {tile.lanes}) = sum[i][j];")
+    _each_sum(writer, gemm, rows, f"*({vector} *)(out_tile[i] + j * {tile.lanes}) = sum[i][j];")
     writer.open(f"for (int i = 0; i < {rows}; i++)")
     line(f"const int64_t {ROW} = m0 + i;")
     line(f"(void){ROW};")

@@ -35,6 +35,10 @@ ACCUMULATOR = Name("acc", DType.F32)
 _WIDTHS = (1, 2, 3, 4, 6, 8)
 _FEW_ROWS = 6
 
+# Up to so many tiles of rows a panel is divided in depth, into blocks that stay in the first-level cache.
+_FEW_TILES = 4
+_BLOCK_BYTES = 1 << 15
+
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
@@ -61,6 +65,8 @@ class Gemm(Micro):
     tile: Tile
     block_rows: int
     """Rows a work item covers; its panel of B stays in cache over them."""
+    block_depth: int
+    """Divides the depth: so much of a panel is gone through by all rows before the next."""
     out: str
     out_index: Index
     value: Expr
@@ -73,6 +79,11 @@ class Gemm(Micro):
     @property
     def blocks(self) -> int:
         return -(-self.rows // self.block_rows)
+
+    @property
+    def divided(self) -> bool:
+        """Are sums put aside between the blocks of a panel?"""
+        return self.block_depth < self.depth
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +113,12 @@ def _product(node: Node) -> _Product:
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
-    """How a matrix product is divided: `rows` × `vectors` of a register tile, and the rows of a work item."""
+    """How a matrix product is divided: `rows` × `vectors` of a register tile, the rows of a work item, and how deep its panel is at a time."""
 
     rows: int
     vectors: int
     block_rows: int
+    block_depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +129,8 @@ class _Sizes:
     columns: int
     depth: int
     batch_shape: tuple[int, ...]
-    shared_b: bool
-    """One B serves all of A."""
+    packed: bool
+    """One constant B serves all of A."""
 
 
 def _sizes(group: Group, anchor: Node, product: _Product) -> _Sizes:
@@ -132,10 +144,11 @@ def _sizes(group: Group, anchor: Node, product: _Product) -> _Sizes:
     if 0 in (rows, columns, depth):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
     shared_b = math.prod(b_shape[:-2]) == 1
+    packed = shared_b and group.graph.const_value(product.b) is not None
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
-        return _Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), shared_b)
-    return _Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), shared_b)
+        return _Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
+    return _Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), packed)
 
 
 def _plan(sizes: _Sizes, tile: Tile) -> GemmPlan:
@@ -143,7 +156,7 @@ def _plan(sizes: _Sizes, tile: Tile) -> GemmPlan:
     # Few rows leave registers for more columns. But weights come from afar a panel ahead of their use, and narrow panels come quicker.
     is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
     fitted = tile.fitted(sizes.rows) if is_near else tile.evened(sizes.rows)
-    return GemmPlan(fitted.rows, fitted.vectors, _block_rows(sizes.rows, sizes.depth, fitted))
+    return _divided(sizes, fitted)
 
 
 def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
@@ -158,11 +171,11 @@ def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
         if vectors > -(-sizes.columns // tile.lanes) or (vectors == 1 and sizes.columns > tile.lanes) or (most < _FEW_ROWS and rows > most):
             continue
         shape = replace(tile, rows=most, vectors=vectors).evened(rows)
-        yield GemmPlan(shape.rows, vectors, _block_rows(rows, sizes.depth, shape))
+        yield _divided(sizes, shape)
     for parts in (1, 2, 4):
         # From all rows in a work item to a quarter of what fits the cache.
         tiles = -(-rows // usual.rows) if parts == 1 else -(-usual.block_rows // (parts * usual.rows))
-        yield replace(usual, block_rows=min(rows, tiles * usual.rows))
+        yield replace(usual, block_rows=min(rows, tiles * usual.rows), block_depth=sizes.depth)
 
 
 def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = None) -> Kernel:
@@ -180,20 +193,19 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = N
     plan = _plan(sizes, tile) if plan is None else plan
     tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
     packings = {}
-    packed = sizes.shared_b and group.graph.const_value(product.b) is not None
-    if packed:
+    if sizes.packed:
         packings[group.inputs.index(product.b)] = _Packing(depth, columns, product.trans_b, tile.width)
 
     out_shape = group.shape(anchor.ref())
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
     value = _epilogue(group, anchor, product, flat, out_shape)
-    micro = Gemm(batch.extent, rows, columns, depth, a, b, packed, tile, plan.block_rows, "out0", flat, value)
+    micro = Gemm(batch.extent, rows, columns, depth, a, b, sizes.packed, tile, plan.block_rows, plan.block_depth, "out0", flat, value)
     params = list(group.params())
-    if packed:
+    if sizes.packed:
         position = group.inputs.index(product.b)
         params[position] = type(params[position])(params[position].name, DType.F32, micro.panels * depth * tile.width, params[position].role)
     tasks = batch.extent * micro.panels * micro.blocks
-    scratch = 0 if packed else depth * tile.width * 4
+    scratch = 0 if sizes.packed else depth * tile.width * 4
     return Kernel(group.name, tuple(params), tasks, (micro,), group.costs(), scratch, packings)
 
 
@@ -207,6 +219,23 @@ def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ..
     places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :] if batch_shape else (of(0),) * len(own)
     flat = ravel([of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own) if own else of(0)
     return flat * (shape[-2] * shape[-1])
+
+
+def _divided(sizes: _Sizes, tile: Tile) -> GemmPlan:
+    """Tiles of this shape, in work items as the cost model divides them."""
+    block_depth = _block_depth(sizes, tile)
+    return GemmPlan(tile.rows, tile.vectors, _block_rows(sizes.rows, block_depth, tile), block_depth)
+
+
+def _block_depth(sizes: _Sizes, tile: Tile) -> int:
+    """So much of a panel at a time as the nearest cache holds: weights come from far away, and a worker waits for the first block that it needs.
+
+    Many tiles of rows take so long that the wait is not noticed, and would have many sums to put aside.
+    """
+    if not sizes.packed or not 1 < -(-sizes.rows // tile.rows) <= _FEW_TILES:
+        return sizes.depth
+    parts = -(-4 * tile.width * sizes.depth // _BLOCK_BYTES)
+    return next((sizes.depth // count for count in range(parts, 2 * parts) if sizes.depth % count == 0), sizes.depth)
 
 
 def _block_rows(rows: int, depth: int, tile: Tile) -> int:
