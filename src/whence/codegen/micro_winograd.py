@@ -9,7 +9,7 @@ from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE
 from whence.kernels.ir import Micro
-from whence.kernels.winograd import KERNEL, Winograd, transforms
+from whence.kernels.winograd import KERNEL, LINE, Winograd, transforms
 
 # As many products in a row as it takes to make the loop around them free.
 _PRODUCTS = 24
@@ -47,29 +47,38 @@ def _tile_place(writer: CWriter, it: Winograd) -> None:
 def _input(writer: CWriter, it: Winograd) -> None:
     line, n = writer.line, it.size + KERNEL - 1
     height, width = it.rows.size, it.columns.size
-    apart = it.blocks_in * it.chunk * it.block
+    apart = it.tile_rows * it.block
     matrix = transforms(it.size).input
     writer.open("for (int64_t t = 0; t < count; t++)")
+    line(f"const int64_t group = t / {it.tile_rows}, member = t % {it.tile_rows};")
     _tile_place(writer, it)
     line(f"const int64_t top = row - {it.rows.begin}, left = column - {it.columns.begin};")
     line(f"const int inside = top >= 0 && top + {n} <= {height} && left >= 0 && left + {n} <= {width};")
     line(f"const float *from = {it.source} + (({IMAGE} * {it.blocks_in} * {height} + top) * {width} + left) * {it.block};")
+    # At the edges, what lies outside is read from a pixel that does not, and every bit of it dropped: a branch for each would take longer.
+    line(f"int64_t at[{n * n}];")
+    line(f"int32_t keep[{n * n}];")
+    writer.open("if (!inside)")
+    writer.open(f"for (int i = 0; i < {n}; i++) for (int j = 0; j < {n}; j++)")
+    line(f"const int read = top + i >= 0 && top + i < {height} && left + j >= 0 && left + j < {width};")
+    line(f"at[i * {n} + j] = (read ? i * {width} + j : {it.rows.begin * width + it.columns.begin}) * {it.block};")
+    line(f"keep[i * {n} + j] = -read;")
+    writer.close()
+    writer.close()
     vectors = it.block // it.lanes
     writer.open(f"for (int64_t c = 0; c < {it.blocks_in * vectors}; c++)")
     place = "c" if vectors == 1 else f"c / {vectors}"
     within = "" if vectors == 1 else f" + c % {vectors} * {it.lanes}"
     line(f"const float *restrict x = from + {place} * {height * width * it.block}{within};")
-    line(f"float *restrict to = transformed + ({place} * {it.chunk} + t) * {it.block}{within};")
+    line(f"float *restrict to = transformed + (((group * {it.blocks_in} + {place}) * {it.places}) * {it.tile_rows} + member) * {it.block}{within};")
     line(f"vec d[{n}][{n}], e[{n}][{n}];")
     writer.open("if (inside)")
     for i in range(n):
         line(" ".join(f"d[{i}][{j}] = *(const vec *)(x + {(i * width + j) * it.block});" for j in range(n)))
     writer.close()
     writer.open("else")
-    writer.open(f"for (int i = 0; i < {n}; i++) for (int j = 0; j < {n}; j++)")
-    line(f"const int read = top + i >= 0 && top + i < {height} && left + j >= 0 && left + j < {width};")
-    line(f"d[i][j] = read ? *(const vec *)(x + (i * {width} + j) * {it.block}) : (vec)(0.0f);")
-    writer.close()
+    line("#pragma clang loop unroll(full)")
+    line(f"for (int i = 0; i < {n * n}; i++) d[i / {n}][i % {n}] = (vec)(*(const ivec *)(x + at[i]) & (ivec)(keep[i]));")
     writer.close()
     for j in range(n):
         _apply(writer, matrix, [f"d[{i}][{j}]" for i in range(n)], [f"e[{i}][{j}]" for i in range(n)])
@@ -80,18 +89,21 @@ def _input(writer: CWriter, it: Winograd) -> None:
     # The last rows of a register tile may have no tile of the image; what is multiplied there must not be slow.
     writer.open(f"for (int64_t t = count; t % {it.tile_rows}; t++)")
     writer.open(f"for (int64_t i = 0; i < {it.places * it.blocks_in}; i++)")
-    line(f"__builtin_memset(transformed + (i * {it.chunk} + t) * {it.block}, 0, {4 * it.block});")
+    line(f"const int64_t group = t / {it.tile_rows} * {it.places * it.blocks_in} + i;")
+    line(f"__builtin_memset(transformed + (group * {it.tile_rows} + t % {it.tile_rows}) * {it.block}, 0, {4 * it.block});")
     writer.close()
     writer.close()
 
 
 def _multiply(writer: CWriter, it: Winograd) -> None:
     line, width = writer.line, it.vectors * it.lanes
-    apart = it.chunk * it.block
+    apart = it.places * it.tile_rows * it.block
     writer.open(f"for (int64_t place = 0; place < {it.places}; place++)")
     line(f"const float *restrict w = {it.weights} + (panel * {it.places} + place) * {it.channels * width};")
+    # The weights of the next place follow, or those of the next panel's first.
+    line(f"const float *ahead = w + {it.channels * width};")
     writer.open(f"for (int64_t t = 0; t < count; t += {it.tile_rows})")
-    line(f"const float *restrict x = transformed + place * {it.blocks_in * apart} + t * {it.block};")
+    line(f"const float *restrict x = transformed + t * {it.blocks_in * it.places * it.block} + place * {it.tile_rows * it.block};")
     line(f"vec sum[{it.tile_rows}][{it.vectors}];")
     line("#pragma clang loop unroll(full)")
     line(f"for (int i = 0; i < {it.tile_rows}; i++) for (int j = 0; j < {it.vectors}; j++) sum[i][j] = (vec)(0.0f);")
@@ -102,7 +114,7 @@ def _multiply(writer: CWriter, it: Winograd) -> None:
         writer.close()
     if rest:
         _products(writer, it, str(whole * apart), str(whole * it.block * width), rest)
-    line(f"float *restrict to = products + (place * {it.chunk} + t) * {width};")
+    line(f"float *restrict to = products + (t * {it.places} + place * {it.tile_rows}) * {width};")
     line("#pragma clang loop unroll(full)")
     line(f"for (int i = 0; i < {it.tile_rows}; i++) for (int j = 0; j < {it.vectors}; j++) *(vec *)(to + i * {width} + j * {it.lanes}) = sum[i][j];")
     writer.close()
@@ -111,6 +123,10 @@ def _multiply(writer: CWriter, it: Winograd) -> None:
 
 def _products(writer: CWriter, it: Winograd, x: str, w: str, channels: int) -> None:
     line, width = writer.line, it.vectors * it.lanes
+    lines = it.lines_ahead
+    line("#pragma clang loop unroll(full)")
+    line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {LINE // 4}, 0, 2);")
+    line(f"ahead += {lines * LINE // 4};")
     copies = min(channels, -(-_PRODUCTS // (it.tile_rows * it.vectors)))
     line(f"#pragma clang loop unroll_count({copies})" if copies > 1 else "#pragma clang loop unroll(disable)")
     writer.open(f"for (int64_t k = 0; k < {channels}; k++)")
@@ -128,13 +144,14 @@ def _output(writer: CWriter, it: Winograd) -> None:
     epilogue = Epilogue(it.outputs, it.lanes, it.block, "lane0")
     writer.open("for (int64_t t = 0; t < count; t++)")
     _tile_place(writer, it)
+    line(f"const int64_t group = t / {it.tile_rows}, member = t % {it.tile_rows};")
     line(f"vec made[{m}][{m}][{it.vectors}];")
     for v in range(it.vectors):
         writer.open("")
-        line(f"const float *restrict from = products + t * {width} + {v * it.lanes};")
+        line(f"const float *restrict from = products + (group * {it.places * it.tile_rows} + member) * {width} + {v * it.lanes};")
         line(f"vec e[{m}][{n}];")
         for j in range(n):
-            values = [f"*(const vec *)(from + {(i * n + j) * it.chunk * width})" for i in range(n)]
+            values = [f"*(const vec *)(from + {(i * n + j) * it.tile_rows * width})" for i in range(n)]
             writer.open("")
             line("const vec " + ", ".join(f"p{i} = {value}" for i, value in enumerate(values)) + ";")
             _apply(writer, matrix, [f"p{i}" for i in range(n)], [f"e[{i}][{j}]" for i in range(m)])

@@ -29,6 +29,8 @@ from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
 KERNEL = 3
+LINE = 64
+"""Bytes in a cache line."""
 POINTS: Mapping[int, tuple[Fraction, ...]] = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over 256 channels, these 2.1e-6, the direct form 1.4e-6.
@@ -40,7 +42,11 @@ POINTS: Mapping[int, tuple[Fraction, ...]] = {
 _IN_CYCLES = {2: 60, 4: 190}
 _OUT_CYCLES = {2: 50, 4: 180}
 _BYTES_PER_CYCLE = 4
-_PRODUCTS_PER_CYCLE = 1.6
+_PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 4
+# Weights of one place that stay in the first-level cache from one group of tiles to the next, and bytes a cycle of those that do not.
+_NEAREST_BYTES = 32 << 10
+_NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
+_NOT_HIDDEN = 0.3
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
 # Work items that are enough for a few workers, and how many chunks are tried to get them.
@@ -145,13 +151,22 @@ class Winograd(Micro):
         return self.chunks * self.parts
 
     @property
+    def lines_ahead(self) -> int:
+        """Of the weights of the next place, to be asked for with each block of channels that is multiplied."""
+        lines = -(-4 * self.channels * self.vectors * self.lanes // LINE)
+        return -(-lines // (-(-self.chunk // self.tile_rows) * self.blocks_in))
+
+    @property
     def input_floats(self) -> int:
-        """Of a chunk's transformed input: by place, block of channels, tile, channel."""
+        """Of a chunk's transformed input: by group of tiles, block of channels, place, tile, channel.
+
+        A tile's places lie near each other, for the transform that writes them, and so do the tiles of a row, for the product that reads them.
+        """
         return self.places * self.blocks_in * self.chunk * self.block
 
     @property
     def product_floats(self) -> int:
-        """Of a chunk's products with one panel: by place, tile, channel."""
+        """Of a chunk's products with one panel: by group of tiles, place, tile, channel."""
         return self.places * self.chunk * self.vectors * self.lanes
 
 
@@ -190,16 +205,26 @@ class _Shape:
 
     def direct_cycles(self) -> float:
         products = self.images * math.prod(self.out) * self.channels * KERNEL**2 * self.group_vectors
-        return products / _PRODUCTS_PER_CYCLE + self._fetch(KERNEL**2, 1)
+        computing, fetch = products / _PRODUCTS_PER_CYCLE, self._fetch(KERNEL**2, 1)
+        return max(computing, fetch) + min(computing, fetch) * _NOT_HIDDEN
 
     def cycles(self, size: int, tile_rows: int, vectors: int, chunk: int) -> float:
         places, tiles = (size + KERNEL - 1) ** 2, self.tiles(size)
-        # A row of the tile costs a load, so narrow panels pay for their many rows.
-        step = max(tile_rows * vectors / _PRODUCTS_PER_CYCLE, (tile_rows + vectors) / 2)
-        products = places * -(-tiles // tile_rows) * self.channels * (self.group_vectors // vectors) * step
+        # A row of the tile costs a load, so narrow panels pay for their many rows; and a sum is to be there before something is added to it again.
+        step = max(tile_rows * vectors / _PRODUCTS_PER_CYCLE, (tile_rows + vectors) / _LOADS_PER_CYCLE, _LATENCY)
+        chunks, panels = -(-tiles // chunk), self.group_vectors // vectors
+        products = places * -(-tiles // tile_rows) * self.channels * panels * step
+        # A place's weights come from the second-level cache once for a chunk, or for each group of tiles when the first-level cache does not hold them.
+        width = 4 * vectors * self.tile.lanes
+        readings = chunks if self.channels * width <= _NEAREST_BYTES else -(-tiles // tile_rows)
+        products += places * readings * self.channels * panels * width / _NEAR_BYTES_PER_CYCLE
         moving = tiles * (-(-self.channels // self.tile.lanes) * _IN_CYCLES[size] + self.group_vectors * _OUT_CYCLES[size])
-        chunks = -(-tiles // chunk)
-        return (products + moving + self._fetch(places, chunks)) * _idleness(chunks * self.parts(vectors, chunks))
+        fetch = self._fetch(places, chunks)
+        transformed = 4 * places * self.channels * chunk
+        if transformed > self.tile.cache_bytes:
+            fetch += chunks * transformed * panels / _FAR_BYTES_PER_CYCLE
+        # What is far is asked for while something else is multiplied, which hides most of the way.
+        return (max(products, fetch) + min(products, fetch) * _NOT_HIDDEN + moving) * _idleness(chunks * self.parts(vectors, chunks))
 
     def parts(self, vectors: int, chunks: int) -> int:
         """Into which the panels are divided, for more work items. Each transforms its input anew, so a part is not to be too small for that."""
@@ -223,14 +248,19 @@ class _Shape:
             if self.group_vectors % vectors or (vectors % self.per_block and self.per_block % vectors):
                 continue
             most = self.tile.rows * self.tile.vectors // vectors
-            # Weights that are near share the cache with the transformed input; others pass by, as seldom as can be.
-            room = self.tile.cache_bytes // (2 if self._is_near(self._weight_bytes(places)) else 1)
+            # Weights that are near share the cache with the transformed input and with what comes and goes; others pass by, as seldom as can be.
+            is_near = self._is_near(self._weight_bytes(places))
+            room = self.tile.cache_bytes // 4 if is_near else self.tile.cache_bytes
             fitting = max(1, room // (4 * places * (self.channels + vectors * self.tile.lanes)))
             fewest = -(-tiles // max(fitting, min(most, tiles)))
-            for chunks in {max(fewest, min(each, tiles)) for each in _CHUNKS}:
+            # Chunks twice as large as the cache may still be better than far weights that pass by twice as often.
+            least = fewest if is_near else -(-fewest // 2)
+            for chunks in {max(least, min(each, tiles)) for each in _CHUNKS} | {fewest}:
                 chunk = -(-tiles // chunks)
-                rows = -(-chunk // -(-chunk // most))
-                found.add((rows, vectors, -(-chunk // rows) * rows))
+                fewest_groups = -(-chunk // most)
+                for groups in (fewest_groups, fewest_groups + 1, fewest_groups + 2):
+                    rows = -(-chunk // groups)
+                    found.add((rows, vectors, -(-chunk // rows) * rows))
         return sorted(found)
 
 
