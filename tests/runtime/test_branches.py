@@ -71,6 +71,14 @@ aside (float[4] x, bool c) => (float[4] y) {
   >
   y = Neg(b)
 }"""
+PARTS = f"""
+parts (float[1,16] x, bool c) => (float[1,32] y) <float[16,16] w = {{{", ".join(["0.5"] * 256)}}}> {{
+  b = If (c) <
+    then_branch = yes () => (float[1,32] p) {{ g = MatMul(x, w) h = Softmax(x) p = Concat<axis = 1>(g, h) }},
+    else_branch = no () => (float[1,32] r) {{ i = Softplus(x) j = MatMul(i, w) r = Concat<axis = 1>(i, j) }}
+  >
+  y = Neg(b)
+}}"""
 SEQUENCE = """
 sequence (float[4] x, bool c) => (float[n] y) {
   s = If (c) <
@@ -164,6 +172,15 @@ def test_what_is_not_taken_does_not_run(engine: Engine) -> None:
     given = [X[0], np.array(1 << 40), np.array(False)]
     _compared(graph, engine, given)
     assert_same(prepare(graph.copy()).run(given), graph.run(given))
+
+
+def test_what_is_made_in_place_in_a_branch_that_is_not_taken_does_not_run(engine: Engine) -> None:
+    given = RNG.standard_normal((1, 16)).astype(np.float32)
+    program = _compared(parsed(PARTS), engine, [given, np.array(True)], [given, np.array(False)])
+    (segment,) = (action for action in program.plan.actions if isinstance(action, Segment))
+    guarded = [segment.plan.steps[number].n_guards for number in range(segment.plan.n_steps)]
+    # Nothing copies: a product and something else for each branch, then the choice and what follows it.
+    assert guarded == [1, 1, 1, 1, 0, 0]
 
 
 def test_the_profile_has_what_ran_and_adds_up(engine: Engine) -> None:

@@ -444,6 +444,6 @@ def test_places_tell_where_things_are(engine: CpuEngine) -> None:
 @pytest.mark.parametrize("shape", [(), (3,), (0, 2)])
 @pytest.mark.parametrize("writeable", [True, False])
 def test_addresses(dtype: type, shape: tuple[int, ...], writeable: bool) -> None:
-    array = np.zeros(shape, dtype)
+    array: np.ndarray = np.zeros(shape, dtype)
     array.flags.writeable = writeable
     assert address_of(array) == array.ctypes.data

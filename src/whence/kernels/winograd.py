@@ -214,7 +214,7 @@ class _Shape:
         step = max(tile_rows * vectors / _PRODUCTS_PER_CYCLE, (tile_rows + vectors) / _LOADS_PER_CYCLE, _LATENCY)
         chunks, panels = -(-tiles // chunk), self.group_vectors // vectors
         products = places * -(-tiles // tile_rows) * self.channels * panels * step
-        # A place's weights come from the second-level cache once for a chunk, or for each group of tiles when the first-level cache does not hold them.
+        # A place's weights come from the second-level cache once for a chunk, or for each group of tiles when the nearer one does not hold them.
         width = 4 * vectors * self.tile.lanes
         readings = chunks if self.channels * width <= _NEAREST_BYTES else -(-tiles // tile_rows)
         products += places * readings * self.channels * panels * width / _NEAR_BYTES_PER_CYCLE
