@@ -1,11 +1,16 @@
 """Graphs of which the answer can be measured from outside: each can be built without one of its operators.
 
 The truth about an operator is what the model gains when it is not there: both graphs are compiled as models of their own and run in turns, so
-that whatever disturbs one disturbs the other, and the shortest times count.
+that whatever disturbs one disturbs the other. As in a profile, the usual times count and not the shortest: in the quickest runs an error function
+hides behind memory traffic, in the usual ones much less of it does.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import os
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +23,21 @@ from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.ops.definition import Value
 from whence.passes.equivalence import random_inputs
+from whence.runtime.engine import Engine
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
+from whence.runtime.weights import aligned_bytes
 from whence.types import DType
 
-_ROW = 5
+# Runs in a row, of which the first few do not count; rounds of which the middle one counts.
+_ROW, _WARM = 6, 2
+_BATCH = 10
+# How long a model is profiled, and how often the race goes on meanwhile.
+_PROFILED_NS, _LEAST_RUNS, _MOST_RUNS = 400_000_000, 100, 3000
+_PAUSES = 50
+# Of mallopt, as in malloc.h.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 
 @dataclass(frozen=True)
@@ -129,53 +144,97 @@ CASES = (
 )
 
 
+def keep_still() -> None:
+    """Take two lotteries out of the measurement, before anything runs.
+
+    One core may be slower at arithmetic than the next, for a while, so all threads stay on one. And whether an output gets memory that
+    the system clears first depends on which thread frees it, so memory stays with the process.
+    """
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    for option, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, 1 << 30)):
+        ctypes.CDLL(None).mallopt(option, value)
+
+
 class Race:
-    """Models that run in turns. Every further round can only make the shortest times shorter."""
+    """A model and the same without an operator, in turns. Both read the same inputs: where those happen to lie matters, too."""
 
-    def __init__(self, *graphs: Graph) -> None:
-        self.models = [compile_model(graph, threads=1) for graph in graphs]
-        self._inputs = [random_inputs(graph) for graph in graphs]
-        self._streams = [Stream(model.engine, StreamFlags.PROFILING) for model in self.models]
-        self.shortest: list[np.ndarray | None] = [None] * len(graphs)
-        """Nanoseconds by step, of each model."""
+    def __init__(self, case: Case) -> None:
+        self._graphs = (case.build(""), case.build(case.leave_out))
+        self._engine = Engine(threads=1)
+        self._stream = Stream(self._engine, StreamFlags.PROFILING)
+        self._rows: list[np.ndarray] = []
+        self._gains: list[float] = []
+        self._batches: list[float] = []
+        self._move()
+        self.model, self.inputs = self._models[0], self._inputs[0]
+        """The whole model, to be profiled."""
 
-    def run(self, rounds: int) -> None:
-        """Each model runs a few times in a row, so that it meets its own data in the caches and not that of the others."""
-        for _ in range(rounds):
-            for number in range(len(self.models)):
-                for _ in range(_ROW):
-                    self._time(number)
+    def _move(self) -> None:
+        """Put everything elsewhere: where values happen to lie decides how they meet in the caches."""
+        self._models = [compile_model(graph.copy(), engine=self._engine) for graph in self._graphs]
+        inputs = {name: _aligned(value) for name, value in random_inputs(self._graphs[0]).items()}
+        self._inputs = [{node.name: inputs[node.name] for node in graph.inputs} for graph in self._graphs]
+        for number in range(len(self._models)):
+            self._time(number)
 
-    def _time(self, number: int) -> None:
-        model, stream = self.models[number], self._streams[number]
+    def round(self) -> None:
+        """Each model runs a few times in a row, so that it meets its own data in the caches and not the other's. The whole one is last."""
+        less = np.median([self._time(1).sum() for _ in range(_ROW)][_WARM:])
+        row = [self._time(0) for _ in range(_ROW)][_WARM:]
+        self._rows += row
+        self._gains.append(1 - float(less / np.median([times.sum() for times in row])))
+        if len(self._gains) == _BATCH:
+            self._batches.append(statistics.median(self._gains))
+            self._gains.clear()
+            self._move()
+
+    def _time(self, number: int) -> np.ndarray:
+        stream = self._stream
         reset_profiling(stream)
-        model.execute(stream, **self._inputs[number])
+        pending = self._models[number].execute(stream, **self._inputs[number])
         stream.wait()
+        assert pending.outputs
         assert stream.profiler is not None
         samples = stream.profiler.samples()
         times = np.zeros(int(samples["step"].max()) + 1, np.int64)
         times[samples["step"]] = samples["end"] - samples["begin"]
-        known = self.shortest[number]
-        self.shortest[number] = times if known is None else np.minimum(known, times)
+        return times
 
+    @property
     def gain(self) -> float:
-        """What the second model saves of the first one's time."""
-        whole, less = (times.sum() for times in self.shortest if times is not None)
-        return float(1 - less / whole)
+        """What the second model saves of the first one's time in kernels."""
+        return statistics.mean(self._batches)
+
+    @property
+    def error(self) -> float:
+        """The standard error of that."""
+        return statistics.stdev(self._batches) / math.sqrt(len(self._batches)) if len(self._batches) > 2 else math.inf
+
+    @property
+    def step_ns(self) -> np.ndarray:
+        """The usual time of each step of the whole model."""
+        usual: np.ndarray = np.median(self._rows, axis=0).astype(np.int64)
+        return usual
+
+
+def _aligned(value: Value) -> np.ndarray:
+    """At a cache line, as within a model: who reads across lines pays for it, and that is whoever is first to read an input."""
+    assert isinstance(value, np.ndarray)
+    block = aligned_bytes(value.nbytes).view(value.dtype).reshape(value.shape)
+    block[...] = value
+    return block
 
 
 def modelled_share(case: Case, race: Race) -> float:
-    """What attribution's model says of the shortest times that the race saw."""
-    model, times = race.models[0], race.shortest[0]
-    assert times is not None
+    """What attribution's model says of the times that the race saw."""
+    model, times = race.model, race.step_ns
     (program,) = model.programs
-    nothing = np.zeros_like(times)
     measured = Measurement(
         runs_ns=(int(times.sum()),),
         residual_ns={},
         step_ns=times,
         step_calls=np.ones_like(times),
-        step_waited_ns=nothing,
+        step_waited_ns=np.zeros_like(times),
         step_min_ns=times,
         per_run_ns=times[None],
     )
@@ -183,9 +242,21 @@ def modelled_share(case: Case, race: Race) -> float:
 
 
 def exact_share(case: Case, race: Race) -> float:
-    """What is said when attribution leaves the operator out of its kernel and measures."""
-    graph = race.models[0].graph
-    found = profile_executable(race.models[0], runs=20, warmup=2, exact=lambda _: prepare(graph.copy()))
+    """What is said when attribution leaves the operator out of its kernel and measures.
+
+    The race goes on meanwhile, a round after every so many runs and a batch after every batch of the measurement: other users of a machine change
+    what an operator costs on it from second to second, and one answer is compared with the other.
+    """
+    model = race.model
+    race.round()
+    runs = int(np.clip(_PROFILED_NS // race.step_ns.sum(), _LEAST_RUNS, _MOST_RUNS))
+    pause = runs // _PAUSES
+
+    def meanwhile(doing: str, done: int, _: int) -> None:
+        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCH}.get(doing, 0)):
+            race.round()
+
+    found = profile_executable(model, race.inputs, runs=runs, exact=lambda _: prepare(model.graph.copy()), progress=meanwhile)
     assert found.policy == EXACT
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
     return _share(found, case)

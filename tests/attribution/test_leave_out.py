@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from benchmarks.attribution_cases import CASES
 from tests.attribution.harness import conv_bn_relu, profile_of, program_of, shares
 from whence.api import compile_model, prepare, profile_model
-from whence.attribution import profile_executable
+from whence.attribution import leave_out, profile_executable
 from whence.attribution.assemble import assemble
-from whence.attribution.leave_out import Measured, measure_savings, nest_of
+from whence.attribution.leave_out import Measured, enough_for, measure_savings, nest_of
 from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.split import Savings
@@ -23,6 +25,7 @@ from whence.kernels.group import Group
 from whence.kernels.ir import Fn, Load, Op, Store, walk
 from whence.kernels.tile import AVX512
 from whence.runtime.engine import Engine
+from whence.runtime.program import Program
 from whence.types import DType
 
 
@@ -144,15 +147,17 @@ def test_measured_savings_are_what_is_split_by() -> None:
     from tests.attribution.harness import measured as times
 
     for saved, share in ((25, 0.25), (100, 1.0), (900, 1.0), (-3, 0.0)):
-        left_out = Measured({0: Savings(100, {erf: saved}, {})}, ("a note",))
+        left_out = Measured({0: Savings(100, {erf: saved}, {})}, ("a note",), {0: 0.02})
         found = assemble(graph, program, times(program, [1_000_001]), model="m", engine="cpu", threads=1, left_out=left_out)
         assert shares(found)["erf"] == pytest.approx(share, abs=1e-6)
         assert found.policy == EXACT
         assert found.notes == ("a note",)
+        assert found.kernels[0].error == 0.02
+        assert {row.name: row.error_ns for row in found.sources if row.time_ns} == {row.name: 20_000 for row in found.sources if row.time_ns}
         assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
 
 
-def test_equal_kernels_are_measured_once_and_each_has_its_part() -> None:
+def test_kernels_are_measured_where_they_are_and_each_has_its_part() -> None:
     build = GraphBuilder("twice")
     value = build.input("x", DType.F32, [128, 64])
     for number in range(2):
@@ -163,14 +168,47 @@ def test_equal_kernels_are_measured_once_and_each_has_its_part() -> None:
     engine = Engine(threads=1)
     program = compile_model(graph, engine=engine).prepare_static()
     seen: list[tuple[str, int, int]] = []
-    found = measure_savings(program, prepare(graph.copy()), engine, [1000] * len(program.steps), source_kinds(graph), lambda *what: seen.append(what))
-    assert set(found.savings) == {step.number for step in program.steps}
-    assert found.notes == ()
+    inputs, times = [np.ones((128, 64), np.float32)], [1000] * len(program.steps)
+    found = measure_savings(program, prepare(graph.copy()), engine, inputs, times, source_kinds(graph), lambda *what: seen.append(what))
+    assert set(found.savings) == set(found.errors) == {step.number for step in program.steps}
+    assert [note for note in found.notes if "standard error" not in note] == []
     first, second = found.savings.values()
     assert first.whole == second.whole > 0
     assert set(first.sources) != set(second.sources)
-    assert list(first.sources.values()) == list(second.sources.values())
-    assert seen[-1] == ("leaving out", 1, 1)
+    assert len(first.sources) == len(second.sources) == 1
+    assert seen[-1][0] == "leaving out"
+    assert seen[-1][1] == seen[-1][2] > 0
+
+
+@pytest.mark.parametrize(("part", "error"), [(1.0, 0.01), (0.1, 0.01), (0.05, 0.02), (0.03, 0.03), (0.001, 0.03), (0.0, 0.03)])
+def test_a_small_kernel_need_not_be_known_as_well(part: float, error: float) -> None:
+    assert enough_for(part) == pytest.approx(error, rel=0.15)
+
+
+def test_code_that_does_not_change_saves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("there is nothing to measure")
+
+    monkeypatch.setattr(leave_out, "measure", refuse)
+    build = GraphBuilder("reshape")
+    x = build.input("x", DType.F32, [64, 64])
+    build.output("z", build.op("Exp", build.op("Reshape", x, build.const(np.array([32, 128])), name="reshape"), name="exp"))
+    found = profile_model(build.finish(), runs=1, threads=1, exact=True)
+    assert shares(found) == {"reshape": 0, "exp": 1}
+
+
+def test_a_program_of_other_code_is_modelled() -> None:
+    case = CASES[0]
+    graph = case.build("")
+    engine = Engine(threads=1)
+    program = compile_model(graph, engine=engine).prepare_static()
+    (step,) = program.steps
+    other = dataclasses.replace(step, symbol="add_erf_0123456789abcdef")
+    program = Program(program.plan, program.weights, program.library, dataclasses.replace(program.details, steps=(other,)))
+    found = measure_savings(program, prepare(graph.copy()), engine, [], [1000], source_kinds(graph))
+    assert found.savings == {}
+    (note,) = found.notes
+    assert note.endswith("it is modelled, not measured: what would be compiled for it now is not what runs")
 
 
 def test_what_only_the_model_can_tell_apart_is_listed() -> None:
@@ -186,7 +224,7 @@ def test_another_graph_is_refused() -> None:
     other = GraphBuilder("other")
     other.output("y", other.op("Exp", other.input("x", DType.F32, [4]), name="exp"))
     with pytest.raises(UnsupportedError, match="not the one of the program"):
-        measure_savings(program, prepare(other.finish()), Engine(threads=1), [1000] * len(program.steps), {})
+        measure_savings(program, prepare(other.finish()), Engine(threads=1), [], [1000] * len(program.steps), {})
 
 
 def test_an_exact_profile_adds_up_and_says_how_it_was_made() -> None:

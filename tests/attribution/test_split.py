@@ -92,8 +92,8 @@ def test_an_expensive_erf_in_a_cheap_addition(rows: int) -> None:
     found = profile_of(build.finish())
     assert len(found.kernels) == 1
     part = shares(found)
-    # In cache the function is most of the work; while the sum waits for memory it is almost free. `test_truth` measures both.
-    assert 0.55 < part["erf"] < 0.8 if rows == 16 else part["erf"] < 0.2
+    # In cache the function is most of the work; while the sum waits for memory most of it hides. `test_truth` measures both.
+    assert 0.55 < part["erf"] < 0.8 if rows == 16 else part["erf"] < 0.25
 
 
 def test_a_reference_implementation_is_split_by_the_work_as_well() -> None:

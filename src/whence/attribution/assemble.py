@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,7 +79,8 @@ def assemble(
         times = largest_remainder(time, [share.weight for share in shares]) if shares else []
         for share, part in zip(shares, times, strict=True):
             passes[made_by.get(share.node, AS_READ)] += part
-        kernels.append(_kernel(step, measured, time, shares, times))
+        error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
+        kernels.append(_kernel(step, measured, time, shares, times, error))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -102,7 +104,7 @@ def assemble(
     )
 
 
-def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequence[Share], times: Sequence[int]) -> KernelRow:
+def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequence[Share], times: Sequence[int], error: float) -> KernelRow:
     whole = sum(share.weight for share in shares)
     weight: dict[int, int] = defaultdict(int)
     spent: dict[int, int] = defaultdict(int)
@@ -123,6 +125,7 @@ def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequenc
         inserted=bool(shares) and all(share.inserted for share in shares),
         ops=tuple(member.op for member in step.members),
         waited_ns=int(measured.step_waited_ns[step.number]),
+        error=error,
     )
 
 
@@ -167,6 +170,7 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
                 became=describe(ledger, stones, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
+                error_ns=round(math.hypot(*(kernel.error * kernel.time_ns for kernel, part in own if part.weight))),
             )
         )
     return tuple(rows)

@@ -1,30 +1,39 @@
-"""What each operator adds to its kernel, measured: the kernel is timed whole and with the operator left out, in turns.
+"""What each operator adds to its kernel, measured: the program runs as it is and with variants of its kernels from which an operator is left out.
 
-Kernels that the same code serves are measured once. A kernel of one operator needs no measuring, and one that has less than a thousandth of
-the time is not worth it; neither is one that runs by reference. What could not be measured has a note and is modelled.
+A kernel of one operator needs no measuring, and one that has less than a thousandth of the time is not worth it; neither is one that runs by
+reference. What could not be measured, or not well enough, has a note; the former is modelled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from whence.attribution.anchor import anchor_of
-from whence.attribution.kernel_timer import KernelTimer
+from whence.attribution.exchange import Exchange, Offer
+from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
 from whence.attribution.variants import Nest, Role, Variant, left_outs, roles, sources_of, variant
+from whence.codegen.emit import emit, pack
 from whence.errors import UnsupportedError, WhenceError
 from whence.graph import Graph, Ref
 from whence.kernels.choice import Choices
 from whence.kernels.tile import Tile
+from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
+from whence.runtime import native_library as native
 from whence.runtime.build import tile_for
 from whence.runtime.engine import CpuEngine, Engine
-from whence.runtime.program import Program, ProgramStep
+from whence.runtime.program import Program, ProgramStep, Segment
 
 Progress = Callable[[str, int, int], None]
 _LEAST_SHARE = 1000
+_FINE = 1_000_000
+_TENTH_NS = 100_000_000
+_NOTHING = Saving(0.0, 0.0)
+# The standard error that is good enough: a point of a kernel; of a small one a tenth of a point of the model, but never more than three of its own.
+_ENOUGH, _ENOUGH_OF_MODEL, _WORST = 0.01, 0.001, 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,44 +41,57 @@ class Measured:
     savings: Mapping[int, Savings]
     """By step."""
     notes: tuple[str, ...]
-    """What had to be modelled, and why, a line each."""
+    """What had to be modelled, or is not known well, and why, a line each."""
+    errors: Mapping[int, float] = field(default_factory=dict)
+    """By step: the standard error of what was measured of it, as a part of the kernel; the largest if there are several."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One kernel to measure, and its variants by what is left out: a member by its position, or a part of the anchor."""
+    """One kernel to measure, and its variants by what is left out: a member, or a part of the anchor."""
 
-    whole: int
-    without: Mapping[int | Role, int]
-    dropped: Mapping[int, frozenset[int]]
-    """By position of a member: the positions of those that were left out with it."""
+    step: ProgramStep
+    nest: Nest
+    whole: Variant
+    without: Mapping[int | Role, Variant]
 
 
 def measure_savings(
-    program: Program, prepared: Graph, engine: Engine, step_ns: Sequence[int], kinds: Kinds, progress: Progress | None = None
+    program: Program,
+    prepared: Graph,
+    engine: Engine,
+    inputs: Sequence[Value],
+    step_ns: Sequence[int],
+    kinds: Kinds,
+    progress: Progress | None = None,
 ) -> Measured:
     """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in the model, `kinds` what each operator is."""
     if not isinstance(engine, CpuEngine):
         raise UnsupportedError(f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact")
     steps = [step for step in program.steps if step.symbol and step_ns[step.number] * _LEAST_SHARE >= sum(step_ns)]
     planner = _Planner(program, prepared, tile_for(engine.toolchain), engine.tuned.choices)
-    for step in steps:
-        planner.add(step)
-    timer = KernelTimer(engine, planner.variants, progress and (lambda _, done, total: progress("compiling variants", done, total)))
-    found: dict[str, tuple[int, Mapping[int | Role, int]]] = {}
-    for done, (key, trial) in enumerate(planner.trials.items()):
-        found[key] = _measure(timer, trial)
-        if progress is not None:
-            progress("leaving out", done + 1, len(planner.trials))
+    trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
-    savings = {}
-    for number, key in planner.keys.items():
-        whole, saved = found[key]
-        nest = nest_of(program, prepared, program.steps[number])
-        if whole and nest is not None:
-            savings[number] = _savings(nest, sorted(prepared[nest.anchor].origin - folded.get(nest.anchor, NO_ORIGIN)), kinds, whole, saved)
+    bench = _Bench(program, engine, trials, _Preparations(program, inserted), progress)
+    enough = {step.number: enough_for(step_ns[step.number] / sum(step_ns)) for step in steps}
+    found = bench.measure(inputs, enough, progress)
+    savings, errors, unsure = {}, {}, []
+    for trial, saved in zip(trials, found, strict=True):
+        if not saved:
+            continue
+        step, anchor = trial.step, trial.nest.anchor
+        working = sorted(prepared[anchor].origin - folded.get(anchor, NO_ORIGIN))
+        savings[step.number] = _savings(trial, working, kinds, {place: round(each.part * _FINE) for place, each in saved.items()})
+        errors[step.number] = max(each.error for each in saved.values())
+        if errors[step.number] > enough[step.number]:
+            unsure.append(f"kernel {step.number} {step.name}: shares have a standard error of {100 * errors[step.number]:.1f} points")
     shared = (note for step in steps for note in _shared_nodes(prepared, step, savings.get(step.number), folded, inserted))
-    return Measured(savings, (*planner.notes, *shared))
+    return Measured(savings, (*planner.notes, *bench.notes, *unsure, *shared), errors)
+
+
+def enough_for(part: float) -> float:
+    """The standard error that will do for the shares of a kernel that has this part of the time."""
+    return max(_ENOUGH, min(_WORST, _ENOUGH_OF_MODEL / part)) if part else _WORST
 
 
 def _shared_nodes(prepared: Graph, step: ProgramStep, savings: Savings | None, folded: Mapping[int, Origin], inserted: Set[int]) -> Iterator[str]:
@@ -83,55 +105,115 @@ def _shared_nodes(prepared: Graph, step: ProgramStep, savings: Savings | None, f
 
 
 class _Planner:
-    """Collects what to compile."""
+    """Finds what to compile."""
 
     def __init__(self, program: Program, prepared: Graph, tile: Tile, choices: Choices) -> None:
         self._program, self._prepared, self._tile, self._choices = program, prepared, tile, choices
-        self.variants: list[Variant] = []
-        self.trials: dict[str, _Trial] = {}
-        self.keys: dict[int, str] = {}
         self.notes: list[str] = []
 
-    def add(self, step: ProgramStep) -> None:
+    def trial(self, step: ProgramStep) -> _Trial | None:
+        """`None` when there is nothing to leave out."""
         nest = nest_of(self._program, self._prepared, step)
-        if nest is None or not any(True for _ in left_outs(nest)):
-            return
-        entry = self._program.fused.entry_of(step.nodes[0])
-        is_whole = entry is not None and len(entry.members) == len(step.nodes)
-        key = f"{entry.key} {step.symbol}" if is_whole and entry is not None else f"step {step.number}"
-        if key not in self.trials:
-            trial = self._trial(step, nest)
-            if trial is None:
-                return
-            self.trials[key] = trial
-        self.keys[step.number] = key
-
-    def _trial(self, step: ProgramStep, nest: Nest) -> _Trial | None:
+        tried = [] if nest is None else list(left_outs(nest))
+        if nest is None or not tried:
+            return None
         whole = self._variant(step, nest, None)
-        if whole is None:
-            return None
-        position = {number: index for index, number in enumerate(nest.nodes)}
-        without: dict[int | Role, int] = {}
-        dropped: dict[int, frozenset[int]] = {}
-        for left_out in left_outs(nest):
-            made = self._variant(step, nest, left_out)
-            if made is None:
-                continue
-            place = position[left_out] if isinstance(left_out, int) else left_out
-            without[place] = made
-            if isinstance(place, int):
-                dropped[place] = frozenset(position[number] for number in self.variants[made].dropped if number != left_out)
-        return _Trial(whole, without, dropped)
+        made = {left_out: self._variant(step, nest, left_out) for left_out in tried}
+        without = {left_out: each for left_out, each in made.items() if each is not None}
+        return _Trial(step, nest, whole, without) if whole is not None and without else None
 
-    def _variant(self, step: ProgramStep, nest: Nest, left_out: int | Role | None) -> int | None:
+    def _variant(self, step: ProgramStep, nest: Nest, left_out: int | Role | None) -> Variant | None:
         try:
-            made = variant(nest, self._tile, left_out, self._choices)
+            return variant(nest, self._tile, left_out, self._choices)
         except WhenceError as error:
-            what = "it" if left_out is None else f"{nest.graph[left_out].op}" if isinstance(left_out, int) else f"what is {left_out.value}"
-            self.notes.append(f"kernel {step.number} {step.name}: {what} is modelled, not measured: {error}")
+            self.notes.append(_modelled(step, nest, left_out, str(error)))
             return None
-        self.variants.append(made)
-        return len(self.variants) - 1
+
+
+class _Bench:
+    """The variants of all trials, compiled, and the offers that come of them."""
+
+    def __init__(self, program: Program, engine: CpuEngine, trials: Sequence[_Trial], preparations: _Preparations, progress: Progress | None) -> None:
+        self._program, self._engine = program, engine
+        self.notes: list[str] = []
+        kernels = [each.kernel for trial in trials for each in (trial.whole, *trial.without.values())]
+        emitted = emit(kernels, [["left out"] for _ in kernels])
+        symbols, reasons = iter(emitted.symbols), iter(emitted.refused.get(number, "") for number in range(len(kernels)))
+        self._known: list[dict[int | Role, Saving | int]] = []
+        """By trial: what leaving out saves where that is known without measuring, else the number of the offer."""
+        waiting: list[tuple[_Trial, Variant, str]] = []
+        for trial in trials:
+            whole, _ = next(symbols), next(reasons)
+            known: dict[int | Role, Saving | int] = {}
+            is_same = _code(whole) == _code(trial.step.symbol)
+            if not is_same:
+                self.notes.append(_modelled(trial.step, trial.nest, None, "what would be compiled for it now is not what runs"))
+            for place, made in trial.without.items():
+                symbol, reason = next(symbols), next(reasons)
+                if not symbol:
+                    self.notes.append(_modelled(trial.step, trial.nest, place, reason))
+                elif is_same and symbol == whole:
+                    known[place] = _NOTHING
+                elif is_same:
+                    known[place] = len(waiting)
+                    waiting.append((trial, made, symbol))
+            self._known.append(known)
+        wanted = {symbol for _, _, symbol in waiting}
+        units = pack(function for unit in emitted.units for function in unit.functions if function.symbol in wanted)
+        shown = None if progress is None else lambda _, done, total: progress("compiling variants", done, total)
+        self._library = native.Library(engine.toolchain.build_library(units, progress=shown)) if units else None
+        tried = {trial.step.number for trial, _, _ in waiting}
+        self._offers = [
+            Offer(trial.step.number, symbol, made, trial.whole, preparations.spared(trial, made, tried)) for trial, made, symbol in waiting
+        ]
+
+    def measure(self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None) -> list[dict[int | Role, Saving]]:
+        """By trial: what leaving out saves."""
+        found: list[Saving] = []
+        if self._library is not None:
+            exchange = Exchange(self._program, self._engine, inputs, self._library, self._offers)
+            shown = None if progress is None else lambda spent, most: progress("leaving out", spent // _TENTH_NS, most // _TENTH_NS)
+            steps = [offer.step for offer in self._offers]
+            found = measure(exchange, steps, [enough[step] for step in steps], self._engine.runtime.now, progress=shown)
+        return [{place: found[each] if isinstance(each, int) else each for place, each in known.items()} for known in self._known]
+
+
+class _Preparations:
+    """Knows the steps that do nothing but prepare an operand of one other step: changes of layout. Who leaves the operand out leaves them out."""
+
+    def __init__(self, program: Program, inserted: Set[int]) -> None:
+        self._graph = program.graph
+        self._segment = {
+            int(action.plan.first_step) + index: action
+            for action in program.actions
+            if isinstance(action, Segment)
+            for index in range(action.plan.n_steps)
+        }
+        self._makers = {
+            node: step for step in program.steps if step.number in self._segment and inserted >= frozenset(step.nodes) for node in step.nodes
+        }
+
+    def spared(self, trial: _Trial, made: Variant, tried: Set[int]) -> int | None:
+        """The step that a variant makes unnecessary. Not one of those that are tried themselves."""
+        own, number = frozenset(trial.step.nodes), trial.step.number
+        for ref in frozenset(trial.whole.inputs) - frozenset(made.inputs):
+            step = self._makers.get(ref.node)
+            if step is None or step.number in tried or self._segment[step.number] is not self._segment[number]:
+                continue
+            inside = own.union(step.nodes)
+            if all(reader.id in inside for node in step.nodes for reader in self._graph.consumers(self._graph[node])):
+                return step.number
+        return None
+
+
+def _code(symbol: str) -> str:
+    """What tells functions with different bodies apart: the rest of a symbol is a name."""
+    return symbol.rpartition("_")[2]
+
+
+def _modelled(step: ProgramStep, nest: Nest, left_out: int | Role | None, why: str) -> str:
+    what = "it" if left_out is None else f"{nest.graph[left_out].op}" if isinstance(left_out, int) else f"what is {left_out.value}"
+    return f"kernel {step.number} {step.name}: {what} is modelled, not measured: {why}"
 
 
 def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None:
@@ -152,28 +234,19 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
     return Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node) if outputs else None
 
 
-def _measure(timer: KernelTimer, trial: _Trial) -> tuple[int, Mapping[int | Role, int]]:
-    """The whole kernel's time, and what each left-out operator saves, less what was left out with it and is counted there."""
-    tried = [place for place, number in trial.without.items() if timer.is_compiled(number)]
-    if not timer.is_compiled(trial.whole) or not tried:
-        return 0, {}
-    whole, *times = timer.shortest([trial.whole, *(trial.without[place] for place in tried)])
-    saved = {place: max(0, whole - time) for place, time in zip(tried, times, strict=True)}
-    own = {
-        place: max(0, value - sum(saved.get(other, 0) for other in trial.dropped[place])) if isinstance(place, int) else value
-        for place, value in saved.items()
-    }
-    return whole, own
-
-
-def _savings(nest: Nest, working: Sequence[int], kinds: Kinds, whole: int, saved: Mapping[int | Role, int]) -> Savings:
-    """`working` are the source operators of the anchor."""
-    members = {nest.nodes[place]: value for place, value in saved.items() if isinstance(place, int)}
+def _savings(trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | Role, int]) -> Savings:
+    """In millionths of the kernel. `working` are the source operators of the anchor."""
+    members = {}
+    for place, value in saved.items():
+        if isinstance(place, int):
+            # What was left out with it is counted there.
+            with_it = trial.without[place].dropped - {place}
+            members[place] = max(0, value - sum(max(0, saved.get(other, 0)) for other in with_it))
     sources: dict[int, int] = {}
-    for role in roles(nest):
+    for role in roles(trial.nest):
         own = sources_of(role, working, kinds)
         if role in saved and own:
             # Where several operators are one activation, each has its part of what leaving all of them out saves.
-            part, more = divmod(saved[role], len(own))
+            part, more = divmod(max(0, saved[role]), len(own))
             sources.update((source, part + (position < more)) for position, source in enumerate(own))
-    return Savings(whole, members, sources)
+    return Savings(_FINE, members, sources)

@@ -81,7 +81,9 @@ def profile_executable(
             unprofiled.append(_elapsed(_timed(executable, plain, values)))
         _report(progress, "running", number + 1, runs)
     measured = book.close(unprofiled)
-    left_out = None if exact is None else measure_savings(program, exact(shapes), engine, measured.step_ns.tolist(), source_kinds(graph), progress)
+    left_out = None
+    if exact is not None:
+        left_out = measure_savings(program, exact(shapes), engine, values, measured.step_ns.tolist(), source_kinds(graph), progress)
     return assemble(
         graph,
         program,

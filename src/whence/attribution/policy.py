@@ -19,14 +19,17 @@ MODELLED = (
     + _ANCHOR
     + "What an operator adds comes from a model: arithmetic (7 ps per operation of a convolution, product or recurrence, 10 ps per simple operation, "
     "60 to 10000 ps per element for divisions, roots and transcendental functions, 750 or more per element of a transpose) and the reading "
-    "of its other operands (10 ps per byte while the kernel's data fits 512 KiB, 22 up to 2 MiB, 33 up to 24 MiB, else 65); 85 % of the smaller of "
+    "of its other operands (10 ps per byte while the kernel's data fits 512 KiB, 22 up to 2 MiB, 33 up to 24 MiB, else 65); 70 % of the smaller of "
     "the two sums hides behind the larger. A node that several operators became is split by what each cost in the file. " + _COMMON
 )
 
 EXACT = (
-    "Measured by leaving out: each kernel of several operators was timed by itself on random data, interleaved with variants of it in each of which "
-    "one operator's result is replaced by its main operand; the difference of the shortest times is the operator's share. "
+    "Measured by leaving out: the model was run as it is, and with variants of its kernels in each of which one operator's result is replaced by its "
+    "main operand, in turns; the usual difference between a kernel and its variant is the operator's share. The kernel itself runs after its "
+    "variant, so that all others read what they always read. "
     + _ANCHOR
-    + "The shares were applied to the time of the kernel in the model. What cannot be left out is modelled and listed in the notes: operators that "
-    "one node stands for, and those whose variant does not compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
+    + "Each kernel has the standard error of what was measured of it: at most a point of the kernel, or a tenth of a point of the model if that is "
+    "more, though never above three of the kernel; the notes say where that was not reached in half a minute. What cannot be left out is modelled "
+    "and listed in the notes: operators that one node stands for, and those whose variant does not compile. Kernels with less than a thousandth of "
+    "the time are modelled, too. " + _COMMON
 )

@@ -230,6 +230,7 @@ def _source_json(row: SourceRow) -> dict[str, Any]:
         "became": row.became,
         "inserted_ns": row.inserted_ns,
         "band_ns": list(row.band),
+        "error_ns": row.error_ns,
     }
 
 
@@ -246,4 +247,5 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "inserted": row.inserted,
         "ops": list(row.ops),
         "waited_ns": row.waited_ns,
+        "error": row.error,
     }

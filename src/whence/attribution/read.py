@@ -68,6 +68,7 @@ def _source(row: Mapping[str, Any]) -> SourceRow:
         became=str(row.get("became", "")),
         inserted_ns=int(row.get("inserted_ns", 0)),
         band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),
+        error_ns=int(row.get("error_ns", 0)),
     )
 
 
@@ -86,4 +87,5 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         inserted=bool(row.get("inserted", False)),
         ops=tuple(str(op) for op in row.get("ops", ())),
         waited_ns=int(row.get("waited_ns", 0)),
+        error=float(row.get("error", 0.0)),
     )

@@ -58,6 +58,8 @@ class SourceRow:
     """What happened to it, in a few words."""
     inserted_ns: int = 0
     band: Band = NO_BAND
+    error_ns: int = 0
+    """The standard error of its time that measuring its parts of kernels has left, at most; 0 where these are modelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class KernelRow:
     """The operators of the optimised graph in it."""
     waited_ns: int = 0
     """Of its time, what the calling thread had nothing left to do in it and waited for the others."""
+    error: float = 0.0
+    """The standard error of the weights that were measured, the largest if there are several; 0 where they are modelled."""
 
 
 class Event(NamedTuple):

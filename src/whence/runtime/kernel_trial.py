@@ -1,4 +1,4 @@
-"""Running single kernels to time them: what the tuner and exact attribution share."""
+"""Running kernels to time them, and numbers to run them on: what the tuner and exact attribution need."""
 
 from __future__ import annotations
 

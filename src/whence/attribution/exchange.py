@@ -1,0 +1,181 @@
+"""A program whose steps can be exchanged for variants of themselves, while it runs as a whole.
+
+A variant meets what its step meets in the model: operands where they lie, and caches as the steps before it left them. When it is done, the step
+that it stood in for runs after all. So the rest of the model reads what it always reads, whatever the variant wrote: no value becomes infinite, no
+index leaves its range, no loop runs longer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.attribution.variants import Variant
+from whence.graph import Ref
+from whence.kernels.ir import Buffer
+from whence.ops.definition import Value
+from whence.runtime import native_library as native
+from whence.runtime.build import grain
+from whence.runtime.engine import CpuEngine
+from whence.runtime.instance import Instance
+from whence.runtime.kernel_trial import ordinary_numbers
+from whence.runtime.places import Region
+from whence.runtime.program import Block, Program, ReferenceStep, Segment, make_segment
+from whence.runtime.stream import Stream, StreamFlags, reset_profiling
+from whence.runtime.weights import Packing, aligned_bytes
+
+# For what is timed, and for what runs after a variant: a step that it spared, and the step that it stood in for.
+_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A variant that may stand in for a step."""
+
+    step: int
+    symbol: str
+    """Its native function."""
+    variant: Variant
+    whole: Variant
+    """The step itself, operand by operand."""
+    spared: int | None = None
+    """A step of the same segment that only prepares what the variant does not read, and has no variants itself: it runs after the variant."""
+
+
+class Exchange:
+    """The program, its inputs, and the variants on offer, whose functions are in `library`."""
+
+    def __init__(self, program: Program, engine: CpuEngine, inputs: Sequence[Value], library: native.Library, offers: Sequence[Offer]) -> None:
+        self._engine, self._library = engine, library
+        self._n_steps = len(program.steps)
+        self.outputs: list[Value] = []
+        """What the last run gave."""
+        self._stream = Stream(engine, StreamFlags.PROFILING)
+        self._homes: dict[int, native.Plan] = {}
+        self._originals: dict[int, native.Step] = {}
+        self._variants: list[native.Step] = [native.Step()] * len(offers)
+        self._offers = offers
+        operands = _Operands(program, inputs)
+        actions = tuple(self._roomy(action, operands) for action in program.actions)
+        plan = dataclasses.replace(
+            program.plan,
+            inputs=tuple(operands.blocks),
+            actions=actions,
+            scratch_bytes=max([program.plan.scratch_bytes, *(offer.variant.kernel.scratch_bytes for offer in offers)]),
+            n_slots=max((int(action.plan.n_slots) for action in actions if isinstance(action, Segment)), default=0),
+        )
+        self._given = operands.values
+        self._program = Program(plan, program.weights, program.library, program.details)
+        self.move()
+
+    def move(self) -> None:
+        """Let the program's values lie elsewhere from now on: where they happen to lie decides how they meet in the caches."""
+        self._instance = Instance(self._program, self._engine)
+
+    def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
+        """Run once, with these offers standing in for their steps. Nanoseconds of each step, or of what stood in for it; 0 if it did not run."""
+        for number in standing_in:
+            self._put(number)
+        try:
+            return self._timed()
+        finally:
+            for number in standing_in:
+                self._take_back(number)
+
+    def _put(self, number: int) -> None:
+        offer = self._offers[number]
+        self._set(offer.step, self._variants[number], self._originals[offer.step], offer.spared)
+        if offer.spared is not None:
+            self._set(offer.spared)
+
+    def _take_back(self, number: int) -> None:
+        offer = self._offers[number]
+        for step in (offer.step, offer.spared):
+            if step is not None:
+                self._set(step, self._originals[step])
+
+    def _set(self, step: int, timed: native.Step | None = None, after: native.Step | None = None, before_that: int | None = None) -> None:
+        """What runs in the places of a step; nothing where nothing is given."""
+        plan, idle = self._homes[step], native.Step()
+        place = _PLACES * step - int(plan.first_step)
+        plan.steps[place] = timed or idle
+        plan.steps[place + 1] = idle if before_that is None else self._originals[before_that]
+        plan.steps[place + 2] = after or idle
+
+    def _timed(self) -> np.ndarray:
+        reset_profiling(self._stream)
+        profiler = self._stream.profiler
+        assert profiler is not None
+        profiler.begin(self._program)
+
+        # Nobody holds the results of earlier runs, so that the next ones may get their memory, as in a profile.
+        self.outputs.clear()
+        self._stream.submit(lambda _: self.outputs.extend(self._instance.run(self._given, profiler)))
+        self._stream.wait()
+        samples = profiler.samples()
+        samples = samples[samples["step"] % _PLACES == 0]
+        times = np.zeros(self._n_steps, np.int64)
+        times[samples["step"] // _PLACES] = samples["end"] - samples["begin"]
+        return times
+
+    def _roomy(self, action: Segment | ReferenceStep, operands: _Operands) -> Segment | ReferenceStep:
+        """The same steps, each with places behind it where nothing runs as long as nothing stands in for it."""
+        if isinstance(action, ReferenceStep):
+            return ReferenceStep(_PLACES * action.number, action.node)
+        old = action.plan
+        first = int(old.first_step)
+        steps = [native.Step.from_buffer_copy(old.steps[index]) for index in range(old.n_steps)]
+        slots = [native.Slot.from_buffer_copy(old.slots[index]) for index in range(old.n_slots)]
+        scratch = int(old.scratch_bytes)
+        for number, offer in enumerate(self._offers):
+            if not first <= offer.step < first + len(steps):
+                continue
+            own, kernel = steps[offer.step - first], offer.variant.kernel
+            # What is too small to be shared out among threads stays so.
+            pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel)
+            self._variants[number] = native.Step(self._library.address(offer.symbol), kernel.tasks, pieces, len(slots), len(kernel.params))
+            slots += operands.slots(offer.variant, offer.whole, slots[own.first_slot : own.first_slot + own.n_slots])
+            scratch = max(scratch, kernel.scratch_bytes)
+        made = make_segment([each for step in steps for each in (step, *[native.Step()] * (_PLACES - 1))], (), slots, scratch, _PLACES * first)
+        self._originals.update((first + index, step) for index, step in enumerate(steps))
+        self._homes.update((first + index, made.plan) for index in range(len(steps)))
+        return made
+
+
+class _Operands:
+    """Where the operands of variants lie: where their steps have them, else in further inputs of the program."""
+
+    def __init__(self, program: Program, inputs: Sequence[Value]) -> None:
+        self.blocks: list[Block | None] = list(program.plan.inputs)
+        self.values: list[Value] = list(inputs)
+        self._rng = np.random.default_rng(0)
+
+    def slots(self, variant: Variant, whole: Variant, own: Sequence[native.Slot]) -> list[native.Slot]:
+        """Of a variant of the step `whole`, whose operands lie in its `own` slots."""
+        known = dict(zip(_operands(whole), own, strict=True))
+        return [
+            known.get((ref, packing)) or self._more(self._filling(variant, ref, packing, buffer))
+            for (ref, packing), buffer in zip(_operands(variant), variant.kernel.params, strict=True)
+        ]
+
+    def _filling(self, variant: Variant, ref: Ref, packing: Packing | None, buffer: Buffer) -> np.ndarray:
+        value = variant.consts.get(ref)
+        if value is None:
+            # What is made and read within a step lies nowhere.
+            return ordinary_numbers(buffer, self._rng)
+        return value if packing is None else packing(value)
+
+    def _more(self, value: np.ndarray) -> native.Slot:
+        block = aligned_bytes(value.nbytes).view(value.dtype)
+        block[:] = np.ascontiguousarray(value).reshape(-1)
+        self.blocks.append(Block("operand", block.dtype, block.shape))
+        self.values.append(block)
+        return native.Slot(int(Region.INPUT), len(self.values) - 1, 0)
+
+
+def _operands(variant: Variant) -> list[tuple[Ref, Packing | None]]:
+    """Each operand of a kernel, and how it was packed for it."""
+    return [(ref, variant.kernel.packings.get(position)) for position, ref in enumerate((*variant.inputs, *variant.outputs))]

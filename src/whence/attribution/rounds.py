@@ -1,0 +1,99 @@
+"""Measuring what variants save, in turns, until it is known well enough.
+
+1. In a round the program runs as it is, and with each set of variants, in changing order. A step and its variant are compared within a round
+   only: whatever slows the machine down for longer than a round slows both.
+2. The rounds between two moves of the program's memory are a batch, of which the middle one counts: a round that was disturbed does not.
+3. The batches' mean is the answer, their spread gives its standard error, in which both the machine's noise and the luck of the memory's places are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+BUDGET_NS = 30_000_000_000
+"""How long to go on until everything is known well enough."""
+_BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 200_000_000, 5, 100
+_LEAST_BATCHES = 6
+# A short program finds in the caches what the run before it left there: it runs so often in a row, and the second half counts.
+_SHORT_NS, _ROW = 20_000_000, 4
+
+
+class Timer(Protocol):
+    """A program that can be run with variants standing in for its steps: `exchange.Exchange`."""
+
+    def run(self, standing_in: Sequence[int] = ()) -> np.ndarray: ...
+    def move(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What a variant saves, as a part of its step."""
+
+    part: float
+    error: float
+    """The standard error."""
+
+
+def measure(
+    timer: Timer,
+    steps: Sequence[int],
+    enough: Sequence[float],
+    clock: Callable[[], int],
+    budget_ns: int = BUDGET_NS,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Saving]:
+    """What each variant saves of its step. `steps` says, by variant, which step it stands in for, `enough` which standard error will do.
+
+    `clock` is in nanoseconds.
+    """
+    sets = _sets(steps)
+    rng = np.random.default_rng(0)
+    began = clock()
+
+    def one_round(row: int) -> np.ndarray:
+        """What each variant saved this time."""
+        times = {}
+        for number in rng.permutation(len(sets)):
+            runs = [timer.run(sets[number]) for _ in range(row)]
+            times[int(number)] = np.median(runs[row // 2 :], axis=0)
+        saved = np.zeros(len(steps))
+        for number, variants in enumerate(sets):
+            for variant in variants:
+                step = steps[variant]
+                saved[variant] = 1 - times[number][step] / max(1, times[0][step])
+        return saved
+
+    one_round(1)
+    first = clock()
+    one_round(1)
+    spent = max(1, clock() - first)
+    row = _ROW if spent < _SHORT_NS else 1
+    rounds = int(np.clip(_BATCH_NS // (row * spent), _LEAST_ROUNDS, _MOST_ROUNDS))
+    batches: list[np.ndarray] = []
+    while True:
+        timer.move()
+        one_round(row)
+        batches.append(np.median([one_round(row) for _ in range(rounds)], axis=0))
+        spent = clock() - began
+        if len(batches) >= _LEAST_BATCHES:
+            mean, error = np.mean(batches, axis=0), np.std(batches, axis=0, ddof=1) / np.sqrt(len(batches))
+            if spent >= budget_ns or np.all(error <= enough):
+                if progress is not None:
+                    progress(budget_ns, budget_ns)
+                return [Saving(float(part), float(spread)) for part, spread in zip(mean, error, strict=True)]
+        if progress is not None:
+            progress(min(spent, budget_ns), budget_ns)
+
+
+def _sets(steps: Sequence[int]) -> list[list[int]]:
+    """The program as it is, then sets of variants that stand in together: one for each step that has any left."""
+    by_step: dict[int, list[int]] = {}
+    for variant, step in enumerate(steps):
+        by_step.setdefault(step, []).append(variant)
+    rest = itertools.zip_longest(*by_step.values())
+    return [[], *([variant for variant in together if variant is not None] for together in rest)]
