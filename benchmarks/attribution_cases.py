@@ -33,6 +33,8 @@ from whence.types import DType
 # Runs in a row, of which the first few do not count; rounds of which the middle one counts.
 _ROW, _WARM = 6, 2
 _BATCH = 10
+# Batches of the race after every batch of attribution's own measurement: as much time for the one as for the other.
+_BATCHES = 3
 # How long a model is profiled, and how often the race goes on meanwhile.
 _PROFILED_NS, _LEAST_RUNS, _MOST_RUNS = 400_000_000, 100, 3000
 _PAUSES = 50
@@ -244,8 +246,8 @@ def modelled_share(case: Case, race: Race) -> float:
 def exact_share(case: Case, race: Race) -> float:
     """What is said when attribution leaves the operator out of its kernel and measures.
 
-    The race goes on meanwhile, a round after every so many runs and a batch after every batch of the measurement: other users of a machine change
-    what an operator costs on it from second to second, and one answer is compared with the other.
+    The race goes on meanwhile, a round after every so many runs and some batches after every batch of the measurement: what an operator costs changes
+    from second to second with the other users of a machine, and one answer is compared with the other.
     """
     model = race.model
     race.round()
@@ -253,7 +255,7 @@ def exact_share(case: Case, race: Race) -> float:
     pause = runs // _PAUSES
 
     def meanwhile(doing: str, done: int, _: int) -> None:
-        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCH}.get(doing, 0)):
+        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCHES * _BATCH}.get(doing, 0)):
             race.round()
 
     found = profile_executable(model, race.inputs, runs=runs, exact=lambda _: prepare(model.graph.copy()), progress=meanwhile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -174,6 +175,18 @@ def test_the_saved_questions_have_answers() -> None:
     assert sum(row[1] for row in answer.rows if isinstance(row[1], int)) == 73622
     fused = ask(named, "SELECT names FROM fused_groups", most=20)
     assert [sorted(row[0]) for row in fused.rows if isinstance(row[0], list)] == [["add4", "leaky5"]]
+
+
+def test_what_is_nobodys_has_a_name_and_the_rest_adds_up() -> None:
+    db, join = joined("regor_u55")
+    first, *others = join.commands
+    join = dataclasses.replace(join, commands=(first._replace(operator=None), *others))
+    profile = vela_profile(db, join, estimated_cycles(db, join), model="m")
+    (name,) = profile.residual_ns
+    answer = ask(named_database(db, join, profile), "SELECT name, time_ns::BIGINT FROM time_by_source", most=20)
+    assert (name, profile.residual_ns[name]) in answer.rows
+    assert sum(row[1] for row in answer.rows if isinstance(row[1], int)) == profile.wall_ns == 73622
+    assert None not in [row[0] for row in answer.rows]
 
 
 def test_command_line(whence: Whence, tmp_path: Path) -> None:

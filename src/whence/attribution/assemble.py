@@ -17,6 +17,7 @@ from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
 from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
 from whence.graph import Graph
+from whence.graph.endings import endings
 from whence.graph.fates import coverage, fates
 from whence.provenance import Ledger
 from whence.runtime.profiler import SAMPLE
@@ -135,7 +136,7 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
     for kernel in kernels:
         for part in kernel.origin:
             parts[part.id].append((kernel, part))
-    stones = {source: (stone.reason, stone.pass_name) for stone in ledger.tombstones for source in stone.origin}
+    ends = {end.source_id: end for end in endings(graph)}
     holders = _holders(graph, ledger)
     stands_as: dict[int, set[str]] = defaultdict(set)
     for node in graph:
@@ -167,7 +168,7 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
                 module=source.module,
                 line=source.line,
                 scope=source.scope,
-                became=describe(ledger, stones, about),
+                became=describe(ledger, ends, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
                 error_ns=round(math.hypot(*(kernel.error * kernel.time_ns for kernel, part in own if part.weight))),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from whence.graph.endings import Ending
 from whence.provenance import Fate, Ledger, Reason
 
 _MOST_NAMED = 3
-_VERBS: Mapping[Reason, str] = {
+_VERBS: Mapping[str, str] = {
+    Fate.FOLDED: "computed at compile time",
     Reason.IDENTITY: "did nothing",
     Reason.FOLDED: "computed at compile time",
     Reason.DEAD: "its result was not used",
@@ -41,13 +43,13 @@ def without_kernel(ops: Collection[str]) -> str:
     return "in place: its inputs are written where its output lies" if "Concat" in ops else "a view, nothing to do at run time"
 
 
-def describe(ledger: Ledger, stones: Mapping[int, tuple[Reason, str]], about: Whereabouts) -> str:
-    """`stones` has the last tombstone's reason and pass by source operator."""
+def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> str:
+    """`ends` has, by source operator, how one that no longer runs came to its end."""
     if about.fate in (Fate.REMOVED, Fate.DEAD, Fate.LOST) or (about.fate is Fate.FOLDED and not about.kernels):
-        if about.source not in stones:
+        if about.source not in ends:
             return "lost" if about.fate is Fate.LOST else "computed at compile time"
-        reason, pass_name = stones[about.source]
-        return f"{_VERBS[reason]} ({pass_name})"
+        end = ends[about.source]
+        return f"{_VERBS[end.reason]} ({end.pass_name})"
     if not about.kernels:
         return f"runs inside {ledger.source(about.holder).name}" if about.holder is not None else without_kernel(about.stands_as)
     listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (", ..." if len(about.kernels) > 4 else "")

@@ -113,7 +113,7 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
 
 
 def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugDatabase:
-    """The database with names, kernels and samples beside Vela's tables, so that the saved questions have answers."""
+    """The database with names, kernels and times beside Vela's tables, so that the saved questions have answers."""
     source_of = {operator: source for source, operator in join.source_ids.items()}
     own = {row.id: row for row in profile.sources}
     operators = [
@@ -143,6 +143,11 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
         kernel=kernels,
         member=members,
         sample=samples,
+        measured=[rows.MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns) for kernel in profile.kernels],
+        attributed=[
+            rows.AttributedRow(source_of[part.id], kernel.id, part.weight, part.time_ns, 0) for kernel in profile.kernels for part in kernel.origin
+        ],
+        residual=[rows.ResidualRow(name, time) for name, time in profile.residual_ns.items()],
         extras=list(db.extras),
         notes=list(db.notes),
     )
