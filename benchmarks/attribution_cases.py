@@ -32,12 +32,12 @@ from whence.types import DType
 
 # Runs in a row, of which the first few do not count; rounds of which the middle one counts.
 _ROW, _WARM = 6, 2
-_BATCH = 10
-# Batches of the race after every batch of attribution's own measurement: as much time for the one as for the other.
-_BATCHES = 3
+_BATCH = 5
+# Batches between two moves.
+_GROUP = 4
 # How long a model is profiled, and how often the race goes on meanwhile.
 _PROFILED_NS, _LEAST_RUNS, _MOST_RUNS = 400_000_000, 100, 3000
-_PAUSES = 50
+_PAUSES = 100
 # Of mallopt, as in malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
@@ -188,7 +188,13 @@ class Race:
         if len(self._gains) == _BATCH:
             self._batches.append(statistics.median(self._gains))
             self._gains.clear()
-            self._move()
+            if len(self._batches) % _GROUP == 0:
+                self._move()
+
+    def forget(self) -> None:
+        """What was seen so far does not count."""
+        self._gains.clear()
+        self._batches.clear()
 
     def _time(self, number: int) -> np.ndarray:
         stream = self._stream
@@ -209,8 +215,9 @@ class Race:
 
     @property
     def error(self) -> float:
-        """The standard error of that."""
-        return statistics.stdev(self._batches) / math.sqrt(len(self._batches)) if len(self._batches) > 2 else math.inf
+        """The standard error of that. What disturbs a machine lasts longer than a batch, so that groups of batches are compared."""
+        groups = [statistics.mean(self._batches[at : at + _GROUP]) for at in range(0, len(self._batches) - _GROUP + 1, _GROUP)]
+        return statistics.stdev(groups) / math.sqrt(len(groups)) if len(groups) > 2 else math.inf
 
     @property
     def step_ns(self) -> np.ndarray:
@@ -246,7 +253,7 @@ def modelled_share(case: Case, race: Race) -> float:
 def exact_share(case: Case, race: Race) -> float:
     """What is said when attribution leaves the operator out of its kernel and measures.
 
-    The race goes on meanwhile, a round after every so many runs and some batches after every batch of the measurement: what an operator costs changes
+    The race goes on meanwhile, a round after every so many runs and a batch after every batch of the measurement: what an operator costs changes
     from second to second with the other users of a machine, and one answer is compared with the other.
     """
     model = race.model
@@ -254,8 +261,14 @@ def exact_share(case: Case, race: Race) -> float:
     runs = int(np.clip(_PROFILED_NS // race.step_ns.sum(), _LEAST_RUNS, _MOST_RUNS))
     pause = runs // _PAUSES
 
+    doings = []
+
     def meanwhile(doing: str, done: int, _: int) -> None:
-        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCHES * _BATCH}.get(doing, 0)):
+        doings.append(doing)
+        if doing == "leaving out" and doings.count(doing) == 1:
+            # Where kernels are measured, what they were like before does not matter.
+            race.forget()
+        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCH}.get(doing, 0)):
             race.round()
 
     found = profile_executable(model, race.inputs, runs=runs, exact=lambda _: prepare(model.graph.copy()), progress=meanwhile)

@@ -56,7 +56,7 @@ def test_variants_of_different_steps_stand_in_together() -> None:
     machine = Machine([MS, MS, MS], [(0, 0.1), (0, 0.2), (2, 0.3), (1, 0.4)])
     measure(machine, [0, 0, 2, 1], [0.01] * 4, machine.clock)
     assert set(machine.seen) == {(), (0, 2, 3), (1,)}
-    assert machine.moves >= 6
+    assert machine.moves >= 32
 
 
 def test_who_saves_nothing_may_seem_to_cost() -> None:
@@ -69,7 +69,7 @@ def test_the_luck_of_places_is_in_the_error_and_the_time_is_limited() -> None:
     class Lucky(Machine):
         def move(self) -> None:
             super().move()
-            self.luck = 0.2 if self.moves % 2 else -0.2
+            self.luck = 0.2 if self.moves % 8 < 4 else -0.2
 
     machine = Lucky([MS], [(0, 0.5)])
     shown: list[tuple[int, int]] = []

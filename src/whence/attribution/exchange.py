@@ -22,6 +22,7 @@ from whence.runtime.build import grain
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.kernel_trial import ordinary_numbers
+from whence.runtime.memory import ALIGNMENT
 from whence.runtime.places import Region
 from whence.runtime.program import Block, Program, ReferenceStep, Segment, make_segment
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
@@ -72,7 +73,8 @@ class Exchange:
         self.move()
 
     def move(self) -> None:
-        """Let the program's values lie elsewhere from now on: where they happen to lie decides how they meet in the caches."""
+        """Let all values, inputs too, lie elsewhere from now on: where they happen to lie decides how they meet in the caches."""
+        self._given = [_elsewhere(value) for value in self._given]
         self._instance = Instance(self._program, self._engine)
 
     def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
@@ -174,6 +176,17 @@ class _Operands:
         self.blocks.append(Block("operand", block.dtype, block.shape))
         self.values.append(block)
         return native.Slot(int(Region.INPUT), len(self.values) - 1, 0)
+
+
+def _elsewhere(value: Value) -> Value:
+    """A copy in other memory, as far from the beginning of a cache line."""
+    if not isinstance(value, np.ndarray) or value.dtype == object:
+        return value
+    block = np.empty(value.nbytes + 2 * ALIGNMENT, np.uint8)
+    start = (value.ctypes.data - block.ctypes.data) % ALIGNMENT
+    copy = block[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+    copy[...] = value
+    return copy
 
 
 def _operands(variant: Variant) -> list[tuple[Ref, Packing | None]]:

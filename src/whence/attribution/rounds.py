@@ -3,7 +3,8 @@
 1. In a round the program runs as it is, and with each set of variants, in changing order. A step and its variant are compared within a round
    only: whatever slows the machine down for longer than a round slows both.
 2. The rounds between two moves of the program's memory are a batch, of which the middle one counts: a round that was disturbed does not.
-3. The batches' mean is the answer, their spread gives its standard error, in which both the machine's noise and the luck of the memory's places are.
+3. The batches' mean is the answer. How much groups of batches that follow each other differ gives its standard error, in which both the machine's
+   noise, which lasts longer than a batch, and the luck of the memory's places are.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 
 BUDGET_NS = 30_000_000_000
 """How long to go on until everything is known well enough."""
-_BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 200_000_000, 5, 100
-_LEAST_BATCHES = 6
+_BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 50_000_000, 3, 50
+_GROUP, _LEAST_GROUPS = 4, 8
 # A short program finds in the caches what the run before it left there: it runs so often in a row, and the second half counts.
 _SHORT_NS, _ROW = 20_000_000, 4
 
@@ -80,12 +81,13 @@ def measure(
         one_round(row)
         batches.append(np.median([one_round(row) for _ in range(rounds)], axis=0))
         spent = clock() - began
-        if len(batches) >= _LEAST_BATCHES:
-            mean, error = np.mean(batches, axis=0), np.std(batches, axis=0, ddof=1) / np.sqrt(len(batches))
+        groups = np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
+        if len(groups) >= _LEAST_GROUPS and len(batches) % _GROUP == 0:
+            error = np.std(groups, axis=0, ddof=1) / np.sqrt(len(groups))
             if spent >= budget_ns or np.all(error <= enough):
                 if progress is not None:
                     progress(budget_ns, budget_ns)
-                return [Saving(float(part), float(spread)) for part, spread in zip(mean, error, strict=True)]
+                return [Saving(float(part), float(spread)) for part, spread in zip(groups.mean(axis=0), error, strict=True)]
         if progress is not None:
             progress(min(spent, budget_ns), budget_ns)
 
