@@ -81,6 +81,13 @@ def test_the_luck_of_places_is_in_the_error_and_the_time_is_limited() -> None:
     assert [spent for spent, _ in shown] == sorted(spent for spent, _ in shown)
 
 
+def test_a_slow_program_is_not_run_for_ever() -> None:
+    machine = Machine([900 * MS], [(0, 0.5)])
+    (found,) = measure(machine, [0], [0.01], machine.clock)
+    assert found.error > 0.01, "what disturbs lasts about as long as a run"
+    assert machine.now < 50_000 * MS
+
+
 def test_a_less_strict_limit_ends_sooner() -> None:
     strict, loose = (Machine([2 * MS], [(0, 0.5)], noise=2.0) for _ in range(2))
     measure(strict, [0], [0.004], strict.clock)

@@ -82,12 +82,15 @@ def measure(
         batches.append(np.median([one_round(row) for _ in range(rounds)], axis=0))
         spent = clock() - began
         groups = np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
-        if len(groups) >= _LEAST_GROUPS and len(batches) % _GROUP == 0:
-            error = np.std(groups, axis=0, ddof=1) / np.sqrt(len(groups))
-            if spent >= budget_ns or np.all(error <= enough):
+        is_over, is_grouped = spent >= budget_ns and len(batches) > 1, len(groups) >= _LEAST_GROUPS
+        if is_over or (is_grouped and len(batches) % _GROUP == 0):
+            # Of a slow program there are too few to be grouped.
+            alike = groups if is_grouped else np.array(batches)
+            error = np.std(alike, axis=0, ddof=1) / np.sqrt(len(alike))
+            if is_over or np.all(error <= enough):
                 if progress is not None:
                     progress(budget_ns, budget_ns)
-                return [Saving(float(part), float(spread)) for part, spread in zip(groups.mean(axis=0), error, strict=True)]
+                return [Saving(float(part), float(spread)) for part, spread in zip(alike.mean(axis=0), error, strict=True)]
         if progress is not None:
             progress(min(spent, budget_ns), budget_ns)
 
