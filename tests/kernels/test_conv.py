@@ -77,14 +77,14 @@ class Conv:
         return rng.standard_normal((1, blocks, 1, 1, self.block)).astype(np.float32)
 
 
-def check(convolutions: list[Conv]) -> None:
+def check(convolutions: list[Conv], limit: float = 1e-5) -> None:
     rng = np.random.default_rng(0)
     cases = [convolution.case(rng) for convolution in convolutions]
     wrong = {}
     for convolution, case, (made,) in zip(convolutions, cases, run_native(cases), strict=True):
         (expected,) = case.graph.run(case.feeds)
         gap = difference(from_blocked(np.asarray(expected), convolution.out), from_blocked(made, convolution.out))
-        if not gap <= 1e-5:
+        if not gap <= limit:
             wrong[case.name] = gap
     assert not wrong
 

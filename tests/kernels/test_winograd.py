@@ -101,13 +101,13 @@ def test_its_error_is_close_to_that_of_the_direct_form() -> None:
     errors = {}
     for name, lower in {"direct": lower_conv, "2": by(2, 14, 2, 98), "4": by(4, 13, 2, 26)}.items():
         case = Conv(name, (1, 256, 14, 14), 32, (3, 3), pads=(1, 1, 1, 1), bias=False, lower=lower).case(np.random.default_rng(3))
-        errors[name] = _error(case)
+        errors[name] = error_of(case)
     assert errors["direct"] < 3e-6
     assert errors["2"] < 2 * errors["direct"]
     assert errors["4"] < 4 * errors["direct"]
 
 
-def _error(case: NativeCase) -> float:
+def error_of(case: NativeCase) -> float:
     """The largest difference from double precision, relative to the largest output."""
     ((made,),) = run_native([case])
     (anchor,) = (node for node in case.graph if node.op == "BlockedConv")

@@ -12,7 +12,7 @@ from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS
 from whence.attribution.sample_inputs import guess_shapes
 from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
-from whence.cli.engines import EngineOption, parse_engine
+from whence.cli.engines import EngineOption, PreciseOption, parse_engine
 from whence.cli.open_shapes import mention_open_shapes
 from whence.report.files import WRITERS
 from whence.report.terminal import print_profile
@@ -24,6 +24,7 @@ def profile(
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 5,
     threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
     engine: EngineOption = "cpu",
+    precise: PreciseOption = False,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     exact: Annotated[
         bool, typer.Option("--exact", help="Measure what each operator adds to its kernel, by leaving it out, instead of modelling it. Takes longer.")
@@ -55,7 +56,7 @@ def profile(
             bar.update(task, description=doing, completed=done, total=total)
 
         shapes = parse_shapes(shape)
-        chosen = parse_engine(engine, threads)
+        chosen = parse_engine(engine, threads, precise)
         executable = compile_model(model, engine=chosen, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
         mention_open_shapes(guess_shapes(executable.graph))
         again = prepare_again(model, shapes) if exact else None

@@ -12,7 +12,7 @@ import typer
 from whence.api import compile_model
 from whence.attribution.sample_inputs import sample_inputs
 from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
-from whence.cli.engines import EngineOption, parse_engine
+from whence.cli.engines import EngineOption, PreciseOption, parse_engine
 from whence.cli.open_shapes import mention_open_shapes
 from whence.errors import InputError
 from whence.runtime.export import identifier
@@ -30,6 +30,7 @@ def run(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False)] = None,
     threads: Annotated[int, typer.Option(help="Threads to use; 0 for every core.")] = 0,
     engine: EngineOption = "cpu",
+    precise: PreciseOption = False,
 ) -> None:
     """Compile MODEL and run it once.
 
@@ -37,7 +38,7 @@ def run(
     """
     check_folder(output)
     with progress("compiling"):
-        executable = compile_model(model, engine=parse_engine(engine, threads), shapes=parse_shapes(shape))
+        executable = compile_model(model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape))
     graph = executable.graph
     read = _read(given, [node.name for node in graph.inputs])
     sample = sample_inputs(graph, {name: value.shape for name, value in read.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import hashlib
 import os
@@ -9,7 +10,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whence.errors import UnsupportedError
@@ -55,6 +56,7 @@ class Feature(enum.StrEnum):
 AVX512 = frozenset({Feature.AVX512F, Feature.AVX512BW, Feature.AVX512VL, Feature.AVX512DQ})
 """What every CPU has whose 512-bit vectors are worth using."""
 AVX2 = frozenset({Feature.AVX2, Feature.FMA})
+_MATRIX = frozenset({Feature.AMX_TILE, Feature.AMX_INT8, Feature.AMX_BF16})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ class Target:
         features = {feature for flag, feature in names.items() if flag in flags}
         if arch is Arch.AARCH64:
             features.add(Feature.NEON)  # part of the architecture
+        if features & _MATRIX and not _may_use_matrix_tiles():
+            features -= _MATRIX
         l1d, l2, l3 = _linux_caches() if system is System.LINUX else _macos_caches()
         digest = hashlib.sha256("\n".join([cpu, *sorted(flags)]).encode()).hexdigest()[:16]
         return cls(arch, system, frozenset(features), "native", digest, l1d=l1d, l2=l2, l3=l3, cores=usable_cores())
@@ -101,6 +105,10 @@ class Target:
     @staticmethod
     def names() -> tuple[str, ...]:
         return ("host", *_NAMED)
+
+    def precise(self) -> Target:
+        """The same machine without its matrix units, whose float32 products are rounded earlier (see `kernels/halves.py`)."""
+        return replace(self, features=self.features - _MATRIX)
 
     def has(self, *features: Feature) -> bool:
         """Whether it has all of them."""
@@ -185,6 +193,8 @@ _LINUX_FLAGS: Mapping[str, Feature] = {
     "bf16": Feature.NEON_BF16,
     "i8mm": Feature.NEON_I8MM,
 }
+# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA), by number: the C library has no function for it.
+_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA = 158, 0x1023, 18
 _CPU_NAMES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
 
 
@@ -203,6 +213,12 @@ def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], s
         elif name in _CPU_NAMES:
             identity.append(f"{name}={value}")
     return flags, " ".join(identity)
+
+
+def _may_use_matrix_tiles() -> bool:
+    """Does the system let this process use the matrix units' registers? It must be asked; that the CPU has them is not enough."""
+    refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)
+    return refused == 0
 
 
 def _linux_caches(cpu: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, int, int]:

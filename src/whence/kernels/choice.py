@@ -14,22 +14,24 @@ from typing import Any
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import conv_sizes, lower_conv
+from whence.kernels.conv_algorithm import plan_algorithm
 from whence.kernels.conv_plan import ConvPlan
 from whence.kernels.depthwise import SlidePlan, depthwise_plans, is_depthwise, lower_depthwise
 from whence.kernels.gemm import GEMM_OPS, GemmPlan, gemm_plans, lower_gemm
 from whence.kernels.group import Group
+from whence.kernels.halves_conv import HalvesPlan, halves_plans, lower_halves_conv
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.kernels.winograd import Plan as WinogradPlan
-from whence.kernels.winograd import lower_winograd, plan_winograd, winograd_plans
+from whence.kernels.winograd import lower_winograd, winograd_plans
 
-Choice = ConvPlan | WinogradPlan | SlidePlan | GemmPlan
+Choice = ConvPlan | WinogradPlan | HalvesPlan | SlidePlan | GemmPlan
 Choices = Mapping[str, Choice]
 """By problem."""
 
 NO_CHOICES: Choices = {}
 
-_KINDS: Mapping[str, type[Choice]] = {"direct": ConvPlan, "winograd": WinogradPlan, "depthwise": SlidePlan, "product": GemmPlan}
+_KINDS: Mapping[str, type[Choice]] = {"direct": ConvPlan, "winograd": WinogradPlan, "halves": HalvesPlan, "depthwise": SlidePlan, "product": GemmPlan}
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
 _LEFT_OUT = frozenset({"activation", "activation_alpha", "activation_beta", "alpha", "beta", "kernel_shape"})
@@ -42,7 +44,9 @@ def problem_of(group: Group, anchor: Node, tile: Tile) -> str | None:
     operands = [_operand(group, anchor, position) for position in range(2)]
     # Zero is what the others are when they are not given.
     attrs = [f"{name}={_plain(value)}" for name, value in sorted(anchor.attrs.items()) if name not in _LEFT_OUT and value != 0]
-    machine = f"{tile.rows}x{tile.vectors}x{tile.lanes} {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}"
+    machine = (
+        f"{tile.rows}x{tile.vectors}x{tile.lanes} {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}{' halves' if tile.halves else ''}"
+    )
     return "; ".join([anchor.op.removeprefix("Fused"), *operands, *attrs, machine])
 
 
@@ -71,11 +75,12 @@ def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
     elif anchor.op == "BlockedConv" and is_depthwise(anchor):
         yield from depthwise_plans(group, anchor, tile)
     elif anchor.op == "BlockedConv":
-        transformed = plan_winograd(group, anchor, tile)
-        if transformed is not None:
-            yield transformed
+        usual = plan_algorithm(group, anchor, tile)
+        if usual is not None:
+            yield usual
         yield from conv_sizes(group, anchor, tile).plans()
         yield from winograd_plans(group, anchor, tile)
+        yield from halves_plans(group, anchor, tile)
 
 
 def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice | None:
@@ -92,6 +97,8 @@ def lower_choice(group: Group, anchor: Node, tile: Tile, choice: Choice) -> Kern
             return lower_conv(group, anchor, tile, choice)
         case WinogradPlan():
             return lower_winograd(group, anchor, tile, choice)
+        case HalvesPlan():
+            return lower_halves_conv(group, anchor, tile, choice)
         case SlidePlan():
             return lower_depthwise(group, anchor, tile, choice)
         case GemmPlan():

@@ -17,11 +17,14 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, lower_conv, pack, require_floats
+from whence.kernels.conv_algorithm import plan_algorithm
 from whence.kernels.conv_tiles import Cover, Field, cover
 from whence.kernels.group import Group
+from whence.kernels.halves_conv import HalvesPlan, lower_halves_conv
 from whence.kernels.ir import Fn, Kernel, Micro
 from whence.kernels.tile import Tile
-from whence.kernels.winograd import lower_winograd, plan_winograd
+from whence.kernels.winograd import Plan as WinogradPlan
+from whence.kernels.winograd import lower_winograd
 from whence.ops.attributes import get_int
 
 # Enough work items that eight workers finish together.
@@ -173,5 +176,9 @@ def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a BlockedConv of whatever kind."""
     if is_depthwise(anchor):
         return lower_depthwise(group, anchor, tile)
-    plan = plan_winograd(group, anchor, tile)
-    return lower_conv(group, anchor, tile) if plan is None else lower_winograd(group, anchor, tile, plan)
+    match plan_algorithm(group, anchor, tile):
+        case HalvesPlan() as halves:
+            return lower_halves_conv(group, anchor, tile, halves)
+        case WinogradPlan() as transformed:
+            return lower_winograd(group, anchor, tile, transformed)
+    return lower_conv(group, anchor, tile)

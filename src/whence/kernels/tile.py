@@ -16,6 +16,8 @@ class Tile:
     """Of the second-level cache, for choosing how much to work on at a time."""
     transforms: bool = True
     """May convolutions be transformed to need fewer products?"""
+    halves: bool = False
+    """Are there matrix units, and may float32 products be made of bfloat16 ones?"""
 
     @property
     def width(self) -> int:

@@ -279,15 +279,20 @@ class Plan:
     chunk: int
 
 
-def plan_winograd(group: Group, anchor: Node, tile: Tile, sizes: tuple[int, ...] = (2, 4)) -> Plan | None:
+def plan_winograd(group: Group, anchor: Node, tile: Tile) -> Plan | None:
     """The cheapest way to transform the convolution of a BlockedConv, `None` when it cannot be or is not worth it."""
+    found = cheapest_winograd(group, anchor, tile)
+    return None if found is None else found[1]
+
+
+def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Plan] | None:
+    """The same with the cycles it takes."""
     shape = _shape(group, anchor, tile) if tile.transforms else None
     if shape is None:
         return None
-    limit = shape.direct_cycles() * _WORTHWHILE
-    options = [(shape.cycles(size, *form), size, form) for size in sizes for form in shape.shapes(size)]
+    options = [(shape.cycles(size, *form), size, form) for size in POINTS for form in shape.shapes(size)]
     cycles, size, (rows, vectors, chunk) = min(options)
-    return Plan(size, rows, vectors, chunk) if cycles < limit else None
+    return (cycles, Plan(size, rows, vectors, chunk)) if cycles < shape.direct_cycles() * _WORTHWHILE else None
 
 
 def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from whence.codegen.emit import emit
+from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.fusion import find_groups, fuse
@@ -40,7 +41,8 @@ Progress = Callable[[str, int, int], None]
 def tile_for(toolchain: Toolchain) -> Tile:
     """The register tile of the toolchain's target."""
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, NEON)
-    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2)
+    halves = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
+    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves)
 
 
 def build_program(

@@ -47,7 +47,9 @@ class Engine:
 
     if TYPE_CHECKING:
 
-        def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None) -> None: ...
+        def __init__(
+            self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None, *, precise: bool = False
+        ) -> None: ...
 
     def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
         """A prepared graph as a program for this engine."""
@@ -75,19 +77,22 @@ class Engine:
 
 
 class CpuEngine(Engine):
-    """The processor, and the threads to use on it. Models compiled for an engine share its thread pool."""
+    """The processor, and the threads to use on it. Models compiled for an engine share its thread pool.
+
+    `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and rounded earlier (see `kernels/halves.py`).
+    """
 
     kind = "cpu"
     gap = "dispatch"
     reads_clock = True
 
-    def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None) -> None:
+    def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None, *, precise: bool = False) -> None:
         if index != 0:
             raise InputError(f"engine {kind} has index 0 only, not {index}")
         if threads < 0:
             raise InputError(f"{threads} threads make no sense; 0 uses every core")
         self.index = index
-        self.toolchain = toolchain if toolchain is not None else Toolchain()
+        self.toolchain = toolchain if toolchain is not None else Toolchain(Target.host().precise() if precise else None)
         self.runtime = NativeRuntime(self.toolchain)
         self.pool = self.runtime.create_pool(threads or usable_cores())
         # As many as there are, the caller of a run among them.

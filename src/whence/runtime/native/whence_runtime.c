@@ -221,7 +221,16 @@ static int32_t usable_cores(void) {
   return cores > 0 ? (int32_t)cores : 1;
 }
 
+/* Linux gives a process the matrix units' registers only when it asks. Kernels that use them are made only where this succeeds. */
+static void ask_for_matrix_tiles(void) {
+#if defined(__linux__) && defined(__x86_64__)
+  enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 };
+  syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA);
+#endif
+}
+
 wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
+  ask_for_matrix_tiles();
   if (threads < 1) threads = 1;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   void *memory = NULL;

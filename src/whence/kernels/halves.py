@@ -1,0 +1,56 @@
+"""Products of float32 numbers by units that multiply bfloat16 matrices: each number is taken as the sum of two bfloat16, its halves.
+
+    x = high + low + rest      high = bfloat16(x), low = bfloat16(x - high), |rest| ≤ 2⁻¹⁷·|x|
+    x·w ≈ high·high + high·low + low·high      summed in float32
+
+What is left out is at most 3·2⁻¹⁷ of each |x·w|, and of either sign: over a layer's sum about 4e-6 of the largest output, where float32 products
+that are rounded one after the other give 1e-6, and Winograd's transforms 2e-6 to 7e-6. An infinite operand gives NaN where float32 might have
+given infinity: infinity times the other operand's low half has no certain sign.
+
+A matrix unit holds tiles of 16 rows of 64 bytes: 16 × 32 bfloat16 of one operand, 32 × 16 of the other, where two neighbours of the sum lie
+side by side, and 16 × 16 sums. Three products of tiles take as long as 48 rows of vectors; float32 by vectors would take five times as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+TILE = 16
+"""Rows of a tile, and columns of a tile of sums."""
+DEPTH = 32
+"""Terms of a sum that one product of tiles adds."""
+TILE_FLOATS = TILE * DEPTH // 2
+"""As many float32 take the room of a tile of bfloat16."""
+PANEL = 2
+"""Tiles of output channels, and of pixels or rows, that are multiplied with each other: four tiles of sums, which leaves four for the operands."""
+STEP_FLOATS = 2 * PANEL * TILE_FLOATS
+"""Of a step's weights: the panel's high halves, then its low halves."""
+STEP_CYCLES = 240
+"""What one step takes: twelve products of tiles, eight tiles loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackHalves:
+    """Weights [output, tap, channel] as a panel's steps read them: by panel, block of channels, tap, half, tile of outputs; in a tile by pair of
+    channels, output, channel of the pair. Outputs and channels that there are not are zeros.
+    """
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        outputs, taps, channels = weights.shape
+        padded = np.zeros((-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH), np.float32)
+        padded[:outputs, :, :channels] = weights
+        high = padded.astype(ml_dtypes.bfloat16)
+        # An infinite weight has no low half.
+        low = np.where(np.isfinite(padded), padded - high.astype(np.float32), 0).astype(ml_dtypes.bfloat16)
+        halves = np.stack([high, low]).view(np.uint16)
+        split = halves.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
+        # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile, pair, output, of the pair
+        return np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7)).reshape(-1).view(np.float32)
+
+
+def packed_floats(outputs: int, taps: int, channels: int) -> int:
+    """How many float32 take the room of packed weights."""
+    return -(-outputs // (PANEL * TILE)) * -(-channels // DEPTH) * taps * STEP_FLOATS
