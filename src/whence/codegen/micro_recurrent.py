@@ -161,7 +161,9 @@ def _steps(writer: CWriter, it: Recurrent) -> None:
 
 def _phases(writer: CWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
     for number, phase in enumerate(phases):
-        writer.open(f"for (int64_t panel = {_first(it)}; panel < {_last(it)}; panel++)")
+        # There and back: what a step read last, the next one finds in the cache, where all of the weights would not fit.
+        writer.open(f"for (int64_t turn = {_first(it)}; turn < {_last(it)}; turn++)")
+        writer.line(f"const int64_t panel = s % 2 ? {_first(it)} + {_last(it)} - 1 - turn : turn;")
         _phase(writer, it, phase, number, phases)
         writer.close()
         if it.together:
