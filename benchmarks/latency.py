@@ -75,6 +75,13 @@ def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
     return lambda: model(**inputs)
 
 
+def load_whence_precise(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+    import whence
+
+    model = whence.compile(path, threads=threads, precise=True)
+    return lambda: model(**inputs)
+
+
 def load_onnxruntime(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
     import onnxruntime
 
@@ -97,7 +104,8 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
     return lambda: request.infer(inputs)
 
 
-LOADERS = {"whence": load_whence, "onnxruntime": load_onnxruntime, "openvino": load_openvino, "litert": load_litert}
+PRECISE = "whence --precise"
+LOADERS = {"whence": load_whence, PRECISE: load_whence_precise, "onnxruntime": load_onnxruntime, "openvino": load_openvino, "litert": load_litert}
 
 
 def serve(engine: str, path: Path, threads: int, given: Path) -> None:
@@ -151,8 +159,9 @@ class Worker:
     error: str = ""
 
     @classmethod
-    def start(cls, engine: str, path: Path, threads: int, given: Path, settings: dict[str, str]) -> Worker:
-        command = [sys.executable, "-m", "benchmarks.latency", "--serve", engine, str(path), str(threads), str(given)]
+    def start(cls, engine: str, path: Path, threads: int, given: Path, settings: dict[str, str], *, precise: bool) -> Worker:
+        served = PRECISE if precise and engine == "whence" else engine
+        command = [sys.executable, "-m", "benchmarks.latency", "--serve", served, str(path), str(threads), str(given)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **settings}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         worker = cls(engine, process)
@@ -195,11 +204,12 @@ class Worker:
         self.process.wait()
 
 
-def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: bool = False) -> dict[str, Any]:
-    """One model at one thread count. `cold` starts with an empty cache."""
+def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: bool = False, precise: bool = False) -> dict[str, Any]:
+    """One model at one thread count. `cold` starts with an empty cache, `precise` leaves out matrix units."""
     with tempfile.TemporaryDirectory() as folder:
         given = write_inputs(path, folder)
-        workers = [Worker.start(engine, path, threads, given, {"WHENCE_CACHE": folder} if cold else {}) for engine in engines]
+        settings = {"WHENCE_CACHE": folder} if cold else {}
+        workers = [Worker.start(engine, path, threads, given, settings, precise=precise) for engine in engines]
     try:
         for worker in workers:
             worker.round(1)
@@ -272,6 +282,7 @@ def main() -> None:
     parser.add_argument("--int8", action="store_true", help="quantised models")
     parser.add_argument("--threads", type=int, action="append")
     parser.add_argument("--cold", action="store_true", help="with an empty cache: whence compiles the model just before it runs it")
+    parser.add_argument("--precise", action="store_true", help="whence without the processor's matrix units")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--json", type=Path)
@@ -286,7 +297,7 @@ def main() -> None:
     for name in [*options.models, *(ZOO if options.zoo else ()), *(INT8 if options.int8 else ())]:
         path = find_model(name)
         for threads in options.threads or [1, 2]:
-            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path), cold=options.cold))
+            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path), cold=options.cold, precise=options.precise))
             show(results[-1])
     summarise(results)
     if options.json:

@@ -23,7 +23,6 @@ from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
 from whence.runtime import native_library as native
-from whence.runtime.build import tile_for
 from whence.runtime.engine import CpuEngine, Engine
 from whence.runtime.program import Program, ProgramStep, Segment
 
@@ -69,7 +68,7 @@ def measure_savings(
     if not isinstance(engine, CpuEngine):
         raise UnsupportedError(f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact")
     steps = [step for step in program.steps if step.symbol and step_ns[step.number] * _LEAST_SHARE >= sum(step_ns)]
-    planner = _Planner(program, prepared, tile_for(engine.toolchain), engine.tuned.choices)
+    planner = _Planner(program, prepared, program.details.tile, engine.tuned.choices)
     trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
     bench = _Bench(program, engine, trials, _Preparations(program, inserted), progress)

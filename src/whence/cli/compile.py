@@ -10,7 +10,6 @@ import typer
 
 from whence.api import load, prepare
 from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
-from whence.cli.engines import PreciseOption
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -32,7 +31,6 @@ def compile_command(
     tune: Annotated[
         bool, typer.Option("--tune", help="First time candidate kernels on this machine; this and every later compilation uses the fastest.")
     ] = False,
-    precise: PreciseOption = False,
     threads: Annotated[int, typer.Option(min=0, help="Threads that the model will run on, for what was tuned; 0 for every core.")] = 0,
 ) -> None:
     """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made from.
@@ -45,8 +43,7 @@ def compile_command(
     check_folder(output)
     if tune and target != "host":
         raise UnsupportedError(f"kernels can be timed on this machine only: leave out --tune, or --target {target}")
-    machine = Target.named(target)
-    toolchain = Toolchain(machine.precise() if precise else machine)
+    toolchain = Toolchain(Target.named(target))
     tuned, findings = Tuned(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
 

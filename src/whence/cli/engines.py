@@ -11,7 +11,12 @@ from whence.runtime.engine import Engine
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME[:INDEX]", help="What to run on: cpu, opencl or opencl:1; see `whence devices`.")]
 
 PreciseOption = Annotated[
-    bool, typer.Option("--precise", help="Leave out the processor's matrix units, whose float32 products are rounded earlier.", show_default=False)
+    bool,
+    typer.Option(
+        "--precise",
+        help="Leave out the processor's matrix units even where their less exact float32 products would not show in the outputs.",
+        show_default=False,
+    ),
 ]
 
 

@@ -44,9 +44,7 @@ def problem_of(group: Group, anchor: Node, tile: Tile) -> str | None:
     operands = [_operand(group, anchor, position) for position in range(2)]
     # Zero is what the others are when they are not given.
     attrs = [f"{name}={_plain(value)}" for name, value in sorted(anchor.attrs.items()) if name not in _LEFT_OUT and value != 0]
-    machine = (
-        f"{tile.rows}x{tile.vectors}x{tile.lanes} {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}{' halves' if tile.halves else ''}"
-    )
+    machine = f"{tile.rows}x{tile.vectors}x{tile.lanes} {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}"
     return "; ".join([anchor.op.removeprefix("Fused"), *operands, *attrs, machine])
 
 

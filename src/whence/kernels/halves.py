@@ -1,9 +1,9 @@
 """Products of float32 numbers by units that multiply bfloat16 matrices: each number is taken as the sum of two bfloat16, its halves.
 
-    x = high + low + rest      high = bfloat16(x), low = bfloat16(x - high), |rest| ≤ 2⁻¹⁷·|x|
+    x = high + low + rest      high = bfloat16(x), low = bfloat16(x - high), |rest| ≤ 2⁻¹⁶·|x|
     x·w ≈ high·high + high·low + low·high      summed in float32
 
-What is left out is at most 3·2⁻¹⁷ of each |x·w|, and of either sign: over a layer's sum about 4e-6 of the largest output, where float32 products
+What is left out is at most 3·2⁻¹⁶ of each |x·w|, and of either sign: over a layer's sum about 4e-6 of the largest output, where float32 products
 that are rounded one after the other give 1e-6, and Winograd's transforms 2e-6 to 7e-6. An infinite operand gives NaN where float32 might have
 given infinity: infinity times the other operand's low half has no certain sign.
 

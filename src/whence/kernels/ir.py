@@ -284,5 +284,7 @@ class Kernel:
     """By parameter index: how a constant is rearranged at compile time."""
     flops_per_ns: int = 40
     """What one thread does in a nanosecond, roughly; it decides how much work is worth waking another for."""
+    rounds_early: bool = False
+    """Are its products less exact than those of float32?"""
     together: bool = False
     """Work items depend on each other: every worker gets one stretch of them, and all run at the same time and meet where the kernel says so."""

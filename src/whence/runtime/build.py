@@ -38,11 +38,11 @@ Progress = Callable[[str, int, int], None]
 """Called with what was compiled, how many units are done, and how many there are."""
 
 
-def tile_for(toolchain: Toolchain) -> Tile:
-    """The register tile of the toolchain's target."""
+def tile_for(toolchain: Toolchain, *, halves: bool = False) -> Tile:
+    """The register tile of the toolchain's target; with `halves`, its matrix units too, if it has them."""
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, NEON)
-    halves = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
-    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves)
+    has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
+    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves and has_units)
 
 
 def build_program(
@@ -53,14 +53,17 @@ def build_program(
     choices: Choices = NO_CHOICES,
     progress: Progress | None = None,
     load: bool = True,
+    halves: bool = False,
 ) -> Program:
     """Fuse, lower, compile and plan a prepared graph. Without `load`, the code is made to be exported: it is neither linked nor loaded.
 
+    With `halves`, float32 products may be made of bfloat16 ones (see `kernels/halves.py`); whether the outputs show it is for the caller to see.
     `choices` says, by problem, which kernels to take; for other problems the cost model does.
     """
     check_graph_operands(graph)
     fused = fuse(graph, find_groups(graph, fusion))
-    unshared = lower(fused, tile_for(toolchain), choices)
+    tile = tile_for(toolchain, halves=halves)
+    unshared = lower(fused, tile, choices)
     lowered, sharing = share_memory(graph, unshared)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     emitted = emit([kernel_of(lowered[position]) for position in positions], [source_names(graph, lowered[position]) for position in positions])
@@ -89,6 +92,8 @@ def build_program(
         layout=layout,
         copies=tuple(_copies(graph, layout, weights)),
         units=emitted.units,
+        tile=tile,
+        rounds_early=any(step.kernel.rounds_early for step in running if step.kernel is not None),
     )
     return Program(plan, weights.finish(), library, details)
 

@@ -79,7 +79,8 @@ class Engine:
 class CpuEngine(Engine):
     """The processor, and the threads to use on it. Models compiled for an engine share its thread pool.
 
-    `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and rounded earlier (see `kernels/halves.py`).
+    `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and less exact. They are not used either for a model
+    whose outputs would show it (see `runtime/shortcut.py`).
     """
 
     kind = "cpu"
@@ -106,9 +107,9 @@ class CpuEngine(Engine):
         return self.toolchain.target
 
     def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
-        from whence.runtime.build import build_program
+        from whence.runtime.shortcut import build_checked
 
-        return build_program(graph, self.toolchain, fusion=fusion, choices=self.tuned.choices, progress=progress)
+        return build_checked(graph, self, fusion=fusion, progress=progress)
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
         from whence.runtime.tune import tune

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from whence.fusion import FusedGraph
     from whence.graph import Graph
     from whence.kernels.ir import Member
+    from whence.kernels.tile import Tile
     from whence.provenance import Origin
     from whence.runtime.bodies import Bodies
     from whence.runtime.engine import CpuEngine
@@ -93,6 +94,10 @@ class Details:
     layout: Layout
     copies: tuple[Copy, ...]
     units: tuple[KernelUnit, ...]
+    tile: Tile
+    """What its kernels were divided for."""
+    rounds_early: bool = False
+    """Are products of any of its kernels less exact than those of float32?"""
 
 
 @dataclass(frozen=True, slots=True)

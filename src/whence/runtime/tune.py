@@ -57,7 +57,7 @@ def tune(
     graph: Graph, engine: CpuEngine, *, fusion: str = "dominator", progress: Progress | None = None, measure: Measure = race
 ) -> tuple[Finding, ...]:
     """Find the fastest kernels for a prepared graph, which still has its constants, and remember them in `engine.tuned`."""
-    layers, heats = _problems(graph, fusion, tile_for(engine.toolchain))
+    layers, heats = _problems(graph, fusion, tile_for(engine.toolchain, halves=True))
     known = engine.tuned.winners
     heats = [heat for heat in heats if heat.problem not in known]
     found: dict[str, Winner] = {}

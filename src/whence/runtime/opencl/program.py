@@ -112,6 +112,7 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
         layout=layout,
         copies=(),
         units=(KernelUnit("kernels", emitted.source, (), emitted.functions),),
+        tile=TILE,
     )
     plan = Plan(input_blocks(graph, layout), output_blocks(graph, layout), (), layout.memory.arena_bytes, 0, 0)
     built = _compile(engine, emitted.source) if emitted.functions else None

@@ -1,0 +1,89 @@
+"""Matrix units are used only where the outputs do not show it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from whence.api import compile_model
+from whence.codegen.target import Feature, Target
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder, Symbol
+from whence.runtime.engine import CpuEngine
+from whence.runtime.shortcut import LIMIT, difference
+from whence.types import DType
+
+RNG = np.random.default_rng(0)
+SHAPE = (1, 256, 28, 28)
+has_units = pytest.mark.skipif(not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16")
+
+
+def _graph(*, amplified: bool) -> Graph:
+    """A large pointwise convolution; amplified, what differs between two that are the same but for rounding."""
+    build = GraphBuilder("pointwise")
+    x = build.input("x", DType.F32, SHAPE)
+    weights = RNG.standard_normal((256, 256, 1, 1)).astype(np.float32)
+
+    def conv(scale: float) -> Symbol:
+        return build.op("Conv", x, build.const(weights * np.float32(scale)), kernel_shape=(1, 1))
+
+    y = conv(1.0)
+    build.output("y", build.op("Sub", y, build.op("Mul", conv(1 / 3), build.const(np.float32(2.999)))) if amplified else y)
+    return build.finish()
+
+
+@pytest.fixture(scope="module")
+def engine() -> CpuEngine:
+    return CpuEngine(threads=1)
+
+
+@has_units
+def test_a_model_that_does_not_notice(engine: CpuEngine) -> None:
+    graph = _graph(amplified=False)
+    model = compile_model(graph, engine=engine)
+    (program,) = model.programs
+    assert program.details.rounds_early
+    x = RNG.standard_normal(SHAPE).astype(np.float32)
+    assert 1e-7 < difference(np.asarray(model(x)), np.asarray(graph.run([x])[0])) < LIMIT
+
+
+@has_units
+def test_a_model_that_amplifies_what_rounding_leaves(engine: CpuEngine) -> None:
+    (program,) = compile_model(_graph(amplified=True), engine=engine).programs
+    assert not program.details.rounds_early
+    assert not program.details.tile.halves
+
+
+def test_precise(engine: CpuEngine) -> None:
+    (program,) = compile_model(_graph(amplified=False), engine=CpuEngine(threads=1, precise=True)).programs
+    assert not program.details.rounds_early
+
+
+def test_exported_code_is_as_exact_as_can_be(engine: CpuEngine) -> None:
+    from whence.api import prepare
+    from whence.runtime.build import build_program
+
+    assert not build_program(prepare(_graph(amplified=False)), engine.toolchain, load=False).details.rounds_early
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ([1.0, 4.0], [1.0, 3.0], 1 / 3),
+        ([np.nan, 2.0], [np.nan, 2.0], 0.0),
+        ([np.nan, 2.0], [1.0, 2.0], np.inf),
+        ([1.0, 2.0], [np.inf, 2.0], np.inf),
+        ([np.inf, 2.0], [-np.inf, 2.0], np.inf),
+        ([0.0], [0.0], 0.0),
+        ([0.5], [0.0], 1.0),
+        ([], [], 0.0),
+    ],
+)
+def test_differences(one: list[float], other: list[float], expected: float) -> None:
+    assert difference(np.array(one, np.float32), np.array(other, np.float32)) == pytest.approx(expected)
+
+
+def test_differences_of_other_types() -> None:
+    assert difference(np.array([1, 2]), np.array([1, 2])) == 0
+    assert difference(np.array([1, 2]), np.array([1, 3])) == np.inf
+    assert difference(np.zeros(2, np.float32), np.zeros(3, np.float32)) == np.inf
