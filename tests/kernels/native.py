@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,19 +65,23 @@ def _run(function: Callable[..., None], case: NativeCase, kernel: Kernel) -> lis
         value = case.feeds[node.name] if node.value is None else node.value
         packed = kernel.packings[position](value) if position in kernel.packings else value
         assert packed.size == kernel.params[position].elements
-        arrays.append(_aligned(packed))
-    outputs = [_aligned(np.full(group.shape(ref), 77, group.dtype(ref).numpy)) for ref in group.outputs]
-    scratch = _aligned(np.zeros(max(kernel.scratch_bytes, 1), np.uint8))
+        arrays.append(_guarded(packed))
+    outputs = [_guarded(np.full(group.shape(ref), 77, group.dtype(ref).numpy)) for ref in group.outputs]
+    # What a kernel finds there is nothing it may build on: as floats, these bytes are no numbers.
+    scratch = _guarded(np.full(max(kernel.scratch_bytes, 1), 0xFF, np.uint8))
     pointers = (ctypes.c_void_p * (len(arrays) + len(outputs)))(*(array.ctypes.data for array in (*arrays, *outputs)))
     for task in reversed(range(kernel.tasks)):
         function(pointers, ctypes.c_int64(task), ctypes.c_int64(task + 1), ctypes.c_void_p(scratch.ctypes.data))
     return outputs
 
 
-def _aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that begins at a multiple of a cache line and is followed by one that a kernel has no business in."""
-    room = np.zeros(array.nbytes + 128, np.uint8)
-    start = -room.ctypes.data % 64
-    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+def _guarded(array: np.ndarray) -> np.ndarray:
+    """A copy that ends where the process may not read or write: a kernel that goes beyond it does not get away with it."""
+    page, align = mmap.PAGESIZE, max(4, array.dtype.itemsize)
+    room = mmap.mmap(-1, (-(-array.nbytes // page) + 2) * page)
+    end = len(room) - page
+    if ctypes.CDLL(None).mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(room)) + end), ctypes.c_size_t(page), 0):
+        raise OSError("mprotect")
+    copy = np.frombuffer(room, np.uint8, array.nbytes, (end - array.nbytes) // align * align).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy

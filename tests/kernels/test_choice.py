@@ -29,6 +29,7 @@ from whence.kernels.conv_plan import ConvPlan
 from whence.kernels.depthwise import SlidePlan
 from whence.kernels.gemm import Gemm, GemmPlan
 from whence.kernels.group import Group
+from whence.kernels.halves_conv import HalvesPlan
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower, lower_group
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
@@ -178,7 +179,9 @@ def test_what_no_kernel_covers_has_no_candidates() -> None:
     assert _candidates(NativeCase("product", build.finish(), {}, lower_group, AVX512, "MatMul")) == ()
 
 
-@pytest.mark.parametrize("choice", [ConvPlan(14, 2, 7, True), WinogradPlan(4, 7, 4, 28), SlidePlan(18, 3), GemmPlan(9, 3, 90, 64)], ids=kind_of)
+@pytest.mark.parametrize(
+    "choice", [ConvPlan(14, 2, 7, True), WinogradPlan(4, 7, 4, 28), HalvesPlan(14, 2), SlidePlan(18, 3), GemmPlan(9, 3, 90, 64)], ids=kind_of
+)
 def test_choices_as_json(choice: Choice) -> None:
     record = encode_choice(choice)
     assert decode_choice(record) == choice

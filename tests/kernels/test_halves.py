@@ -12,13 +12,11 @@ from tests.kernels.native import Lower, run_native
 from tests.kernels.test_conv import Conv, check
 from tests.kernels.test_winograd import by as by_winograd
 from tests.kernels.test_winograd import error_of
-from whence.api import compile_model
 from whence.codegen.emit import emit
 from whence.codegen.target import Feature, Target
 from whence.codegen.toolchain import Toolchain
-from whence.errors import InputError, UnsupportedError
-from whence.graph import Graph, Node
-from whence.graph.builder import GraphBuilder
+from whence.errors import UnsupportedError
+from whence.graph import Node
 from whence.kernels.conv import lower_conv
 from whence.kernels.depthwise import lower_blocked_conv
 from whence.kernels.group import Group
@@ -28,8 +26,6 @@ from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX512, Tile
 from whence.kernels.winograd import Winograd
 from whence.ops.blocked import from_blocked
-from whence.runtime.engine import CpuEngine, Engine
-from whence.types import DType
 
 MATRIX = replace(AVX512, cache_bytes=2 << 20, halves=True)
 PADS = (1, 1, 1, 1)
@@ -104,8 +100,9 @@ def test_packed_weights() -> None:
     assert not whole[:, 1, :, :, 9:].any()
 
 
-def test_an_infinite_weight_has_no_low_half() -> None:
-    packed = PackHalves()(np.full((1, 1, 1), np.inf, np.float32)).view(np.uint16).view(ml_dtypes.bfloat16)
+@pytest.mark.parametrize("number", [np.inf, np.finfo(np.float32).max])
+def test_an_infinite_weight_has_no_low_half(number: float) -> None:
+    packed = PackHalves()(np.full((1, 1, 1), number, np.float32)).view(np.uint16).view(ml_dtypes.bfloat16)
     assert (np.isposinf(packed).sum(), np.isnan(packed).sum()) == (1, 0)
 
 
@@ -117,20 +114,20 @@ def test_its_error_beside_the_others() -> None:
         errors[name] = error_of(
             Conv(name, (1, 256, 14, 14), 32, (3, 3), pads=PADS, bias=False, tile=MATRIX, lower=lower).case(np.random.default_rng(3))
         )
-    assert errors["direct"] < 3e-6
-    assert errors["halves"] < 8e-6
+    assert errors["direct"] < errors["winograd"] < errors["halves"] < 8e-6
 
 
 @runs_here
 def test_numbers_that_are_none() -> None:
     """NaN stays NaN, and what is infinite is not finite afterwards; neighbours do not notice."""
-    case = conv("numbers", (1, 32, 1, 3), 16, (1, 1), 1).case(np.random.default_rng(0))
-    case.feeds["x"][0, 0, 0, 0, 0], case.feeds["x"][0, 0, 0, 1, 0] = np.nan, np.inf
+    case = conv("numbers", (1, 32, 1, 4), 16, (1, 1), 1).case(np.random.default_rng(0))
+    for column, number in enumerate((np.nan, np.inf, np.finfo(np.float32).max)):
+        case.feeds["x"][0, 0, 0, column, 0] = number
     ((made,),) = run_native([case])
     found = from_blocked(made, 16)[0, :, 0]
     assert np.isnan(found[:, 0]).all()
-    assert not np.isfinite(found[:, 1]).any()
-    assert np.isfinite(found[:, 2]).all()
+    assert not np.isfinite(found[:, 1:3]).any(), "the largest numbers are infinite as bfloat16"
+    assert np.isfinite(found[:, 3]).all()
 
 
 def test_it_is_taken_where_it_pays() -> None:
@@ -145,7 +142,7 @@ def test_it_is_taken_where_it_pays() -> None:
     assert kind(1024, 256, 14, 1) is HalvesConv
     assert kind(128, 128, 56, 3, 2) is HalvesConv
     assert kind(64, 64, 56, 3) is Winograd
-    assert kind(16, 16, 4, 1) is not HalvesConv, "half of every tile would be empty"
+    assert kind(16, 16, 4, 1) is not HalvesConv, "too small to save time that anybody would see"
 
 
 def test_there_must_be_matrix_units() -> None:
@@ -153,23 +150,3 @@ def test_there_must_be_matrix_units() -> None:
     (anchor,) = (node for node in case.graph if node.op == "BlockedConv")
     with pytest.raises(UnsupportedError, match="matrix units"):
         lower_halves_conv(case.group(), anchor, AVX512, HalvesPlan(4, 1))
-
-
-def _pointwise() -> tuple[Graph, np.ndarray]:
-    rng = np.random.default_rng(0)
-    build = GraphBuilder("pointwise")
-    x = build.input("x", DType.F32, [1, 256, 14, 14])
-    weights = build.const(rng.standard_normal((64, 256, 1, 1)).astype(np.float32))
-    build.output("y", build.op("Conv", x, weights, kernel_shape=(1, 1)))
-    return build.finish(), rng.standard_normal((1, 256, 14, 14)).astype(np.float32)
-
-
-def test_precise_leaves_them_out() -> None:
-    graph, x = _pointwise()
-    exact = np.asarray(graph.run([x.astype(np.float32)])[0], np.float64)
-    model = compile_model(graph, precise=True)
-    assert isinstance(model.engine, CpuEngine)
-    assert not model.engine.target.has(Feature.AMX_TILE)
-    assert np.abs(np.asarray(model(x)) - exact).max() < 1e-6 * np.abs(exact).max()
-    with pytest.raises(InputError, match="precise"):
-        compile_model(graph, engine=Engine(), precise=True)

@@ -75,11 +75,11 @@ def write_sums(writer: CWriter, to: str) -> None:
 
 
 def write_turn(writer: CWriter, value: str, to: str, low: str) -> None:
-    """Store the halves of the vector `value`, the low ones `low` further. An infinite number has no low half."""
+    """Store the halves of the vector `value`, the low ones `low` further. What is not finite, or no longer as bfloat16, has no low half."""
     line = writer.line
     line(f"const vec x = {value};")
     line("const halves high = __builtin_convertvector(x, halves);")
     line("const vec rest = x - __builtin_convertvector(high, vec);")
-    line("const vec finite = (vec)((ivec)rest & (x - x == 0.0f));")
+    line("const vec finite = (vec)((ivec)rest & (rest - rest == 0.0f));")
     line(f"*(halves *)({to}) = high;")
     line(f"*(halves *)({to} + {low}) = __builtin_convertvector(finite, halves);")

@@ -55,13 +55,13 @@ def _input(writer: CWriter, it: Winograd) -> None:
     line(f"const int64_t top = row - {it.rows.begin}, left = column - {it.columns.begin};")
     line(f"const int inside = top >= 0 && top + {n} <= {height} && left >= 0 && left + {n} <= {width};")
     line(f"const float *from = {it.source} + (({IMAGE} * {it.blocks_in} * {height} + top) * {width} + left) * {it.block};")
-    # At the edges, what lies outside is read from a pixel that does not, and every bit of it dropped: a branch for each would take longer.
+    # At the edges, what lies outside is read from the image's first pixel instead, and every bit of it dropped: a branch for each would take longer.
     line(f"int64_t at[{n * n}];")
     line(f"int32_t keep[{n * n}];")
     writer.open("if (!inside)")
     writer.open(f"for (int i = 0; i < {n}; i++) for (int j = 0; j < {n}; j++)")
     line(f"const int read = top + i >= 0 && top + i < {height} && left + j >= 0 && left + j < {width};")
-    line(f"at[i * {n} + j] = (read ? i * {width} + j : {it.rows.begin * width + it.columns.begin}) * {it.block};")
+    line(f"at[i * {n} + j] = (read ? i * {width} + j : -(top * {width} + left)) * {it.block};")
     line(f"keep[i * {n} + j] = -read;")
     writer.close()
     writer.close()

@@ -5,7 +5,8 @@
 
 What is left out is at most 3·2⁻¹⁶ of each |x·w|, and of either sign: over a layer's sum about 4e-6 of the largest output, where float32 products
 that are rounded one after the other give 1e-6, and Winograd's transforms 2e-6 to 7e-6. An infinite operand gives NaN where float32 might have
-given infinity: infinity times the other operand's low half has no certain sign.
+given infinity: infinity times the other operand's low half has no certain sign. The same holds for numbers above 3.39e38,
+which bfloat16 rounds to infinity.
 
 A matrix unit holds tiles of 16 rows of 64 bytes: 16 × 32 bfloat16 of one operand, 32 × 16 of the other, where two neighbours of the sum lie
 side by side, and 16 × 16 sums. Three products of tiles take as long as 48 rows of vectors; float32 by vectors would take five times as long.
@@ -43,8 +44,9 @@ class PackHalves:
         padded = np.zeros((-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH), np.float32)
         padded[:outputs, :, :channels] = weights
         high = padded.astype(ml_dtypes.bfloat16)
-        # An infinite weight has no low half.
-        low = np.where(np.isfinite(padded), padded - high.astype(np.float32), 0).astype(ml_dtypes.bfloat16)
+        rest = padded - high.astype(np.float32)
+        # What is not finite, or no longer as bfloat16, has no low half.
+        low = np.where(np.isfinite(rest), rest, 0).astype(ml_dtypes.bfloat16)
         halves = np.stack([high, low]).view(np.uint16)
         split = halves.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
         # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile, pair, output, of the pair

@@ -3,7 +3,7 @@
 out = Aᵀ [ Σ_c (G w Gᵀ) ⊙ (Bᵀ x B) ] A      for each m×m tile of the output, x the (m+2)×(m+2) of the input it reads
 
 The sum over channels is a matrix product for each of the (m+2)² places of a transformed tile: 36 products for 16 pixels where the direct
-form needs 144. The price is two transforms and larger weights, so what is cheaper depends on the sizes; `plan_winograd` weighs it.
+form needs 144. The price is two transforms and larger weights, so what is cheaper depends on the sizes; `cheapest_winograd` weighs it.
 
 A work item is a chunk of tiles and a part of the output channels. It transforms the chunk's input into scratch, and a worker that goes on to
 another part of the same chunk finds it there.
@@ -279,14 +279,8 @@ class Plan:
     chunk: int
 
 
-def plan_winograd(group: Group, anchor: Node, tile: Tile) -> Plan | None:
-    """The cheapest way to transform the convolution of a BlockedConv, `None` when it cannot be or is not worth it."""
-    found = cheapest_winograd(group, anchor, tile)
-    return None if found is None else found[1]
-
-
 def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Plan] | None:
-    """The same with the cycles it takes."""
+    """The cheapest way to transform the convolution of a BlockedConv, with the cycles it takes; `None` when it cannot be or is not worth it."""
     shape = _shape(group, anchor, tile) if tile.transforms else None
     if shape is None:
         return None
@@ -325,7 +319,7 @@ def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
 
 
 def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv that `plan_winograd` has a plan for."""
+    """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan for."""
     require_floats(group, anchor)
     shape = _shape(group, anchor, tile)
     if shape is None:

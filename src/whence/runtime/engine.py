@@ -93,7 +93,9 @@ class CpuEngine(Engine):
         if threads < 0:
             raise InputError(f"{threads} threads make no sense; 0 uses every core")
         self.index = index
-        self.toolchain = toolchain if toolchain is not None else Toolchain(Target.host().precise() if precise else None)
+        if precise:
+            toolchain = Toolchain((toolchain.target if toolchain is not None else Target.host()).precise())
+        self.toolchain = toolchain if toolchain is not None else Toolchain()
         self.runtime = NativeRuntime(self.toolchain)
         self.pool = self.runtime.create_pool(threads or usable_cores())
         # As many as there are, the caller of a run among them.
