@@ -79,6 +79,46 @@ parts (float[1,16] x, bool c) => (float[1,32] y) <float[16,16] w = {{{", ".join(
   >
   y = Neg(b)
 }}"""
+# Conditions that are easily lost sight of, and a branch that fails where it runs: Add(q, y) does not fit.
+_FITS, _FAILS = "s = Constant<value_ints = [6]>() t = Reshape(q, s)", "b = Add(q, y) s = Constant<value_ints = [6]>() e = Reshape(b, s)"
+LATE = f"""
+late (float x, float[2,3] q, float[4] y) => (float[6] z, float w) {{
+  zero = Constant<value_float = 0.0>()
+  c = Greater(x, zero)
+  z = If (c) <then_branch = yes () => (float[6] t) {{ {_FITS} }}, else_branch = no () => (float[6] e) {{ {_FAILS} }}>
+  f = Exp(q) g = ReduceSum<keepdims = 0>(f) h = Cast<to = 1>(c) w = Mul(h, g)
+}}"""
+FLAG_AND_VALUE = f"""
+flagged (bool c, float p, float[2,3] q, float[4] y) => (float[6] w) {{
+  k, z = If (c) <
+    then_branch = yes () => (bool i, float[6] t) {{ {_FITS} o = Constant<value_float = 0.0>() i = Greater(p, o) }},
+    else_branch = no () => (bool j, float[6] e) {{ {_FAILS} o = Constant<value_float = 0.5>() j = Greater(p, o) }}
+  >
+  w = If (k) <then_branch = one () => (float[6] m) {{ m = Neg(z) }}, else_branch = two () => (float[6] t) {{ {_FITS} }}>
+}}"""
+TWINS = f"""
+twins (bool c, bool d, float[2,3] q, float[4] y) => (float[6] z, float[6] w) {{
+  z = If (c) <then_branch = a () => (float[6] t) {{ {_FITS} }}, else_branch = b () => (float[6] e) {{ {_FAILS} }}>
+  w = If (d) <then_branch = f () => (float[6] n) {{ {_FITS} n = Neg(t) }}, else_branch = g () => (float[6] e) {{ {_FAILS} }}>
+}}"""
+INDEX = """
+index (float[6] x, bool c) => (float[2] y) {
+  y = If (c) <
+    then_branch = yes () => (float[2] t) { i = Constant<value_ints = [0, 1]>() t = Gather(x, i) },
+    else_branch = no () => (float[2] e) { j = Constant<value_ints = [0, 100]>() e = Gather(x, j) }
+  >
+}"""
+
+
+def _chain(length: int) -> str:
+    """As many conditions one after the other, of which the first has a branch that fails."""
+    given = ", ".join(f"bool c{number}" for number in range(length))
+    first = f"z0 = If (c0) <then_branch = a () => (float[6] t) {{ {_FITS} }}, else_branch = b () => (float[6] e) {{ {_FAILS} }}>"
+    branches = "then_branch = t{k} () => (float[6] u) {{ u = Exp({z}) }}, else_branch = e{k} () => (float[6] v) {{ v = Abs({z}) }}"
+    rest = " ".join(f"z{k} = If (c{k}) <{branches.format(k=k, z=f'z{k - 1}')}>" for k in range(1, length))
+    return f"chain ({given}, float[2,3] q, float[4] y) => (float[6] w) {{ {first} {rest} w = Neg(z{length - 1}) }}"
+
+
 SEQUENCE = """
 sequence (float[4] x, bool c) => (float[n] y) {
   s = If (c) <
@@ -172,6 +212,25 @@ def test_what_is_not_taken_does_not_run(engine: Engine) -> None:
     given = [X[0], np.array(1 << 40), np.array(False)]
     _compared(graph, engine, given)
     assert_same(prepare(graph.copy()).run(given), graph.run(given))
+
+
+Q, Y = RNG.standard_normal((2, 3)).astype(np.float32), RNG.standard_normal(4).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        (LATE, [np.array(1, np.float32), Q, Y]),
+        (FLAG_AND_VALUE, [np.array(True), np.array(1, np.float32), Q, Y]),
+        (FLAG_AND_VALUE, [np.array(True), np.array(-1, np.float32), Q, Y]),
+        (TWINS, [np.array(True), np.array(True), Q, Y]),
+        (_chain(40), [*[np.array(True)] + [np.array(False)] * 39, Q, Y]),
+        (INDEX, [RNG.standard_normal(6).astype(np.float32), np.array(True)]),
+    ],
+    ids=["a condition that is also read late", "a flag with a value", "and where it is not set", "equal branches", "many conditions", "an index"],
+)
+def test_what_would_fail_does_not_run(text: str, given: list[np.ndarray], engine: Engine) -> None:
+    _compared(parsed(text), engine, given)
 
 
 def test_what_is_made_in_place_in_a_branch_that_is_not_taken_does_not_run(engine: Engine) -> None:

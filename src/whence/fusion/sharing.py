@@ -38,6 +38,9 @@ class _Joiner:
         self.limits = limits
         # A group with a single exit waits only for exits that stand before its own, so their positions are a topological order.
         self.order = {index: group.exits[-1] for index, group in enumerate(partition.groups) if group is not None}
+        nodes = partition.wiring.nodes
+        conditions = {ref.node for node in nodes if node.op == "Choose" and (ref := node.inputs[0]) is not None}
+        self.deciding = {position for position, node in enumerate(nodes) if node.id in conditions}
         self.level = [False] * len(partition.wiring)
         """By position: is the operator's value at an element needed only for the same element of the group's results?"""
         for index in self.order:
@@ -55,6 +58,9 @@ class _Joiner:
         partition, limits = self.partition, self.limits
         early, late = partition.group_of[producer], partition.group_of[consumer]
         ours, theirs = partition.group(early), partition.group(late)
+        if not self.deciding.isdisjoint((*ours.members, *theirs.members)):
+            # A condition is made as early as can be: what it guards does not read it, and would not wait for it.
+            return None
         if ours.pattern is _ANCHORED and theirs.pattern is _ANCHORED:
             return Blame(MissReason.SECOND_ANCHOR, theirs.anchor)
         if not (self.level[producer] and self.level[consumer] and _fit(ours.pattern, theirs.pattern)):

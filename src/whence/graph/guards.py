@@ -14,8 +14,8 @@ import numpy as np
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Value
 
-# The run-time library keeps what guards want in the bits of an integer. What is nested deeper runs whenever what is around it does.
-_DEEPEST = 31
+DEEPEST = 31
+"""The run-time library keeps what guards want in the bits of an integer. Not more conditions than this are flattened."""
 
 
 class Guard(NamedTuple):
@@ -54,7 +54,7 @@ def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:
     for position in range(len(work) - 1, -1, -1):
         each = work[position]
         wanted = [needed[ref] for ref in each.makes if ref in needed]
-        guards = _known(_common(wanted), made_at, position) if wanted else ()
+        guards = _known(_common(wanted), made_at, position, needed) if wanted else ()
         found[position] = guards
         for ref, extra in _reads(each):
             inner = (*guards, extra) if extra is not None and extra not in guards else guards
@@ -78,17 +78,24 @@ def _reads(work: Work) -> Iterable[tuple[Ref, Guard | None]]:
 
 
 def _common(paths: Sequence[Guards]) -> Guards:
-    """The guards that all begin with."""
-    shortest = min(paths, key=len)
-    for length, guard in enumerate(shortest):
-        if any(path[length] != guard for path in paths):
-            return shortest[:length]
-    return shortest
+    """The guards that stand in all of them: whichever is the reason to run, these hold. Each is decided by what stands before it in one of them."""
+    first, *others = sorted(paths, key=len)
+    kept: list[Guard] = []
+    for guard in first:
+        if all(guard in path for path in others) and any(set(path[: path.index(guard)]) <= set(kept) for path in paths):
+            kept.append(guard)
+    return tuple(kept)
 
 
-def _known(guards: Guards, made_at: dict[Ref, int], position: int) -> Guards:
-    """The guards up to the first that is decided later than it is asked."""
-    for length, guard in enumerate(guards[:_DEEPEST]):
-        if made_at.get(guard.condition, -1) >= position:
-            return guards[:length]
-    return guards[:_DEEPEST]
+def _known(guards: Guards, made_at: dict[Ref, int], position: int, needed: dict[Ref, Guards]) -> Guards:
+    """The guards that are decided when they are asked.
+
+    Behind one that is not, only what the caller gives, or what is needed whatever happens, is sure to be there: other conditions may be made by
+    something that runs under the one left out.
+    """
+    kept: list[Guard] = []
+    for place, guard in enumerate(guards):
+        made = made_at.get(guard.condition, -1)
+        if made < position and (made < 0 or needed.get(guard.condition) == () or len(kept) == place):
+            kept.append(guard)
+    return tuple(kept[:DEEPEST])

@@ -16,7 +16,7 @@ def lower_put(group: Group, node: Node, begins: Sequence[int]) -> Kernel:
     params = group.params()
     loops: list[Loop] = []
     tasks = 0
-    for buffer, begin in zip(params, begins, strict=False):
+    for buffer, begin in zip(params[:-1], begins, strict=True):
         task = Var(TASK, buffer.elements)
         loops.append(Loop(task, (Store("out0", of(task) + begin, load(buffer.name, of(task), buffer.dtype)),), LoopKind.VECTOR, tasks))
         tasks += buffer.elements

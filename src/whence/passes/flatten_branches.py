@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
+from whence.graph.guards import DEEPEST
+from whence.ops.definition import TypeQuery
+from whence.ops.operand_rules import check_indices
 from whence.passes.base import Pass, Property
 from whence.passes.fold_shapes import FoldShapes
 from whence.passes.inlining import Inlining
@@ -56,6 +59,8 @@ def _plan(graph: Graph, node: Node) -> Inlining | None:
     kind = None if condition is None else graph.type_of(condition)
     if condition is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL or kind.elements != 1:
         return None
+    if len({each.inputs[0] for each in graph if each.op == "Choose"} | {condition}) > DEEPEST:
+        return None
     then, otherwise = node.bodies["then_branch"], node.bodies["else_branch"]
     types = _result_types(then) or _result_types(otherwise)
     if not types or len(types) != len(node.outputs):
@@ -65,10 +70,10 @@ def _plan(graph: Graph, node: Node) -> Inlining | None:
     decided, given = inlining.number(condition), node.inputs[1:]
     sides = []
     for body in (then, otherwise):
-        if _result_types(body) == types:
-            sides.append(inlining.inline(body, given))
-        elif _is_certain_to_fail(body):
+        if _is_certain_to_fail(body):
             sides.append(inlining.keep(body, given, types))
+        elif _result_types(body) == types:
+            sides.append(inlining.inline(body, given))
         else:
             return None
     chosen = [inlining.choose(decided, one, other) for one, other in zip(*sides, strict=True) if one is not None and other is not None]
@@ -82,12 +87,14 @@ def _result_types(body: Graph) -> list[ValueType] | None:
 
 
 def _is_certain_to_fail(body: Graph) -> bool:
-    """Does it hold an operator, on the way of every run, whose operands do not fit together?"""
+    """Does it hold an operator, on the way of every run, whose operands do not fit together, or whose indices lead nowhere?"""
     for node in body:
         if node.bodies or node.op in ("Input", "Const", "Output"):
             continue
         try:
             infer_types(body, node.op, node.inputs, node.attrs, len(node.outputs))
+            types = tuple(None if ref is None else body.type_of(ref) for ref in node.inputs)
+            check_indices(TypeQuery(node.op, node.attrs, types, tuple(body.const_value(ref) for ref in node.inputs), len(node.outputs)))
         except ModelError:
             return True
     return False

@@ -4,7 +4,7 @@
 2. Two nodes with the same operator, attributes and inputs are one. The inputs of a commutative operator may be swapped.
 
 The earlier of two twins stays. Operators that draw random numbers differ from their twins, and those that hold nested graphs are not
-compared. Of nodes that are merged, their readers are merged in the same sweep.
+compared; nor are those that may fail, where branches became plain operators. Of nodes that are merged, their readers are merged in the same sweep.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class MergeDuplicates(Pass):
         constants = _Constants()
         first: dict[Hashable, Node] = {}
         kinds: dict[str, tuple[bool, bool]] = {}
+        has_choices = "Choose" in rewriter.graph.op_counts
         for node in sweep:
             if node.is_const:
                 # c = d when their bits are the same
@@ -50,7 +51,7 @@ class MergeDuplicates(Pass):
             if kind is None:
                 kind = kinds[node.op] = _kind(node.op)
             mergeable, commutative = kind
-            if not mergeable:
+            if not mergeable or (has_choices and not _is_fixed(node)):
                 continue
             inputs = node.inputs
             if commutative and len(inputs) == 2 and inputs[0] is not None and inputs[1] is not None and inputs[1] < inputs[0]:
@@ -62,6 +63,11 @@ class MergeDuplicates(Pass):
                 values = [found.ref(index) for index in range(len(found.outputs))]
                 sweep.replace(node, values, reason=Reason.CSE, rule="the same operator on the same inputs computes the same")
         sweep.finish()
+
+
+def _is_fixed(node: Node) -> bool:
+    """Is all known of what it gives? What is not may fail, and of two that are needed under different conditions, one would run under neither."""
+    return all(isinstance(kind, TensorType) and kind.is_static for kind in node.outputs)
 
 
 def _kind(op: str) -> tuple[bool, bool]:

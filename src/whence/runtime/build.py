@@ -117,10 +117,11 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
     `unshared` has the concatenations and splits too that nothing is left of, or not all: what they read is needed where they are.
     """
     order = {ref: place for place, step in enumerate(unshared) for ref in step.outputs}
+    entries = {step.entry: place for place, step in reversed(list(enumerate(unshared)))}
     placed: list[tuple[int, Step | None, Work]] = []
-    place = 0
     for step in steps:
-        place = min((order[ref] for ref in step.outputs if ref in order), default=place)
+        # What a group was taken apart into makes values that no other step knows.
+        place = min((order[ref] for ref in step.outputs if ref in order), default=entries[step.entry])
         placed.append((place, step, Work(step.members, step.inputs, step.outputs)))
     standing = {id(step) for step in steps}
     placed += [

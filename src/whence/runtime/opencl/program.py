@@ -72,6 +72,8 @@ class OpenClProgram(Program):
         """Drop the constants that only the device reads from the graph, which keeps their types."""
         nodes = [self.graph[action.node] for action in self.launches if isinstance(action, HostStep)]
         read = {self.layout.owner(ref).node for node in (*nodes, *self.graph.outputs) for ref in node.inputs if ref is not None}
+        # Guards ask the host for their conditions.
+        read |= {self.layout.owner(ref).node for node in self.graph if node.op == "Choose" and (ref := node.inputs[0]) is not None}
         for node in self.graph:
             if node.is_const and node.id not in read:
                 node.value = None
