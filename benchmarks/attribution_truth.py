@@ -2,7 +2,7 @@
 
     python -m benchmarks.attribution_truth [--case NAME] [--json out.json]
 
-Each case is compiled once with an operator and once without; the two models run in turns, and the shortest times count. Beside the truth stand
+Each case is compiled once with an operator and once without; the two models run in turns, and the medians count. Beside the truth stand
 the default model of attribution, which is to be right within 10 points, and `--exact`, within 5. The exit code is 1 if either is further off. Only
 a machine that does nothing else gives an answer.
 """

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks.attribution_cases import CASES, Case
 from tests.attribution.harness import conv_bn_relu
+from tests.runtime.models import parsed
+from tests.runtime.test_branches import ASIDE
 from whence.api import compile_model, prepare
 from whence.attribution import leave_out
 from whence.attribution.exchange import Exchange
@@ -16,21 +18,21 @@ from whence.attribution.leave_out import measure_savings
 from whence.attribution.rounds import Saving
 from whence.attribution.source_costs import source_kinds
 from whence.graph import Graph
-from whence.graph.builder import GraphBuilder
+from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
 from whence.passes.equivalence import random_inputs
-from whence.runtime.engine import Engine
+from whence.runtime.engine import CpuEngine, Engine
 from whence.types import DType
 
 
 class Seen:
     """What an exact profile of a graph would measure, not measured: the program runs with every variant alone, and with all that can be together."""
 
-    def __init__(self, graph: Graph, monkeypatch: pytest.MonkeyPatch, threads: int = 1) -> None:
+    def __init__(self, graph: Graph, monkeypatch: pytest.MonkeyPatch, threads: int = 1, inputs: Sequence[Value] | None = None) -> None:
         engine = Engine(threads=threads)
         model = compile_model(graph, engine=engine)
-        self.inputs: Sequence[Value] = bind_inputs(graph, random_inputs(graph))
+        self.inputs = bind_inputs(graph, random_inputs(graph)) if inputs is None else inputs
         program = model.program_for(self.inputs)
         self.wanted = model(*self.inputs)
         self.steps: list[int] = []
@@ -102,3 +104,71 @@ def test_what_lies_nowhere_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = build.input("x", DType.I32, [64]), build.input("y", DType.F32, [64])
     build.output("z", build.op("Mul", build.op("Cast", x, name="cast", to=int(DType.F32)), y, name="mul"))
     Seen(build.finish(), monkeypatch).check()
+
+
+def aside(*after: str) -> Graph:
+    """A model with a reference step that runs only if its second input is false, and with more operators behind it."""
+    return parsed(ASIDE.replace("  y = Neg(b)\n", "".join(f"  {each}\n" for each in after)) if after else ASIDE)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_run_goes_on_after_a_reference_step_under_a_guard(taken: bool) -> None:
+    engine, graph = Engine(threads=1), aside()
+    assert isinstance(engine, CpuEngine)
+    model, inputs = compile_model(graph, engine=engine), [np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)]
+    program = model.program_for(inputs)
+    assert program.library is not None
+    exchange = Exchange(program, engine, inputs, program.library, [])
+    ran = exchange.run() > 0
+    np.testing.assert_array_equal(exchange.outputs[0], model(*inputs))
+    asides = [step.number for step in program.plan.references]
+    assert asides
+    assert (ran[asides] != taken).all()
+    assert ran[-1]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_variants_around_a_reference_step_under_a_guard(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = aside("d = Tanh(b)", "e = Mul(d, a)", "y = Softmax(e)")
+    seen = Seen(graph, monkeypatch, inputs=[np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)])
+    seen.check()
+    assert max(seen.steps) > 3, "behind it, too"
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_variant_of_a_step_that_does_not_run_does_not_run(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """sides (float[64,64] x, bool c) => (float[64,64] y) {
+      y = If (c) <
+        then_branch = yes () => (float[64,64] p) { g = MatMul(x, x) h = Tanh(g) p = Softmax(h) },
+        else_branch = no () => (float[64,64] r) { i = Transpose<perm = [1, 0]>(x) j = MatMul(i, x) k = Erf(j) r = Softmax(k) }
+      >
+    }"""
+    given = np.linspace(-1, 1, 4096).astype(np.float32).reshape(64, 64)
+    seen = Seen(parsed(text), monkeypatch, inputs=[given, np.array(taken)])
+    seen.check()
+    ran = [times > 0 for times in seen.times]
+    assert not ran[0][seen.steps].all(), "variants of steps on the other side are on offer"
+    assert ran[0][seen.steps].any()
+    for each in ran:
+        np.testing.assert_array_equal(each, ran[0])
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_is_overwritten_is_not_read_after_a_variant(is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum's operand is brought into blocks from memory in which the result of the convolution with the sum lies then."""
+    rng = np.random.default_rng(0)
+    build = GraphBuilder("reused")
+    x = build.input("x", DType.F32, [1, 32, 16, 16])
+
+    def convolved(value: Symbol, name: str) -> Symbol:
+        weights = build.const((rng.standard_normal((32, 32, 3, 3)) * 0.1).astype(np.float32))
+        return build.op("Conv", value, weights, name=name, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+
+    soft = build.op("Softmax", x, name="soft", axis=-1) if is_first else None
+    first = convolved(x, "first")
+    soft = soft or build.op("Softmax", x, name="soft", axis=-1)
+    total = build.op("Relu", build.op("Add", convolved(first, "second"), soft, name="add"), name="relu")
+    build.output("z", convolved(total, "third"))
+    seen = Seen(build.finish(), monkeypatch)
+    seen.check()
+    assert all((times > 0).all() for times in seen.times), "its change of layout runs before the variant"

@@ -20,10 +20,12 @@ from whence.attribution.variants import Nest, Role, left_outs, variant
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
+from whence.graph.interpreter import bind_inputs
 from whence.kernels.choice import candidates, problem_of
 from whence.kernels.group import Group
 from whence.kernels.ir import Fn, Load, Op, Store, walk
 from whence.kernels.tile import AVX512
+from whence.passes.equivalence import random_inputs
 from whence.runtime.engine import Engine
 from whence.runtime.program import Program
 from whence.types import DType
@@ -209,6 +211,25 @@ def test_a_program_of_other_code_is_modelled() -> None:
     assert found.savings == {}
     (note,) = found.notes
     assert note.endswith("it is modelled, not measured: what would be compiled for it now is not what runs")
+
+
+def test_what_does_not_run_is_modelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leave_out, "measure", lambda _, steps, *__, **___: [None] * len(steps))
+    graph, engine = conv_bn_relu(), Engine(threads=1)
+    model, inputs = compile_model(graph, engine=engine), bind_inputs(graph, random_inputs(graph))
+    program = model.program_for(inputs)
+    found = measure_savings(program, prepare(graph.copy()), engine, inputs, [1000] * len(program.steps), source_kinds(graph))
+    assert not found.savings
+    assert not found.errors
+    assert any(note.endswith("it is modelled, not measured: it did not run") for note in found.notes)
+
+
+def test_where_nothing_takes_time_there_is_nothing_to_measure() -> None:
+    build = GraphBuilder("empty")
+    x = build.input("x", DType.F32, [0, 64])
+    build.output("y", build.op("Erf", build.op("Add", x, x, name="add"), name="erf"))
+    found = profile_model(build.finish(), runs=2, threads=1, exact=True)
+    assert [each.time_ns for each in found.sources] == [0, 0]
 
 
 def test_what_only_the_model_can_tell_apart_is_listed() -> None:

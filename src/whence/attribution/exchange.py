@@ -43,7 +43,10 @@ class Offer:
     whole: Variant
     """The step itself, operand by operand."""
     spared: int | None = None
-    """A step of the same segment that only prepares what the variant does not read, and has no variants itself: it runs after the variant."""
+    """A step of the same segment that only prepares what the variant does not read, and has no variants itself: it runs after the variant.
+
+    What it reads must still be there then.
+    """
 
 
 class Exchange:
@@ -126,7 +129,7 @@ class Exchange:
     def _roomy(self, action: Segment | ReferenceStep, operands: _Operands) -> Segment | ReferenceStep:
         """The same steps, each with places behind it where nothing runs as long as nothing stands in for it."""
         if isinstance(action, ReferenceStep):
-            return ReferenceStep(_PLACES * action.number, action.node)
+            return _moved(action)
         old = action.plan
         first = int(old.first_step)
         steps = [native.Step.from_buffer_copy(old.steps[index]) for index in range(old.n_steps)]
@@ -138,10 +141,20 @@ class Exchange:
             own, kernel = steps[offer.step - first], offer.variant.kernel
             # What is too small to be shared out among threads stays so.
             pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel)
-            self._variants[number] = native.Step(self._library.address(offer.symbol), kernel.tasks, pieces, len(slots), len(kernel.params))
-            slots += operands.slots(offer.variant, offer.whole, slots[own.first_slot : own.first_slot + own.n_slots])
+            address, guards = self._library.address(offer.symbol), own.first_slot + own.n_slots
+            self._variants[number] = native.Step(address, kernel.tasks, pieces, len(slots), len(kernel.params), own.n_guards, own.wanted)
+            slots += operands.slots(offer.variant, offer.whole, slots[own.first_slot : guards])
+            slots += slots[guards : guards + own.n_guards]
             scratch = max(scratch, kernel.scratch_bytes)
-        made = make_segment([each for step in steps for each in (step, *[native.Step()] * (_PLACES - 1))], (), slots, scratch, _PLACES * first)
+        room = _PLACES - 1
+        made = make_segment(
+            [each for step in steps for each in (step, *[native.Step()] * room)],
+            tuple(each for symbol in action.symbols for each in (symbol, *[""] * room)),
+            slots,
+            scratch,
+            _PLACES * first,
+            tuple(_moved(aside) for aside in action.asides),
+        )
         self._originals.update((first + index, step) for index, step in enumerate(steps))
         self._homes.update((first + index, made.plan) for index in range(len(steps)))
         return made
@@ -176,6 +189,11 @@ class _Operands:
         self.blocks.append(Block("operand", block.dtype, block.shape))
         self.values.append(block)
         return native.Slot(int(Region.INPUT), len(self.values) - 1, 0)
+
+
+def _moved(step: ReferenceStep) -> ReferenceStep:
+    """In the first of its places."""
+    return ReferenceStep(_PLACES * step.number, step.node)
 
 
 def _elsewhere(value: Value) -> Value:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from whence.attribution.anchor import anchor_of
 from whence.attribution.exchange import Exchange, Offer
+from whence.attribution.preparations import Preparations
 from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
@@ -24,7 +25,7 @@ from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
 from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine, Engine
-from whence.runtime.program import Program, ProgramStep, Segment
+from whence.runtime.program import Program, ProgramStep
 
 Progress = Callable[[str, int, int], None]
 _LEAST_SHARE = 1000
@@ -67,12 +68,16 @@ def measure_savings(
     """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in the model, `kinds` what each operator is."""
     if not isinstance(engine, CpuEngine):
         raise UnsupportedError(f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact")
-    steps = [step for step in program.steps if step.symbol and step_ns[step.number] * _LEAST_SHARE >= sum(step_ns)]
+    total = sum(step_ns)
+    if not total:
+        # A model of empty tensors.
+        return Measured({}, ())
+    steps = [step for step in program.steps if step.symbol and step_ns[step.number] * _LEAST_SHARE >= total]
     planner = _Planner(program, prepared, program.details.tile, engine.tuned.choices)
     trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
-    bench = _Bench(program, engine, trials, _Preparations(program, inserted), progress)
-    enough = {step.number: enough_for(step_ns[step.number] / sum(step_ns)) for step in steps}
+    bench = _Bench(program, engine, trials, Preparations(program, inserted), progress)
+    enough = {step.number: enough_for(step_ns[step.number] / total) for step in steps}
     found = bench.measure(inputs, enough, progress)
     savings, errors, unsure = {}, {}, []
     for trial, saved in zip(trials, found, strict=True):
@@ -132,8 +137,8 @@ class _Planner:
 class _Bench:
     """The variants of all trials, compiled, and the offers that come of them."""
 
-    def __init__(self, program: Program, engine: CpuEngine, trials: Sequence[_Trial], preparations: _Preparations, progress: Progress | None) -> None:
-        self._program, self._engine = program, engine
+    def __init__(self, program: Program, engine: CpuEngine, trials: Sequence[_Trial], preparations: Preparations, progress: Progress | None) -> None:
+        self._program, self._engine, self._trials = program, engine, trials
         self.notes: list[str] = []
         kernels = [each.kernel for trial in trials for each in (trial.whole, *trial.without.values())]
         emitted = emit(kernels, [["left out"] for _ in kernels])
@@ -163,46 +168,31 @@ class _Bench:
         self._library = native.Library(engine.toolchain.build_library(units, progress=shown)) if units else None
         tried = {trial.step.number for trial, _, _ in waiting}
         self._offers = [
-            Offer(trial.step.number, symbol, made, trial.whole, preparations.spared(trial, made, tried)) for trial, made, symbol in waiting
+            Offer(
+                trial.step.number,
+                symbol,
+                made,
+                trial.whole,
+                preparations.spared(trial.step, frozenset(trial.whole.inputs) - frozenset(made.inputs), tried),
+            )
+            for trial, made, symbol in waiting
         ]
 
     def measure(self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None) -> list[dict[int | Role, Saving]]:
         """By trial: what leaving out saves."""
-        found: list[Saving] = []
+        found: list[Saving | None] = []
         if self._library is not None:
             exchange = Exchange(self._program, self._engine, inputs, self._library, self._offers)
             shown = None if progress is None else lambda spent, most: progress("leaving out", spent // _TENTH_NS, most // _TENTH_NS)
             steps = [offer.step for offer in self._offers]
             found = measure(exchange, steps, [enough[step] for step in steps], self._engine.runtime.now, progress=shown)
-        return [{place: found[each] if isinstance(each, int) else each for place, each in known.items()} for known in self._known]
-
-
-class _Preparations:
-    """Knows the steps that do nothing but prepare an operand of one other step: changes of layout. Who leaves the operand out leaves them out."""
-
-    def __init__(self, program: Program, inserted: Set[int]) -> None:
-        self._graph = program.graph
-        self._segment = {
-            int(action.plan.first_step) + index: action
-            for action in program.actions
-            if isinstance(action, Segment)
-            for index in range(action.plan.n_steps)
-        }
-        self._makers = {
-            node: step for step in program.steps if step.number in self._segment and inserted >= frozenset(step.nodes) for node in step.nodes
-        }
-
-    def spared(self, trial: _Trial, made: Variant, tried: Set[int]) -> int | None:
-        """The step that a variant makes unnecessary. Not one of those that are tried themselves."""
-        own, number = frozenset(trial.step.nodes), trial.step.number
-        for ref in frozenset(trial.whole.inputs) - frozenset(made.inputs):
-            step = self._makers.get(ref.node)
-            if step is None or step.number in tried or self._segment[step.number] is not self._segment[number]:
-                continue
-            inside = own.union(step.nodes)
-            if all(reader.id in inside for node in step.nodes for reader in self._graph.consumers(self._graph[node])):
-                return step.number
-        return None
+        measured = []
+        for trial, known in zip(self._trials, self._known, strict=True):
+            savings = {place: found[each] if isinstance(each, int) else each for place, each in known.items()}
+            if None in savings.values():
+                self.notes.append(_modelled(trial.step, trial.nest, None, "it did not run"))
+            measured.append({place: saving for place, saving in savings.items() if saving is not None})
+        return measured
 
 
 def _code(symbol: str) -> str:

@@ -29,7 +29,7 @@ EXACT = (
     "variant, so that all others read what they always read. "
     + _ANCHOR
     + "Each kernel has the standard error of what was measured of it: at most a point of the kernel, or a tenth of a point of the model if that is "
-    "more, though never above three of the kernel; the notes say where that was not reached in half a minute. What cannot be left out is modelled "
-    "and listed in the notes: operators that one node stands for, and those whose variant does not compile. Kernels with less than a thousandth of "
-    "the time are modelled, too. " + _COMMON
+    "more, though never above three of the kernel; the notes say where that was not reached in half a minute, or in two rounds if they "
+    "take longer. What cannot be left out is modelled and listed in the notes: operators that one node stands for, and those whose variant does not "
+    "compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
 )

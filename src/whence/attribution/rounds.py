@@ -10,14 +10,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 BUDGET_NS = 30_000_000_000
-"""How long to go on until everything is known well enough."""
+"""How long to go on until everything is known well enough: a round that has begun is finished, and there are at least two."""
 _BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 50_000_000, 3, 50
 _GROUP, _LEAST_GROUPS = 4, 8
 # A short program finds in the caches what the run before it left there: it runs so often in a row, and the second half counts.
@@ -47,14 +47,17 @@ def measure(
     clock: Callable[[], int],
     budget_ns: int = BUDGET_NS,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Saving]:
+) -> list[Saving | None]:
     """What each variant saves of its step. `steps` says, by variant, which step it stands in for, `enough` which standard error will do.
 
-    `clock` is in nanoseconds.
+    `None` for a variant of a step that does not run. `clock` is in nanoseconds.
     """
-    sets = _sets(steps)
-    rng = np.random.default_rng(0)
     began = clock()
+    is_running = timer.run() > 0
+    sets = _sets({variant: step for variant, step in enumerate(steps) if is_running[step]})
+    if len(sets) == 1:
+        return [None] * len(steps)
+    rng = np.random.default_rng(0)
 
     def one_round(row: int) -> np.ndarray:
         """What each variant saved this time."""
@@ -69,36 +72,39 @@ def measure(
                 saved[variant] = 1 - times[number][step] / max(1, times[0][step])
         return saved
 
-    one_round(1)
     first = clock()
-    one_round(1)
+    trial = one_round(1)
     spent = max(1, clock() - first)
     row = _ROW if spent < _SHORT_NS else 1
     rounds = int(np.clip(_BATCH_NS // (row * spent), _LEAST_ROUNDS, _MOST_ROUNDS))
-    batches: list[np.ndarray] = []
+    # When there is no time for two whole batches, every round counts.
+    batches = [trial] if 2 * rounds * row * spent > budget_ns else []
     while True:
         timer.move()
-        one_round(row)
-        batches.append(np.median([one_round(row) for _ in range(rounds)], axis=0))
+        timer.run()
+        batch: list[np.ndarray] = []
+        while len(batch) < rounds and not (batch and clock() - began >= budget_ns):
+            batch.append(one_round(row))
+        batches.append(np.median(batch, axis=0))
         spent = clock() - began
         groups = np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
         is_over, is_grouped = spent >= budget_ns and len(batches) > 1, len(groups) >= _LEAST_GROUPS
         if is_over or (is_grouped and len(batches) % _GROUP == 0):
             # Of a slow program there are too few to be grouped.
             alike = groups if is_grouped else np.array(batches)
-            error = np.std(alike, axis=0, ddof=1) / np.sqrt(len(alike))
+            mean, error = alike.mean(axis=0), np.std(alike, axis=0, ddof=1) / np.sqrt(len(alike))
             if is_over or np.all(error <= enough):
                 if progress is not None:
                     progress(budget_ns, budget_ns)
-                return [Saving(float(part), float(spread)) for part, spread in zip(alike.mean(axis=0), error, strict=True)]
+                return [Saving(float(mean[each]), float(error[each])) if is_running[step] else None for each, step in enumerate(steps)]
         if progress is not None:
             progress(min(spent, budget_ns), budget_ns)
 
 
-def _sets(steps: Sequence[int]) -> list[list[int]]:
-    """The program as it is, then sets of variants that stand in together: one for each step that has any left."""
+def _sets(steps: Mapping[int, int]) -> list[list[int]]:
+    """The program as it is, then sets of variants that stand in together: one for each step that has any left. `steps` is by variant."""
     by_step: dict[int, list[int]] = {}
-    for variant, step in enumerate(steps):
+    for variant, step in steps.items():
         by_step.setdefault(step, []).append(variant)
     rest = itertools.zip_longest(*by_step.values())
     return [[], *([variant for variant in together if variant is not None] for together in rest)]
