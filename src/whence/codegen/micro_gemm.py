@@ -15,6 +15,8 @@ _UNROLLED = 2
 """Steps of a sum that are written out, at least."""
 _LONGEST = 8
 """And at most."""
+_STREAM_AHEAD = 8192
+"""Floats between what is read of a stream of weights and what is asked for."""
 
 
 def write_gemm(writer: CWriter, micro: Micro) -> None:
@@ -143,7 +145,9 @@ def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
         _each_sum(writer, gemm, rows, f"sum[i][j] = ({vector}){{0}};")
     depth, pace = gemm.block_depth, _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
     if pace.lines:
-        line(f"const float *ahead = row + {depth * tile.width} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _CACHE_LINE};")
+        # A panel that passes by once is a stream: what is asked for too early would be gone from the cache again.
+        distance = depth * tile.width if gemm.rows > tile.rows else min(depth * tile.width, _STREAM_AHEAD)
+        line(f"const float *ahead = row + {distance} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _CACHE_LINE};")
     whole = depth // pace.steps * pace.steps
     if whole:
         writer.open(f"for (int64_t k = 0; k < {whole}; k += {pace.steps})")
