@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +69,10 @@ def write_inputs(path: Path, folder: str) -> Path:
     return given
 
 
-def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray], *, precise: bool = False) -> Run:
     import whence
 
-    model = whence.compile(path, threads=threads)
-    return lambda: model(**inputs)
-
-
-def load_whence_precise(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
-    import whence
-
-    model = whence.compile(path, threads=threads, precise=True)
+    model = whence.compile(path, threads=threads, precise=precise)
     return lambda: model(**inputs)
 
 
@@ -105,7 +99,13 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
 
 
 PRECISE = "whence --precise"
-LOADERS = {"whence": load_whence, PRECISE: load_whence_precise, "onnxruntime": load_onnxruntime, "openvino": load_openvino, "litert": load_litert}
+LOADERS: dict[str, Callable[[Path, int, dict[str, np.ndarray]], Run]] = {
+    "whence": load_whence,
+    PRECISE: partial(load_whence, precise=True),
+    "onnxruntime": load_onnxruntime,
+    "openvino": load_openvino,
+    "litert": load_litert,
+}
 
 
 def serve(engine: str, path: Path, threads: int, given: Path) -> None:

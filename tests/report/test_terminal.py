@@ -85,5 +85,5 @@ def test_how_shares_were_found_is_said(profile: Profile) -> None:
     assert policy_line(profile) == " shares within kernels: modelled"
     waiting = dataclasses.replace(profile.kernels[0], waited_ns=profile.attributed_ns // 4)
     other = dataclasses.replace(profile, policy=EXACT, notes=("a", "b"), kernels=(waiting,))
-    assert policy_line(other) == " shares within kernels: measured by leaving out · 2 exceptions in profile.json · threads waited for others 25.0 %"
+    assert policy_line(other) == " shares within kernels: measured by leaving out · 2 notes in profile.json · threads waited for others 25.0 %"
     assert policy_line(profile) in printed(profile, 80, "op")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from whence.api import compile_model
+from whence.api import compile_model, prepare
+from whence.attribution.measure import profile_executable
+from whence.attribution.policy import HALVES
 from whence.codegen.target import Feature, Target
+from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.passes.equivalence import difference
+from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.shortcut import LIMIT, difference
+from whence.runtime.shortcut import LIMIT
 from whence.types import DType
 
 RNG = np.random.default_rng(0)
@@ -45,6 +50,7 @@ def test_a_model_that_does_not_notice(engine: CpuEngine) -> None:
     assert program.details.rounds_early
     x = RNG.standard_normal(SHAPE).astype(np.float32)
     assert 1e-7 < difference(np.asarray(model(x)), np.asarray(graph.run([x])[0])) < LIMIT
+    assert HALVES in profile_executable(model, {"x": x}, runs=1, warmup=0, model="pointwise").notes
 
 
 @has_units
@@ -60,30 +66,9 @@ def test_precise(engine: CpuEngine) -> None:
 
 
 def test_exported_code_is_as_exact_as_can_be(engine: CpuEngine) -> None:
-    from whence.api import prepare
-    from whence.runtime.build import build_program
-
     assert not build_program(prepare(_graph(amplified=False)), engine.toolchain, load=False).details.rounds_early
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ([1.0, 4.0], [1.0, 3.0], 1 / 3),
-        ([np.nan, 2.0], [np.nan, 2.0], 0.0),
-        ([np.nan, 2.0], [1.0, 2.0], np.inf),
-        ([1.0, 2.0], [np.inf, 2.0], np.inf),
-        ([np.inf, 2.0], [-np.inf, 2.0], np.inf),
-        ([0.0], [0.0], 0.0),
-        ([0.5], [0.0], 1.0),
-        ([], [], 0.0),
-    ],
-)
-def test_differences(one: list[float], other: list[float], expected: float) -> None:
-    assert difference(np.array(one, np.float32), np.array(other, np.float32)) == pytest.approx(expected)
-
-
-def test_differences_of_other_types() -> None:
-    assert difference(np.array([1, 2]), np.array([1, 2])) == 0
-    assert difference(np.array([1, 2]), np.array([1, 3])) == np.inf
-    assert difference(np.zeros(2, np.float32), np.zeros(3, np.float32)) == np.inf
+def test_an_engine_is_precise_or_not() -> None:
+    with pytest.raises(InputError, match="precise"):
+        compile_model(_graph(amplified=False), engine=CpuEngine(threads=1), precise=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
 from whence.attribution.leave_out import Measured
-from whence.attribution.policy import EXACT, MODELLED
+from whence.attribution.policy import EXACT, HALVES, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
 from whence.attribution.source_costs import source_costs, source_kinds
@@ -99,7 +99,7 @@ def assemble(
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
         policy=MODELLED if left_out is None else EXACT,
-        notes=() if left_out is None else left_out.notes,
+        notes=(*((HALVES,) if program.details.rounds_early else ()), *(() if left_out is None else left_out.notes)),
         background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )

@@ -33,3 +33,6 @@ EXACT = (
     "take longer. What cannot be left out is modelled and listed in the notes: operators that one node stands for, and those whose variant does not "
     "compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
 )
+
+HALVES = "Matrix units make the float32 products of some convolutions of bfloat16 halves; the outputs do not show it. --precise leaves them out."
+"""Said where it is so, as arithmetic that is not the file's own."""

@@ -8,8 +8,9 @@ from fractions import Fraction
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE
+from whence.kernels.cost import LINE
 from whence.kernels.ir import Micro
-from whence.kernels.winograd import KERNEL, LINE, Winograd, transforms
+from whence.kernels.winograd import KERNEL, Winograd, transforms
 
 # As many products in a row as it takes to make the loop around them free.
 _PRODUCTS = 24

@@ -18,6 +18,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
+from whence.kernels.cost import LINE, idleness, overlapped
 from whence.kernels.group import Group
 from whence.kernels.halves import DEPTH, PANEL, STEP_CYCLES, STEP_FLOATS, TILE, PackHalves, packed_floats
 from whence.kernels.ir import Kernel, Micro
@@ -27,17 +28,16 @@ from whence.ops.attributes import get_int
 GROUP = PANEL * TILE
 """Positions, and output channels, that are multiplied with each other."""
 SUM_FLOATS = GROUP * GROUP
-_LINE = 64
 
 # Cycles for turning a vector of input into halves, and for what is done to a vector of sums.
 _TURN_CYCLES, _STORE_CYCLES = 6, 8
 _PRODUCTS_PER_CYCLE = 1.7
-# Weights from beyond the cache: bytes a cycle, and how much of the way is not hidden behind products.
-_BYTES_PER_CYCLE, _NOT_HIDDEN = 5, 0.3
+# Weights from beyond the cache.
+_BYTES_PER_CYCLE = 5
 # Digits are given up only where that buys time: a good part of what the direct way takes, and so much that a person would see it.
 _WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
 # Work items that a few workers can share evenly; each part of the channels turns its input again.
-_ITEMS, _WORKERS = 4, 2
+_ITEMS = 4
 _MOST_ITEMS = 64
 _FLOPS_PER_NS = 300
 
@@ -124,7 +124,7 @@ class HalvesConv(Micro):
     @property
     def ahead(self) -> int:
         """Cache lines of the next panel to ask for at each step, so that all are near when their turn comes."""
-        return -(-4 * STEP_FLOATS // (_LINE * self.groups)) if self.is_far else 0
+        return -(-4 * STEP_FLOATS // (LINE * self.groups)) if self.is_far else 0
 
     @property
     def half(self) -> int:
@@ -218,8 +218,8 @@ def _cycles(it: HalvesConv) -> float:
     cycles = float(steps * STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES)
     if it.is_far:
         fetch = it.images * it.chunks * it.panels * len(it.taps) * it.depths * 4 * STEP_FLOATS / _BYTES_PER_CYCLE
-        cycles = max(cycles, fetch) + min(cycles, fetch) * _NOT_HIDDEN
-    return cycles * (3 + -(-it.tasks // _WORKERS) * _WORKERS / it.tasks) / 4
+        cycles = overlapped(cycles, fetch)
+    return cycles * idleness(it.tasks)
 
 
 def _micro(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan, outputs: tuple[Output, ...]) -> HalvesConv:

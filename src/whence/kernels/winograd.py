@@ -23,14 +23,13 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
+from whence.kernels.cost import LINE, idleness, overlapped
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
 KERNEL = 3
-LINE = 64
-"""Bytes in a cache line."""
 POINTS: Mapping[int, tuple[Fraction, ...]] = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
     # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over 256 channels, these 2.1e-6, the direct form 1.4e-6.
@@ -46,11 +45,10 @@ _PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 4
 # Weights of one place that stay in the first-level cache from one group of tiles to the next, and bytes a cycle of those that do not.
 _NEAREST_BYTES = 32 << 10
 _NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
-_NOT_HIDDEN = 0.3
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
 # Work items that are enough for a few workers, and how many chunks are tried to get them.
-_ITEMS, _WORKERS = 4, 2
+_ITEMS = 4
 _CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
 # Shapes of the register tile that are timed, for each size of tile.
@@ -205,8 +203,7 @@ class _Shape:
 
     def direct_cycles(self) -> float:
         products = self.images * math.prod(self.out) * self.channels * KERNEL**2 * self.group_vectors
-        computing, fetch = products / _PRODUCTS_PER_CYCLE, self._fetch(KERNEL**2, 1)
-        return max(computing, fetch) + min(computing, fetch) * _NOT_HIDDEN
+        return overlapped(products / _PRODUCTS_PER_CYCLE, self._fetch(KERNEL**2, 1))
 
     def cycles(self, size: int, tile_rows: int, vectors: int, chunk: int) -> float:
         places, tiles = (size + KERNEL - 1) ** 2, self.tiles(size)
@@ -223,8 +220,7 @@ class _Shape:
         transformed = 4 * places * self.channels * chunk
         if transformed > self.tile.cache_bytes:
             fetch += chunks * transformed * panels / _FAR_BYTES_PER_CYCLE
-        # What is far is asked for while something else is multiplied, which hides most of the way.
-        return (max(products, fetch) + min(products, fetch) * _NOT_HIDDEN + moving) * _idleness(chunks * self.parts(vectors, chunks))
+        return (overlapped(products, fetch) + moving) * idleness(chunks * self.parts(vectors, chunks))
 
     def parts(self, vectors: int, chunks: int) -> int:
         """Into which the panels are divided, for more work items. Each transforms its input anew, so a part is not to be too small for that."""
@@ -262,11 +258,6 @@ class _Shape:
                     rows = -(-chunk // groups)
                     found.add((rows, vectors, -(-chunk // rows) * rows))
         return sorted(found)
-
-
-def _idleness(tasks: int) -> float:
-    """What it costs on average that work items cannot be divided evenly among workers: nothing when they can, a quarter when there is only one."""
-    return (3 + -(-tasks // _WORKERS) * _WORKERS / tasks) / 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ def policy_line(profile: Profile) -> str:
     """In short how kernels were split, and how well the threads kept each other busy. The whole policy is in every file."""
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
     found = [f" shares within kernels: {policy_name(profile)}"]
-    found += [f"{len(profile.notes)} exceptions in profile.json"] if profile.notes else []
+    found += [f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''} in profile.json"] if profile.notes else []
     found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
     return " · ".join(found)
 

@@ -1,0 +1,19 @@
+"""What the cost models of several kernels have in common: cache lines, weights on their way, workers that wait."""
+
+from __future__ import annotations
+
+LINE = 64
+"""Bytes in a cache line."""
+
+_NOT_HIDDEN = 0.3
+_WORKERS = 2
+
+
+def overlapped(computing: float, fetching: float) -> float:
+    """Cycles where what is far is asked for while something else is multiplied, which hides most of the way."""
+    return max(computing, fetching) + min(computing, fetching) * _NOT_HIDDEN
+
+
+def idleness(tasks: int) -> float:
+    """What it costs on average that work items cannot be divided evenly among workers: nothing when they can, a quarter when there is only one."""
+    return (3 + -(-tasks // _WORKERS) * _WORKERS / tasks) / 4
