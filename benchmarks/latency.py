@@ -46,6 +46,8 @@ ZOO = (
 """Float32 models: convolutional, attention and recurrent, from 0.1 ms to a second."""
 _TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(double)": np.float64,
           "tensor(float16)": np.float16, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}  # fmt: skip
+# What the slowest engine's turn takes, at least a run: short, because a neighbour on the machine may come or go within a tenth of a second.
+_ROUND_NS = 50_000_000
 Run = Callable[[], Any]
 
 
@@ -214,7 +216,7 @@ def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: 
         for worker in workers:
             worker.round(1)
         slowest = max((worker.times[-1] for worker in workers if worker.times), default=1)
-        runs = max(1, min(50, int(200_000_000 / slowest)))
+        runs = max(1, min(50, int(_ROUND_NS / slowest)))
         for worker in workers:
             worker.times.clear()
         for _ in range(rounds):
@@ -283,7 +285,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, action="append")
     parser.add_argument("--cold", action="store_true", help="with an empty cache: whence compiles the model just before it runs it")
     parser.add_argument("--precise", action="store_true", help="whence without the processor's matrix units")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)

@@ -34,5 +34,5 @@ EXACT = (
     "compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
 )
 
-HALVES = "Matrix units make the float32 products of some convolutions of bfloat16 halves; the outputs do not show it. --precise leaves them out."
+HALVES = "Matrix units make some kernels' float32 products of bfloat16 halves; the outputs do not show it. --precise leaves them out."
 """Said where it is so, as arithmetic that is not the file's own."""

@@ -12,6 +12,7 @@ from whence.codegen.micro_conv import write_conv
 from whence.codegen.micro_depthwise import write_slide
 from whence.codegen.micro_gemm import write_gemm
 from whence.codegen.micro_halves_conv import write_halves_conv
+from whence.codegen.micro_halves_gemm import write_halves_gemm
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
@@ -29,6 +30,7 @@ from whence.kernels.conv import Conv
 from whence.kernels.depthwise import Slide
 from whence.kernels.gemm import Gemm
 from whence.kernels.halves_conv import HalvesConv
+from whence.kernels.halves_gemm import HalvesGemm
 from whence.kernels.integer_depthwise import IntegerSlide
 from whence.kernels.integer_product import IntegerProduct
 from whence.kernels.ir import Kernel
@@ -42,6 +44,7 @@ MICROS: Micros = {
     Conv: write_conv,
     Gemm: write_gemm,
     HalvesConv: write_halves_conv,
+    HalvesGemm: write_halves_gemm,
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,

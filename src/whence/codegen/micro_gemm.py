@@ -175,7 +175,13 @@ def _store(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
     tile, line = gemm.tile, writer.line
     line(f"float out_tile[{rows}][{tile.width}];")
     _each_sum(writer, gemm, rows, f"*({vector} *)(out_tile[i] + j * {tile.lanes}) = sum[i][j];")
-    writer.open(f"for (int i = 0; i < {rows}; i++)")
+    write_rows(writer, gemm, str(rows))
+
+
+def write_rows(writer: CWriter, gemm: Gemm, rows: str) -> None:
+    """Apply the epilogue to so many rows of `out_tile`, which are those of the product from `m0` on, and its `columns` from `n0` on."""
+    tile, line = gemm.tile, writer.line
+    writer.open(f"for (int64_t i = 0; i < {rows}; i++)")
     line(f"const int64_t {ROW} = m0 + i;")
     line(f"(void){ROW};")
     writer.open(f"if (columns == {tile.width})")

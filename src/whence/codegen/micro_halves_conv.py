@@ -7,8 +7,8 @@ from whence.codegen.matrix_tiles import write_configure, write_release, write_st
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE
 from whence.kernels.conv_tiles import Field
-from whence.kernels.halves import DEPTH, PANEL, STEP_FLOATS, TILE
-from whence.kernels.halves_conv import GROUP, HalvesConv
+from whence.kernels.halves import DEPTH, GROUP, PANEL, STEP_FLOATS, TILE
+from whence.kernels.halves_conv import HalvesConv
 from whence.kernels.ir import Micro
 
 
@@ -97,8 +97,6 @@ def _multiply(writer: CWriter, it: HalvesConv) -> None:
     if it.ahead:
         line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * 16, 0, 2);")
         line(f"ahead += {it.ahead * 16};")
-    # A core whose caches another tenant shares waits long for tiles that are not in the nearest one.
-    line(f"for (int j = 0; j < {STEP_FLOATS // 16}; j++) __builtin_prefetch(w + {STEP_FLOATS} + j * 16, 0, 3);")
     write_step(writer, "xt", str(it.half * DEPTH), str(TILE * DEPTH), "w")
     line(f"w += {STEP_FLOATS};")
     writer.close()

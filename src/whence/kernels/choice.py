@@ -20,18 +20,26 @@ from whence.kernels.depthwise import SlidePlan, depthwise_plans, is_depthwise, l
 from whence.kernels.gemm import GEMM_OPS, GemmPlan, gemm_plans, lower_gemm
 from whence.kernels.group import Group
 from whence.kernels.halves_conv import HalvesPlan, halves_plans, lower_halves_conv
+from whence.kernels.halves_gemm import HalvesGemmPlan, halves_gemm_plans, lower_halves_gemm
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.kernels.winograd import Plan as WinogradPlan
 from whence.kernels.winograd import lower_winograd, winograd_plans
 
-Choice = ConvPlan | WinogradPlan | HalvesPlan | SlidePlan | GemmPlan
+Choice = ConvPlan | WinogradPlan | HalvesPlan | SlidePlan | GemmPlan | HalvesGemmPlan
 Choices = Mapping[str, Choice]
 """By problem."""
 
 NO_CHOICES: Choices = {}
 
-_KINDS: Mapping[str, type[Choice]] = {"direct": ConvPlan, "winograd": WinogradPlan, "halves": HalvesPlan, "depthwise": SlidePlan, "product": GemmPlan}
+_KINDS: Mapping[str, type[Choice]] = {
+    "direct": ConvPlan,
+    "winograd": WinogradPlan,
+    "halves": HalvesPlan,
+    "depthwise": SlidePlan,
+    "product": GemmPlan,
+    "product by halves": HalvesGemmPlan,
+}
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
 _LEFT_OUT = frozenset({"activation", "activation_alpha", "activation_beta", "alpha", "beta", "kernel_shape"})
@@ -69,6 +77,7 @@ def candidates(group: Group, anchor: Node, tile: Tile) -> tuple[Choice, ...]:
 
 def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
     if anchor.op in GEMM_OPS:
+        yield from halves_gemm_plans(group, anchor, tile)
         yield from gemm_plans(group, anchor, tile)
     elif anchor.op == "BlockedConv" and is_depthwise(anchor):
         yield from depthwise_plans(group, anchor, tile)
@@ -99,6 +108,8 @@ def lower_choice(group: Group, anchor: Node, tile: Tile, choice: Choice) -> Kern
             return lower_halves_conv(group, anchor, tile, choice)
         case SlidePlan():
             return lower_depthwise(group, anchor, tile, choice)
+        case HalvesGemmPlan():
+            return lower_halves_gemm(group, anchor, tile, choice)
         case GemmPlan():
             return lower_gemm(group, anchor, tile, choice)
 

@@ -7,6 +7,7 @@ LINE = 64
 
 _NOT_HIDDEN = 0.3
 _WORKERS = 2
+_UNEVEN = 0.1
 
 
 def overlapped(computing: float, fetching: float) -> float:
@@ -15,5 +16,8 @@ def overlapped(computing: float, fetching: float) -> float:
 
 
 def idleness(tasks: int) -> float:
-    """What it costs on average that work items cannot be divided evenly among workers: nothing when they can, a quarter when there is only one."""
-    return (3 + -(-tasks // _WORKERS) * _WORKERS / tasks) / 4
+    """What it costs on average that work items cannot be divided evenly among workers: nothing when they can, a quarter when there is only one.
+
+    Where others run on the same machine, workers are not equally fast either, and a quick one can only take over what a slow one has not begun.
+    """
+    return (3 + -(-tasks // _WORKERS) * _WORKERS / tasks) / 4 + _UNEVEN / tasks

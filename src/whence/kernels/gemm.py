@@ -9,7 +9,7 @@ which costs one pass over B for M passes of arithmetic.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,11 +22,13 @@ from whence.kernels.elementwise import activated
 from whence.kernels.expressions import apply, literal
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Kernel, Micro, Name
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
 from whence.kernels.tile import Tile
 from whence.types import DType
 
 GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
+
+Pack = Callable[[np.ndarray], np.ndarray]
 
 ROW, COLUMN, BATCH = "m", "n", "batch"
 ACCUMULATOR = Name("acc", DType.F32)
@@ -87,7 +89,7 @@ class Gemm(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class Product:
     """A matrix product of the graph in one normal form."""
 
     a: Ref
@@ -99,16 +101,16 @@ class _Product:
     beta: float
 
 
-def _product(node: Node) -> _Product:
+def product_of(node: Node) -> Product:
     a, b = node.inputs[0], node.inputs[1]
     assert a is not None
     assert b is not None
     attrs: Any = node.attrs
     if node.op in ("Gemm", "FusedGemm"):
-        return _Product(
+        return Product(
             a, b, bool(attrs.get("transA", 0)), bool(attrs.get("transB", 0)), attrs.get("alpha", 1.0), node.input(2), attrs.get("beta", 1.0)
         )
-    return _Product(a, b, bool(attrs.get("trans_a", 0)), bool(attrs.get("trans_b", 0)), attrs.get("alpha", 1.0), node.input(2), 1.0)
+    return Product(a, b, bool(attrs.get("trans_a", 0)), bool(attrs.get("trans_b", 0)), attrs.get("alpha", 1.0), node.input(2), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class GemmPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class Sizes:
     """Of a matrix product."""
 
     rows: int
@@ -133,7 +135,7 @@ class _Sizes:
     """One constant B serves all of A."""
 
 
-def _sizes(group: Group, anchor: Node, product: _Product) -> _Sizes:
+def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
     if any(group.dtype(ref) is not DType.F32 for ref in (product.a, product.b)):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(product.a)}")
     a_shape, b_shape = group.shape(product.a), group.shape(product.b)
@@ -147,11 +149,11 @@ def _sizes(group: Group, anchor: Node, product: _Product) -> _Sizes:
     packed = shared_b and group.graph.const_value(product.b) is not None
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
-        return _Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
-    return _Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), packed)
+        return Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
+    return Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), packed)
 
 
-def _plan(sizes: _Sizes, tile: Tile) -> GemmPlan:
+def _plan(sizes: Sizes, tile: Tile) -> GemmPlan:
     """What the cost model takes."""
     # Few rows leave registers for more columns. But weights come from afar a panel ahead of their use, and narrow panels come quicker.
     is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
@@ -161,7 +163,7 @@ def _plan(sizes: _Sizes, tile: Tile) -> GemmPlan:
 
 def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
     """What is worth timing, what the cost model takes first; some may come twice."""
-    sizes = _sizes(group, anchor, _product(anchor))
+    sizes = sizes_of(group, anchor, product_of(anchor))
     rows, usual = sizes.rows, _plan(sizes, tile)
     yield usual
     for vectors in _WIDTHS:
@@ -180,8 +182,21 @@ def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
 
 def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = None) -> Kernel:
     """A kernel for a group whose anchor is a matrix product of single-precision values, divided as planned or else as the cost model would."""
-    product = _product(anchor)
-    sizes = _sizes(group, anchor, product)
+    product = product_of(anchor)
+    sizes = sizes_of(group, anchor, product)
+    micro = gemm_micro(group, anchor, tile, _plan(sizes, tile) if plan is None else plan)
+    tasks = micro.batch * micro.panels * micro.blocks
+    if not sizes.packed:
+        return Kernel(group.name, tuple(group.params()), tasks, (micro,), group.costs(), sizes.depth * micro.tile.width * 4)
+    packing = _Packing(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
+    params, packings = with_packed(group, product, packing, micro.panels * sizes.depth * micro.tile.width)
+    return Kernel(group.name, params, tasks, (micro,), group.costs(), 0, packings)
+
+
+def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
+    """The product as a statement, divided as planned."""
+    product = product_of(anchor)
+    sizes = sizes_of(group, anchor, product)
     rows, columns, depth, batch_shape = sizes.rows, sizes.columns, sizes.depth, sizes.batch_shape
     a_shape, b_shape = group.shape(product.a), group.shape(product.b)
     a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
@@ -189,24 +204,18 @@ def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = N
     batch = Var(BATCH, math.prod(batch_shape))
     a = Matrix(_buffer(group, product.a), _batch_base(of(batch), batch_shape, a_shape), a_row, a_column)
     b = Matrix(_buffer(group, product.b), _batch_base(of(batch), batch_shape, b_shape), b_row, b_column)
-
-    plan = _plan(sizes, tile) if plan is None else plan
     tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
-    packings = {}
-    if sizes.packed:
-        packings[group.inputs.index(product.b)] = _Packing(depth, columns, product.trans_b, tile.width)
-
-    out_shape = group.shape(anchor.ref())
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
-    value = _epilogue(group, anchor, product, flat, out_shape)
-    micro = Gemm(batch.extent, rows, columns, depth, a, b, sizes.packed, tile, plan.block_rows, plan.block_depth, "out0", flat, value)
+    value = _epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
+    return Gemm(batch.extent, rows, columns, depth, a, b, sizes.packed, tile, plan.block_rows, plan.block_depth, "out0", flat, value)
+
+
+def with_packed(group: Group, product: Product, packing: Pack, elements: int) -> tuple[tuple[Buffer, ...], dict[int, Pack]]:
+    """The kernel's parameters and packings when B is packed to so many elements."""
+    position = group.inputs.index(product.b)
     params = list(group.params())
-    if sizes.packed:
-        position = group.inputs.index(product.b)
-        params[position] = type(params[position])(params[position].name, DType.F32, micro.panels * depth * tile.width, params[position].role)
-    tasks = batch.extent * micro.panels * micro.blocks
-    scratch = 0 if sizes.packed else depth * tile.width * 4
-    return Kernel(group.name, tuple(params), tasks, (micro,), group.costs(), scratch, packings)
+    params[position] = replace(params[position], dtype=DType.F32, elements=elements)
+    return tuple(params), {position: packing}
 
 
 def _buffer(group: Group, ref: Ref) -> str:
@@ -221,13 +230,13 @@ def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ..
     return flat * (shape[-2] * shape[-1])
 
 
-def _divided(sizes: _Sizes, tile: Tile) -> GemmPlan:
+def _divided(sizes: Sizes, tile: Tile) -> GemmPlan:
     """Tiles of this shape, in work items as the cost model divides them."""
     block_depth = _block_depth(sizes, tile)
     return GemmPlan(tile.rows, tile.vectors, _block_rows(sizes.rows, block_depth, tile), block_depth)
 
 
-def _block_depth(sizes: _Sizes, tile: Tile) -> int:
+def _block_depth(sizes: Sizes, tile: Tile) -> int:
     """So much of a panel at a time as the nearest cache holds: weights come from far away, and a worker waits for the first block that it needs.
 
     Many tiles of rows take so long that the wait is not noticed, and would have many sums to put aside.
@@ -244,7 +253,7 @@ def _block_rows(rows: int, depth: int, tile: Tile) -> int:
     return min(rows, budget // tile.rows * tile.rows)
 
 
-def _epilogue(group: Group, anchor: Node, product: _Product, flat: Index, out_shape: tuple[int, ...]) -> Expr:
+def _epilogue(group: Group, anchor: Node, product: Product, flat: Index, out_shape: tuple[int, ...]) -> Expr:
     if len(group.outputs) != 1:
         raise UnsupportedError(f"group '{group.name}' exposes more than one value")
     (result,) = group.outputs
@@ -266,6 +275,11 @@ def _epilogue(group: Group, anchor: Node, product: _Product, flat: Index, out_sh
     return group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
 
 
+def as_matrix(weights: np.ndarray, depth: int, columns: int, *, transposed: bool) -> np.ndarray:
+    """B as [depth, column], whichever way it lies."""
+    return weights.reshape(columns, depth).T if transposed else weights.reshape(depth, columns)
+
+
 @dataclass(frozen=True, slots=True)
 class _Packing:
     """B in panels of `width` columns, each panel row after row: what the tile reads is one stream."""
@@ -276,11 +290,11 @@ class _Packing:
     width: int
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        matrix = weights.reshape(self.columns, self.depth).T if self.transposed else weights.reshape(self.depth, self.columns)
+        matrix = as_matrix(weights, self.depth, self.columns, transposed=self.transposed)
         panels = -(-self.columns // self.width)
         padded = np.zeros((self.depth, panels * self.width), np.float32)
         padded[:, : self.columns] = matrix
         return np.ascontiguousarray(padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2))
 
 
-__all__ = ["GEMM_OPS", "Gemm", "GemmPlan", "Matrix", "gemm_plans", "lower_gemm"]
+__all__ = ["GEMM_OPS", "Gemm", "GemmPlan", "Matrix", "gemm_micro", "gemm_plans", "lower_gemm", "product_of", "sizes_of", "with_packed"]

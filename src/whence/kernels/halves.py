@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
+from whence.kernels.cost import overlapped
+
 TILE = 16
 """Rows of a tile, and columns of a tile of sums."""
 DEPTH = 32
@@ -27,10 +29,30 @@ TILE_FLOATS = TILE * DEPTH // 2
 """As many float32 take the room of a tile of bfloat16."""
 PANEL = 2
 """Tiles of output channels, and of pixels or rows, that are multiplied with each other: four tiles of sums, which leaves four for the operands."""
+GROUP = PANEL * TILE
+"""Pixels or rows, and output channels, that are multiplied with each other."""
+SUM_FLOATS = GROUP * GROUP
 STEP_FLOATS = 2 * PANEL * TILE_FLOATS
 """Of a step's weights: the panel's high halves, then its low halves."""
-STEP_CYCLES = 240
-"""What one step takes: twelve products of tiles, eight tiles loaded."""
+FLOPS_PER_NS = 300
+"""What one thread does, roughly."""
+
+# A step: twelve products of tiles, eight tiles loaded. Then, by vector: turning input into halves, what is done to sums, and products when matrix
+# units are not used.
+_STEP_CYCLES = 240
+_TURN_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
+# Of weights from beyond the cache.
+_BYTES_PER_CYCLE = 5
+
+
+def cycles_by_units(steps: int, turned: int, stored: int, fetched: int) -> float:
+    """What so many steps take, with vectors of input to turn, vectors of sums to store, and float32 weights to fetch."""
+    return overlapped(steps * _STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES, 4 * fetched / _BYTES_PER_CYCLE)
+
+
+def cycles_by_vectors(products: int, fetched: int) -> float:
+    """What so many products of vectors take instead."""
+    return overlapped(products * _PRODUCT_CYCLES, 4 * fetched / _BYTES_PER_CYCLE)
 
 
 @dataclass(frozen=True, slots=True)

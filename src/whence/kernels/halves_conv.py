@@ -18,28 +18,30 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
-from whence.kernels.cost import LINE, idleness, overlapped
+from whence.kernels.cost import LINE, idleness
 from whence.kernels.group import Group
-from whence.kernels.halves import DEPTH, PANEL, STEP_CYCLES, STEP_FLOATS, TILE, PackHalves, packed_floats
+from whence.kernels.halves import (
+    DEPTH,
+    FLOPS_PER_NS,
+    GROUP,
+    PANEL,
+    STEP_FLOATS,
+    SUM_FLOATS,
+    TILE,
+    PackHalves,
+    cycles_by_units,
+    cycles_by_vectors,
+    packed_floats,
+)
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
-GROUP = PANEL * TILE
-"""Positions, and output channels, that are multiplied with each other."""
-SUM_FLOATS = GROUP * GROUP
-
-# Cycles for turning a vector of input into halves, and for what is done to a vector of sums.
-_TURN_CYCLES, _STORE_CYCLES = 6, 8
-_PRODUCTS_PER_CYCLE = 1.7
-# Weights from beyond the cache.
-_BYTES_PER_CYCLE = 5
 # Digits are given up only where that buys time: a good part of what the direct way takes, and so much that a person would see it.
 _WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
 # Work items that a few workers can share evenly; each part of the channels turns its input again.
 _ITEMS = 4
 _MOST_ITEMS = 64
-_FLOPS_PER_NS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ def cheapest_halves(group: Group, anchor: Node, tile: Tile) -> tuple[float, Halv
     plans = list(_plans(whole, tile))
     cycles, plan = min(((_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts)), plan) for plan in plans), key=lambda each: each[0])
     outputs = -(-get_int(attrs, "channels_out", 0) // tile.lanes)
-    direct = whole.images * whole.rows.out * whole.columns.out * whole.channels * len(whole.taps) * outputs / _PRODUCTS_PER_CYCLE
+    direct = cycles_by_vectors(whole.images * whole.rows.out * whole.columns.out * whole.channels * len(whole.taps) * outputs, 0)
     return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
 
 
@@ -215,11 +217,8 @@ def _cycles(it: HalvesConv) -> float:
     steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
     turned = it.images * it.chunks * it.parts * it.half * it.blocks_in
     stored = it.images * it.rows.out * it.columns.out * it.group_vectors
-    cycles = float(steps * STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES)
-    if it.is_far:
-        fetch = it.images * it.chunks * it.panels * len(it.taps) * it.depths * 4 * STEP_FLOATS / _BYTES_PER_CYCLE
-        cycles = overlapped(cycles, fetch)
-    return cycles * idleness(it.tasks)
+    fetched = it.images * it.chunks * it.panels * len(it.taps) * it.depths * STEP_FLOATS if it.is_far else 0
+    return cycles_by_units(steps, turned, stored, fetched) * idleness(it.tasks)
 
 
 def _micro(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan, outputs: tuple[Output, ...]) -> HalvesConv:
@@ -254,4 +253,4 @@ def lower_halves_conv(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan) 
     micro = _micro(group, anchor, tile, plan, epilogue(group, anchor, width // TILE, pixels, TILE))
     params, packings = pack(group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width)
     scratch = 4 * (micro.turned_floats + SUM_FLOATS)
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), scratch, packings, flops_per_ns=_FLOPS_PER_NS, rounds_early=True)
+    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), scratch, packings, flops_per_ns=FLOPS_PER_NS, rounds_early=True)

@@ -12,8 +12,9 @@ from whence.kernels.attention import lower_attention
 from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
 from whence.kernels.conv_general import CONV_GENERAL_OPS, lower_conv_general
 from whence.kernels.depthwise import lower_blocked_conv
-from whence.kernels.gemm import GEMM_OPS, lower_gemm
+from whence.kernels.gemm import GEMM_OPS
 from whence.kernels.group import RULES, Group
+from whence.kernels.halves_gemm import lower_product
 from whence.kernels.integer_conv import lower_integer_conv
 from whence.kernels.integer_gemm import lower_integer_gemm
 from whence.kernels.integer_pool import INTEGER_POOL_OPS, lower_integer_pool
@@ -36,7 +37,7 @@ VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 
 _Family = Callable[[Group, Node, Tile], Kernel]
 _FAMILIES: Mapping[str, _Family] = {
-    **dict.fromkeys(GEMM_OPS, lower_gemm),
+    **dict.fromkeys(GEMM_OPS, lower_product),
     "BlockedConv": lower_blocked_conv,
     **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
     **dict.fromkeys(POOL_OPS, lower_pool),
