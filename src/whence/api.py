@@ -7,6 +7,7 @@ loading them would take longer than starting it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from whence.errors import InputError, ModelError, UnsupportedError
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
+    from whence.codegen.toolchain import Toolchain
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.passes.manager import CheckLevel, PassReport, Progress
@@ -80,6 +82,8 @@ def compile_model(
     float32 has 1.4e-6. Without it, they are used where the model's outputs change by less than 3e-5 of the largest.
     `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the fastest: later compilations of any model
     use what is remembered. The model itself may be a path or a loaded graph; the graph is left as it is.
+    A file that was not compiled before is compiled by another process, which leaves nothing of the compiler in this one, unless this one has it
+    already, or `progress` is to be told of it.
     """
     from whence.runtime.engine import CpuEngine
 
@@ -89,7 +93,9 @@ def compile_model(
         engine = CpuEngine(threads=threads, precise=True)
     if isinstance(model, str | Path):
         if engine is None or isinstance(engine, CpuEngine):
-            return _compile_file(Path(model), threads, engine, shapes or {}, fusion, tune, progress)
+            # A process that has the compiler would only wait for another to load it too; progress and timings are had only here.
+            apart = "whence.runtime.build" not in sys.modules and progress is None and not tune
+            return _compile_file(Path(model), threads, engine, shapes or {}, fusion, tune, progress, apart=apart)
         model = load(model, shapes=shapes)
     from whence.ops.binding import Port
     from whence.passes.propagate_types import fix_input_shapes
@@ -110,8 +116,17 @@ def compile_model(
 
 
 def _compile_file(
-    path: Path, threads: int, engine: CpuEngine | None, shapes: Shapes, fusion: str, tune: bool, progress: CompileProgress | None
+    path: Path,
+    threads: int,
+    engine: CpuEngine | None,
+    shapes: Shapes,
+    fusion: str,
+    tune: bool = False,
+    progress: CompileProgress | None = None,
+    *,
+    apart: bool = False,
 ) -> Executable:
+    """With `apart`, another process compiles what is not kept yet: here, the compiler would take 30 MB for as long as this process lives."""
     from whence.codegen.digest import FileDigest
 
     # The file is hashed while the engine starts.
@@ -126,8 +141,19 @@ def _compile_file(
     engine = engine if engine is not None else CpuEngine(threads=threads)
     # Whoever asks for checks after every pass wants the passes to run.
     kept = KeptModel(digest, engine.toolchain, shapes, fusion, engine.tuned, enabled=os.environ.get("WHENCE_CHECK", "0") == "0")
+
+    def keep_apart(inputs: Shapes) -> bool:
+        """Is the model kept now, by another process? Once one could not do it, all is done here."""
+        nonlocal apart
+        from whence.runtime.apart import call_apart
+
+        apart = apart and kept.keeps(inputs) and call_apart(_compile_for_cache, path, engine.threads, engine.toolchain, shapes, fusion, inputs)
+        return apart
+
     fresh: list[Graph] = []
     interface = kept.interface()
+    if interface is None and keep_apart({}):
+        interface = kept.interface()
     if interface is None:
         source = load(path, shapes=shapes)
         kept.note(source)
@@ -137,6 +163,8 @@ def _compile_file(
 
     def specialise(inputs: Shapes) -> Program:
         if not tune and (found := kept.program(inputs)) is not None:
+            return found
+        if keep_apart(inputs) and (found := kept.program(inputs)) is not None:
             return found
         # Reading again infers every type from the shapes given, nested graphs included.
         graph = fresh[0].copy() if fresh and is_static else load(path, shapes=shapes if is_static else {**shapes, **inputs})
@@ -160,6 +188,15 @@ def _compile_file(
             kept.keep_interface(source)
     fresh.clear()
     return executable
+
+
+def _compile_for_cache(path: Path, threads: int, toolchain: Toolchain, shapes: Shapes, fusion: str, inputs: Shapes) -> None:
+    """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves them open and they are known."""
+    from whence.runtime.engine import CpuEngine
+
+    executable = _compile_file(path, threads, CpuEngine(threads=threads, toolchain=toolchain), shapes, fusion)
+    if inputs:
+        executable.prepare(inputs)
 
 
 def _build(graph: Graph, engine: Engine, fusion: str, tune: bool, progress: CompileProgress | None) -> Program:

@@ -98,6 +98,10 @@ class Executable:
         """Compile now, for a model whose input shapes are all known."""
         return self._prepared(tuple(port.type.static_shape if isinstance(port.type, TensorType) else None for port in self.inputs)).program
 
+    def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Program:
+        """Compile now, for tensors of these shapes, by the names of the inputs."""
+        return self._prepared(tuple(tuple(shapes[port.name]) if port.name in shapes else None for port in self.inputs)).program
+
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
         return self._prepared(_signature(inputs)).program

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int]]
 # A model that takes more than this of the cache would push everything else out of it.
 _LARGEST = LIMIT_BYTES // 4
+# All there is in the record of a program that takes more.
+_TOO_LARGE = "too large"
 # What a record that is not of this shape raises when it is read; its digest was right, so nobody tampered with it, but no start may fail for it.
 _MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
@@ -109,6 +111,10 @@ class KeptModel:
             return None if content is None else Program(plan, weights, library, lambda: _thawed(content))
         return Program(plan, weights, library, lambda: self._thaw(details))
 
+    def keeps(self, shapes: Shapes) -> bool:
+        """Will a program for inputs of these shapes be kept, as far as that can be said before it is compiled?"""
+        return self._enabled and self._cache.lasts and _TOO_LARGE not in (self._record(self._program_key(shapes)) or {})
+
     def keep_interface(self, graph: Graph) -> None:
         """Keep what the model takes. Its constants must have been released."""
 
@@ -126,6 +132,9 @@ class KeptModel:
         """Keep a program that was compiled just now. The constants that only native code reads must have been released."""
 
         def write() -> None:
+            if program.weights.nbytes > _LARGEST:
+                self._cache.put(self._program_key(shapes), json.dumps({_TOO_LARGE: program.weights.nbytes}).encode())
+                return
             record = {
                 **_encode_plan(program.plan),
                 "library": None if program.library is None else program.library.path.name,
@@ -136,8 +145,7 @@ class KeptModel:
             # Last, so that a record is there only when its parts are.
             self._cache.put(self._program_key(shapes), json.dumps(record).encode())
 
-        if program.weights.nbytes <= _LARGEST:
-            self._keep(write)
+        self._keep(write)
 
     # ---- parts ----
 
