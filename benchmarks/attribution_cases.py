@@ -1,8 +1,9 @@
 """Graphs of which the answer can be measured from outside: each can be built without one of its operators.
 
 The truth about an operator is what the model gains when it is not there: both graphs are compiled as models of their own and run in turns, so
-that whatever disturbs one disturbs the other. As in a profile, the usual times count and not the shortest: in the quickest runs an error function
-hides behind memory traffic, in the usual ones much less of it does.
+that whatever disturbs one disturbs the other. Both make their products the same way: whether matrix units may round them is decided by a model's
+outputs (`runtime/shortcut.py`), which are others without the operator, and is no part of what the operator costs. As in a profile, the usual times
+count and not the shortest: in the quickest runs an error function hides behind memory traffic, in the usual ones much less of it does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ctypes
 import math
 import os
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +39,7 @@ _BATCH = 5
 _GROUP = 4
 # How long a model is profiled, and how often the race goes on meanwhile.
 _PROFILED_NS, _LEAST_RUNS, _MOST_RUNS = 400_000_000, 100, 3000
-_PAUSES = 100
+_PAUSES = 400
 # Of mallopt, as in malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
@@ -49,10 +51,13 @@ class Case:
     name: str
     build: Callable[[str], Graph]
     leave_out: str
+    precise: bool = False
+    """Without matrix units, where there are any."""
 
 
-def _weights(*shape: int) -> np.ndarray:
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / np.float32(np.sqrt(shape[-1]))
+def _weights(*shape: int, added: int = 1) -> np.ndarray:
+    """Random, and so small that a sum of so many products is about as large as one input."""
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / np.float32(math.sqrt(added))
 
 
 def _add_erf(rows: int) -> Callable[[str], Graph]:
@@ -70,7 +75,8 @@ def _conv(channels: int, size: int, kernel: int, then: Sequence[str]) -> Callabl
     def build(without: str) -> Graph:
         graph = GraphBuilder("conv")
         x = graph.input("x", DType.F32, [1, channels, size, size])
-        value = graph.op("Conv", x, graph.const(_weights(channels, channels, kernel, kernel)), name="conv", pads=(kernel // 2,) * 4)
+        weights = _weights(channels, channels, kernel, kernel, added=channels * kernel**2)
+        value = graph.op("Conv", x, graph.const(weights), name="conv", pads=(kernel // 2,) * 4)
         for op in then:
             if op == without:
                 continue
@@ -84,7 +90,7 @@ def _conv(channels: int, size: int, kernel: int, then: Sequence[str]) -> Callabl
 
 def _matmul_norm(without: str) -> Graph:
     graph = GraphBuilder("matmul_norm")
-    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 256]), graph.const(_weights(256, 256)), name="product")
+    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 256]), graph.const(_weights(256, 256, added=256)), name="product")
     if without != "norm":
         value = graph.op("LayerNormalization", value, graph.const(_weights(256)), graph.const(_weights(256)), name="norm", axis=-1)
     graph.output("z", value)
@@ -93,7 +99,7 @@ def _matmul_norm(without: str) -> Graph:
 
 def _matmul_gelu(without: str) -> Graph:
     graph = GraphBuilder("matmul_gelu")
-    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 64]), graph.const(_weights(64, 256)), name="product")
+    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 64]), graph.const(_weights(64, 256, added=64)), name="product")
     graph.output("z", value if without == "gelu" else graph.op("Gelu", value, name="gelu"))
     return graph.finish()
 
@@ -121,7 +127,7 @@ def _chains(without: str) -> Graph:
     def chain(name: str, rows: int) -> Symbol:
         value = graph.input(name, DType.F32, [rows, 128])
         for number in range(3):
-            value = graph.op("MatMul", value, graph.const(_weights(128, 128)), name=f"{name}/{number}/product")
+            value = graph.op("MatMul", value, graph.const(_weights(128, 128, added=128)), name=f"{name}/{number}/product")
             value = graph.op("Tanh", value, name=f"{name}/{number}/tanh")
         return value
 
@@ -136,6 +142,7 @@ CASES = (
     Case("an error function on a sum, from memory", _add_erf(4096), "erf"),
     Case("a cheap activation of a heavy convolution", _conv(64, 28, 3, ["Relu"]), "Relu"),
     Case("a dear activation of a light convolution", _conv(64, 56, 1, ["Sigmoid"]), "Sigmoid"),
+    Case("a dear activation, without matrix units", _conv(64, 56, 1, ["Sigmoid"]), "Sigmoid", precise=True),
     Case("an addition to a convolution", _conv(64, 56, 1, ["Add", "Relu"]), "Add"),
     Case("a norm of a product", _matmul_norm, "norm"),
     Case("an activation of a product", _matmul_gelu, "gelu"),
@@ -162,12 +169,14 @@ class Race:
 
     def __init__(self, case: Case) -> None:
         self._graphs = (case.build(""), case.build(case.leave_out))
-        self._engine = Engine(threads=1)
+        self._engine = Engine(threads=1, precise=case.precise)
         self._stream = Stream(self._engine, StreamFlags.PROFILING)
         self._rows: list[np.ndarray] = []
         self._gains: list[float] = []
         self._batches: list[float] = []
         self._move()
+        if len({program.details.rounds_early for model in self._models for program in model.programs}) > 1:
+            raise ValueError(f"{case.name}: only one of the two models uses matrix units, so that more than an operator would be compared")
         self.model, self.inputs = self._models[0], self._inputs[0]
         """The whole model, to be profiled."""
 
@@ -190,6 +199,14 @@ class Race:
             self._gains.clear()
             if len(self._batches) % _GROUP == 0:
                 self._move()
+
+    def go_on(self, seconds: float) -> None:
+        """For so long, and a batch at least."""
+        until = time.monotonic() + seconds
+        for _ in range(_BATCH):
+            self.round()
+        while time.monotonic() < until:
+            self.round()
 
     def forget(self) -> None:
         """What was seen so far does not count."""
@@ -253,23 +270,28 @@ def modelled_share(case: Case, race: Race) -> float:
 def exact_share(case: Case, race: Race) -> float:
     """What is said when attribution leaves the operator out of its kernel and measures.
 
-    The race goes on meanwhile, a round after every so many runs and a batch after every batch of the measurement: what an operator costs changes
-    from second to second with the other users of a machine, and one answer is compared with the other.
+    The race goes on meanwhile, a round after every so many runs, and after every batch of the measurement for as long as that took: what an
+    operator costs changes from second to second with the other users of a machine, and one answer is compared with the other. So the race
+    does not go on after it, either.
     """
     model = race.model
     race.round()
     runs = int(np.clip(_PROFILED_NS // race.step_ns.sum(), _LEAST_RUNS, _MOST_RUNS))
-    pause = runs // _PAUSES
+    pause = max(1, runs // _PAUSES)
 
-    doings = []
+    began, is_leaving_out = time.monotonic(), False
 
     def meanwhile(doing: str, done: int, _: int) -> None:
-        doings.append(doing)
-        if doing == "leaving out" and doings.count(doing) == 1:
-            # Where kernels are measured, what they were like before does not matter.
-            race.forget()
-        for _ in range({"running": int(done % pause == 0), "leaving out": _BATCH}.get(doing, 0)):
+        nonlocal began, is_leaving_out
+        if doing == "leaving out":
+            if not is_leaving_out:
+                # Where kernels are measured, what they were like before does not matter.
+                race.forget()
+            is_leaving_out = True
+            race.go_on(time.monotonic() - began)
+        elif doing == "running" and done % pause == 0:
             race.round()
+        began = time.monotonic()
 
     found = profile_executable(model, race.inputs, runs=runs, exact=lambda _: prepare(model.graph.copy()), progress=meanwhile)
     assert found.policy == EXACT

@@ -136,6 +136,16 @@ def test_what_was_tuned_is_what_is_left_out_of() -> None:
         assert plain == same != tuned
 
 
+@pytest.mark.parametrize("halves", [False, True])
+def test_whether_matrix_units_round_is_not_decided_again(halves: bool) -> None:
+    """It was for the model as a whole, by its outputs. A variant is compared with its kernel, so both make their products the same way."""
+    case = next(each for each in CASES if each.leave_out == "Sigmoid")
+    (nest,) = (nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv")
+    tile = dataclasses.replace(AVX512, halves=halves)
+    for part in (None, Role.ACTIVATION):
+        assert variant(nest, tile, part).kernel.rounds_early is halves
+
+
 def test_measured_savings_are_what_is_split_by() -> None:
     build = GraphBuilder("two")
     x, y = (build.input(name, DType.F32, [64, 64]) for name in "xy")
