@@ -123,7 +123,7 @@ class TestIf:
     def test_an_error_inside_names_both(self) -> None:
         graph = with_branches()
         graph[1].bodies["then_branch"][2].op = "Unknown"
-        with pytest.raises(WhenceError, match=r"operator 'If_1' \(If\): operator 'Relu_2' \(Unknown\)"):
+        with pytest.raises(WhenceError, match=r"operator 'If_1' \(If\): operator 'Relu_2' \(Relu\): operator 'Unknown' is not known"):
             graph.run([np.array(True), X])
 
 

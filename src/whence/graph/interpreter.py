@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.errors import InputError, UnsupportedError, WhenceError
 from whence.graph.guards import Guards, Work, find_guards, holds
+from whence.graph.in_words import in_words
 from whence.graph.node import Node, Ref
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
@@ -94,12 +95,12 @@ def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | Non
             return control(node, inputs, run_nested or (lambda body, feeds: _run(body, feeds, observe)))
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except WhenceError as error:
-        raise type(error)(f"operator {node.name!r} ({node.op}): {error}") from error
+        raise type(error)(f"operator {in_words(node)}: {error}") from error
     except (ArithmeticError, IndexError, TypeError, ValueError, MemoryError, RuntimeError, NotImplementedError, KeyError, AttributeError) as error:
         # The operator's values do not fit together; numpy says how, the user needs to know where.
         shapes = ", ".join(str(TensorType.of(value)) if isinstance(value, np.ndarray) else type(value).__name__ for value in inputs)
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"operator {node.name!r} ({node.op}) cannot be evaluated on ({shapes}): {reason}") from error
+        raise InputError(f"operator {in_words(node)} cannot be evaluated on ({shapes}): {reason}") from error
 
 
 def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:

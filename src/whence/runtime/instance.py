@@ -164,7 +164,10 @@ def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
     """The result of a reference step, which must be what the graph says it is: memory was planned for nothing else."""
     kind, array = node.outputs[index], np.asarray(value)
     if not isinstance(kind, TensorType) or array.dtype != kind.dtype.numpy or array.shape != kind.static_shape:
-        raise ModelError(f"operator '{node.name}' ({node.op}) made {TensorType.of(array)} where the model says {kind}")
+        # As above: only what goes wrong needs graphs here.
+        from whence.graph.in_words import in_words
+
+        raise ModelError(f"operator {in_words(node)} made {TensorType.of(array)} where the model says {kind}")
     return array
 
 

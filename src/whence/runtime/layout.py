@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
+from whence.graph.in_words import in_words
 from whence.kernels.lower import Step
 from whence.runtime.memory import Lifetime, plan_memory
 from whence.runtime.places import Layout, Place, Region, Sharing, Stretch
@@ -79,7 +80,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
             total += nbytes(graph, ref)
             if total > _LARGEST:
                 node = graph[ref.node]
-                raise UnsupportedError(f"'{node.name}' ({node.op}) is {graph.type_of(ref)}: no machine has that much memory")
+                raise UnsupportedError(f"{in_words(node)} is {graph.type_of(ref)}: no machine has that much memory")
 
 
 def _lifetimes(running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, Stretch]) -> dict[Ref, tuple[int, int]]:
