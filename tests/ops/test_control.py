@@ -14,5 +14,5 @@ def test_they_are_opaque_and_left_to_the_interpreter() -> None:
 
 
 def test_those_with_nested_graphs_are_control() -> None:
-    assert {op.name for op in OPS if op.classes is OpClass.CONTROL} == {"If", "Branch", "Loop", "Scan", "SequenceMap"}
-    assert {"If", "Branch", "Loop", "Scan", "SequenceMap", "Input", "Const", "Output"} == INTERPRETED
+    assert {op.name for op in OPS if op.classes is OpClass.CONTROL} == {"If", "Branch", "Fail", "Loop", "Scan", "SequenceMap"}
+    assert {"If", "Branch", "Fail", "Loop", "Scan", "SequenceMap", "Input", "Const", "Output"} == INTERPRETED

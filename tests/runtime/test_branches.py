@@ -13,7 +13,7 @@ import pytest
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
-from whence.errors import WhenceError
+from whence.errors import ModelError, WhenceError
 from whence.graph import Graph
 from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine, Engine
@@ -107,6 +107,23 @@ index (float[6] x, bool c) => (float[2] y) {
     then_branch = yes () => (float[2] t) { i = Constant<value_ints = [0, 1]>() t = Gather(x, i) },
     else_branch = no () => (float[2] e) { j = Constant<value_ints = [0, 100]>() e = Gather(x, j) }
   >
+}"""
+
+# The same, where that is known only once other passes ran: the index is computed from codes, or the axis is that of what another If gives.
+COMPUTED_INDEX = """
+computed (float[6] x, bool c) => (float[2] y) <uint8[2] codes = {0, 100}, float scale = {1.0}, int64[2] i = {0, 1}> {
+  y = If (c) <
+    then_branch = yes () => (float[2] t) { t = Gather(x, i) },
+    else_branch = no () => (float[2] e) { j = DequantizeLinear(codes, scale) k = Cast<to = 7>(j) e = Gather(x, k) }
+  >
+}"""
+LATE_AXIS = """
+axis (float[6] x, bool c, bool d, float[2,3] v) => (float[2] y) <int64[2] i = {0, 1}, int64[2] j = {0, 100}> {
+  z = If (d) <
+    then_branch = a () => (float[n] p) { p = Relu(x) },
+    else_branch = b () => (float[m] q) { r = Abs(x) q = MatMul(v, r) }
+  >
+  y = If (c) <then_branch = yes () => (float[2] t) { t = Gather(z, i) }, else_branch = no () => (float[2] e) { e = Gather(z, j) }>
 }"""
 
 
@@ -214,6 +231,7 @@ def test_what_is_not_taken_does_not_run(engine: Engine) -> None:
     assert_same(prepare(graph.copy()).run(given), graph.run(given))
 
 
+SIX = RNG.standard_normal(6).astype(np.float32)
 Q, Y = RNG.standard_normal((2, 3)).astype(np.float32), RNG.standard_normal(4).astype(np.float32)
 
 
@@ -225,12 +243,38 @@ Q, Y = RNG.standard_normal((2, 3)).astype(np.float32), RNG.standard_normal(4).as
         (FLAG_AND_VALUE, [np.array(True), np.array(-1, np.float32), Q, Y]),
         (TWINS, [np.array(True), np.array(True), Q, Y]),
         (_chain(40), [*[np.array(True)] + [np.array(False)] * 39, Q, Y]),
-        (INDEX, [RNG.standard_normal(6).astype(np.float32), np.array(True)]),
+        (INDEX, [SIX, np.array(True)]),
+        (COMPUTED_INDEX, [SIX, np.array(True)]),
+        (LATE_AXIS, [SIX, np.array(True), np.array(True), Q]),
     ],
-    ids=["a condition that is also read late", "a flag with a value", "and where it is not set", "equal branches", "many conditions", "an index"],
+    ids=[
+        "a condition that is also read late",
+        "a flag with a value",
+        "and where it is not set",
+        "equal branches",
+        "many conditions",
+        "an index",
+        "an index that is computed",
+        "an axis of something chosen",
+    ],
 )
 def test_what_would_fail_does_not_run(text: str, given: list[np.ndarray], engine: Engine) -> None:
     _compared(parsed(text), engine, given)
+
+
+@pytest.mark.parametrize(("text", "more"), [(COMPUTED_INDEX, []), (LATE_AXIS, [np.array(True), Q])], ids=["a computed index", "a late axis"])
+def test_an_index_outside_its_axis_is_an_error_where_it_is_needed(text: str, more: list[np.ndarray], engine: Engine) -> None:
+    model = compile_model(parsed(text), engine=engine)
+    for _ in range(2):
+        np.testing.assert_array_equal(outputs(model(SIX, np.array(True), *more))[0], parsed(text).run([SIX, np.array(True), *more])[0])
+        with pytest.raises(ModelError, match=r"^operator 'e' \(Gather\): Gather: index 100 is outside an axis of 6$"):
+            model(SIX, np.array(False), *more)
+
+
+def test_an_index_that_every_run_needs_is_an_error_at_once(engine: Engine) -> None:
+    text = "always (float[6] x) => (float[2] y) <int64[2] j = {0, 100}> { y = Gather(x, j) }"
+    with pytest.raises(ModelError, match=r"^operator 'y' \(Gather\): Gather: index 100 is outside an axis of 6$"):
+        compile_model(parsed(text), engine=engine)
 
 
 def test_what_is_made_in_place_in_a_branch_that_is_not_taken_does_not_run(engine: Engine) -> None:

@@ -6,13 +6,16 @@ before it in the list, so that they are asked in order, and the first that does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Value
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
 
 DEEPEST = 31
 """The run-time library keeps what guards want in the bits of an integer. Not more conditions than this are flattened."""
@@ -39,6 +42,16 @@ class Work(NamedTuple):
 def holds(guard: Guard, value: Value) -> bool:
     """Does the guard hold when its condition is `value`?"""
     return bool(np.asarray(value).reshape(-1)[0]) is guard.wanted
+
+
+def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
+    """By node: under which conditions it runs, when each runs by itself. Only of nodes that do not always."""
+    if "Choose" not in graph.op_counts:
+        return {}
+    nodes = [node for node in graph if node.op not in ("Input", "Const", "Output")]
+    work = [Work((node,), [ref for ref in node.inputs if ref is not None], [node.ref(index) for index in range(len(node.outputs))]) for node in nodes]
+    wanted = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
+    return {node.id: guards for node, guards in zip(nodes, find_guards(work, wanted), strict=True) if guards}
 
 
 def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:

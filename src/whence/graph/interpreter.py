@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.errors import InputError, UnsupportedError, WhenceError
-from whence.graph.guards import Guards, Work, find_guards, holds
+from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.graph.guards import guards_of_nodes, holds
 from whence.graph.in_words import in_words
 from whence.graph.node import Node, Ref
 from whence.ops.binding import Port, bind_values
@@ -43,7 +43,7 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
     results: dict[int, Value] = {}
     for node, value in zip(graph.inputs, feeds, strict=True):
         values[node.ref()] = value
-    guards = _guards(graph)
+    guards = guards_of_nodes(graph)
     for node in graph:
         pending[node.id] = graph.use_count(node)
         if node.op == "Input":
@@ -70,16 +70,6 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
                     for index in range(len(graph[ref.node].outputs)):
                         values.pop(Ref(ref.node, index), None)
     return [results[node.id] for node in graph.outputs]
-
-
-def _guards(graph: Graph) -> Mapping[int, Guards]:
-    """By node: under which conditions it runs. Only of nodes that do not always."""
-    if "Choose" not in graph.op_counts:
-        return {}
-    nodes = [node for node in graph if node.op not in ("Input", "Const", "Output")]
-    work = [Work((node,), [ref for ref in node.inputs if ref is not None], [node.ref(index) for index in range(len(node.outputs))]) for node in nodes]
-    wanted = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
-    return {node.id: guards for node, guards in zip(nodes, find_guards(work, wanted), strict=True) if guards}
 
 
 def run_body(body: Graph, feeds: Sequence[Value]) -> list[Value]:
@@ -110,6 +100,10 @@ def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Val
 
 def _run_branch(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     return run(node.bodies["body"], inputs)
+
+
+def _run_fail(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    raise ModelError(str(node.attrs["why"]))
 
 
 def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
@@ -203,6 +197,7 @@ def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
 _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Value]]] = {
     "If": _run_if,
     "Branch": _run_branch,
+    "Fail": _run_fail,
     "Loop": _run_loop,
     "Scan": _run_scan,
     "SequenceMap": _run_sequence_map,

@@ -1,4 +1,4 @@
-"""Operators that only an interpreter can evaluate: those that hold nested graphs, and the nodes a graph itself is made of.
+"""Operators that only an interpreter can evaluate: those that decide what runs, and the nodes a graph itself is made of.
 
 They have no reference implementation: whoever walks the graph knows what they mean.
 """
@@ -18,6 +18,8 @@ OPS: tuple[OpDef, ...] = (
     OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     # Whence's own: a nested graph that runs where it stands.
     OpDef("Branch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    # And one that cannot work: it says why when it runs.
+    OpDef("Fail", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Loop", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Scan", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("SequenceMap", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),

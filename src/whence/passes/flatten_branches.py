@@ -19,11 +19,10 @@ from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
-from whence.ops.definition import TypeQuery
-from whence.ops.operand_rules import check_indices
 from whence.passes.base import Pass, Property
 from whence.passes.fold_shapes import FoldShapes
 from whence.passes.inlining import Inlining
+from whence.passes.postpone_failures import why_it_fails
 from whence.types import DType, TensorType, ValueType
 
 
@@ -93,9 +92,9 @@ def _is_certain_to_fail(body: Graph) -> bool:
             continue
         try:
             infer_types(body, node.op, node.inputs, node.attrs, len(node.outputs))
-            types = tuple(None if ref is None else body.type_of(ref) for ref in node.inputs)
-            check_indices(TypeQuery(node.op, node.attrs, types, tuple(body.const_value(ref) for ref in node.inputs), len(node.outputs)))
         except ModelError:
+            return True
+        if why_it_fails(body, node):
             return True
     return False
 

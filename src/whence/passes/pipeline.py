@@ -30,6 +30,7 @@ from whence.passes.integer_arithmetic import IntegerArithmetic
 from whence.passes.merge_casts import MergeCasts
 from whence.passes.merge_duplicates import MergeDuplicates
 from whence.passes.move_codes import MoveCodes
+from whence.passes.postpone_failures import PostponeFailures
 from whence.passes.postpone_transposes import PostponeTransposes
 from whence.passes.recognise_attention import RecogniseAttention
 from whence.passes.recognise_gelu import RecogniseGelu
@@ -114,7 +115,7 @@ PORTABLE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, *_CLEAN_UP)
 
 _FUSE: tuple[Pass, ...] = (ReshapeBeforeProduct(), CancelReshapes(), FuseActivations(), BlockChannels())
 
-PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_LOWER, *_RECOGNISE, ExpandStft(), WidenHalf(), *_FOLD, *_FUSE, *_CLEAN_UP)
+PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_LOWER, *_RECOGNISE, ExpandStft(), WidenHalf(), *_FOLD, *_FUSE, *_CLEAN_UP, PostponeFailures())
 """Everything, for compiling."""
 
 CHANNELS_LAST: Sequence[Pass] = (

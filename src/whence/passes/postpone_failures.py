@@ -1,0 +1,52 @@
+"""An operator that cannot work is an error only where it runs.
+
+1. f(x) = Fail(x) where f is certain to fail on what it is given, and stands on a side of a choice that a run may not take
+
+What every run needs is left as it is: that such a model cannot run is said when it is compiled. `FlattenBranches` keeps branches that must fail
+apart, but of some operators only what passes find out later tells it: the size of an axis, the value of an index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.errors import ModelError
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.guards import guards_of_nodes
+from whence.ops.definition import TypeQuery
+from whence.ops.operand_rules import check_indices, check_operands
+from whence.passes.base import Pass, Property
+
+_RULE = "what cannot work says so when it is needed"
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeFailures(Pass):
+    name = "postpone_failures"
+    summary = "operators that cannot work fail only in runs that need them"
+    breaks = Property.PORTABLE
+
+    def run(self, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        for number in guards_of_nodes(graph):
+            node = graph[number]
+            why = why_it_fails(graph, node)
+            if why:
+                edit = rewriter.edit(node, rule=_RULE)
+                edit.replace(node, edit.node("Fail", node.inputs, {"why": why}, node.outputs))
+                edit.apply()
+
+    def why_skip(self, graph: Graph) -> str:
+        return "" if "Choose" in graph.op_counts else "no Choose"
+
+
+def why_it_fails(graph: Graph, node: Node) -> str:
+    """Why the operator is certain to fail on operands of these types, and these constants; empty when it may work."""
+    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
+    query = TypeQuery(node.op, node.attrs, types, tuple(graph.const_value(ref) for ref in node.inputs), len(node.outputs))
+    try:
+        check_operands(query)
+        check_indices(query)
+    except ModelError as error:
+        return str(error)
+    return ""
