@@ -33,6 +33,7 @@ def small_convolution(*, circle: bool = False) -> bytes:
     if circle:
         model.metadata["ONE_source_table"] = SOURCE_TABLE.encode({1: "conv", 2: "reshape", 5: "softmax"})
         model.metadata["ONE_op_table"] = OP_TABLE.encode({0: frozenset({1}), 1: frozenset({2}), 2: frozenset({2, 5})})
+        model.metadata["whence.folded"] = b"[[2,[2]]]"
     return model.bytes()
 
 

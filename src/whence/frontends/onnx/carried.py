@@ -1,7 +1,8 @@
 """Origins inside files: what whence writes into a model's metadata, and how it is read back.
 
 The model carries the operators of the first file and the tombstones; each node carries the numbers of the operators it
-came from. So a chain of optimise, save, quantise, save, profile still answers in terms of the file it began with.
+came from. Formats whose nodes have no metadata have lists of it by position instead. So a chain of optimise, save, quantise, save, profile
+still answers in terms of the file it began with.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from whence.errors import ModelError
 from whence.frontends.naming import quoted
-from whence.provenance import Edge, EdgeKind, Origin, Reason, SourceOp, Tombstone
+from whence.provenance import Edge, EdgeKind, Origin, Reason, SourceOp, Tombstone, union_of
 
 SOURCES = "whence.sources"
 TOMBSTONES = "whence.tombstones"
@@ -43,6 +44,32 @@ def write_carried(origin: Origin, folded: Origin) -> dict[str, str]:
     if folded:
         entries[FOLDED] = json.dumps(sorted(folded), separators=(",", ":"))
     return entries
+
+
+def together(parts: Iterable[Carried]) -> Carried:
+    """What carries all of them: what leaves work in one of them leaves work in the whole."""
+    parts = list(parts)
+    origin = union_of(part.origin for part in parts)
+    return Carried(origin, origin - union_of(part.origin - part.folded for part in parts))
+
+
+def read_folded(text: str, n_operators: int, n_sources: int) -> dict[int, Origin]:
+    """By position of an operator in the file: the source operators that left no run-time work in it."""
+    folded: dict[int, Origin] = {}
+    for number, row in enumerate(_parse(text, FOLDED), 1):
+        try:
+            position, ids = row
+            if type(position) is not int or not 0 <= position < n_operators:
+                raise ValueError
+            folded[position] = _checked(ids, n_sources)
+        except (TypeError, ValueError):
+            raise ModelError(f"metadata '{FOLDED}' is malformed at entry {number}") from None
+    return folded
+
+
+def write_folded(folded: Mapping[int, Origin]) -> str:
+    rows = [[position, sorted(origin)] for position, origin in sorted(folded.items()) if origin]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 class Passage(NamedTuple):

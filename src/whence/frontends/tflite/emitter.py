@@ -159,8 +159,10 @@ class Emitter:
         if place.number == 0 and kind is EdgeKind.COPY:
             for source in sorted(place.origin):
                 passage = self.scope.reading.history.get(source, _AS_IT_WAS)
-                # The tables do not tell an operator's work from its effect on constants; what carries it is taken to do its work.
-                known = EdgeKind.COPY if passage.kind is EdgeKind.FOLD else passage.kind
+                # What the file says of this operator decides: of what became of a source, one may do its work and another only hold its effect.
+                # Where it says nothing, as the tables by themselves do, what carries a source is taken to do its work.
+                known = EdgeKind.FOLD if source in place.folded else EdgeKind.COPY if passage.kind is EdgeKind.FOLD else passage.kind
                 ledger.record(node.id, [(source, known)], passage.pass_name, passage.rule)
         elif node.id != place.number:
-            ledger.record(node.id, [(source, kind) for source in sorted(place.origin)], LOAD, f"{self.name} in canonical operators")
+            parents = [(source, EdgeKind.FOLD if source in place.folded else kind) for source in sorted(place.origin)]
+            ledger.record(node.id, parents, LOAD, f"{self.name} in canonical operators")

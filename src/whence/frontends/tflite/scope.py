@@ -19,7 +19,7 @@ from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, Call, TypeQuery
 from whence.ops.inference import Inference
 from whence.ops.registry import evaluate
-from whence.provenance import Ledger, Origin
+from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
 
 LOAD = "load"
@@ -40,6 +40,8 @@ class Place:
     number: int
     """Its number among the source operators; 0 when it stems from several, or from operators of an earlier file."""
     origin: Origin
+    folded: Origin = NO_ORIGIN
+    """The part of the origin that left no run-time work in the operator, where the file says so."""
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ order of their ids, under the names it has; `graph.metadata[SOURCE_IDS]` keeps t
 of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes a source operator of its own with a new number:
 luci gives it its position, which may be the id of another.
 
-A file that whence wrote also says what kind each source operator was, and what became of those that are gone.
+A file that whence wrote also says what kind each source operator was, what became of those that are gone, and which of those that an operator
+stems from are only in its constants.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import ModelError
-from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, Passage, read_history, read_sources, read_tombstones
+from whence.frontends.onnx.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, Passage, read_folded, read_history, read_sources, read_tombstones
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
 from whence.frontends.tflite.scope import Place
-from whence.provenance import Ledger, Reason, SourceOp, Tombstone
+from whence.provenance import NO_ORIGIN, Ledger, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 
 NO_NAME = "(noname)"
@@ -94,6 +95,8 @@ def _continued(model: ModelRecord, tables: LuciTables, by_operator: Mapping[int,
     n_first = len(operators)
     stones = read_tombstones(_text(own[TOMBSTONES], TOMBSTONES), n_first) if TOMBSTONES in own else []
     history = read_history(_text(own[HISTORY], HISTORY), n_first) if HISTORY in own else {}
+    n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
+    folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
     places: list[list[Place]] = []
     position = 0
     for index, subgraph in enumerate(model.subgraphs):
@@ -106,10 +109,11 @@ def _continued(model: ModelRecord, tables: LuciTables, by_operator: Mapping[int,
                 operators.append(_source(number, name, index, subgraph, operator))
                 places[-1].append(Place(name, number, frozenset((number,))))
             else:
-                places[-1].append(Place(name, 0, frozenset(number_of[luci] for luci in listed)))
+                origin = frozenset(number_of[luci] for luci in listed)
+                places[-1].append(Place(name, 0, origin, origin & folded.get(position, NO_ORIGIN)))
             position += 1
-    if any(key >= position for key in by_operator):
-        raise ModelError(f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {position}")
+    if any(key >= n_operators for key in by_operator):
+        raise ModelError(f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {n_operators}")
     names = [tables.sources[luci] for luci in ids]
     as_they_are = () if all(_printable(name) == name for name in names) else names
     return Sources(operators, places, [*stones, *_dropped(n_first, places, stones)], ids, tables.notes, as_they_are, history)

@@ -4,7 +4,8 @@
 |--------------------------|------------------------------------------------------------------------------------------|
 | `ONE_source_table`       | the operators of the first file, by luci's ids                                           |
 | `ONE_op_table`           | for each operator of this file, counted through all subgraphs, those it came from        |
-| `whence.sources` etc.    | their types, and what became of those that are gone; the tables have no place for that   |
+| `whence.sources` etc.    | their types, what became of those that are gone, and which of those an operator came     |
+|                          | from are only in its constants; the tables have no place for that                        |
 
 The tables come first and in this order, as luci writes them. An operator whose work is in constants only, or that this format needs no operator
 for, is in the source table alone; a tombstone says why.
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from whence.errors import ModelError, WhenceError
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, write_history, write_sources, write_tombstones
+from whence.frontends.onnx.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, write_folded, write_history, write_sources, write_tombstones
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator
@@ -58,11 +59,12 @@ def to_records(graph: Graph, form: str) -> ModelRecord:
     # Loops are written by way of graphs of their own, which would be counted in the ledger.
     graph = graph.copy()
     buffers = Buffers()
+    folded = graph.ledger.folded_origins()
     subgraphs: list[SubgraphRecord | None] = [None]
     written: list[list[WrittenOperator]] = [[]]
 
     def write(inner: Graph, name: str, number: int) -> None:
-        writer = GraphWriter(inner, buffers, form, exports(), nested)
+        writer = GraphWriter(inner, buffers, form, exports(), nested, folded)
         subgraphs[number] = writer.write(name)
         written[number] = writer.subgraph.operators
 
@@ -89,13 +91,15 @@ def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[s
     ledger = graph.ledger
     ids = _luci_ids(graph)
     names = dict(zip(ids, _luci_names(graph), strict=True))
-    origins = {position: frozenset(ids[source - 1] for source in operator.origin) for position, operator in enumerate(written) if operator.origin}
+    carried = {position: operator.carried for position, operator in enumerate(written) if operator.carried.origin}
+    origins = {position: frozenset(ids[source - 1] for source in each.origin) for position, each in carried.items()}
     stones = [*ledger.tombstones, *_unwritten(graph, written)]
     entries = [(SOURCE_TABLE.name, SOURCE_TABLE.encode(names)), (OP_TABLE.name, OP_TABLE.encode(origins))]
     texts = [
         (SOURCES, write_sources(ledger.sources)),
         (TOMBSTONES, write_tombstones(stones)),
         (HISTORY, write_history(ledger.edges, ledger.n_sources)),
+        (FOLDED, write_folded({position: each.folded for position, each in carried.items()})),
     ]
     return (*entries, *((key, text.encode("utf-8", "surrogatepass")) for key, text in texts))
 
@@ -130,7 +134,7 @@ def _luci_names(graph: Graph) -> list[str]:
 def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombstone]:
     """Stones for source operators that are in the graph but in no operator of the file."""
     ledger: Ledger = graph.ledger
-    present = union_of(operator.origin for operator in written)
+    present = union_of(operator.carried.origin for operator in written)
     buried = union_of(stone.origin for stone in ledger.tombstones)
     folded, plain = set[int](), set[int]()
     for inner in graph.nested():

@@ -244,7 +244,7 @@ class ExportCall:
     ) -> None:
         """Write an operator; without `outputs`, the one that makes all results of the node."""
         made = [self.output(index) for index in range(len(self.unit.last.outputs))] if outputs is None else outputs
-        self.writer.emit(op, inputs, made, options or {}, version, self.writer.origin_of(self.unit))
+        self.writer.emit(op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit))
 
     def turned(self, tensor: int, kind: TensorType, order: Sequence[int]) -> tuple[int, TensorType]:
         """The tensor with its axes in another order."""

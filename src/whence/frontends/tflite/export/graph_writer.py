@@ -8,6 +8,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
+from whence.frontends.onnx.carried import Carried, together
 from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
@@ -27,15 +28,21 @@ Nested = Callable[[Graph, str], int]
 
 
 class GraphWriter:
-    """Writes one graph. `exports` has what says each operator, `nested` writes the graphs that operators hold."""
+    """Writes one graph. `exports` has what says each operator, `nested` writes the graphs that operators hold.
 
-    def __init__(self, graph: Graph, buffers: Buffers, form: str, exports: Mapping[str, Exporter], nested: Nested) -> None:
+    `folded` has, by node, the part of its origin that is no work of its own.
+    """
+
+    def __init__(
+        self, graph: Graph, buffers: Buffers, form: str, exports: Mapping[str, Exporter], nested: Nested, folded: Mapping[int, Origin]
+    ) -> None:
         self.graph = graph
         self.subgraph = Subgraph(buffers)
         self.is_circle = form == CIRCLE
         self.format_name = "Circle" if self.is_circle else "TFLite"
         self.nested = nested
         self._exports = exports
+        self._folded = folded
         self._codes = find_codes(graph)
         self._units = find_units(graph)
         self.absorbed = {reader: node for reader, node in find_absorbed(graph).items() if self._is_plain(reader) and self._is_plain(node.id)}
@@ -124,14 +131,14 @@ class GraphWriter:
         assert isinstance(kind, TensorType)
         if node.op == "Transpose":
             order = get_ints(node.attrs, "perm", tuple(reversed(range(len(self.subgraph.tensors[tensor].shape)))))
-            self.emit("TRANSPOSE", [tensor, self.subgraph.constant(np.array(order, np.int32))], [made], {}, 1, node.origin)
+            self.emit("TRANSPOSE", [tensor, self.subgraph.constant(np.array(order, np.int32))], [made], {}, 1, self.carried_by(node))
         else:
             self._reshape(node, tensor, made, kind)
 
     def _composite(self, node: Node, composite: Composite) -> None:
         inputs = [self.subgraph.constant(each.astype(np.int32)) if isinstance(each, np.ndarray) else self.tensor(each) for each in composite.inputs]
-        origin = union_of([node.origin, *(inner.origin for inner in composite.inside)])
-        self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, origin)
+        carried = together(self.carried_by(each) for each in (node, *composite.inside))
+        self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, carried)
 
     # ---- tensors ----
 
@@ -204,7 +211,8 @@ class GraphWriter:
             raise UnsupportedError(
                 f"operator {quoted(node.name)} ({node.op}) cannot be written as {self.format_name}: its result's shape is not known"
             )
-        self.emit("RESHAPE", [tensor, self.subgraph.constant(np.array(sizes, np.int32))], [made], {"new_shape": tuple(sizes)}, 1, node.origin)
+        wanted = self.subgraph.constant(np.array(sizes, np.int32))
+        self.emit("RESHAPE", [tensor, wanted], [made], {"new_shape": tuple(sizes)}, 1, self.carried_by(node))
 
     def _code_type(self, ref: Ref) -> TensorType:
         made_by = dequantise_before(self.graph, ref)
@@ -243,20 +251,24 @@ class GraphWriter:
     # ---- operators ----
 
     def emit(
-        self, op: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, origin: Origin
+        self, op: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, carried: Carried
     ) -> None:
-        self.subgraph.operator(op, inputs, outputs, options, version, origin)
+        self.subgraph.operator(op, inputs, outputs, options, version, carried)
 
-    def origin_of(self, unit: Unit) -> Origin:
+    def carried_by(self, node: Node) -> Carried:
+        return Carried(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))
+
+    def carried_by_unit(self, unit: Unit) -> Carried:
         """Where an operator came from. A DequantizeLinear that is not written counts where nothing else stands for its source operators."""
-        parts = [member.origin for member in unit.members]
+        parts = [self.carried_by(member) for member in unit.members]
         inner = self.absorbed.get(unit.node.id)
         if inner is not None:
-            parts.append(inner.origin)
+            parts.append(self.carried_by(inner))
         if unit.quantise is not None:
             for member in unit.members:
                 for ref in member.inputs:
                     made_by = dequantise_before(self.graph, ref)
                     if made_by is not None:
-                        parts.append(made_by.origin - self._carried)
-        return union_of(parts) or NO_ORIGIN
+                        origin, folded = self.carried_by(made_by)
+                        parts.append(Carried(origin - self._carried, folded - self._carried))
+        return together(parts)

@@ -14,11 +14,11 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
+from whence.frontends.onnx.carried import Carried
 from whence.frontends.tflite.export.codes import Codes
 from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, SubgraphRecord, TensorRecord
 from whence.frontends.tflite.schema import Option
 from whence.frontends.tflite.tensors import DTYPES
-from whence.provenance import Origin
 from whence.types import DType, TensorType, ValueType
 
 TYPE_NAMES: Mapping[DType, str] = {dtype: name for name, dtype in DTYPES.items() if name not in ("INT4", "UINT4", "RESOURCE", "VARIANT")}
@@ -27,7 +27,7 @@ TYPE_NAMES: Mapping[DType, str] = {dtype: name for name, dtype in DTYPES.items()
 @dataclass(frozen=True, slots=True)
 class WrittenOperator:
     record: OperatorRecord
-    origin: Origin
+    carried: Carried
 
 
 class Buffers:
@@ -97,12 +97,12 @@ class Subgraph:
         return self._buffers.arrays[record.buffer].view(np.int32).reshape(record.shape)
 
     def operator(
-        self, name: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, origin: Origin
+        self, name: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, carried: Carried
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
         while given and given[-1] == ABSENT:
             given.pop()
-        self.operators.append(WrittenOperator(OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, b""), origin))
+        self.operators.append(WrittenOperator(OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, b""), carried))
 
     def rename(self, index: int, name: str) -> None:
         """Give a tensor the name it has outside."""
