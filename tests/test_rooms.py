@@ -12,6 +12,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
     "errors",
     "types",
+    "machine",
     "provenance",
     "ops",
     "graph",

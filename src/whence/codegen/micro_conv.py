@@ -9,6 +9,7 @@ from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE, Conv, Depth
 from whence.kernels.conv_tiles import Axis, Cover, Field, Read, Run, Shape
 from whence.kernels.ir import Micro
+from whence.machine import CACHE_LINE
 
 # As many products in a row as it takes to make the loop around them free.
 _PRODUCTS = 24
@@ -159,8 +160,8 @@ def _read(writer: CWriter, conv: Conv, shape: Shape, depth: Depth, read: Read, v
     line(f"const float *restrict wk = wc + kh * {conv.columns.kernel * depth.lanes * width} + {first} * {depth.lanes * width};")
     if conv.ahead:
         lines = conv.ahead * (read.count if joined else 1)
-        line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * 16, 0, 2);")
-        line(f"ahead += {lines * 16};")
+        line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+        line(f"ahead += {lines * CACHE_LINE // 4};")
     # Unrolled further, a loop over columns would keep input values for the next column in registers that it lacks.
     copies = min(conv.columns.stride, 2) if depth.lanes == 1 else -(-_PRODUCTS // (len(read.pixels) * vectors))
     line(f"#pragma clang loop unroll_count({copies})" if copies > 1 else "#pragma clang loop unroll(disable)")

@@ -8,9 +8,9 @@ from fractions import Fraction
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE
-from whence.kernels.cost import LINE
 from whence.kernels.ir import Micro
 from whence.kernels.winograd import KERNEL, Winograd, transforms
+from whence.machine import CACHE_LINE
 
 # As many products in a row as it takes to make the loop around them free.
 _PRODUCTS = 24
@@ -126,8 +126,8 @@ def _products(writer: CWriter, it: Winograd, x: str, w: str, channels: int) -> N
     line, width = writer.line, it.vectors * it.lanes
     lines = it.lines_ahead
     line("#pragma clang loop unroll(full)")
-    line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {LINE // 4}, 0, 2);")
-    line(f"ahead += {lines * LINE // 4};")
+    line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+    line(f"ahead += {lines * CACHE_LINE // 4};")
     copies = min(channels, -(-_PRODUCTS // (it.tile_rows * it.vectors)))
     line(f"#pragma clang loop unroll_count({copies})" if copies > 1 else "#pragma clang loop unroll(disable)")
     writer.open(f"for (int64_t k = 0; k < {channels}; k++)")

@@ -10,11 +10,9 @@ import math
 from collections.abc import Sequence
 
 from whence.graph import Graph, Node, Ref
+from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 from whence.types import DType, TensorType
-
-# Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would straddle two lines of the cache.
-_LINE = 64
 
 STRETCHING = frozenset({"Concat", "Split", "Slice"})
 """Whose parts may be stretches of their whole."""
@@ -45,7 +43,8 @@ def _begins(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[i
         return None
     extents = [shape[axis] for shape in shapes if shape is not None]
     begins = [begin * row for begin in itertools.accumulate(extents[:-1], initial=0)]
-    return None if any(begin % _LINE for begin in begins) else begins
+    # Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would straddle two lines of the cache.
+    return None if any(begin % CACHE_LINE for begin in begins) else begins
 
 
 def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
@@ -56,7 +55,7 @@ def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
     (axis,) = axes or [0]
     row = _row_bytes(graph, source, axis)
     start = starts[0] + before[axis] if starts[0] < 0 else starts[0]
-    if row is None or not 0 <= start <= before[axis] - after[axis] or start * row % _LINE:
+    if row is None or not 0 <= start <= before[axis] - after[axis] or start * row % CACHE_LINE:
         return None
     return [start * row]
 

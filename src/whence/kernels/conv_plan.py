@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from whence.kernels.conv_tiles import Axis, Cover, Field, cover
-from whence.kernels.cost import LINE
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 
 # Enough work items that eight workers finish together, none so small that handing it out is noticed.
 _ITEMS = 16
@@ -83,7 +83,7 @@ class ConvSizes:
         tiles = self.cover(plan.pixels)
         per_unit = sum(run.count for run in tiles.runs) if tiles.axis is Axis.ROWS else 1
         rounds = self._rounds(tiles, plan.chunk) if plan.panels_outside else 1
-        return -(-self.weight_bytes // (self._panels(plan.vectors) * LINE * self.positions * per_unit * plan.chunk * rounds))
+        return -(-self.weight_bytes // (self._panels(plan.vectors) * CACHE_LINE * self.positions * per_unit * plan.chunk * rounds))
 
     def _panel_vectors(self, pixels: int) -> int:
         """Vectors of output channels in a tile of so many pixels, whole blocks of them: few pixels leave registers for more channels."""

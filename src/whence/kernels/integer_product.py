@@ -30,6 +30,7 @@ from whence.kernels.group import Group
 from whence.kernels.index import Index, ravel, unravel
 from whence.kernels.ir import Buffer, Expr, Micro, Name
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 from whence.types import DType
 
 BATCH, ROW, COLUMN = "batch", "m", "n"
@@ -46,7 +47,6 @@ _FEW_ROWS, _MOST_VECTORS, _MOST_ROWS = 3, 8, 24
 _ITEMS = 16
 _ITEM_FLOPS = 1 << 20
 _ITEM_BYTES = 1 << 16
-_LINE = 64
 FLOPS_PER_NS = 320
 """With short sums a third of that, but then it is stores that count."""
 # What starting a tile costs, in rows, and how much more than the least may be computed for the sake of more work items.
@@ -140,11 +140,11 @@ class IntegerProduct(Micro):
 
     @property
     def copy_bytes(self) -> int:
-        return -(-self.shape.most_rows * self.shape.words * 4 // _LINE) * _LINE if self.is_copied else 0
+        return -(-self.shape.most_rows * self.shape.words * 4 // CACHE_LINE) * CACHE_LINE if self.is_copied else 0
 
     @property
     def sums_bytes(self) -> int:
-        return -(-self.shape.most_rows * 4 // _LINE) * _LINE if self.has_sums else 0
+        return -(-self.shape.most_rows * 4 // CACHE_LINE) * CACHE_LINE if self.has_sums else 0
 
     @property
     def scratch_bytes(self) -> int:

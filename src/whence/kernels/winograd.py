@@ -23,10 +23,11 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
-from whence.kernels.cost import LINE, idleness, overlapped
+from whence.kernels.cost import idleness, overlapped
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 
 KERNEL = 3
@@ -151,7 +152,7 @@ class Winograd(Micro):
     @property
     def lines_ahead(self) -> int:
         """Of the weights of the next place, to be asked for with each block of channels that is multiplied."""
-        lines = -(-4 * self.channels * self.vectors * self.lanes // LINE)
+        lines = -(-4 * self.channels * self.vectors * self.lanes // CACHE_LINE)
         return -(-lines // (-(-self.chunk // self.tile_rows) * self.blocks_in))
 
     @property

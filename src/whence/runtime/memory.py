@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-ALIGNMENT = 64
+from whence.machine import CACHE_LINE
+
+ALIGNMENT = CACHE_LINE
+"""So that no value shares a line with another, and no vector straddles two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ struct whence_stream {
 
 static void *block(int64_t bytes) {
   void *memory = NULL;
-  return posix_memalign(&memory, 64, (size_t)(bytes > 0 ? bytes : 1)) ? NULL : memory;
+  return posix_memalign(&memory, WH_LINE, (size_t)(bytes > 0 ? bytes : 1)) ? NULL : memory;
 }
 
 whence_status_t whence_model_create(whence_model_t *model, const whence_description_t *description, const char *weights_file, int threads) {

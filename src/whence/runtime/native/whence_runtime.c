@@ -34,14 +34,14 @@ typedef struct {
 
 /* A worker's own stretch of the work items, on a cache line of its own: the first in the low half, the one behind the last in the high half. */
 typedef struct {
-  _Alignas(64) atomic_uint_least64_t span;
+  _Alignas(WH_LINE) atomic_uint_least64_t span;
 } stretch;
 
 /* Those who meet, and how often they have. */
 typedef struct {
   wh_gang face;
-  _Alignas(64) atomic_int arrived;
-  _Alignas(64) atomic_uint round;
+  _Alignas(WH_LINE) atomic_int arrived;
+  _Alignas(WH_LINE) atomic_uint round;
 } gang;
 
 struct wh_pool {
@@ -60,9 +60,9 @@ struct wh_pool {
   int64_t tasks;
   int64_t unit;  /* Stretches count in so many work items, */
   int64_t grain; /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own stretch, once. */
-  _Alignas(64) atomic_uint generation;
-  _Alignas(64) atomic_int busy;
-  _Alignas(64) atomic_int sleepers;
+  _Alignas(WH_LINE) atomic_uint generation;
+  _Alignas(WH_LINE) atomic_int busy;
+  _Alignas(WH_LINE) atomic_int sleepers;
   atomic_int stop;
 #ifndef __linux__
   pthread_mutex_t bed;
@@ -143,7 +143,7 @@ static void meet(wh_gang *face) {
 /* Scratch memory for one worker, the header before it. */
 static void *make_scratch(int64_t bytes, wh_gang *face) {
   void *block = NULL;
-  if (posix_memalign(&block, 64, (size_t)bytes + WH_HEADER + 64)) return NULL;
+  if (posix_memalign(&block, WH_LINE, (size_t)bytes + WH_HEADER + WH_LINE)) return NULL;
   *(wh_gang **)block = face;
   return (char *)block + WH_HEADER;
 }
@@ -234,7 +234,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   if (threads < 1) threads = 1;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   void *memory = NULL;
-  if (posix_memalign(&memory, 64, sizeof(wh_pool))) return NULL;
+  if (posix_memalign(&memory, WH_LINE, sizeof(wh_pool))) return NULL;
   wh_pool *pool = memory;
   memset(pool, 0, sizeof *pool);
   pool->threads = threads;

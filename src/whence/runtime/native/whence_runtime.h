@@ -12,7 +12,8 @@ typedef struct wh_gang {
   void (*meet)(struct wh_gang *); /* returns when all members have called it */
 } wh_gang;
 
-enum { WH_HEADER = 64, WH_TOGETHER = -1 };
+/* Bytes in a cache line. What stands before scratch memory fills one, so that both begin on a line. */
+enum { WH_LINE = 64, WH_HEADER = WH_LINE, WH_TOGETHER = -1 };
 
 /* Work items [begin, end) of one kernel. `buf` holds its parameters in order; `scratch` is private to the worker. */
 typedef void (*wh_kernel)(void *const *buf, int64_t begin, int64_t end, void *scratch);
