@@ -93,6 +93,11 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], dict[str, Any
     "a tuple that is not there": ("GatherND", {"x": X}, {"i": np.array([[0, 0], [2, 4]])}, {}),
     "tuples too long": ("GatherND", {"x": X}, {"i": np.zeros((1, 3), np.int64)}, {}),
     "a place to write": ("ScatterElements", {"x": X}, {"i": np.full((1, 4), 10**12), "u": ones(1, 4)}, {}),
+    "a row of nothing": ("Gather", {"x": ones(0, 4), "i": np.array([0, 1])}, {}, {}),
+    "elements of nothing": ("GatherElements", {"x": ones(0, 4), "i": np.zeros((2, 4), np.int64)}, {}, {}),
+    "a tuple into nothing": ("GatherND", {"x": ones(0, 4), "i": np.array([[0]])}, {}, {}),
+    "the edge of nothing": ("Pad", {"x": ones(0, 4)}, {"p": np.array([1, 0, 1, 0])}, {"mode": "edge"}),
+    "nothing again and again": ("Pad", {"x": ones(0, 4)}, {"p": np.array([1, 0, 1, 0])}, {"mode": "wrap"}),
     "a tuple to write": ("ScatterND", {"x": X}, {"i": np.array([[3]]), "u": ones(1, 4)}, {}),
     "updates too short": ("ScatterND", {"x": X}, {"i": np.array([[0]]), "u": ones(1, 3)}, {}),
 }

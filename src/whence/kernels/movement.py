@@ -115,6 +115,8 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         fill_ref = node.input(2)
         fill = elements.value(fill_ref, ()) if fill_ref is not None else literal(0, value.dtype)
         return select(inside, value, cast(fill, value.dtype))
+    if 0 in shape:
+        raise UnsupportedError(f"Pad '{node.name}': there is no element to repeat")
     return elements.value(source, tuple(_reflected(place, extent, str(mode), node) for place, extent in zip(moved, shape, strict=True)))
 
 
@@ -144,9 +146,11 @@ def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Index:
     """An index read from a tensor, negative ones counted from the end."""
+    if not extent:
+        raise UnsupportedError("an axis without elements has no element for any index")
     at = cast(elements.value(ref, index), DType.I64)
     if isinstance(at, Literal):
-        return of(int(at.value) % extent if extent else 0)
+        return of(int(at.value) % extent)
     wrapped = select(apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at)
     # An index out of range is the caller's error; clamping keeps it from reading foreign memory.
     safe = apply(Fn.MIN, apply(Fn.MAX, wrapped, literal(0, DType.I64)), literal(extent - 1, DType.I64))
