@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,11 +55,17 @@ def test_demo_runs_end_to_end(whence: Whence) -> None:
     assert "by fold_batch_norm" in done.out
 
 
-@pytest.mark.parametrize("command", ["why", "passes", "convert", "demo", "compile", "run"])
-def test_every_command_teaches(whence: Whence, command: str) -> None:
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_teaches(whence: Whence, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     done = whence(command, "--help")
     assert done.code == 0
     assert "Usage: whence" in done.out
+    module, function = COMMANDS[command]
+    text = getattr(importlib.import_module(f"whence.cli.{module}"), function).__doc__
+    for example in re.findall(r"^ *(\[dim\].*)$", text, re.MULTILINE):
+        shown = example.replace("[dim]", "").replace("[/dim]", "")
+        assert f" {shown} " in done.out, "an example is one line, also in a narrow terminal"
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["why"], ["convert", "m.onnx"], ["why", "m.onnx", "--shape", "x:1,2"]])

@@ -36,8 +36,8 @@ def compile_command(
     """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made from.
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
-    [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out -o run_model[/dim]
-    [dim]whence compile resnet50.onnx -o out/ --tune[/dim]         takes minutes, once for each shape of layer
+    [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]
+    [dim]whence compile resnet50.onnx -o out/ --tune[/dim]   takes minutes, once for a layer
     """
     began = time.perf_counter()
     check_folder(output)

@@ -22,8 +22,8 @@ def convert(
     """Write the optimised model as ONNX, TFLite or Circle. Each operator says which operators of the first file it came from.
 
     [dim]whence convert model.onnx -o small.onnx[/dim]
-    [dim]whence why small.onnx /layer1/bn1[/dim]        still speaks of model.onnx
-    [dim]whence convert model.tflite -o model.circle[/dim]     with ONE_source_table and ONE_op_table in it
+    [dim]whence why small.onnx /layer1/bn1[/dim]             still speaks of model.onnx
+    [dim]whence convert model.tflite -o model.circle[/dim]   with luci's tables in it
     """
     if output.suffix.lower() not in WRITTEN:
         raise UnsupportedError(f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files")

@@ -51,13 +51,13 @@ def db(
 ) -> None:
     """Convert a debug database between its forms, and answer SQL about it. Without options, say what is in it.
 
-    [dim]whence db out/[/dim]                                               tables, and the questions that are saved as views
-    [dim]whence db out/ --sql "FROM time_by_source LIMIT 10"[/dim]          where the time went, by operator of your file
-    [dim]whence db out/ --sql "FROM kernels_of_source WHERE name = '/layer1/0/conv1/Conv'"[/dim]
-    [dim]whence db out/ --sql "FROM removed"[/dim]                          what no longer runs, and why
-    [dim]whence db tinycnn_debug.xml --parquet tables/[/dim]                from Vela (either core) to Parquet
-    [dim]whence db tinycnn_debug.xml --model tinycnn.tflite[/dim]           Vela's cycles on the operators of the model it compiled
-    [dim]whence db tinycnn_debug.xml --model tinycnn.tflite --cycles measured.csv -o out/[/dim]
+    [dim]whence db out/[/dim]                                  tables, questions saved
+    [dim]whence db out/ --sql "FROM time_by_source LIMIT 10"[/dim]   where the time went
+    [dim]whence db out/ --sql "FROM removed"[/dim]             what no longer runs, and why
+    [dim]whence db out/ --sql "FROM kernels_of_source WHERE name = '/conv1/Conv'"[/dim]
+    [dim]whence db cnn_debug.xml --parquet tables/[/dim]       from Vela (either core)
+    [dim]whence db cnn_debug.xml --model cnn.tflite[/dim]      its cycles by operator
+    [dim]whence db cnn_debug.xml --model cnn.tflite --cycles measured.csv -o out/[/dim]
     """
     from whence.debugdb.locate import read_database
     from whence.debugdb.store import ask, write_duckdb, write_parquet

@@ -43,8 +43,9 @@ def profile(
     """Compile MODEL, run it, and say where the time went: every operator of the file, and sums that are exact.
 
     [dim]whence profile resnet50.onnx[/dim]
-    [dim]whence profile resnet50.onnx --exact[/dim]                  shares measured by leaving operators out
-    [dim]whence profile resnet50.onnx --by module -o out/[/dim]     report.html, profile.json, and files for other tools
+    [dim]whence profile resnet50.onnx --exact[/dim]      measured by leaving operators out
+    [dim]whence profile resnet50.onnx --by module[/dim]
+    [dim]whence profile resnet50.onnx -o out/[/dim]      report.html, files for other tools
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")

@@ -50,7 +50,7 @@ def why(
 
     [dim]whence why resnet50.onnx /layer1/0/bn1[/dim]
     [dim]whence why resnet50.onnx 7 --time[/dim]
-    [dim]whence why resnet50.onnx 7 --profile out/[/dim]     from what `whence profile -o out/` left
+    [dim]whence why resnet50.onnx 7 --profile out/[/dim]   out/ is of `whence profile -o`
     """
     if operator is not None and not operator.strip():
         raise typer.BadParameter("names no operator; leave it out to list them all", param_hint="OPERATOR")
