@@ -14,13 +14,13 @@ from tests.frontends.tflite.making import Model, compare, read, run_litert
 from tests.frontends.tflite.runtimes import convert, run_onert
 from whence.api import load, prepare, save
 from whence.errors import ModelError
-from whence.frontends.onnx.carried import FOLDED, HISTORY
+from whence.frontends.onnx.carried import FOLDED, HISTORY, read_history
 from whence.frontends.tflite.reader import read_tflite
 from whence.frontends.tflite.records import read_records
 from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.writer import to_records
 from whence.graph.fates import coverage, fates
-from whence.provenance import Fate
+from whence.provenance import EdgeKind, Fate
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, read_tables
 
 RNG = np.random.default_rng(3)
@@ -98,6 +98,9 @@ def test_what_was_folded_stays_folded(tmp_path: Path, ending: str) -> None:
     save(prepare(load(tmp_path / f"first.{ending}"), portable=True), tmp_path / f"second.{ending}")
     again = dict(read_records((tmp_path / f"second.{ending}").read_bytes()).metadata)
     assert all(again[key] == payload for key, payload in record.metadata if key != HISTORY)
+    for found in (dict(record.metadata)[HISTORY], again[HISTORY]):
+        history = read_history(found.decode(), 6)
+        assert [(history[source].kind, history[source].pass_name) for source in (2, 3)] == [(EdgeKind.FOLD, "fold_scale_bias")] * 2
     for name in ("first", "second"):
         graph = read_tflite(tmp_path / f"{name}.{ending}")
         assert fates(graph) == [Fate.LIVE, Fate.FOLDED, Fate.FOLDED, Fate.LIVE, Fate.LIVE, Fate.DEAD]

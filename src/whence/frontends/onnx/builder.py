@@ -10,7 +10,7 @@ from onnx import GraphProto, ValueInfoProto
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.naming import check_texts, quoted
-from whence.frontends.onnx.carried import Carried, Passage, read_carried
+from whence.frontends.onnx.carried import LOAD, Carried, Passage, read_carried
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
@@ -25,8 +25,7 @@ from whence.ops.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
 from whence.types import UNKNOWN, TensorType, ValueType
 
-_PASS = "load"
-_AS_IT_WAS = Passage(EdgeKind.COPY, _PASS, "read with its origin")
+_AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
 _SHARED_BYTES = 64
 
 
@@ -175,7 +174,7 @@ class NodeBuilder:
                 continue
             helper = self.graph.new_id()
             self.append(each, helper, origin)
-            self.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], _PASS, self.upgrader.rule(record))
+            self.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], LOAD, self.upgrader.rule(record))
 
     def origin_of(self, record: OpRecord, carried: Carried | None) -> Origin:
         return carried.origin if carried is not None else frozenset((record.source,))
@@ -293,7 +292,7 @@ class NodeBuilder:
             self._define(name, ref)
             into = ref.node if into is None else into
         rule = f"a call of {record.op} is its body"
-        self.graph.ledger.bury(Tombstone(record.source, self.origin_of(record, carried), Reason.INLINED, _PASS, rule, into))
+        self.graph.ledger.bury(Tombstone(record.source, self.origin_of(record, carried), Reason.INLINED, LOAD, rule, into))
 
 
 def build_graph(

@@ -20,6 +20,8 @@ TOMBSTONES = "whence.tombstones"
 ORIGIN = "whence.origin"
 FOLDED = "whence.folded"
 HISTORY = "whence.history"
+LOAD = "load"
+"""What readers sign the ledger with."""
 
 
 class Carried(NamedTuple):
@@ -95,7 +97,10 @@ def write_history(edges: Iterable[Edge], n_sources: int) -> str:
     first: dict[int, Edge] = {}
     for edge in edges:
         if edge.parent <= n_sources and edge.child != edge.parent and edge.kind is not EdgeKind.INSERT:
-            first.setdefault(edge.parent, edge)
+            known = first.setdefault(edge.parent, edge)
+            # That a reader restated an operator is no news for the next one, which does the same.
+            if known.pass_name == LOAD and edge.pass_name != LOAD:
+                first[edge.parent] = edge
     rows = [[source, str(edge.kind), edge.pass_name, edge.rule] for source, edge in sorted(first.items())]
     return json.dumps(rows, separators=(",", ":"))
 

@@ -13,7 +13,7 @@ from whence.errors import InputError, ModelError
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
-from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
+from whence.frontends.onnx.carried import HISTORY, LOAD, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
 from whence.frontends.onnx.control import add_control
 from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.types import TensorReader, value_type
@@ -142,7 +142,7 @@ def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
         ledger.bury(stone)
     dropped = frozenset(source.id for source in ledger.lost() if source.id <= n_first)
     if dropped:
-        ledger.bury(Tombstone(0, dropped, Reason.DEAD, "load", "dropped by another tool before this file was read", None))
+        ledger.bury(Tombstone(0, dropped, Reason.DEAD, LOAD, "dropped by another tool before this file was read", None))
 
 
 def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str]:

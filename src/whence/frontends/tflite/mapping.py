@@ -20,10 +20,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from whence.frontends.onnx.carried import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.quantisation import FIXED_POINT, parameters, quantisation_of
 from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, TensorRecord
-from whence.frontends.tflite.scope import LOAD, Place, SubgraphScope
+from whence.frontends.tflite.scope import Place, SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr

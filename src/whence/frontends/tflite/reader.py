@@ -9,10 +9,11 @@ from pathlib import Path
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import quoted
+from whence.frontends.onnx.carried import LOAD
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord, read_records
-from whence.frontends.tflite.scope import LOAD, GraphScope, Place, Reading, SubgraphScope
+from whence.frontends.tflite.scope import GraphScope, Place, Reading, SubgraphScope
 from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
 from whence.graph.graph import Graph

@@ -22,7 +22,6 @@ from whence.ops.registry import evaluate
 from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
 
-LOAD = "load"
 _SMALL = 64
 # Subgraphs that are called from several places are read once for each; honest ones a few times.
 _MOST_CALLS = 4

@@ -20,7 +20,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import ModelError
-from whence.frontends.onnx.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, Passage, read_folded, read_history, read_sources, read_tombstones
+from whence.frontends.onnx.carried import (
+    FOLDED,
+    HISTORY,
+    LOAD,
+    SOURCES,
+    TOMBSTONES,
+    Passage,
+    read_folded,
+    read_history,
+    read_sources,
+    read_tombstones,
+)
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
 from whence.frontends.tflite.scope import Place
 from whence.provenance import NO_ORIGIN, Ledger, Reason, SourceOp, Tombstone
@@ -134,7 +145,7 @@ def _dropped(n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[T
     explained = {number for stone in stones for number in stone.origin}
     missing = frozenset(range(1, n_first + 1)) - present - explained
     rule = f"in {SOURCE_TABLE.name}, but no operator of this file stems from it"
-    return [Tombstone(0, missing, Reason.DEAD, "load", rule, None)] if missing else []
+    return [Tombstone(0, missing, Reason.DEAD, LOAD, rule, None)] if missing else []
 
 
 def _source(number: int, name: str, index: int, subgraph: SubgraphRecord, operator: OperatorRecord) -> SourceOp:
