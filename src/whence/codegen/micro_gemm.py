@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from whence.codegen.render_c import CWriter, c_index
 from whence.kernels.gemm import BATCH, COLUMN, ROW, Gemm
 from whence.kernels.ir import Micro
+from whence.machine import CACHE_LINE
 
-_CACHE_LINE = 16
-"""In floats."""
+_LINE = CACHE_LINE // 4
+"""Floats in a cache line."""
 _UNROLLED = 2
 """Steps of a sum that are written out, at least."""
 _LONGEST = 8
@@ -99,7 +100,7 @@ class _Pace:
 def _pace(gemm: Gemm) -> _Pace:
     """Weights come from far away, and memory answers only so many requests at a time. While one block of a panel is at work, which takes all
     steps of all its tiles of rows, the next is asked for at an even pace; with the last, what lies behind it: mostly the next product's first."""
-    tiles, lines = -(-gemm.rows // gemm.tile.rows), -(-gemm.tile.width // _CACHE_LINE)
+    tiles, lines = -(-gemm.rows // gemm.tile.rows), -(-gemm.tile.width // _LINE)
     common = math.gcd(tiles, lines)
     if tiles // common > _LONGEST:
         return _Pace(min(tiles // lines, _LONGEST), 1)
@@ -147,14 +148,14 @@ def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
     if pace.lines:
         # A panel that passes by once is a stream: what is asked for too early would be gone from the cache again.
         distance = depth * tile.width if gemm.rows > tile.rows else min(depth * tile.width, _STREAM_AHEAD)
-        line(f"const float *ahead = row + {distance} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _CACHE_LINE};")
+        line(f"const float *ahead = row + {distance} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _LINE};")
     whole = depth // pace.steps * pace.steps
     if whole:
         writer.open(f"for (int64_t k = 0; k < {whole}; k += {pace.steps})")
         for j in range(pace.lines):
-            line(f"__builtin_prefetch(ahead + {j * _CACHE_LINE}, 0, 2);")
+            line(f"__builtin_prefetch(ahead + {j * _LINE}, 0, 2);")
         if pace.lines:
-            line(f"ahead += {pace.lines * _CACHE_LINE};")
+            line(f"ahead += {pace.lines * _LINE};")
         for step in range(pace.steps):
             _step(writer, gemm, rows, f"k + {step}" if step else "k")
         writer.close()

@@ -10,6 +10,7 @@ from whence.kernels.conv_tiles import Field
 from whence.kernels.halves import DEPTH, GROUP, PANEL, STEP_FLOATS, TILE
 from whence.kernels.halves_conv import HalvesConv
 from whence.kernels.ir import Micro
+from whence.machine import CACHE_LINE
 
 
 def write_halves_conv(writer: CWriter, micro: Micro) -> None:
@@ -88,15 +89,15 @@ def _multiply(writer: CWriter, it: HalvesConv) -> None:
     line(f"const float *restrict w = {it.weights} + panel * {it.depths * len(it.taps) * STEP_FLOATS};")
     if it.ahead:
         panel = it.depths * len(it.taps) * STEP_FLOATS
-        line(f"const float *ahead = w + {panel} + at / {GROUP} * {it.depths * len(it.taps) * it.ahead * 16};")
+        line(f"const float *ahead = w + {panel} + at / {GROUP} * {it.depths * len(it.taps) * it.ahead * CACHE_LINE // 4};")
     write_zeros(writer)
     writer.open(f"for (int64_t c = 0; c < {it.depths}; c++)")
     line(f"const half *restrict x = turned + (c * {2 * it.half} + at) * {DEPTH};")
     writer.open(f"for (int64_t tap = 0; tap < {len(it.taps)}; tap++)")
     line("const half *restrict xt = x + taps[tap];")
     if it.ahead:
-        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * 16, 0, 2);")
-        line(f"ahead += {it.ahead * 16};")
+        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+        line(f"ahead += {it.ahead * CACHE_LINE // 4};")
     write_step(writer, "xt", str(it.half * DEPTH), str(TILE * DEPTH), "w")
     line(f"w += {STEP_FLOATS};")
     writer.close()

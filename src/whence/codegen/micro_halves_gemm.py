@@ -10,6 +10,7 @@ from whence.kernels.gemm import BATCH
 from whence.kernels.halves import DEPTH, GROUP, STEP_FLOATS, TILE
 from whence.kernels.halves_gemm import HalvesGemm
 from whence.kernels.ir import Micro
+from whence.machine import CACHE_LINE
 
 _STEP = 2 * GROUP * DEPTH
 """Halves that a step reads: the rows' high ones, then their low ones."""
@@ -73,12 +74,12 @@ def _multiply(writer: CWriter, it: HalvesGemm) -> None:
     line(f"const float *restrict w = {gemm.b.buffer} + panel * {it.depths * STEP_FLOATS};")
     line(f"const half *restrict x = turned + at * {it.depths * 2 * DEPTH};")
     if it.ahead:
-        line(f"const float *ahead = w + {it.distance} + at / {GROUP} * {it.depths * it.ahead * 16};")
+        line(f"const float *ahead = w + {it.distance} + at / {GROUP} * {it.depths * it.ahead * CACHE_LINE // 4};")
     write_zeros(writer)
     writer.open(f"for (int64_t k = 0; k < {it.depths}; k++)")
     if it.ahead:
-        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * 16, 0, 2);")
-        line(f"ahead += {it.ahead * 16};")
+        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+        line(f"ahead += {it.ahead * CACHE_LINE // 4};")
     write_step(writer, "x", str(GROUP * DEPTH), str(TILE * DEPTH), "w")
     line(f"w += {STEP_FLOATS}; x += {_STEP};")
     writer.close()

@@ -1,9 +1,6 @@
-"""What the cost models of several kernels have in common: cache lines, weights on their way, workers that wait."""
+"""What the cost models of several kernels have in common: weights on their way, workers that wait."""
 
 from __future__ import annotations
-
-LINE = 64
-"""Bytes in a cache line."""
 
 _NOT_HIDDEN = 0.3
 _WORKERS = 2

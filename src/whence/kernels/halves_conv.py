@@ -18,7 +18,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
-from whence.kernels.cost import LINE, idleness
+from whence.kernels.cost import idleness
 from whence.kernels.group import Group
 from whence.kernels.halves import (
     DEPTH,
@@ -35,6 +35,7 @@ from whence.kernels.halves import (
 )
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 
 # Digits are given up only where that buys time: a good part of what the direct way takes, and so much that a person would see it.
@@ -126,7 +127,7 @@ class HalvesConv(Micro):
     @property
     def ahead(self) -> int:
         """Cache lines of the next panel to ask for at each step, so that all are near when their turn comes."""
-        return -(-4 * STEP_FLOATS // (LINE * self.groups)) if self.is_far else 0
+        return -(-4 * STEP_FLOATS // (CACHE_LINE * self.groups)) if self.is_far else 0
 
     @property
     def half(self) -> int:

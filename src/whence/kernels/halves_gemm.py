@@ -13,7 +13,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.cost import LINE, idleness
+from whence.kernels.cost import idleness
 from whence.kernels.gemm import Gemm, GemmPlan, Sizes, as_matrix, gemm_micro, lower_gemm, product_of, sizes_of, with_packed
 from whence.kernels.group import Group
 from whence.kernels.halves import (
@@ -31,6 +31,7 @@ from whence.kernels.halves import (
 )
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
 
 # Digits are given up only where that buys time.
 _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
@@ -83,7 +84,7 @@ class HalvesGemm(Micro):
     @property
     def ahead(self) -> int:
         """Cache lines of the weights to come that are asked for at each step, so that all are near when their turn comes."""
-        return -(-4 * STEP_FLOATS // (LINE * self.groups)) if self.is_far else 0
+        return -(-4 * STEP_FLOATS // (CACHE_LINE * self.groups)) if self.is_far else 0
 
     @property
     def distance(self) -> int:

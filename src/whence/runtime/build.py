@@ -12,6 +12,7 @@ from whence.fusion import find_groups, fuse
 from whence.fusion.stretches import STRETCHING
 from whence.graph import Graph, Ref
 from whence.graph.guards import Guard, Guards, Work, find_guards
+from whence.graph.in_words import in_words
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel, Member
 from whence.kernels.lower import Step, lower
@@ -108,7 +109,7 @@ def check_graph_operands(graph: Graph) -> None:
             check_operands(query)
             check_indices(query)
         except ModelError as error:
-            raise ModelError(f"operator '{node.name}' ({node.op}): {error}") from error
+            raise ModelError(f"operator {in_words(node)}: {error}") from error
 
 
 def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> list[Guards]:
