@@ -39,8 +39,8 @@ def test_a_real_profile_adds_up() -> None:
 
 def test_waiting_for_a_thread_is_part_of_a_kernel() -> None:
     build = GraphBuilder("wide")
-    x = build.input("x", DType.F32, [512, 256])
-    build.output("y", build.op("MatMul", x, build.const(np.ones((256, 256), np.float32)), name="product"))
+    x = build.input("x", DType.F32, [1024, 512])
+    build.output("y", build.op("MatMul", x, build.const(np.ones((512, 512), np.float32)), name="product"))
     alone, together = (profile_executable(compile_model(build.finish(), threads=threads), runs=30, warmup=2) for threads in (1, 2))
     assert alone.waited_ns == 0
     assert 0 <= together.waited_ns <= together.attributed_ns
