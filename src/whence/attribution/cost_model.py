@@ -17,7 +17,7 @@ from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 from whence.types import TensorType
 
-_CONTRACTION_PS = 7
+_CONTRACTION_PS, _BY_UNITS_PS = 7, 5
 _SIMPLE_PS = 10
 # Picoseconds for a byte, by how many bytes the kernel moves.
 _BYTE_PS = ((512 << 10, 10), (2 << 20, 22), (24 << 20, 33))
@@ -46,14 +46,16 @@ _CHEAP_EXPONENTS = frozenset({-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _CHEAP_POWER_PS = 20
 
 
-def arithmetic_ps(graph: Graph, node: Node, flops: int) -> int:
-    """What the arithmetic of `node` costs, which the operator's definition counts as `flops` operations."""
+def arithmetic_ps(graph: Graph, node: Node, flops: int, *, by_units: bool = False) -> int:
+    """What the arithmetic of `node` costs, which the operator's definition counts as `flops` operations, by matrix units or by vectors."""
     if node.op == "Pow" and _has_cheap_exponent(graph, node):
         return _CHEAP_POWER_PS * elements_of(node)
     each = _ELEMENT_PS.get(node.op)
     if each is not None:
         return each * elements_of(node)
-    return flops * (_CONTRACTION_PS if is_contraction(node.op) else _SIMPLE_PS)
+    if not is_contraction(node.op):
+        return flops * _SIMPLE_PS
+    return flops * (_BY_UNITS_PS if by_units else _CONTRACTION_PS)
 
 
 def turning_ps(node: Node, kernel_bytes: int) -> int:

@@ -94,7 +94,6 @@ def build_program(
         copies=tuple(_copies(graph, layout, weights)),
         units=emitted.units,
         tile=tile,
-        rounds_early=any(step.kernel.rounds_early for step in running if step.kernel is not None),
     )
     return Program(plan, weights.finish(), library, details)
 
@@ -167,7 +166,9 @@ def source_names(graph: Graph, step: Step) -> list[str]:
 def described(number: int, step: Step, symbol: str) -> ProgramStep:
     members = step.kernel.members if step.kernel is not None else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
     origin = Origin().union(*(node.origin for node in step.members))
-    return ProgramStep(number, step.name, symbol, tuple(node.id for node in step.members), origin, members, step.why_reference)
+    rounds_early = step.kernel is not None and step.kernel.rounds_early
+    nodes = tuple(node.id for node in step.members)
+    return ProgramStep(number, step.name, symbol, nodes, origin, members, step.why_reference, rounds_early=rounds_early)
 
 
 def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:

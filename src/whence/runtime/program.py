@@ -42,6 +42,8 @@ class ProgramStep:
     why_reference: str
     residual: str = ""
     """For a step that is no operator's: what its time is called."""
+    rounds_early: bool = False
+    """Are its products made by matrix units, less exact than those of float32 and quicker?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,11 @@ class Details:
     units: tuple[KernelUnit, ...]
     tile: Tile
     """What its kernels were divided for."""
-    rounds_early: bool = False
-    """Are products of any of its kernels less exact than those of float32?"""
+
+    @property
+    def rounds_early(self) -> bool:
+        """Are products of any of its kernels less exact than those of float32?"""
+        return any(step.rounds_early for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
