@@ -48,7 +48,7 @@ def test_waiting_for_a_thread_is_part_of_a_kernel() -> None:
     assert together.attributed_ns + sum(together.residual_ns.values()) == together.wall_ns
 
 
-def test_handing_a_run_over_is_idle_time() -> None:
+def test_what_it_takes_to_start_a_run_is_idle_time() -> None:
     found = profile_executable(compile_model(conv_bn_relu(), threads=1), runs=5, warmup=1)
     assert found.residual_ns["idle"] > 0
     assert found.residual_ns["dispatch"] > 0

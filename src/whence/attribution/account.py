@@ -14,11 +14,11 @@ class Span(NamedTuple):
     """One run, in nanoseconds of the monotonic clock."""
 
     begin: int
-    """It was submitted,"""
+    """It was asked for,"""
     taken_up: int
-    """its stream took it up,"""
+    """taken up,"""
     done: int
-    """was done with it,"""
+    """done,"""
     end: int
     """and the caller knew."""
 

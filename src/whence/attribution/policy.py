@@ -8,9 +8,9 @@ _ANCHOR = (
 )
 _COMMON = (
     "Operators folded into constants cost nothing. Inserted layout changes are charged to the operators that caused them. Integers by largest "
-    "remainder: sums are exact. Wall time runs from submitting a run until the caller knows that it is done. dispatch: work around "
-    "kernels, before the first, after the last, and around reference implementations; idle: nobody works on the run, which waits for its stream's "
-    "thread to take it up, or its caller for the news that it is done; profiler: the clock reads. A kernel's time includes waiting until all "
+    "remainder: sums are exact. Wall time runs from asking for a run, in the thread that does it, until it is done. dispatch: work around "
+    "kernels, before the first, after the last, and around reference implementations; idle: nobody works on the run yet, or any more; profiler: the "
+    "clock reads. A kernel's time includes waiting until all "
     "threads are done with their part (waited_ns)."
 )
 

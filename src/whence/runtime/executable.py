@@ -13,7 +13,6 @@ from whence.errors import InputError
 from whence.ops.binding import Binder, Port
 from whence.ops.definition import Value
 from whence.runtime.engine import Engine
-from whence.runtime.profiler import Profiler
 from whence.runtime.program import Program
 from whence.runtime.stream import Stream
 from whence.types import TensorType
@@ -33,7 +32,7 @@ class Pending:
         self._outputs: list[Value] | None = None
         self._failure: BaseException | None = None
         self.began = self.ended = 0
-        """When its stream took it up and was done with it, in nanoseconds of the monotonic clock."""
+        """When it was taken up and done, in nanoseconds of the monotonic clock."""
 
     @property
     def outputs(self) -> list[Value]:
@@ -80,19 +79,27 @@ class Executable:
             raise InputError("the stream belongs to another engine; make it with whence.Stream(model.engine)")
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
-
-        def job(_: Profiler | None) -> None:
-            pending.began = time.monotonic_ns()
-            try:
-                pending._outputs = self._run(inputs, stream)
-            except BaseException as error:
-                pending._failure = error
-                raise
-            finally:
-                pending.ended = time.monotonic_ns()
-
-        stream.submit(job)
+        stream.submit(lambda _: self._fulfil(pending, inputs, stream))
         return pending
+
+    def perform(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
+        """A run as a stream does it, profiled if it profiles, but in this thread and at once, as when the model is called."""
+        stream.wait()
+        pending = Pending()
+        began = time.monotonic_ns()
+        self._fulfil(pending, self._binder.call(args, kwargs), stream)
+        pending.began = began
+        return pending
+
+    def _fulfil(self, pending: Pending, inputs: Sequence[Value], stream: Stream) -> None:
+        pending.began = time.monotonic_ns()
+        try:
+            pending._outputs = self._run(inputs, stream)
+        except BaseException as error:
+            pending._failure = error
+            raise
+        finally:
+            pending.ended = time.monotonic_ns()
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
