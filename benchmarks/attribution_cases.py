@@ -217,9 +217,7 @@ class Race:
     def _time(self, number: int) -> np.ndarray:
         stream = self._stream
         reset_profiling(stream)
-        pending = self._models[number].execute(stream, **self._inputs[number])
-        stream.wait()
-        assert pending.outputs
+        assert self._models[number].perform(stream, **self._inputs[number]).outputs
         assert stream.profiler is not None
         samples = stream.profiler.samples()
         times = np.zeros(int(samples["step"].max()) + 1, np.int64)

@@ -25,7 +25,6 @@ from whence.runtime.kernel_trial import ordinary_numbers
 from whence.runtime.memory import ALIGNMENT
 from whence.runtime.places import Region
 from whence.runtime.program import Block, Program, ReferenceStep, Segment, make_segment
-from whence.runtime.stream import Stream, StreamFlags, reset_profiling
 from whence.runtime.weights import Packing, aligned_bytes
 
 # For what is timed, and for what runs after a variant: a step that it spared, and the step that it stood in for.
@@ -57,7 +56,7 @@ class Exchange:
         self._n_steps = len(program.steps)
         self.outputs: list[Value] = []
         """What the last run gave."""
-        self._stream = Stream(engine, StreamFlags.PROFILING)
+        self._profiler = engine.profiler()
         self._homes: dict[int, native.Plan] = {}
         self._originals: dict[int, native.Step] = {}
         self._variants: list[native.Step] = [native.Step()] * len(offers)
@@ -111,15 +110,12 @@ class Exchange:
         plan.steps[place + 2] = after or idle
 
     def _timed(self) -> np.ndarray:
-        reset_profiling(self._stream)
-        profiler = self._stream.profiler
-        assert profiler is not None
+        profiler = self._profiler
+        profiler.reset()
         profiler.begin(self._program)
-
         # Nobody holds the results of earlier runs, so that the next ones may get their memory, as in a profile.
         self.outputs.clear()
-        self._stream.submit(lambda _: self.outputs.extend(self._instance.run(self._given, profiler)))
-        self._stream.wait()
+        self.outputs.extend(self._instance.run(self._given, profiler))
         samples = profiler.samples()
         samples = samples[samples["step"] % _PLACES == 0]
         times = np.zeros(self._n_steps, np.int64)
