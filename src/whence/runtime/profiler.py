@@ -38,10 +38,12 @@ class Profiler:
         """Forget everything: the next execution is number 0."""
         self._times = np.zeros((_FEW, 2), np.uint64)
         self._programs: list[Program] = []
+        self._noted: list[tuple[int, int, int]] = []
         self._struct = native.Profiler(self._samples.ctypes.data, len(self._samples), 0, self._times.ctypes.data, len(self._times), 0)
 
     def begin(self, program: Program) -> None:
         """An execution of `program` starts."""
+        self._enter_noted()
         execution = len(self._programs)
         self._programs.append(program)
         if execution >= len(self._times):
@@ -50,12 +52,15 @@ class Profiler:
         self._struct.execution = execution
 
     def note(self, begin: int, end: int, step: int) -> None:
-        """A step that did not run in native code."""
-        self.note_sample(begin, end, step)
-        execution = int(self._struct.execution)
-        if self._times[execution, 0] == 0:
-            self._times[execution, 0] = begin
-        self._times[execution, 1] = end
+        """A step that did not run in native code. It is entered later: that would take longer than some of the steps."""
+        self._noted.append((begin, end, step))
+
+    def _enter_noted(self) -> None:
+        for begin, end, step in self._noted:
+            self.note_sample(begin, end, step)
+            times = self._times[int(self._struct.execution)]
+            times[:] = min(times[0], begin) if times[0] else begin, max(times[1], end)
+        self._noted.clear()
 
     def note_sample(self, begin: int, end: int, step: int) -> None:
         """As `note`, but the step does not count for the time of the execution."""
@@ -64,6 +69,7 @@ class Profiler:
 
     def times(self) -> list[int]:
         """Nanoseconds of every execution that ran at least one step, in the order they were submitted."""
+        self._enter_noted()
         return [int(end) - int(begin) for begin, end in self._times[: len(self._programs)] if begin]
 
     @property
@@ -72,7 +78,8 @@ class Profiler:
         return tuple(self._programs)
 
     def samples(self) -> np.ndarray:
-        """The samples still in the ring, oldest first, as an array of `SAMPLE`."""
+        """The samples still in the ring, oldest execution first, as an array of `SAMPLE`."""
+        self._enter_noted()
         written = int(self._struct.written)
         if written <= len(self._samples):
             return self._samples[:written].copy()
@@ -82,6 +89,7 @@ class Profiler:
     @property
     def dropped(self) -> int:
         """Samples that newer ones overwrote."""
+        self._enter_noted()
         return max(0, int(self._struct.written) - len(self._samples))
 
     @property
