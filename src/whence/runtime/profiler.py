@@ -38,7 +38,7 @@ class Profiler:
         """Forget everything: the next execution is number 0."""
         self._times = np.zeros((_FEW, 2), np.uint64)
         self._programs: list[Program] = []
-        self._noted: list[tuple[int, int, int]] = []
+        self._noted: list[tuple[int, int, int, int]] = []
         self._struct = native.Profiler(self._samples.ctypes.data, len(self._samples), 0, self._times.ctypes.data, len(self._times), 0)
 
     def begin(self, program: Program) -> None:
@@ -52,13 +52,18 @@ class Profiler:
         self._struct.execution = execution
 
     def note(self, begin: int, end: int, step: int) -> None:
-        """A step that did not run in native code. It is entered later: that would take longer than some of the steps."""
-        self._noted.append((begin, end, step))
+        """A step that did not run in native code. It has its place now, and is entered later: that would take longer than some of the steps."""
+        place = self._struct.written
+        self._struct.written = place + 1
+        self._noted.append((place, begin, end, step))
 
     def _enter_noted(self) -> None:
-        for begin, end, step in self._noted:
-            self.note_sample(begin, end, step)
-            times = self._times[int(self._struct.execution)]
+        """What was noted of the execution that is the last so far."""
+        execution, ring = int(self._struct.execution), len(self._samples)
+        for place, begin, end, step in self._noted:
+            if self._struct.written - place <= ring:
+                self._samples[place % ring] = (begin, end, execution, step, 0)
+            times = self._times[execution]
             times[:] = min(times[0], begin) if times[0] else begin, max(times[1], end)
         self._noted.clear()
 
@@ -78,7 +83,7 @@ class Profiler:
         return tuple(self._programs)
 
     def samples(self) -> np.ndarray:
-        """The samples still in the ring, oldest execution first, as an array of `SAMPLE`."""
+        """The samples still in the ring, oldest first, as an array of `SAMPLE`."""
         self._enter_noted()
         written = int(self._struct.written)
         if written <= len(self._samples):
