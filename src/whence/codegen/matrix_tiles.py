@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from whence.codegen.render_c import CWriter
 from whence.kernels.halves import PANEL, TILE, TILE_FLOATS
+from whence.machine import CACHE_LINE
 
 _REGISTERS = 8
 _ROW_BYTES = 64
@@ -34,6 +35,12 @@ def write_release(writer: CWriter) -> None:
 def write_zeros(writer: CWriter) -> None:
     for number in range(PANEL * PANEL):
         writer.line(f"__builtin_ia32_tilezero({number});")
+
+
+def write_ahead(writer: CWriter, lines: int) -> None:
+    """Ask for so many cache lines of the weights at `ahead`, and go on by as many."""
+    writer.line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+    writer.line(f"ahead += {lines * CACHE_LINE // 4};")
 
 
 def write_step(writer: CWriter, left: str, low: str, apart: str, weights: str) -> None:

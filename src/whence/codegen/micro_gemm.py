@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from whence.codegen.render_c import CWriter, c_index
-from whence.kernels.gemm import BATCH, COLUMN, ROW, Gemm
+from whence.kernels.gemm import BATCH, COLUMN, ROW, STREAM_AHEAD, Gemm
 from whence.kernels.ir import Micro
 from whence.machine import CACHE_LINE
 
@@ -16,8 +16,6 @@ _UNROLLED = 2
 """Steps of a sum that are written out, at least."""
 _LONGEST = 8
 """And at most."""
-_STREAM_AHEAD = 8192
-"""Floats between what is read of a stream of weights and what is asked for."""
 
 
 def write_gemm(writer: CWriter, micro: Micro) -> None:
@@ -147,7 +145,7 @@ def _tile(writer: CWriter, gemm: Gemm, rows: int, vector: str) -> None:
     depth, pace = gemm.block_depth, _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
     if pace.lines:
         # A panel that passes by once is a stream: what is asked for too early would be gone from the cache again.
-        distance = depth * tile.width if gemm.rows > tile.rows else min(depth * tile.width, _STREAM_AHEAD)
+        distance = depth * tile.width if gemm.rows > tile.rows else min(depth * tile.width, STREAM_AHEAD)
         line(f"const float *ahead = row + {distance} + m0 / {tile.rows} * {depth // pace.steps * pace.lines * _LINE};")
     whole = depth // pace.steps * pace.steps
     if whole:

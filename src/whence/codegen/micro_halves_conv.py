@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whence.codegen.epilogue import Epilogue, vector_typedef
-from whence.codegen.matrix_tiles import write_configure, write_release, write_step, write_sums, write_turn, write_types, write_zeros
+from whence.codegen.matrix_tiles import write_ahead, write_configure, write_release, write_step, write_sums, write_turn, write_types, write_zeros
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv import IMAGE
 from whence.kernels.conv_tiles import Field
@@ -96,8 +96,7 @@ def _multiply(writer: CWriter, it: HalvesConv) -> None:
     writer.open(f"for (int64_t tap = 0; tap < {len(it.taps)}; tap++)")
     line("const half *restrict xt = x + taps[tap];")
     if it.ahead:
-        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
-        line(f"ahead += {it.ahead * CACHE_LINE // 4};")
+        write_ahead(writer, it.ahead)
     write_step(writer, "xt", str(it.half * DEPTH), str(TILE * DEPTH), "w")
     line(f"w += {STEP_FLOATS};")
     writer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whence.codegen.epilogue import vector_typedef
-from whence.codegen.matrix_tiles import write_configure, write_release, write_step, write_sums, write_turn, write_types, write_zeros
+from whence.codegen.matrix_tiles import write_ahead, write_configure, write_release, write_step, write_sums, write_turn, write_types, write_zeros
 from whence.codegen.micro_gemm import write_rows
 from whence.codegen.render_c import CWriter, c_index
 from whence.kernels.gemm import BATCH
@@ -78,8 +78,7 @@ def _multiply(writer: CWriter, it: HalvesGemm) -> None:
     write_zeros(writer)
     writer.open(f"for (int64_t k = 0; k < {it.depths}; k++)")
     if it.ahead:
-        line(f"for (int j = 0; j < {it.ahead}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
-        line(f"ahead += {it.ahead * CACHE_LINE // 4};")
+        write_ahead(writer, it.ahead)
     write_step(writer, "x", str(GROUP * DEPTH), str(TILE * DEPTH), "w")
     line(f"w += {STEP_FLOATS}; x += {_STEP};")
     writer.close()

@@ -32,6 +32,8 @@ Pack = Callable[[np.ndarray], np.ndarray]
 
 ROW, COLUMN, BATCH = "m", "n", "batch"
 ACCUMULATOR = Name("acc", DType.F32)
+STREAM_AHEAD = 8192
+"""Weights that pass by once are asked for so many floats ahead: earlier, and they would be gone from the cache again."""
 
 # Vectors of a register tile that are timed, and the height below which a tile is for products of so few rows only.
 _WIDTHS = (1, 2, 3, 4, 6, 8)
@@ -295,6 +297,3 @@ class _Packing:
         padded = np.zeros((self.depth, panels * self.width), np.float32)
         padded[:, : self.columns] = matrix
         return np.ascontiguousarray(padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2))
-
-
-__all__ = ["GEMM_OPS", "Gemm", "GemmPlan", "Matrix", "gemm_micro", "gemm_plans", "lower_gemm", "product_of", "sizes_of", "with_packed"]

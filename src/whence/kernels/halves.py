@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy as np
 
 from whence.kernels.cost import overlapped
+from whence.machine import CACHE_LINE
 
 TILE = 16
 """Rows of a tile, and columns of a tile of sums."""
@@ -73,6 +74,11 @@ class PackHalves:
         split = halves.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
         # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile, pair, output, of the pair
         return np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7)).reshape(-1).view(np.float32)
+
+
+def lines_ahead(groups: int) -> int:
+    """Cache lines of weights to come that each step asks for, so that all are near when a panel has been multiplied with so many groups."""
+    return -(-4 * STEP_FLOATS // (CACHE_LINE * groups))
 
 
 def packed_floats(outputs: int, taps: int, channels: int) -> int:

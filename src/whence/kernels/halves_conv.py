@@ -31,11 +31,11 @@ from whence.kernels.halves import (
     PackHalves,
     cycles_by_units,
     cycles_by_vectors,
+    lines_ahead,
     packed_floats,
 )
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
-from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 
 # Digits are given up only where that buys time: a good part of what the direct way takes, and so much that a person would see it.
@@ -127,7 +127,7 @@ class HalvesConv(Micro):
     @property
     def ahead(self) -> int:
         """Cache lines of the next panel to ask for at each step, so that all are near when their turn comes."""
-        return -(-4 * STEP_FLOATS // (CACHE_LINE * self.groups)) if self.is_far else 0
+        return lines_ahead(self.groups) if self.is_far else 0
 
     @property
     def half(self) -> int:

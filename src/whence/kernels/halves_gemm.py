@@ -14,7 +14,7 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.cost import idleness
-from whence.kernels.gemm import Gemm, GemmPlan, Sizes, as_matrix, gemm_micro, lower_gemm, product_of, sizes_of, with_packed
+from whence.kernels.gemm import STREAM_AHEAD, Gemm, GemmPlan, Sizes, as_matrix, gemm_micro, lower_gemm, product_of, sizes_of, with_packed
 from whence.kernels.group import Group
 from whence.kernels.halves import (
     DEPTH,
@@ -27,19 +27,17 @@ from whence.kernels.halves import (
     PackHalves,
     cycles_by_units,
     cycles_by_vectors,
+    lines_ahead,
     packed_floats,
 )
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
-from whence.machine import CACHE_LINE
 
 # Digits are given up only where that buys time.
 _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
 _EXPONENTIAL = frozenset({"Softmax", "LogSoftmax", "Exp"})
 # Each part of the columns turns its rows again.
 _MOST_PARTS = 12
-# Weights that pass by once are asked for so many floats ahead: earlier, and they would be gone from the cache again.
-_STREAM_AHEAD = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +82,13 @@ class HalvesGemm(Micro):
     @property
     def ahead(self) -> int:
         """Cache lines of the weights to come that are asked for at each step, so that all are near when their turn comes."""
-        return -(-4 * STEP_FLOATS // (CACHE_LINE * self.groups)) if self.is_far else 0
+        return lines_ahead(self.groups) if self.is_far else 0
 
     @property
     def distance(self) -> int:
         """Floats from the step's weights to those that are asked for."""
         panel = self.depths * STEP_FLOATS
-        return panel if self.groups > 1 else min(panel, _STREAM_AHEAD)
+        return panel if self.groups > 1 else min(panel, STREAM_AHEAD)
 
 
 @dataclass(frozen=True, slots=True)

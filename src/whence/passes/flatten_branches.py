@@ -19,10 +19,10 @@ from whence.errors import ModelError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
+from whence.graph.operands import why_it_fails
 from whence.passes.base import Pass, Property
 from whence.passes.fold_shapes import FoldShapes
 from whence.passes.inlining import Inlining
-from whence.passes.postpone_failures import why_it_fails
 from whence.types import DType, TensorType, ValueType
 
 

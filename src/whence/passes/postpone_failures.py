@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.errors import ModelError
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Graph, Rewriter
 from whence.graph.guards import guards_of_nodes
-from whence.ops.definition import TypeQuery
-from whence.ops.operand_rules import check_indices, check_operands
+from whence.graph.operands import why_it_fails
 from whence.passes.base import Pass, Property
 
 _RULE = "what cannot work says so when it is needed"
@@ -38,15 +36,3 @@ class PostponeFailures(Pass):
 
     def why_skip(self, graph: Graph) -> str:
         return "" if "Choose" in graph.op_counts else "no Choose"
-
-
-def why_it_fails(graph: Graph, node: Node) -> str:
-    """Why the operator is certain to fail on operands of these types, and these constants; empty when it may work."""
-    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-    query = TypeQuery(node.op, node.attrs, types, tuple(graph.const_value(ref) for ref in node.inputs), len(node.outputs))
-    try:
-        check_operands(query)
-        check_indices(query)
-    except ModelError as error:
-        return str(error)
-    return ""

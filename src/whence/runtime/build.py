@@ -13,12 +13,11 @@ from whence.fusion.stretches import STRETCHING
 from whence.graph import Graph, Ref
 from whence.graph.guards import Guard, Guards, Work, find_guards
 from whence.graph.in_words import in_words
+from whence.graph.operands import why_it_fails
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel, Member
 from whence.kernels.lower import Step, lower
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
-from whence.ops.definition import TypeQuery
-from whence.ops.operand_rules import check_indices, check_operands
 from whence.provenance import Origin
 from whence.runtime import native_library as native
 from whence.runtime.layout import is_planned, lay_out, nbytes
@@ -101,14 +100,9 @@ def build_program(
 def check_graph_operands(graph: Graph) -> None:
     """Kernels trust the types of their operands: what was unknown when an operator was read is known now, and must fit."""
     for node in graph:
-        types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-        values = tuple(graph.const_value(ref) for ref in node.inputs)
-        try:
-            query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
-            check_operands(query)
-            check_indices(query)
-        except ModelError as error:
-            raise ModelError(f"operator {in_words(node)}: {error}") from error
+        why = why_it_fails(graph, node)
+        if why:
+            raise ModelError(f"operator {in_words(node)}: {why}")
 
 
 def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> list[Guards]:

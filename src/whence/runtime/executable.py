@@ -79,20 +79,18 @@ class Executable:
             raise InputError("the stream belongs to another engine; make it with whence.Stream(model.engine)")
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
-        stream.submit(lambda _: self._fulfil(pending, inputs, stream))
+        stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream))
         return pending
 
     def perform(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """A run as a stream does it, profiled if it profiles, but in this thread and at once, as when the model is called."""
         stream.wait()
         pending = Pending()
-        began = time.monotonic_ns()
-        self._fulfil(pending, self._binder.call(args, kwargs), stream)
-        pending.began = began
+        self._fulfil(pending, time.monotonic_ns(), self._binder.call(args, kwargs), stream)
         return pending
 
-    def _fulfil(self, pending: Pending, inputs: Sequence[Value], stream: Stream) -> None:
-        pending.began = time.monotonic_ns()
+    def _fulfil(self, pending: Pending, began: int, inputs: Sequence[Value], stream: Stream) -> None:
+        pending.began = began
         try:
             pending._outputs = self._run(inputs, stream)
         except BaseException as error:

@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, checker, helper
 from tests.frontends.onnx.models import assert_close, model, node, run_ort, run_whence
 from tests.frontends.onnx.test_reader import calling, conditional, loop
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.frontends.onnx.carried import FOLDED, ORIGIN, SOURCES, TOMBSTONES
+from whence.frontends.carried import FOLDED, ORIGIN, SOURCES, TOMBSTONES
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.onnx.writer import to_model, write_onnx
 from whence.graph import Check, Graph, Rewriter, check_graph

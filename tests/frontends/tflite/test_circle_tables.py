@@ -14,7 +14,7 @@ from tests.frontends.tflite.making import Model, compare, read, run_litert
 from tests.frontends.tflite.runtimes import convert, run_onert
 from whence.api import load, prepare, save
 from whence.errors import ModelError
-from whence.frontends.onnx.carried import FOLDED, HISTORY, read_history
+from whence.frontends.carried import FOLDED, HISTORY, read_history
 from whence.frontends.tflite.reader import read_tflite
 from whence.frontends.tflite.records import read_records
 from whence.frontends.tflite.serialise import serialise

@@ -9,8 +9,8 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.frontends.carried import LOAD, Carried, Passage, read_carried
 from whence.frontends.naming import check_texts, quoted
-from whence.frontends.onnx.carried import LOAD, Carried, Passage, read_carried
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord

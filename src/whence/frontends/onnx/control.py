@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
-from whence.frontends.onnx.carried import Carried
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.graph import Graph

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from whence.errors import ModelError
+from whence.frontends.carried import Carried, read_carried
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.attributes import read_attribute
-from whence.frontends.onnx.carried import Carried, read_carried
 from whence.frontends.onnx.metadata import program_place
 from whence.frontends.onnx.record import OpRecord
 from whence.frontends.onnx.types import TensorReader

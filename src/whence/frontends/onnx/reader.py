@@ -10,10 +10,10 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError
+from whence.frontends.carried import HISTORY, LOAD, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
-from whence.frontends.onnx.carried import HISTORY, LOAD, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
 from whence.frontends.onnx.control import add_control
 from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.types import TensorReader, value_type

@@ -11,9 +11,9 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from whence.errors import UnsupportedError, WhenceError
+from whence.frontends.carried import HISTORY, SOURCES, TOMBSTONES, write_carried, write_history, write_sources, write_tombstones
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
-from whence.frontends.onnx.carried import HISTORY, SOURCES, TOMBSTONES, write_carried, write_history, write_sources, write_tombstones
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
 from whence.frontends.onnx.types import tensor_proto
 from whence.graph.graph import Graph

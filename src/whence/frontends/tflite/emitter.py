@@ -8,8 +8,8 @@ from typing import NoReturn, overload
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
+from whence.frontends.carried import LOAD, Passage
 from whence.frontends.naming import quoted, shown
-from whence.frontends.onnx.carried import LOAD, Passage
 from whence.frontends.tflite.scope import GraphScope, Place, known_results
 from whence.graph.graph import Graph
 from whence.graph.node import Node, NodeFlag, Ref

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from whence.frontends.onnx.carried import LOAD
+from whence.frontends.carried import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.quantisation import FIXED_POINT, parameters, quantisation_of
 from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, TensorRecord

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.frontends.carried import LOAD
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import LOAD
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord, read_records

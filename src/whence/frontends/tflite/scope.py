@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
+from whence.frontends.carried import Passage
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord
 from whence.frontends.tflite.tensors import array_of, declared_type, dtype_of

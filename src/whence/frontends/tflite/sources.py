@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import ModelError
-from whence.frontends.onnx.carried import (
+from whence.frontends.carried import (
     FOLDED,
     HISTORY,
     LOAD,

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whence.errors import ModelError, WhenceError
+from whence.frontends.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, write_folded, write_history, write_sources, write_tombstones
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, write_folded, write_history, write_sources, write_tombstones
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.frontends.carried import Carried, together
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import Carried, together
 from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
-from whence.frontends.onnx.carried import Carried
 from whence.frontends.tflite.export.codes import Codes
 from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, SubgraphRecord, TensorRecord
 from whence.frontends.tflite.schema import Option
