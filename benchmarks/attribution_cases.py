@@ -1,9 +1,12 @@
-"""Graphs of which the answer can be measured from outside: each can be built without one of its operators.
+"""Graphs of which the answer can be measured from outside: each can be built without one of its
+operators.
 
-The truth about an operator is what the model gains when it is not there: both graphs are compiled as models of their own and run in turns, so
-that whatever disturbs one disturbs the other. Both make their products the same way: whether matrix units may round them is decided by a model's
-outputs (`runtime/shortcut.py`), which are others without the operator, and is no part of what the operator costs. As in a profile, the usual times
-count and not the shortest: in the quickest runs an error function hides behind memory traffic, in the usual ones much less of it does.
+The truth about an operator is what the model gains when it is not there: both graphs are compiled
+as models of their own and run in turns, so that whatever disturbs one disturbs the other. Both make
+their products the same way: whether matrix units may round them is decided by a model's outputs
+(`runtime/shortcut.py`), which are others without the operator, and is no part of what the operator
+costs. As in a profile, the usual times count and not the shortest: in the quickest runs an error
+function hides behind memory traffic, in the usual ones much less of it does.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 
 @dataclass(frozen=True)
 class Case:
-    """`build("")` is the whole graph, `build(name)` the one without operator `name`; a name may end in `/`, for all that begin with it."""
+    """`build("")` is the whole graph, `build(name)` the one without operator `name`; a name may end
+    in `/`, for all that begin with it.
+    """
 
     name: str
     build: Callable[[str], Graph]
@@ -57,7 +62,9 @@ class Case:
 
 def _weights(*shape: int, added: int = 1) -> np.ndarray:
     """Random, and so small that a sum of so many products is about as large as one input."""
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / np.float32(math.sqrt(added))
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) / np.float32(
+        math.sqrt(added)
+    )
 
 
 def _add_erf(rows: int) -> Callable[[str], Graph]:
@@ -80,7 +87,9 @@ def _conv(channels: int, size: int, kernel: int, then: Sequence[str]) -> Callabl
         for op in then:
             if op == without:
                 continue
-            operands = [graph.input("r", DType.F32, [1, channels, size, size])] if op == "Add" else []
+            operands = (
+                [graph.input("r", DType.F32, [1, channels, size, size])] if op == "Add" else []
+            )
             value = graph.op(op, value, *operands, name=op)
         graph.output("z", value)
         return graph.finish()
@@ -90,16 +99,33 @@ def _conv(channels: int, size: int, kernel: int, then: Sequence[str]) -> Callabl
 
 def _matmul_norm(without: str) -> Graph:
     graph = GraphBuilder("matmul_norm")
-    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 256]), graph.const(_weights(256, 256, added=256)), name="product")
+    value = graph.op(
+        "MatMul",
+        graph.input("x", DType.F32, [512, 256]),
+        graph.const(_weights(256, 256, added=256)),
+        name="product",
+    )
     if without != "norm":
-        value = graph.op("LayerNormalization", value, graph.const(_weights(256)), graph.const(_weights(256)), name="norm", axis=-1)
+        value = graph.op(
+            "LayerNormalization",
+            value,
+            graph.const(_weights(256)),
+            graph.const(_weights(256)),
+            name="norm",
+            axis=-1,
+        )
     graph.output("z", value)
     return graph.finish()
 
 
 def _matmul_gelu(without: str) -> Graph:
     graph = GraphBuilder("matmul_gelu")
-    value = graph.op("MatMul", graph.input("x", DType.F32, [512, 64]), graph.const(_weights(64, 256, added=64)), name="product")
+    value = graph.op(
+        "MatMul",
+        graph.input("x", DType.F32, [512, 64]),
+        graph.const(_weights(64, 256, added=64)),
+        name="product",
+    )
     graph.output("z", value if without == "gelu" else graph.op("Gelu", value, name="gelu"))
     return graph.finish()
 
@@ -127,7 +153,12 @@ def _chains(without: str) -> Graph:
     def chain(name: str, rows: int) -> Symbol:
         value = graph.input(name, DType.F32, [rows, 128])
         for number in range(3):
-            value = graph.op("MatMul", value, graph.const(_weights(128, 128, added=128)), name=f"{name}/{number}/product")
+            value = graph.op(
+                "MatMul",
+                value,
+                graph.const(_weights(128, 128, added=128)),
+                name=f"{name}/{number}/product",
+            )
             value = graph.op("Tanh", value, name=f"{name}/{number}/tanh")
         return value
 
@@ -142,13 +173,19 @@ CASES = (
     Case("an error function on a sum, from memory", _add_erf(4096), "erf"),
     Case("a cheap activation of a heavy convolution", _conv(64, 28, 3, ["Relu"]), "Relu"),
     Case("a dear activation of a light convolution", _conv(64, 56, 1, ["Sigmoid"]), "Sigmoid"),
-    Case("a dear activation, without matrix units", _conv(64, 56, 1, ["Sigmoid"]), "Sigmoid", precise=True),
+    Case(
+        "a dear activation, without matrix units",
+        _conv(64, 56, 1, ["Sigmoid"]),
+        "Sigmoid",
+        precise=True,
+    ),
     Case("an addition to a convolution", _conv(64, 56, 1, ["Add", "Relu"]), "Add"),
     Case("a norm of a product", _matmul_norm, "norm"),
     Case("an activation of a product", _matmul_gelu, "gelu"),
     Case("a transpose on the way to a sum", _transpose_add, "turn"),
     Case("an error function on the way to a softmax", _erf_softmax, "erf"),
-    # Matrix units would do the large products at another rate than vectors the small ones: ten times the work would not be ten times the time.
+    # Matrix units would do the large products at another rate than vectors the small ones: ten
+    # times the work would not be ten times the time.
     Case("ten times the work", _chains, "large/", precise=True),
     Case("a tenth of the work", _chains, "small/", precise=True),
 )
@@ -157,8 +194,9 @@ CASES = (
 def keep_still() -> None:
     """Take two lotteries out of the measurement, before anything runs.
 
-    One core may be slower at arithmetic than the next, for a while, so all threads stay on one. And whether an output gets memory that
-    the system clears first depends on which thread frees it, so memory stays with the process.
+    One core may be slower at arithmetic than the next, for a while, so all threads stay on one. And
+    whether an output gets memory that the system clears first depends on which thread frees it, so
+    memory stays with the process.
     """
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     for option, value in ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, 1 << 30)):
@@ -166,7 +204,9 @@ def keep_still() -> None:
 
 
 class Race:
-    """A model and the same without an operator, in turns. Both read the same inputs: where those happen to lie matters, too."""
+    """A model and the same without an operator, in turns. Both read the same inputs: where those
+    happen to lie matters, too.
+    """
 
     def __init__(self, case: Case) -> None:
         self._graphs = (case.build(""), case.build(case.leave_out))
@@ -176,21 +216,39 @@ class Race:
         self._gains: list[float] = []
         self._batches: list[float] = []
         self._move()
-        if len({program.details.rounds_early for model in self._models for program in model.programs}) > 1:
-            raise ValueError(f"{case.name}: only one of the two models uses matrix units, so that more than an operator would be compared")
+        if (
+            len(
+                {
+                    program.details.rounds_early
+                    for model in self._models
+                    for program in model.programs
+                }
+            )
+            > 1
+        ):
+            raise ValueError(
+                f"{case.name}: only one of the two models uses matrix units, so that more than an"
+                " operator would be compared"
+            )
         self.model, self.inputs = self._models[0], self._inputs[0]
         """The whole model, to be profiled."""
 
     def _move(self) -> None:
-        """Put everything elsewhere: where values happen to lie decides how they meet in the caches."""
+        """Put everything elsewhere: where values happen to lie decides how they meet in the
+        caches.
+        """
         self._models = [compile_model(graph.copy(), engine=self._engine) for graph in self._graphs]
         inputs = {name: _aligned(value) for name, value in random_inputs(self._graphs[0]).items()}
-        self._inputs = [{node.name: inputs[node.name] for node in graph.inputs} for graph in self._graphs]
+        self._inputs = [
+            {node.name: inputs[node.name] for node in graph.inputs} for graph in self._graphs
+        ]
         for number in range(len(self._models)):
             self._time(number)
 
     def round(self) -> None:
-        """Each model runs a few times in a row, so that it meets its own data in the caches and not the other's. The whole one is last."""
+        """Each model runs a few times in a row, so that it meets its own data in the caches and not
+        the other's. The whole one is last.
+        """
         less = np.median([self._time(1).sum() for _ in range(_ROW)][_WARM:])
         row = [self._time(0) for _ in range(_ROW)][_WARM:]
         self._rows += row
@@ -231,8 +289,13 @@ class Race:
 
     @property
     def error(self) -> float:
-        """The standard error of that. What disturbs a machine lasts longer than a batch, so that groups of batches are compared."""
-        groups = [statistics.mean(self._batches[at : at + _GROUP]) for at in range(0, len(self._batches) - _GROUP + 1, _GROUP)]
+        """The standard error of that. What disturbs a machine lasts longer than a batch, so that
+        groups of batches are compared.
+        """
+        groups = [
+            statistics.mean(self._batches[at : at + _GROUP])
+            for at in range(0, len(self._batches) - _GROUP + 1, _GROUP)
+        ]
         return statistics.stdev(groups) / math.sqrt(len(groups)) if len(groups) > 2 else math.inf
 
     @property
@@ -243,7 +306,9 @@ class Race:
 
 
 def _aligned(value: Value) -> np.ndarray:
-    """At a cache line, as within a model: who reads across lines pays for it, and that is whoever is first to read an input."""
+    """At a cache line, as within a model: who reads across lines pays for it, and that is whoever
+    is first to read an input.
+    """
     assert isinstance(value, np.ndarray)
     block = aligned_bytes(value.nbytes).view(value.dtype).reshape(value.shape)
     block[...] = value
@@ -263,15 +328,18 @@ def modelled_share(case: Case, race: Race) -> float:
         step_min_ns=times,
         per_run_ns=times[None],
     )
-    return _share(assemble(model.graph, program, measured, model=case.name, engine="cpu", threads=1), case)
+    return _share(
+        assemble(model.graph, program, measured, model=case.name, engine="cpu", threads=1), case
+    )
 
 
 def exact_share(case: Case, race: Race) -> float:
     """What is said when attribution leaves the operator out of its kernel and measures.
 
-    The race goes on meanwhile, a round after every so many runs, and after every batch of the measurement for as long as that took: what an
-    operator costs changes from second to second with the other users of a machine, and one answer is compared with the other. So the race
-    does not go on after it, either.
+    The race goes on meanwhile, a round after every so many runs, and after every batch of the
+    measurement for as long as that took: what an operator costs changes from second to second with
+    the other users of a machine, and one answer is compared with the other. So the race does not go
+    on after it, either.
     """
     model = race.model
     race.round()
@@ -292,7 +360,13 @@ def exact_share(case: Case, race: Race) -> float:
             race.round()
         began = time.monotonic()
 
-    found = profile_executable(model, race.inputs, runs=runs, exact=lambda _: prepare(model.graph.copy()), progress=meanwhile)
+    found = profile_executable(
+        model,
+        race.inputs,
+        runs=runs,
+        exact=lambda _: prepare(model.graph.copy()),
+        progress=meanwhile,
+    )
     assert found.policy == EXACT
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
     return _share(found, case)
@@ -303,6 +377,7 @@ def _share(profile: Profile, case: Case) -> float:
     own = (
         source.time_ns
         for source in profile.sources
-        if source.name == case.leave_out or (case.leave_out.endswith("/") and source.name.startswith(case.leave_out))
+        if source.name == case.leave_out
+        or (case.leave_out.endswith("/") and source.name.startswith(case.leave_out))
     )
     return sum(own) / profile.attributed_ns

@@ -1,4 +1,6 @@
-"""Quantised models for the latency benchmark: LiteRT with XNNPACK as an engine, and QDQ models made of float ones."""
+"""Quantised models for the latency benchmark: LiteRT with XNNPACK as an engine, and QDQ models made
+of float ones.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import numpy as np
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
 
-INT8 = ("qdq:t_mobilenetv2", "qdq:t_resnet18", "inception_quant_graph", "ssd_mobilenet_quant", "mltk_kws_on_off_int8", "fer_emotion_quant")
+INT8 = (
+    "qdq:t_mobilenetv2",
+    "qdq:t_resnet18",
+    "inception_quant_graph",
+    "ssd_mobilenet_quant",
+    "mltk_kws_on_off_int8",
+    "fer_emotion_quant",
+)
 """ONNX models quantised here, and TFLite files of the zoo as published."""
 _CALIBRATIONS = 4
 
@@ -21,7 +30,11 @@ def litert_inputs(path: Path) -> dict[str, np.ndarray]:
     from ai_edge_litert.interpreter import Interpreter
 
     details = Interpreter(str(path)).get_input_details()
-    return random_inputs(path.stem, [(each["name"], each["dtype"], [int(dim) for dim in each["shape"]]) for each in details], seed=0)
+    return random_inputs(
+        path.stem,
+        [(each["name"], each["dtype"], [int(dim) for dim in each["shape"]]) for each in details],
+        seed=0,
+    )
 
 
 def load_litert(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Callable[[], Any]:
@@ -44,12 +57,18 @@ def load_litert(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Call
 
 
 def quantised(path: Path) -> Path:
-    """The QDQ form of a float ONNX model: uint8 activations, int8 weights with a scale for each channel, calibrated on random inputs.
+    """The QDQ form of a float ONNX model: uint8 activations, int8 weights with a scale for each
+    channel, calibrated on random inputs.
 
     Accuracy is of no interest here, the arithmetic is. The result is kept beside the zoo.
     """
     from onnxruntime import InferenceSession
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     made = cache_folder() / "qdq" / f"{path.stem}_qdq.onnx"
@@ -58,7 +77,10 @@ def quantised(path: Path) -> Path:
     made.parent.mkdir(parents=True, exist_ok=True)
     plain = made.with_suffix(".float.onnx")
     quant_pre_process(str(path), str(plain), skip_symbolic_shape=True)
-    declared = [(each.name, np.float32, each.shape) for each in InferenceSession(str(plain), providers=["CPUExecutionProvider"]).get_inputs()]
+    declared = [
+        (each.name, np.float32, each.shape)
+        for each in InferenceSession(str(plain), providers=["CPUExecutionProvider"]).get_inputs()
+    ]
 
     class Samples(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""Latency of whence beside ONNX Runtime and OpenVINO, or LiteRT for TFLite files, in one interleaved run.
+"""Latency of whence beside ONNX Runtime and OpenVINO, or LiteRT for TFLite files, in one
+interleaved run.
 
     python -m benchmarks.latency MODEL...                 files, or names from the zoo
     python -m benchmarks.latency MODEL --threads 1 --rounds 20 --json out.json
@@ -7,10 +8,11 @@
     python -m benchmarks.latency --int8                   quantised models, TFLite and ONNX
     python -m benchmarks.latency --zoo                    the float32 models of docs/performance.md, with geometric means
 
-Each engine runs in a process of its own, which gets its inputs in a file: whoever draws them loads ONNX Runtime, whose memory must not count as
-another's. Rounds alternate between engines, and the processes whose turn it is not are stopped: spinning thread pools would otherwise fight over
-the cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster; and the most memory that a process held while
-it ran, once loaded.
+Each engine runs in a process of its own, which gets its inputs in a file: whoever draws them loads
+ONNX Runtime, whose memory must not count as another's. Rounds alternate between engines, and the
+processes whose turn it is not are stopped: spinning thread pools would otherwise fight over the
+cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
+and the most memory that a process held while it ran, once loaded.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ ZOO = (
 """Float32 models: convolutional, attention and recurrent, from 0.1 ms to a second."""
 _TYPES = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_, "tensor(double)": np.float64,
           "tensor(float16)": np.float16, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8}  # fmt: skip
-# What the slowest engine's turn takes, at least a run: short, because a neighbour on the machine may come or go within a tenth of a second.
+# What the slowest engine's turn takes, at least a run: short, because a neighbour on the machine
+# may come or go within a tenth of a second.
 _ROUND_NS = 50_000_000
 Run = Callable[[], Any]
 
@@ -61,17 +64,25 @@ def draw_inputs(path: Path) -> dict[str, np.ndarray]:
     settings.log_severity_level = 3
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
-    return random_inputs(path.stem, [(each.name, _TYPES[each.type], each.shape) for each in session.get_inputs()], seed=0)
+    return random_inputs(
+        path.stem,
+        [(each.name, _TYPES[each.type], each.shape) for each in session.get_inputs()],
+        seed=0,
+    )
 
 
 def write_inputs(path: Path, folder: str) -> Path:
-    """A file in the folder with the model's inputs, for processes that are to load one engine and nothing else."""
+    """A file in the folder with the model's inputs, for processes that are to load one engine and
+    nothing else.
+    """
     given = Path(folder) / "inputs.npz"
     np.savez(given, **draw_inputs(path))  # type: ignore[arg-type]
     return given
 
 
-def load_whence(path: Path, threads: int, inputs: dict[str, np.ndarray], *, precise: bool = False) -> Run:
+def load_whence(
+    path: Path, threads: int, inputs: dict[str, np.ndarray], *, precise: bool = False
+) -> Run:
     import whence
 
     model = whence.compile(path, threads=threads, precise=precise)
@@ -95,7 +106,12 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
     core = openvino.Core()
     model = core.read_model(path)
     model.reshape({name: list(value.shape) for name, value in inputs.items()})
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "NUM_STREAMS": 1,
+    }
     request = core.compile_model(model, "CPU", settings).create_infer_request()
     return lambda: request.infer(inputs)
 
@@ -138,15 +154,22 @@ def find_model(name: str) -> Path:
     """A model file by its path, or by its name in the zoo; after `qdq:`, its quantised form."""
     if name.startswith("qdq:"):
         return quantised(find_model(name.removeprefix("qdq:")))
-    for path in (Path(name), *(cache_folder() / f"{name}{suffix}" for suffix in (".onnx", ".tflite", ".circle"))):
+    for path in (
+        Path(name),
+        *(cache_folder() / f"{name}{suffix}" for suffix in (".onnx", ".tflite", ".circle")),
+    ):
         if path.is_file():
             return path
-    raise SystemExit(f"no model '{name}': neither a file nor in {cache_folder()}; `make zoo` fetches the models")
+    raise SystemExit(
+        f"no model '{name}': neither a file nor in {cache_folder()}; `make zoo` fetches the models"
+    )
 
 
 def engines_for(path: Path) -> list[str]:
     """Those that read such a file."""
-    return ["whence", "litert"] if path.suffix == ".tflite" else ["whence", "onnxruntime", "openvino"]
+    return (
+        ["whence", "litert"] if path.suffix == ".tflite" else ["whence", "onnxruntime", "openvino"]
+    )
 
 
 @dataclass
@@ -161,11 +184,36 @@ class Worker:
     error: str = ""
 
     @classmethod
-    def start(cls, engine: str, path: Path, threads: int, given: Path, settings: dict[str, str], *, precise: bool) -> Worker:
+    def start(
+        cls,
+        engine: str,
+        path: Path,
+        threads: int,
+        given: Path,
+        settings: dict[str, str],
+        *,
+        precise: bool,
+    ) -> Worker:
         served = PRECISE if precise and engine == "whence" else engine
-        command = [sys.executable, "-m", "benchmarks.latency", "--serve", served, str(path), str(threads), str(given)]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.latency",
+            "--serve",
+            served,
+            str(path),
+            str(threads),
+            str(given),
+        ]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), **settings}
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         worker = cls(engine, process)
         answer = worker._read()
         worker.ready = answer["ready"] if answer is not None else 0.0
@@ -179,7 +227,15 @@ class Worker:
             assert self.process.stderr is not None
             said = self.process.stderr.read().strip().splitlines()
             code = self.process.wait()
-            self.error = said[-1][:200] if said else f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            self.error = (
+                said[-1][:200]
+                if said
+                else (
+                    f"ended by {signal.Signals(-code).name}"
+                    if code < 0
+                    else f"ended with code {code}"
+                )
+            )
             return None
         return json.loads(line)
 
@@ -206,12 +262,25 @@ class Worker:
         self.process.wait()
 
 
-def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: bool = False, precise: bool = False) -> dict[str, Any]:
-    """One model at one thread count. `cold` starts with an empty cache, `precise` leaves out matrix units."""
+def compare(
+    path: Path,
+    threads: int,
+    rounds: int,
+    engines: list[str],
+    *,
+    cold: bool = False,
+    precise: bool = False,
+) -> dict[str, Any]:
+    """One model at one thread count. `cold` starts with an empty cache, `precise` leaves out matrix
+    units.
+    """
     with tempfile.TemporaryDirectory() as folder:
         given = write_inputs(path, folder)
         settings = {"WHENCE_CACHE": folder} if cold else {}
-        workers = [Worker.start(engine, path, threads, given, settings, precise=precise) for engine in engines]
+        workers = [
+            Worker.start(engine, path, threads, given, settings, precise=precise)
+            for engine in engines
+        ]
     try:
         for worker in workers:
             worker.round(1)
@@ -229,15 +298,17 @@ def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: 
         "model": path.stem,
         "threads": threads,
         "engines": {
-            worker.engine: {"error": worker.error}
-            if worker.error
-            else {
-                "median_ns": int(statistics.median(worker.times)),
-                "min_ns": min(worker.times),
-                "first_inference_s": worker.ready,
-                "peak_mb": round(worker.peak_kb / 1024, 1),
-                "runs": len(worker.times),
-            }
+            worker.engine: (
+                {"error": worker.error}
+                if worker.error
+                else {
+                    "median_ns": int(statistics.median(worker.times)),
+                    "min_ns": min(worker.times),
+                    "first_inference_s": worker.ready,
+                    "peak_mb": round(worker.peak_kb / 1024, 1),
+                    "runs": len(worker.times),
+                }
+            )
             for worker in workers
         },
     }
@@ -246,7 +317,11 @@ def compare(path: Path, threads: int, rounds: int, engines: list[str], *, cold: 
 def ratio(result: dict[str, Any]) -> float | None:
     """The faster peer's median to ours."""
     engines = result["engines"]
-    peers = [engines[engine]["median_ns"] for engine in engines if engine != "whence" and "median_ns" in engines[engine]]
+    peers = [
+        engines[engine]["median_ns"]
+        for engine in engines
+        if engine != "whence" and "median_ns" in engines[engine]
+    ]
     ours = engines.get("whence", {}).get("median_ns")
     return min(peers) / ours if peers and ours else None
 
@@ -254,11 +329,18 @@ def ratio(result: dict[str, Any]) -> float | None:
 def summarise(results: list[dict[str, Any]]) -> None:
     """The geometric mean of the ratios by thread count, and the worst."""
     for threads in sorted({result["threads"] for result in results}):
-        found = {result["model"]: value for result in results if result["threads"] == threads and (value := ratio(result)) is not None}
+        found = {
+            result["model"]: value
+            for result in results
+            if result["threads"] == threads and (value := ratio(result)) is not None
+        }
         if len(found) > 1:
             worst = min(found, key=lambda model: found[model])
             mean = statistics.geometric_mean(found.values())
-            print(f"{threads} thread(s), {len(found)} models: geometric mean {mean:.2f}, worst {worst} {found[worst]:.2f}")
+            print(
+                f"{threads} thread(s), {len(found)} models: geometric mean {mean:.2f}, worst"
+                f" {worst} {found[worst]:.2f}"
+            )
 
 
 def show(result: dict[str, Any]) -> None:
@@ -266,11 +348,26 @@ def show(result: dict[str, Any]) -> None:
     cells = []
     for engine in ENGINES:
         figures = engines.get(engine)
-        cells.append(f"{'-':>10}" if figures is None else f"{'failed':>10}" if "error" in figures else f"{figures['median_ns'] / 1e6:8.3f}ms")
+        cells.append(
+            f"{'-':>10}"
+            if figures is None
+            else f"{'failed':>10}"
+            if "error" in figures
+            else f"{figures['median_ns'] / 1e6:8.3f}ms"
+        )
     found = ratio(result)
-    memory = "  ".join(f"{engines[engine]['peak_mb']:6.0f}" if "peak_mb" in engines.get(engine, {}) else f"{'-':>6}" for engine in ENGINES)
+    memory = "  ".join(
+        (
+            f"{engines[engine]['peak_mb']:6.0f}"
+            if "peak_mb" in engines.get(engine, {})
+            else f"{'-':>6}"
+        )
+        for engine in ENGINES
+    )
     print(
-        f"{result['model']:24} {result['threads']}  {'  '.join(cells)}  {'     -' if found is None else f'{found:6.2f}'}       {memory}", flush=True
+        f"{result['model']:24} {result['threads']}  {'  '.join(cells)} "
+        f" {'     -' if found is None else f'{found:6.2f}'}       {memory}",
+        flush=True,
     )
     for engine, figures in engines.items():
         if "error" in figures:
@@ -278,13 +375,21 @@ def show(result: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="*")
     parser.add_argument("--zoo", action="store_true", help="the float32 models of the zoo")
     parser.add_argument("--int8", action="store_true", help="quantised models")
     parser.add_argument("--threads", type=int, action="append")
-    parser.add_argument("--cold", action="store_true", help="with an empty cache: whence compiles the model just before it runs it")
-    parser.add_argument("--precise", action="store_true", help="whence without the processor's matrix units")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="with an empty cache: whence compiles the model just before it runs it",
+    )
+    parser.add_argument(
+        "--precise", action="store_true", help="whence without the processor's matrix units"
+    )
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--json", type=Path)
@@ -295,11 +400,23 @@ def main() -> None:
         serve(engine, Path(path), int(threads), Path(given))
         return
     results = []
-    print(f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  {'LiteRT':>10}  peer/whence   MB, in this order")
+    print(
+        f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  {'LiteRT':>10} "
+        " peer/whence   MB, in this order"
+    )
     for name in [*options.models, *(ZOO if options.zoo else ()), *(INT8 if options.int8 else ())]:
         path = find_model(name)
         for threads in options.threads or [1, 2]:
-            results.append(compare(path, threads, options.rounds, options.engine or engines_for(path), cold=options.cold, precise=options.precise))
+            results.append(
+                compare(
+                    path,
+                    threads,
+                    options.rounds,
+                    options.engine or engines_for(path),
+                    cold=options.cold,
+                    precise=options.precise,
+                )
+            )
             show(results[-1])
     summarise(results)
     if options.json:

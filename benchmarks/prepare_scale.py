@@ -1,10 +1,12 @@
-"""How the cost of preparation grows with the size of the graph, beside ONNX Runtime's session creation.
+"""How the cost of preparation grows with the size of the graph, beside ONNX Runtime's session
+creation.
 
     python -m benchmarks.prepare_scale                 8k, 32k, 100k and 1M nodes; ONNX Runtime up to 100k
     python -m benchmarks.prepare_scale 8000 32000      these sizes
 
-The models are chains of small operators with work for several passes: identities, cancelling transposes, arithmetic with a shared
-constant. Each measurement is a process of its own, whence and ONNX Runtime in turn.
+The models are chains of small operators with work for several passes: identities, cancelling
+transposes, arithmetic with a shared constant. Each measurement is a process of its own, whence and
+ONNX Runtime in turn.
 """
 
 from __future__ import annotations
@@ -55,7 +57,12 @@ def time_whence(path: Path) -> dict[str, float]:
     loaded = time.perf_counter()
     whence.prepare(graph)
     done = time.perf_counter()
-    return {"load": loaded - began, "prepare": done - loaded, "total": done - began, "nodes": len(graph)}
+    return {
+        "load": loaded - began,
+        "prepare": done - loaded,
+        "total": done - began,
+        "nodes": len(graph),
+    }
 
 
 def time_peer(path: Path) -> dict[str, float]:
@@ -70,7 +77,10 @@ def time_peer(path: Path) -> dict[str, float]:
 
 def measure(engine: str, path: Path) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.prepare_scale", "--measure", engine, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "benchmarks.prepare_scale", "--measure", engine, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise SystemExit(f"{engine} failed on {path.name}: {done.stderr.strip()[-500:]}")
@@ -79,7 +89,9 @@ def measure(engine: str, path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
@@ -89,7 +101,9 @@ def main() -> None:
         print(json.dumps((time_whence if engine == "whence" else time_peer)(Path(path))))
         return
     rows = []
-    print(f"{'nodes':>9}  {'load':>8}  {'prepare':>8}  {'whence':>8}  {'ORT':>8}  {'ORT/whence':>10}")
+    print(
+        f"{'nodes':>9}  {'load':>8}  {'prepare':>8}  {'whence':>8}  {'ORT':>8}  {'ORT/whence':>10}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for size in options.sizes:
             path = Path(folder) / f"chain{size}.onnx"
@@ -98,7 +112,11 @@ def main() -> None:
             peer = measure("onnxruntime", path)["total"] if size <= PEER_LIMIT else None
             ratio = f"{peer / ours['total']:10.2f}" if peer is not None else f"{'':>10}"
             shown = f"{peer:8.2f}" if peer is not None else f"{'':>8}"
-            print(f"{size:9}  {ours['load']:8.2f}  {ours['prepare']:8.2f}  {ours['total']:8.2f}  {shown}  {ratio}", flush=True)
+            print(
+                f"{size:9}  {ours['load']:8.2f}  {ours['prepare']:8.2f}  {ours['total']:8.2f} "
+                f" {shown}  {ratio}",
+                flush=True,
+            )
             rows.append({"nodes": size, **ours, "onnxruntime": peer})
     by_size = {row["nodes"]: row["total"] for row in rows}
     if {100_000, 1_000_000} <= by_size.keys():

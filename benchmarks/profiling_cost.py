@@ -1,8 +1,10 @@
-"""What profiling costs: runs with and without it, in turn, on one compiled model; ONNX Runtime's own profiling beside it.
+"""What profiling costs: runs with and without it, in turn, on one compiled model; ONNX Runtime's
+own profiling beside it.
 
     python -m benchmarks.profiling_cost MODEL [--threads 2] [--rounds 200]
 
-Printed is the median of each and their ratio. The two kinds of run alternate, so that drift of the machine falls on both.
+Printed is the median of each and their ratio. The two kinds of run alternate, so that drift of the
+machine falls on both.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ def measure_whence(path: Path, threads: int, rounds: int) -> list[float]:
 
     inputs = draw_inputs(path)
     model = whence.compile(path, threads=threads)
-    plain, profiled = whence.Stream(model.engine), whence.Stream(model.engine, flags=whence.StreamFlags.PROFILING)
+    plain, profiled = (
+        whence.Stream(model.engine),
+        whence.Stream(model.engine, flags=whence.StreamFlags.PROFILING),
+    )
 
     def run(stream: whence.Stream) -> None:
         model.execute(stream, **inputs)
@@ -57,25 +62,38 @@ def measure_onnxruntime(path: Path, threads: int, rounds: int) -> list[float]:
             settings = onnxruntime.SessionOptions()
             settings.log_severity_level = 3
             settings.intra_op_num_threads = threads
-            # Two sessions in one process: without this their idle threads would spin against each other.
+            # Two sessions in one process: without this their idle threads would spin against each
+            # other.
             settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
             settings.enable_profiling = profiling
             settings.profile_file_prefix = os.path.join(folder, "profile")  # noqa: PTH118  (the option takes text)
-            sessions.append(onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"]))
+            sessions.append(
+                onnxruntime.InferenceSession(
+                    str(path), settings, providers=["CPUExecutionProvider"]
+                )
+            )
         for session in sessions * 5:
             session.run(None, inputs)
-        result = alternate([lambda: sessions[0].run(None, inputs), lambda: sessions[1].run(None, inputs)], rounds)
+        result = alternate(
+            [lambda: sessions[0].run(None, inputs), lambda: sessions[1].run(None, inputs)], rounds
+        )
         sessions[1].end_profiling()
     return result
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=200)
     options = parser.parse_args()
-    path = Path(options.model) if Path(options.model).exists() else cache_folder() / f"{options.model}.onnx"
+    path = (
+        Path(options.model)
+        if Path(options.model).exists()
+        else cache_folder() / f"{options.model}.onnx"
+    )
     for engine, measure in (("whence", measure_whence), ("onnxruntime", measure_onnxruntime)):
         off, on = measure(path, options.threads, options.rounds)
         print(f"{engine:12} off {off * 1e3:8.3f} ms   on {on * 1e3:8.3f} ms   ratio {on / off:.4f}")

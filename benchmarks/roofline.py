@@ -3,9 +3,10 @@
     python -m benchmarks.roofline                           the machine: multiply-adds, second-level cache, memory
     python -m benchmarks.roofline MODEL... [--threads 2]    and for each model its kernels, the largest gap to their bound first
 
-A kernel's bound is the longer of two times: its arithmetic at the peak rate, and the bytes it must read and write at the bandwidth of memory.
-The gap is the time it takes beyond that. Arithmetic is counted as the operators define it: a kernel that needs fewer products (Winograd's
-convolution) may be faster than its bound.
+A kernel's bound is the longer of two times: its arithmetic at the peak rate, and the bytes it must
+read and write at the bandwidth of memory. The gap is the time it takes beyond that. Arithmetic is
+counted as the operators define it: a kernel that needs fewer products (Winograd's convolution) may
+be faster than its bound.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ class Machine:
 
 
 def _best_rate(work: Callable[[int], object], amount: float, threads: int) -> float:
-    """`amount` per nanosecond when so many threads do `work` at the same time: the best of several tries."""
+    """`amount` per nanosecond when so many threads do `work` at the same time: the best of several
+    tries.
+    """
     best = 0.0
     until = time.perf_counter() + _SECONDS
     while time.perf_counter() < until:
@@ -100,19 +103,31 @@ def measure_machine(threads: int) -> Machine:
     """The peak rates of this machine, measured with code of our own compiler."""
     toolchain = Toolchain()
     lanes, l2 = toolchain.target.lanes, toolchain.target.l2
-    library = ctypes.CDLL(str(toolchain.build_library([Unit("roofline", _SOURCE.format(lanes=lanes, chains=_CHAINS[lanes]))])))
+    library = ctypes.CDLL(
+        str(
+            toolchain.build_library(
+                [Unit("roofline", _SOURCE.format(lanes=lanes, chains=_CHAINS[lanes]))]
+            )
+        )
+    )
     library.peak_fma.argtypes = (ctypes.c_int64, ctypes.c_float)
     library.peak_fma.restype = ctypes.c_float
     library.read_all.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     library.read_all.restype = ctypes.c_float
     rounds = 2_000_000
-    gflops = _best_rate(lambda _: library.peak_fma(rounds, 0.5), rounds * _CHAINS[lanes] * lanes * 2, threads)
+    gflops = _best_rate(
+        lambda _: library.peak_fma(rounds, 0.5), rounds * _CHAINS[lanes] * lanes * 2, threads
+    )
 
     def bandwidth(total_bytes: int, rounds: int) -> float:
         count = total_bytes // 4 // (8 * lanes) * 8 * lanes
         # Memory of its own for each thread.
         data = [np.ones(count, np.float32) for _ in range(threads)]
-        return _best_rate(lambda number: library.read_all(data[number].ctypes.data, count, rounds), count * 4 * rounds, threads)
+        return _best_rate(
+            lambda number: library.read_all(data[number].ctypes.data, count, rounds),
+            count * 4 * rounds,
+            threads,
+        )
 
     return Machine(threads, gflops, bandwidth(l2 // 2, 2000), bandwidth(256 << 20, 4))
 
@@ -139,23 +154,38 @@ def kernel_gaps(path: Path, machine: Machine, runs: int) -> list[KernelGap]:
     gaps = []
     for row in profile.kernels:
         members = steps[row.id].members
-        flops, moved = sum(member.flops for member in members), sum(member.bytes for member in members)
+        flops, moved = (
+            sum(member.flops for member in members),
+            sum(member.bytes for member in members),
+        )
         compute, memory = flops / machine.gflops / 1e3, moved / machine.memory_gbytes / 1e3
         spent = row.time_ns / profile.runs / 1e3
         shown = ", ".join(names[part.id] for part in row.origin)
         gaps.append(
-            KernelGap(row.name, shown, spent, max(compute, memory), "compute" if compute >= memory else "memory", flops / max(spent, 1e-9) / 1e3)
+            KernelGap(
+                row.name,
+                shown,
+                spent,
+                max(compute, memory),
+                "compute" if compute >= memory else "memory",
+                flops / max(spent, 1e-9) / 1e3,
+            )
         )
     return sorted(gaps, key=lambda gap: gap.bound_us - gap.us)
 
 
 def print_gaps(name: str, gaps: list[KernelGap], top: int) -> None:
     whole, bound = sum(gap.us for gap in gaps), sum(gap.bound_us for gap in gaps)
-    print(f"\n{name}: kernels {whole / 1e3:.3f} ms, bound {bound / 1e3:.3f} ms ({bound / max(whole, 1e-9):.0%})")
+    print(
+        f"\n{name}: kernels {whole / 1e3:.3f} ms, bound {bound / 1e3:.3f} ms"
+        f" ({bound / max(whole, 1e-9):.0%})"
+    )
     print(f"  {'gap':>9} {'time':>9} {'bound':>9}  {'limit':7} {'GFLOP/s':>7}  kernel")
     for gap in gaps[:top]:
         times = f"{gap.us - gap.bound_us:7.1f}us {gap.us:7.1f}us {gap.bound_us:7.1f}us"
-        print(f"  {times}  {gap.limit:7} {gap.gflops:7.1f}  {gap.name[:24]:24} {gap.operators[:60]}")
+        print(
+            f"  {times}  {gap.limit:7} {gap.gflops:7.1f}  {gap.name[:24]:24} {gap.operators[:60]}"
+        )
 
 
 def main() -> None:
@@ -167,7 +197,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write everything there")
     options = parser.parse_args()
     machine = measure_machine(options.threads)
-    rates = f"{machine.gflops:.0f} GFLOP/s, second-level cache {machine.l2_gbytes:.0f} GB/s, memory {machine.memory_gbytes:.0f} GB/s"
+    rates = (
+        f"{machine.gflops:.0f} GFLOP/s, second-level cache {machine.l2_gbytes:.0f} GB/s, memory"
+        f" {machine.memory_gbytes:.0f} GB/s"
+    )
     print(f"{machine.threads} thread(s): {rates}")
     found = {}
     for model in options.models:
@@ -176,7 +209,10 @@ def main() -> None:
         print_gaps(path.stem, gaps, options.top)
         found[path.stem] = [asdict(gap) for gap in gaps]
     if options.json:
-        options.json.write_text(json.dumps({"machine": asdict(machine), "models": found}, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps({"machine": asdict(machine), "models": found}, indent=1) + "\n",
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":

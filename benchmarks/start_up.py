@@ -1,10 +1,12 @@
-"""From a model file to its first result: whence cold and warm, beside ONNX Runtime and OpenVINO, OpenVINO with and without its model cache.
+"""From a model file to its first result: whence cold and warm, beside ONNX Runtime and OpenVINO,
+OpenVINO with and without its model cache.
 
     python -m benchmarks.start_up MODEL... [--threads 2] [--rounds 5] [--json out.json]
 
-Every start is a process of its own; the kinds of start take turns, so that drift of the machine falls on all. `ready` is from the call
-that loads the model to its first result; `process` also counts starting Python and importing the engine. A cold start has an empty cache.
-Medians are printed, and the ratio of ONNX Runtime's to ours: above 1, whence is quicker.
+Every start is a process of its own; the kinds of start take turns, so that drift of the machine
+falls on all. `ready` is from the call that loads the model to its first result; `process` also
+counts starting Python and importing the engine. A cold start has an empty cache. Medians are
+printed, and the ratio of ONNX Runtime's to ours: above 1, whence is quicker.
 """
 
 from __future__ import annotations
@@ -30,15 +32,18 @@ import sys, time
 path, threads, given = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 """
 _SCRIPTS = {
-    "whence": """
+    "whence": (
+        """
 import whence
 began = time.perf_counter()
 model = whence.compile(path, threads=threads)
 import numpy as np
 inputs = dict(np.load(given))
 model(**inputs)
-""",
-    "onnxruntime": """
+"""
+    ),
+    "onnxruntime": (
+        """
 import numpy as np, onnxruntime
 inputs = dict(np.load(given))
 settings = onnxruntime.SessionOptions()
@@ -46,8 +51,10 @@ settings.log_severity_level, settings.intra_op_num_threads, settings.inter_op_nu
 began = time.perf_counter()
 session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])
 session.run(None, inputs)
-""",
-    "openvino": """
+"""
+    ),
+    "openvino": (
+        """
 import numpy as np, openvino
 inputs = dict(np.load(given))
 settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
@@ -62,23 +69,47 @@ else:
     model.reshape({name: list(value.shape) for name, value in inputs.items()})
     compiled = core.compile_model(model, "CPU", settings)
 compiled.create_infer_request().infer(inputs)
-""",
+"""
+    ),
 }
 _END = "print(time.perf_counter() - began)\n"
 
 
-def start(kind: str, path: Path, threads: int, inputs: Path, folders: dict[str, str]) -> tuple[float, float] | str:
-    """Seconds until the first result, from the call and from the start of the process; or what went wrong."""
+def start(
+    kind: str, path: Path, threads: int, inputs: Path, folders: dict[str, str]
+) -> tuple[float, float] | str:
+    """Seconds until the first result, from the call and from the start of the process; or what went
+    wrong.
+    """
     engine = kind.split(" ", maxsplit=1)[0]
-    environment = {**os.environ, "WHENCE_CACHE": folders[kind]} if engine == "whence" else dict(os.environ)
+    environment = (
+        {**os.environ, "WHENCE_CACHE": folders[kind]} if engine == "whence" else dict(os.environ)
+    )
     if kind == "whence cold":
         with tempfile.TemporaryDirectory() as empty:
             return _timed(engine, path, threads, inputs, "", {**environment, "WHENCE_CACHE": empty})
-    return _timed(engine, path, threads, inputs, folders[kind] if kind == "openvino cached" else "", environment)
+    return _timed(
+        engine,
+        path,
+        threads,
+        inputs,
+        folders[kind] if kind == "openvino cached" else "",
+        environment,
+    )
 
 
-def _timed(engine: str, path: Path, threads: int, inputs: Path, cache: str, environment: dict[str, str]) -> tuple[float, float] | str:
-    command = [sys.executable, "-c", _COMMON + _SCRIPTS[engine] + _END, str(path), str(threads), str(inputs), cache]
+def _timed(
+    engine: str, path: Path, threads: int, inputs: Path, cache: str, environment: dict[str, str]
+) -> tuple[float, float] | str:
+    command = [
+        sys.executable,
+        "-c",
+        _COMMON + _SCRIPTS[engine] + _END,
+        str(path),
+        str(threads),
+        str(inputs),
+        cache,
+    ]
     began = time.perf_counter()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     elapsed = time.perf_counter() - began
@@ -106,14 +137,16 @@ def measure(path: Path, threads: int, rounds: int) -> dict[str, Any]:
                 else:
                     found[kind].append(figures)
     kinds = {
-        kind: {"error": failed[kind]}
-        if kind in failed
-        else {
-            "ready_s": round(statistics.median(ready for ready, _ in rows), 4),
-            "ready_min_s": round(min(ready for ready, _ in rows), 4),
-            "process_s": round(statistics.median(whole for _, whole in rows), 4),
-            "starts": len(rows),
-        }
+        kind: (
+            {"error": failed[kind]}
+            if kind in failed
+            else {
+                "ready_s": round(statistics.median(ready for ready, _ in rows), 4),
+                "ready_min_s": round(min(ready for ready, _ in rows), 4),
+                "process_s": round(statistics.median(whole for _, whole in rows), 4),
+                "starts": len(rows),
+            }
+        )
         for kind, rows in found.items()
     }
     return {"model": path.stem, "threads": threads, "kinds": kinds}
@@ -122,17 +155,25 @@ def measure(path: Path, threads: int, rounds: int) -> dict[str, Any]:
 def show(result: dict[str, Any]) -> None:
     kinds = result["kinds"]
     for what in ("ready_s", "process_s"):
-        cells = [f"{kinds[kind][what]:15.3f}" if what in kinds[kind] else f"{'failed':>15}" for kind in KINDS]
+        cells = [
+            f"{kinds[kind][what]:15.3f}" if what in kinds[kind] else f"{'failed':>15}"
+            for kind in KINDS
+        ]
         ours, peer = kinds["whence warm"].get(what), kinds["onnxruntime"].get(what)
         ratio = f"{peer / ours:6.2f}" if ours and peer else f"{'-':>6}"
-        print(f"{result['model']:22} {what.removesuffix('_s'):8} {' '.join(cells)}  {ratio}", flush=True)
+        print(
+            f"{result['model']:22} {what.removesuffix('_s'):8} {' '.join(cells)}  {ratio}",
+            flush=True,
+        )
     for kind, figures in kinds.items():
         if "error" in figures:
             print(f"    {kind}: {figures['error']}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)

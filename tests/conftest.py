@@ -1,4 +1,6 @@
-"""What every test may rely on: reproducible randomness, and real models that are fetched once into the user's cache."""
+"""What every test may rely on: reproducible randomness, and real models that are fetched once into
+the user's cache.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from hypothesis import settings
 
 from zoo.fetch import ensure
 
-# Examples that compile native code take as long as they take: a deadline would measure the machine, not the code.
+# Examples that compile native code take as long as they take: a deadline would measure the machine,
+# not the code.
 settings.register_profile("whence", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("whence")
 

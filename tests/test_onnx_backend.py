@@ -1,10 +1,11 @@
 """The ONNX project's own backend tests, all that are for a CPU, against `whence.onnx_backend`.
 
-Those that fail are named, each with its reason, in `onnx_backend_failures.txt`, and the list is exact: a test fails that is on it and passes, or
-is not on it and fails.
+Those that fail are named, each with its reason, in `onnx_backend_failures.txt`, and the list is
+exact: a test fails that is on it and passes, or is not on it and fails.
 
-A C compiler takes longer to start than to compile one of these models. So every selected test first runs until it asks for a library, which only
-notes the kernels it needs; then the kernels of many tests are compiled at a time, by the same compiler with the same flags; then the tests run.
+A C compiler takes longer to start than to compile one of these models. So every selected test first
+runs until it asks for a library, which only notes the kernels it needs; then the kernels of many
+tests are compiled at a time, by the same compiler with the same flags; then the tests run.
 """
 
 from __future__ import annotations
@@ -36,15 +37,23 @@ FAILURES = Path(__file__).with_name("onnx_backend_failures.txt")
 
 
 def expected_failures() -> dict[str, str]:
-    """The reason why each test fails that does. A line is `name: reason`; a line that starts with # is for the reader."""
-    lines = [line for line in FAILURES.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    """The reason why each test fails that does. A line is `name: reason`; a line that starts with #
+    is for the reader.
+    """
+    lines = [
+        line
+        for line in FAILURES.read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    ]
     found = dict(line.split(": ", 1) for line in lines)
     assert len(found) == len(lines), "a test is listed twice"
     return found
 
 
 class Collected(BaseException):
-    """Ends a test that got as far as asking for a library. Not an `Exception`, so that nothing on the way takes it for a failure of its own."""
+    """Ends a test that got as far as asking for a library. Not an `Exception`, so that nothing on
+    the way takes it for a failure of its own.
+    """
 
 
 class SharedToolchain(Toolchain):
@@ -57,7 +66,12 @@ class SharedToolchain(Toolchain):
         self._shared: list[tuple[frozenset[str], Path]] = []
 
     def build_library(self, units: Sequence[Unit], **options: Any) -> Path:
-        functions = tuple(function for unit in units if isinstance(unit, KernelUnit) for function in unit.functions)
+        functions = tuple(
+            function
+            for unit in units
+            if isinstance(unit, KernelUnit)
+            for function in unit.functions
+        )
         if functions and self._collecting:
             self._wanted.append(functions)
             raise Collected
@@ -78,7 +92,9 @@ class SharedToolchain(Toolchain):
                 continue
         self._collecting = False
         with ThreadPoolExecutor(usable_cores()) as pool:
-            self._shared = [made for made in pool.map(self._make, self._batches()) if made is not None]
+            self._shared = [
+                made for made in pool.map(self._make, self._batches()) if made is not None
+            ]
 
     def _batches(self) -> Iterator[dict[str, Function]]:
         batch: dict[str, Function] = {}
@@ -116,7 +132,11 @@ def _cases() -> dict[str, type[unittest.TestCase]]:
             if name.endswith("_cuda"):
                 delattr(case, name)
             elif name in failing:
-                setattr(case, name, pytest.mark.xfail(reason=failing[name], strict=True)(getattr(case, name)))
+                setattr(
+                    case,
+                    name,
+                    pytest.mark.xfail(reason=failing[name], strict=True)(getattr(case, name)),
+                )
     return cases
 
 
@@ -125,16 +145,26 @@ globals().update(CASES)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _compile_together(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _compile_together(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         # Some tests keep data in the user's home folder unless told otherwise.
         patch.setenv("ONNX_MODELS", str(tmp_path_factory.mktemp("onnx-models")))
         # Without a seed, whether such a test passes would be left to chance.
         draw = random_ops._generator
-        patch.setattr(random_ops, "_generator", lambda call: draw(call) if "seed" in call.attrs else np.random.RandomState(1))
+        patch.setattr(
+            random_ops,
+            "_generator",
+            lambda call: draw(call) if "seed" in call.attrs else np.random.RandomState(1),
+        )
         toolchain = SharedToolchain()
         SharedBackend.shared = Engine(toolchain=toolchain)
-        items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.cls in CASES.values()]
+        items = [
+            item
+            for item in request.session.items
+            if isinstance(item, pytest.Function) and item.cls in CASES.values()
+        ]
         toolchain.collect([getattr(item.cls(item.name), item.name) for item in items])
         yield
         del SharedBackend.shared
@@ -160,14 +190,17 @@ def test_devices() -> None:
 
 
 def test_another_device_is_refused() -> None:
-    model = parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> m (float[2] a) => (float[2] b) { b = Neg(a) }')
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> m (float[2] a) => (float[2] b) { b = Neg(a) }'
+    )
     with pytest.raises(UnsupportedError, match="not on 'CUDA'"):
         onnx_backend.prepare(model, "CUDA")
 
 
 def test_a_model_is_prepared_and_run() -> None:
     model = parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 21]> m (float[2] a, float[n] b) => (float[2] c, float[2] d) { c = Sub(a, b) d = Neg(a) }'
+        '<ir_version: 10, opset_import: ["" : 21]> m (float[2] a, float[n] b) => (float[2] c,'
+        " float[2] d) { c = Sub(a, b) d = Neg(a) }"
     )
     a, b = np.array([1, 2], np.float32), np.array([3, 5], np.float32)
     assert onnx_backend.is_compatible(model)
@@ -182,12 +215,23 @@ def test_a_model_is_prepared_and_run() -> None:
 
 def test_one_operator_is_run() -> None:
     x = np.array([[3, 1, 2]], np.float32)
-    values, indices = onnx_backend.run_node(helper.make_node("TopK", ["x", "k"], ["v", "i"]), [x, np.array([2])])
+    values, indices = onnx_backend.run_node(
+        helper.make_node("TopK", ["x", "k"], ["v", "i"]), [x, np.array([2])]
+    )
     assert (values.tolist(), indices.tolist()) == ([[3, 2]], [[0, 2]])
-    named = onnx_backend.run_node(helper.make_node("Clip", ["x", "", "high"], ["y"]), [x, np.float32(2)])
+    named = onnx_backend.run_node(
+        helper.make_node("Clip", ["x", "", "high"], ["y"]), [x, np.float32(2)]
+    )
     assert named.y.tolist() == [[2, 1, 2]]
-    assert onnx_backend.run_node(helper.make_node("Neg", ["x"], ["y"]), x).y.tolist() == [[-3, -1, -2]]
-    binary = onnx_backend.run_node(helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=1.5), [x])
+    assert onnx_backend.run_node(helper.make_node("Neg", ["x"], ["y"]), x).y.tolist() == [
+        [-3, -1, -2]
+    ]
+    binary = onnx_backend.run_node(
+        helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=1.5), [x]
+    )
     assert binary.y.tolist() == [[1, 0, 1]]
-    upper = onnx_backend.run_node(helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER"), [np.array(["a", "b"], object)])
+    upper = onnx_backend.run_node(
+        helper.make_node("StringNormalizer", ["x"], ["y"], case_change_action="UPPER"),
+        [np.array(["a", "b"], object)],
+    )
     assert upper.y.tolist() == ["A", "B"]

@@ -35,7 +35,8 @@ PACKAGE = "whence"
 def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
     """Line and absolute name of everything that a module imports, wherever in it the import stands.
 
-    `from a import b` yields `a.b`: whether b is a module or a name in a makes no difference to the room it lies in.
+    `from a import b` yields `a.b`: whether b is a module or a name in a makes no difference to the
+    room it lies in.
     """
     package = module.split(".") if is_package else module.split(".")[:-1]
     for node in ast.walk(tree):
@@ -46,19 +47,34 @@ def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[t
             path = ".".join([*base, *([node.module] if node.module else [])])
             yield from ((node.lineno, f"{path}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             argument = node.args[0] if node.args else None
-            if called in {"import_module", "__import__"} and isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            if (
+                called in {"import_module", "__import__"}
+                and isinstance(argument, ast.Constant)
+                and isinstance(argument.value, str)
+            ):
                 yield node.lineno, argument.value
 
 
 def violations(text: str, module: str, is_package: bool = False) -> list[str]:
-    """Every import in the source text of `module` that leads to a later room, or around the rooms through the top of the package."""
+    """Every import in the source text of `module` that leads to a later room, or around the rooms
+    through the top of the package.
+    """
     parts = module.split(".")
     room = parts[1] if len(parts) > 1 else ""
     if room not in ROOMS:
-        # Modules at the top tie the rooms together and may import them all; a folder that is not in the list is a room without a place.
-        return [] if len(parts) <= 2 and not (is_package and room) else [f"{module}: {room} is not a room"]
+        # Modules at the top tie the rooms together and may import them all; a folder that is not in
+        # the list is a room without a place.
+        return (
+            []
+            if len(parts) <= 2 and not (is_package and room)
+            else [f"{module}: {room} is not a room"]
+        )
     found = []
     for line, name in imported_modules(ast.parse(text), module, is_package):
         path = name.split(".")
@@ -82,7 +98,11 @@ def source_files() -> Iterator[tuple[Path, str, bool]]:
 def test_rooms_import_only_rooms_before_them() -> None:
     files = list(source_files())
     assert len(files) > len(ROOMS)
-    found = [v for path, module, is_package in files for v in violations(path.read_text(encoding="utf-8"), module, is_package)]
+    found = [
+        v
+        for path, module, is_package in files
+        for v in violations(path.read_text(encoding="utf-8"), module, is_package)
+    ]
     assert not found, "\n".join(found)
 
 
@@ -128,7 +148,9 @@ def test_checker_allows_earlier_rooms(text: str) -> None:
 
 def test_checker_resolves_relative_imports_of_a_package() -> None:
     assert violations("from .later import x", "whence.graph", is_package=True) == []
-    assert violations("from ..passes import x", "whence.graph", is_package=True) == ["whence.graph:1: graph imports passes, which comes after it"]
+    assert violations("from ..passes import x", "whence.graph", is_package=True) == [
+        "whence.graph:1: graph imports passes, which comes after it"
+    ]
 
 
 def test_checker_leaves_the_top_free_and_names_strange_folders() -> None:
@@ -136,4 +158,6 @@ def test_checker_leaves_the_top_free_and_names_strange_folders() -> None:
     assert violations("from whence.cli import main", "whence", is_package=True) == []
     assert violations("", "whence.attic", is_package=True) == ["whence.attic: attic is not a room"]
     assert violations("", "whence.attic.box") == ["whence.attic.box: attic is not a room"]
-    assert violations("from whence.graph import types", "whence.errors") == ["whence.errors:1: errors imports graph, which comes after it"]
+    assert violations("from whence.graph import types", "whence.errors") == [
+        "whence.errors:1: errors imports graph, which comes after it"
+    ]

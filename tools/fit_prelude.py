@@ -1,8 +1,11 @@
-"""Find the coefficients of the float32 functions in `whence/codegen/prelude.py`, and print them with their errors.
+"""Find the coefficients of the float32 functions in `whence/codegen/prelude.py`, and print them
+with their errors.
 
-Needs mpmath (`pip install mpmath`) and a minute. A function is written with a polynomial in a variable that spans a short interval; its
-coefficients minimise the largest relative error of the whole function there (Lawson's reweighting of least squares, in 40 digits).
-They are rounded to float32 one after the other, and those still free are found again each time, so that they make up for the rounding.
+Needs mpmath (`pip install mpmath`) and a minute. A function is written with a polynomial in a
+variable that spans a short interval; its coefficients minimise the largest relative error of the
+whole function there (Lawson's reweighting of least squares, in 40 digits). They are rounded to
+float32 one after the other, and those still free are found again each time, so that they make up
+for the rounding.
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ def solve(fit: Fit, known: Mapping[int, mp.mpf]) -> tuple[dict[int, mp.mpf], mp.
             matrix, vector = mp.matrix(rows), mp.matrix(right)
             solution = mp.lu_solve(matrix.T * matrix, matrix.T * vector)
             found |= {k: solution[position] / size**k for position, k in enumerate(free)}
-        errors = [abs(sum(c * t**k for k, c in found.items()) - value) * scale for t, value, scale in points]
+        errors = [
+            abs(sum(c * t**k for k, c in found.items()) - value) * scale
+            for t, value, scale in points
+        ]
         if max(errors) < best[1]:
             best = (found, max(errors))
         total = sum(w * e for w, e in zip(lawson, errors, strict=True))
@@ -78,15 +84,55 @@ def solve_rounded(fit: Fit) -> tuple[dict[int, mp.mpf], mp.mpf, mp.mpf]:
 
 FITS = (
     # e^r = 1 + r + r²·P(r) where |r| ≤ ln 2 / 2
-    Fit("exp", -0.3466, 0.3466, lambda r: (mp.exp(r) - 1 - r) / r**2, lambda r: r, lambda r: r**2 / mp.exp(r), 4),
+    Fit(
+        "exp",
+        -0.3466,
+        0.3466,
+        lambda r: (mp.exp(r) - 1 - r) / r**2,
+        lambda r: r,
+        lambda r: r**2 / mp.exp(r),
+        4,
+    ),
     # log(1 + f) = f - f²/2 + f³·P(f) where 1 + f lies between √½ and √2
-    Fit("log", -0.29290, 0.41422, lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3, lambda f: f, lambda f: f**3 / mp.log1p(f), 7),
+    Fit(
+        "log",
+        -0.29290,
+        0.41422,
+        lambda f: (mp.log1p(f) - f + f**2 / 2) / f**3,
+        lambda f: f,
+        lambda f: f**3 / mp.log1p(f),
+        7,
+    ),
     # tanh x = x + x³·P(x²) where |x| < 0.6; beyond, 1 - 2/(e^2x + 1) is exact enough
-    Fit("tanh", 1e-4, 0.601, lambda x: (mp.tanh(x) / x - 1) / x**2, lambda x: x**2, lambda x: x**3 / mp.tanh(x), 4),
+    Fit(
+        "tanh",
+        1e-4,
+        0.601,
+        lambda x: (mp.tanh(x) / x - 1) / x**2,
+        lambda x: x**2,
+        lambda x: x**3 / mp.tanh(x),
+        4,
+    ),
     # erf x = x + x·P(x²) where |x| < 1
-    Fit("erf, small", 1e-4, 1.001, lambda x: mp.erf(x) / x - 1, lambda x: x**2, lambda x: x / mp.erf(x), 6),
+    Fit(
+        "erf, small",
+        1e-4,
+        1.001,
+        lambda x: mp.erf(x) / x - 1,
+        lambda x: x**2,
+        lambda x: x / mp.erf(x),
+        6,
+    ),
     # erf x = 1 - P(x - 2.4) from there to where it rounds to 1
-    Fit("erf, large", 0.999, 3.925, mp.erfc, lambda x: x - mp.mpf("2.4"), lambda x: 1 / mp.erf(x), 12),
+    Fit(
+        "erf, large",
+        0.999,
+        3.925,
+        mp.erfc,
+        lambda x: x - mp.mpf("2.4"),
+        lambda x: 1 / mp.erf(x),
+        12,
+    ),
 )
 
 
@@ -98,8 +144,14 @@ def c_text(value: mp.mpf) -> str:
 def main() -> None:
     for fit in FITS:
         found, error, ideal = solve_rounded(fit)
-        print(f"{fit.name}: largest relative error {mp.nstr(error, 3)}, before rounding {mp.nstr(ideal, 3)}")
-        print("  highest degree first:", ", ".join(c_text(found[k]) for k in range(fit.degree, -1, -1)))
+        print(
+            f"{fit.name}: largest relative error {mp.nstr(error, 3)}, before rounding"
+            f" {mp.nstr(ideal, 3)}"
+        )
+        print(
+            "  highest degree first:",
+            ", ".join(c_text(found[k]) for k in range(fit.degree, -1, -1)),
+        )
 
 
 if __name__ == "__main__":

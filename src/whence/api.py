@@ -1,7 +1,7 @@
 """What people import: load a model, prepare it, compile it, write it.
 
-Everything else is imported where it is used: a program that runs a model which was compiled before needs neither readers nor passes nor kernels, and
-loading them would take longer than starting it.
+Everything else is imported where it is used: a program that runs a model which was compiled before
+needs neither readers nor passes nor kernels, and loading them would take longer than starting it.
 """
 
 from __future__ import annotations
@@ -44,17 +44,29 @@ def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
     return read_onnx(path, shapes=shapes)
 
 
-def prepare(graph: Graph, *, portable: bool = False, check: CheckLevel | None = None, progress: Progress | None = None) -> Graph:
-    """Run all passes over the graph, in place, and return it. `portable` stays within the operators of the ONNX standard.
+def prepare(
+    graph: Graph,
+    *,
+    portable: bool = False,
+    check: CheckLevel | None = None,
+    progress: Progress | None = None,
+) -> Graph:
+    """Run all passes over the graph, in place, and return it. `portable` stays within the operators
+    of the ONNX standard.
 
-    How much is verified after every pass is `check`, by default what the environment variable WHENCE_CHECK says.
+    How much is verified after every pass is `check`, by default what the environment variable
+    WHENCE_CHECK says.
     """
     prepare_with_report(graph, portable=portable, check=check, progress=progress)
     return graph
 
 
 def prepare_with_report(
-    graph: Graph, *, portable: bool = False, check: CheckLevel | None = None, progress: Progress | None = None
+    graph: Graph,
+    *,
+    portable: bool = False,
+    check: CheckLevel | None = None,
+    progress: Progress | None = None,
 ) -> list[PassReport]:
     """As `prepare`, and say what each pass did."""
     from whence.frontends.files import without_collection
@@ -76,13 +88,19 @@ def compile_model(
     precise: bool = False,
     progress: CompileProgress | None = None,
 ) -> Executable:
-    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled for the shapes of its first call.
+    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled for
+    the shapes of its first call.
 
-    `precise` leaves out the processor's matrix units, whose float32 products are less exact: an error of 4e-6 of a layer's largest output where
-    float32 has 1.4e-6. Without it, they are used where the model's outputs change by less than 3e-5 of the largest.
-    `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the fastest: later compilations of any model
-    use what is remembered. The model itself may be a path or a loaded graph; the graph is left as it is.
-    A file that was not compiled before is compiled by another process, which leaves nothing of the compiler in this one, unless this one has it
+    `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
+    error of 4e-6 of a layer's largest output where
+    float32 has 1.4e-6. Without it, they are used where the model's outputs change by less than 3e-5
+    of the largest.
+    `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the
+    fastest: later compilations of any model
+    use what is remembered. The model itself may be a path or a loaded graph; the graph is left as
+    it is.
+    A file that was not compiled before is compiled by another process, which leaves nothing of the
+    compiler in this one, unless this one has it
     already, or `progress` is to be told of it.
     """
     from whence.runtime.engine import CpuEngine
@@ -93,9 +111,12 @@ def compile_model(
         engine = CpuEngine(threads=threads, precise=True)
     if isinstance(model, str | Path):
         if engine is None or isinstance(engine, CpuEngine):
-            # A process that has the compiler would only wait for another to load it too; progress and timings are had only here.
+            # A process that has the compiler would only wait for another to load it too; progress
+            # and timings are had only here.
             apart = "whence.runtime.build" not in sys.modules and progress is None and not tune
-            return _compile_file(Path(model), threads, engine, shapes or {}, fusion, tune, progress, apart=apart)
+            return _compile_file(
+                Path(model), threads, engine, shapes or {}, fusion, tune, progress, apart=apart
+            )
         model = load(model, shapes=shapes)
     from whence.ops.binding import Port
     from whence.passes.propagate_types import fix_input_shapes
@@ -107,9 +128,13 @@ def compile_model(
 
     def specialise(inputs: Shapes) -> Program:
         graph = model.copy()
-        return _build(graph if is_static else fix_input_shapes(graph, inputs), engine, fusion, tune, progress)
+        return _build(
+            graph if is_static else fix_input_shapes(graph, inputs), engine, fusion, tune, progress
+        )
 
-    executable = Executable([Port(node.name, node.type) for node in model.inputs], engine, specialise, lambda: model)
+    executable = Executable(
+        [Port(node.name, node.type) for node in model.inputs], engine, specialise, lambda: model
+    )
     if is_static:
         executable.prepare_static()
     return executable
@@ -126,7 +151,9 @@ def _compile_file(
     *,
     apart: bool = False,
 ) -> Executable:
-    """With `apart`, another process compiles what is not kept yet: here, the compiler would take 30 MB for as long as this process lives."""
+    """With `apart`, another process compiles what is not kept yet: here, the compiler would take 30
+    MB for as long as this process lives.
+    """
     from whence.codegen.digest import FileDigest
 
     # The file is hashed while the engine starts.
@@ -140,14 +167,27 @@ def _compile_file(
 
     engine = engine if engine is not None else CpuEngine(threads=threads)
     # Whoever asks for checks after every pass wants the passes to run.
-    kept = KeptModel(digest, engine.toolchain, shapes, fusion, engine.tuned, enabled=os.environ.get("WHENCE_CHECK", "0") == "0")
+    kept = KeptModel(
+        digest,
+        engine.toolchain,
+        shapes,
+        fusion,
+        engine.tuned,
+        enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
+    )
 
     def keep_apart(inputs: Shapes) -> bool:
         """Is the model kept now, by another process? Once one could not do it, all is done here."""
         nonlocal apart
         from whence.runtime.apart import call_apart
 
-        apart = apart and kept.keeps(inputs) and call_apart(_compile_for_cache, path, engine.threads, engine.toolchain, shapes, fusion, inputs)
+        apart = (
+            apart
+            and kept.keeps(inputs)
+            and call_apart(
+                _compile_for_cache, path, engine.threads, engine.toolchain, shapes, fusion, inputs
+            )
+        )
         return apart
 
     fresh: list[Graph] = []
@@ -158,8 +198,12 @@ def _compile_file(
         source = load(path, shapes=shapes)
         kept.note(source)
         fresh.append(source)
-        interface = Interface(tuple(Port(node.name, node.type) for node in source.inputs), lambda: source)
-    is_static = all(isinstance(port.type, TensorType) and port.type.is_static for port in interface.inputs)
+        interface = Interface(
+            tuple(Port(node.name, node.type) for node in source.inputs), lambda: source
+        )
+    is_static = all(
+        isinstance(port.type, TensorType) and port.type.is_static for port in interface.inputs
+    )
 
     def specialise(inputs: Shapes) -> Program:
         if not tune and (found := kept.program(inputs)) is not None:
@@ -167,7 +211,11 @@ def _compile_file(
         if keep_apart(inputs) and (found := kept.program(inputs)) is not None:
             return found
         # Reading again infers every type from the shapes given, nested graphs included.
-        graph = fresh[0].copy() if fresh and is_static else load(path, shapes=shapes if is_static else {**shapes, **inputs})
+        graph = (
+            fresh[0].copy()
+            if fresh and is_static
+            else load(path, shapes=shapes if is_static else {**shapes, **inputs})
+        )
         program = _build(graph, engine, fusion, tune, progress)
         if kept.is_unchanged():
             kept.keep_program(inputs, program)
@@ -190,16 +238,24 @@ def _compile_file(
     return executable
 
 
-def _compile_for_cache(path: Path, threads: int, toolchain: Toolchain, shapes: Shapes, fusion: str, inputs: Shapes) -> None:
-    """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves them open and they are known."""
+def _compile_for_cache(
+    path: Path, threads: int, toolchain: Toolchain, shapes: Shapes, fusion: str, inputs: Shapes
+) -> None:
+    """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
+    them open and they are known.
+    """
     from whence.runtime.engine import CpuEngine
 
-    executable = _compile_file(path, threads, CpuEngine(threads=threads, toolchain=toolchain), shapes, fusion)
+    executable = _compile_file(
+        path, threads, CpuEngine(threads=threads, toolchain=toolchain), shapes, fusion
+    )
     if inputs:
         executable.prepare(inputs)
 
 
-def _build(graph: Graph, engine: Engine, fusion: str, tune: bool, progress: CompileProgress | None) -> Program:
+def _build(
+    graph: Graph, engine: Engine, fusion: str, tune: bool, progress: CompileProgress | None
+) -> Program:
     from whence.runtime.freed_memory import return_freed_memory
 
     prepare(graph)
@@ -228,24 +284,39 @@ def profile_model(
     shapes: Shapes | None = None,
     exact: bool = False,
 ) -> Profile:
-    """Where the time goes, by operator of the file. Compiles the model unless it is compiled already; inputs are random unless given.
+    """Where the time goes, by operator of the file. Compiles the model unless it is compiled
+    already; inputs are random unless given.
 
-    `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that is modelled.
+    `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
+    is modelled.
     """
     from whence.attribution.measure import profile_executable
     from whence.report.files import WRITERS
     from whence.runtime.executable import Executable
 
     if exact and isinstance(model, Executable):
-        raise InputError("an exact profile compiles kernels anew and needs the constants: give the model file or graph, not a compiled model")
-    executable = model if isinstance(model, Executable) else compile_model(model, threads=threads, engine=engine, shapes=shapes)
+        raise InputError(
+            "an exact profile compiles kernels anew and needs the constants: give the model file or"
+            " graph, not a compiled model"
+        )
+    executable = (
+        model
+        if isinstance(model, Executable)
+        else compile_model(model, threads=threads, engine=engine, shapes=shapes)
+    )
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = prepare_again(model, shapes) if exact and not isinstance(model, Executable) else None
-    return profile_executable(executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS, exact=again)
+    return profile_executable(
+        executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS, exact=again
+    )
 
 
-def prepare_again(model: str | Path | Graph, shapes: Shapes | None = None) -> Callable[[Shapes], Graph]:
-    """What gives the graph of a compiled model once more, with its constants, for inputs of given shapes."""
+def prepare_again(
+    model: str | Path | Graph, shapes: Shapes | None = None
+) -> Callable[[Shapes], Graph]:
+    """What gives the graph of a compiled model once more, with its constants, for inputs of given
+    shapes.
+    """
 
     def again(inputs: Shapes) -> Graph:
         from whence.graph import Graph
@@ -254,7 +325,11 @@ def prepare_again(model: str | Path | Graph, shapes: Shapes | None = None) -> Ca
         source = model if isinstance(model, Graph) else load(model, shapes=shapes)
         if _is_static(source):
             return prepare(source.copy() if source is model else source)
-        return prepare(fix_input_shapes(source.copy(), inputs) if isinstance(model, Graph) else load(model, shapes={**(shapes or {}), **inputs}))
+        return prepare(
+            fix_input_shapes(source.copy(), inputs)
+            if isinstance(model, Graph)
+            else load(model, shapes={**(shapes or {}), **inputs})
+        )
 
     return again
 
@@ -264,7 +339,9 @@ WRITTEN = (".onnx", ".tflite", ".circle")
 
 
 def save(graph: Graph, path: str | Path) -> None:
-    """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of the file carries its origins."""
+    """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of
+    the file carries its origins.
+    """
     from whence.frontends.files import without_collection
 
     path = Path(path)
@@ -285,10 +362,13 @@ def save(graph: Graph, path: str | Path) -> None:
             from whence.passes.manager import run_passes
             from whence.passes.pipeline import CHANNELS_LAST
 
-            # The graph stays as it is: that the format wants channels last is no business of the caller's.
+            # The graph stays as it is: that the format wants channels last is no business of the
+            # caller's.
             graph = graph.copy()
             with without_collection():
                 run_passes(graph, CHANNELS_LAST)
             (write_tflite if suffix == ".tflite" else write_circle)(graph, path)
         case _:
-            raise UnsupportedError(f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files")
+            raise UnsupportedError(
+                f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
+            )

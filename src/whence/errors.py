@@ -1,7 +1,7 @@
 """Every error whence raises on purpose, under one root, so that callers can catch one type.
 
-An error message is written for the person who meets it: what was being done, on which operator of *their* model,
-what was found, what to try next. It is one line.
+An error message is written for the person who meets it: what was being done, on which operator of
+*their* model, what was found, what to try next. It is one line.
 """
 
 
@@ -34,7 +34,9 @@ class ProvenanceError(GraphError):
 
 
 class CompileError(WhenceError):
-    """The C compiler is missing, or refused code that whence made. The message says where the code was kept."""
+    """The C compiler is missing, or refused code that whence made. The message says where the code
+    was kept.
+    """
 
 
 class CacheError(WhenceError):

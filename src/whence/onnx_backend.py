@@ -1,4 +1,6 @@
-"""whence as a backend of the `onnx` package, so that its own test suite, and anything else written to that interface, runs on it."""
+"""whence as a backend of the `onnx` package, so that its own test suite, and anything else written
+to that interface, runs on it.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class WhenceBackend(Backend):
         return WhenceRep(compile_model(read_onnx(model), engine=cls.engine()))
 
     @classmethod
-    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Any, ...]:
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
@@ -64,16 +68,33 @@ class WhenceBackend(Backend):
         **kwargs: Any,
     ) -> Any:
         """One operator, as a model of its own."""
-        values = [np.asarray(value) for value in (inputs if isinstance(inputs, list | tuple) else [inputs])]
+        values = [
+            np.asarray(value)
+            for value in (inputs if isinstance(inputs, list | tuple) else [inputs])
+        ]
         names = [name for name in node.input if name]
-        declared = [onnx.helper.make_tensor_value_info(name, DType.of(value), value.shape) for name, value in zip(names, values, strict=True)]
+        declared = [
+            onnx.helper.make_tensor_value_info(name, DType.of(value), value.shape)
+            for name, value in zip(names, values, strict=True)
+        ]
         results = [onnx.ValueInfoProto(name=name) for name in node.output if name]
         graph = onnx.helper.make_graph([node], "node", declared, results)
-        opsets = [onnx.helper.make_opsetid("", kwargs.get("opset_version", onnx.defs.onnx_opset_version()))]
+        opsets = [
+            onnx.helper.make_opsetid(
+                "", kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+            )
+        ]
         if node.domain:
-            opsets.append(onnx.helper.make_opsetid(node.domain, onnx.defs.get_schema(node.op_type, domain=node.domain).since_version))
+            opsets.append(
+                onnx.helper.make_opsetid(
+                    node.domain,
+                    onnx.defs.get_schema(node.op_type, domain=node.domain).since_version,
+                )
+            )
         # The types of the outputs are not known yet, which ONNX's checker would not have.
-        outputs = cls._compile(onnx.helper.make_model(graph, opset_imports=opsets), device).run(values)
+        outputs = cls._compile(onnx.helper.make_model(graph, opset_imports=opsets), device).run(
+            values
+        )
         return namedtupledict("Outputs", [result.name for result in results])(*outputs)
 
     @classmethod

@@ -1,7 +1,7 @@
 """The types of values: element types, tensor shapes, sequences and optionals.
 
-A dimension is an `int` when known, a `str` when the model names it (`"batch"`), and `None` when nothing is known.
-A shape of `None` means that even the rank is unknown.
+A dimension is an `int` when known, a `str` when the model names it (`"batch"`), and `None` when
+nothing is known. A shape of `None` means that even the rank is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 
 class DType(enum.IntEnum):
-    """Element types. The numbers are those of ONNX's `TensorProto.DataType`, so that attributes such as `to` compare directly."""
+    """Element types. The numbers are those of ONNX's `TensorProto.DataType`, so that attributes
+    such as `to` compare directly.
+    """
 
     UNDEFINED = 0
     F32 = 1
@@ -53,7 +55,9 @@ class DType(enum.IntEnum):
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """The NumPy dtype that holds one element (sub-byte types are held one element to a byte)."""
+        """The NumPy dtype that holds one element (sub-byte types are held one element to a
+        byte).
+        """
         return _NUMPY[self]
 
     @property
@@ -112,7 +116,15 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     DType.F6E3M2: np.dtype(ml_dtypes.float6_e3m2fn),
 }
 _FROM_NUMPY = {dtype: member for member, dtype in _NUMPY.items()}
-_BITS = {DType.U4: 4, DType.I4: 4, DType.F4E2M1: 4, DType.U2: 2, DType.I2: 2, DType.F6E2M3: 6, DType.F6E3M2: 6}
+_BITS = {
+    DType.U4: 4,
+    DType.I4: 4,
+    DType.F4E2M1: 4,
+    DType.U2: 2,
+    DType.I2: 2,
+    DType.F6E2M3: 6,
+    DType.F6E3M2: 6,
+}
 _FLOATS = frozenset(
     {
         DType.F32,
@@ -129,7 +141,22 @@ _FLOATS = frozenset(
         DType.F6E3M2,
     }
 )
-_INTEGERS = frozenset({DType.U8, DType.I8, DType.U16, DType.I16, DType.U32, DType.I32, DType.U64, DType.I64, DType.U4, DType.I4, DType.U2, DType.I2})
+_INTEGERS = frozenset(
+    {
+        DType.U8,
+        DType.I8,
+        DType.U16,
+        DType.I16,
+        DType.U32,
+        DType.I32,
+        DType.U64,
+        DType.I64,
+        DType.U4,
+        DType.I4,
+        DType.U2,
+        DType.I2,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +190,9 @@ class TensorType:
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes of the tensor as stored densely, rounding sub-byte elements up; `None` when the shape is not known."""
+        """Bytes of the tensor as stored densely, rounding sub-byte elements up; `None` when the
+        shape is not known.
+        """
         count = self.elements
         return None if count is None else (count * self.dtype.bits + 7) // 8
 

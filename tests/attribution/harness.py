@@ -19,12 +19,21 @@ from whence.types import DType
 
 
 def program_of(graph: Graph) -> Program:
-    """Compiled in full, except that nothing is linked: these tests do not run it. The graph is left as it is."""
+    """Compiled in full, except that nothing is linked: these tests do not run it. The graph is left
+    as it is.
+    """
     return build_program(prepare(graph.copy()), Toolchain(), load=False)
 
 
-def measured(program: Program, step_ns: Sequence[int], runs: int = 1, residual_ns: dict[str, int] | None = None) -> Measurement:
-    """Made up: each step takes its time, one after the other, in `runs` equal runs; the residuals are added to the wall time."""
+def measured(
+    program: Program,
+    step_ns: Sequence[int],
+    runs: int = 1,
+    residual_ns: dict[str, int] | None = None,
+) -> Measurement:
+    """Made up: each step takes its time, one after the other, in `runs` equal runs; the residuals
+    are added to the wall time.
+    """
     times = np.array(step_ns, np.int64)
     residual = residual_ns if residual_ns is not None else {"dispatch": 0, "idle": 0, "profiler": 0}
     wall = int(times.sum()) + sum(residual.values())
@@ -32,7 +41,8 @@ def measured(program: Program, step_ns: Sequence[int], runs: int = 1, residual_n
     walls[0] += wall - sum(walls)
     ends = np.cumsum(times // runs)
     timeline = tuple(
-        Event(step.number, int(end - time // runs), int(end)) for step, time, end in zip(program.steps, times.tolist(), ends.tolist(), strict=True)
+        Event(step.number, int(end - time // runs), int(end))
+        for step, time, end in zip(program.steps, times.tolist(), ends.tolist(), strict=True)
     )
     return Measurement(
         runs_ns=tuple(walls),
@@ -48,11 +58,23 @@ def measured(program: Program, step_ns: Sequence[int], runs: int = 1, residual_n
     )
 
 
-def profile_of(graph: Graph, step_ns: int | Sequence[int] = 1_000_000, runs: int = 1, residual_ns: dict[str, int] | None = None) -> Profile:
+def profile_of(
+    graph: Graph,
+    step_ns: int | Sequence[int] = 1_000_000,
+    runs: int = 1,
+    residual_ns: dict[str, int] | None = None,
+) -> Profile:
     """A profile in which each kernel took `step_ns`."""
     program = program_of(graph)
     times = [step_ns] * len(program.steps) if isinstance(step_ns, int) else step_ns
-    return assemble(graph, program, measured(program, times, runs, residual_ns), model="made/up.onnx", engine="cpu", threads=2)
+    return assemble(
+        graph,
+        program,
+        measured(program, times, runs, residual_ns),
+        model="made/up.onnx",
+        engine="cpu",
+        threads=2,
+    )
 
 
 def shares(profile: Profile) -> dict[str, float]:
@@ -65,7 +87,12 @@ def conv_bn_relu(name: str = "bn") -> Graph:
     rng = np.random.default_rng(0)
     build = GraphBuilder("tiny")
     x = build.input("x", DType.F32, [1, 16, 12, 12])
-    y = build.op("Conv", x, build.const(rng.standard_normal((16, 16, 3, 3)).astype(np.float32)), name="/net/layer1/conv")
+    y = build.op(
+        "Conv",
+        x,
+        build.const(rng.standard_normal((16, 16, 3, 3)).astype(np.float32)),
+        name="/net/layer1/conv",
+    )
     stats = [build.const(rng.uniform(0.5, 1, 16).astype(np.float32)) for _ in range(4)]
     y = build.op("BatchNormalization", y, *stats, name=f"/net/layer1/{name}")
     y = build.op("Relu", y, name="/net/layer1/relu")

@@ -1,4 +1,6 @@
-"""The graphs by which attribution is tried: with and without an operator they differ in nothing else. How long they take is in `test_truth`."""
+"""The graphs by which attribution is tried: with and without an operator they differ in nothing
+else. How long they take is in `test_truth`.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,18 @@ from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
 from whence.types import DType
 
-pytestmark = pytest.mark.skipif(not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16")
+pytestmark = pytest.mark.skipif(
+    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+)
 
 
 def _sharp(without: str) -> Graph:
     """A convolution whose sums are large, so that a sigmoid shows how they were rounded."""
     build = GraphBuilder("sharp")
     weights = np.random.default_rng(0).standard_normal((64, 64, 1, 1)).astype(np.float32)
-    value = build.op("Conv", build.input("x", DType.F32, [1, 64, 56, 56]), build.const(4 * weights), name="conv")
+    value = build.op(
+        "Conv", build.input("x", DType.F32, [1, 64, 56, 56]), build.const(4 * weights), name="conv"
+    )
     build.output("y", value if without else build.op("Sigmoid", value, name="sigmoid"))
     return build.finish()
 
@@ -38,21 +44,31 @@ def test_two_models_of_which_one_rounds_are_not_compared() -> None:
     Race(Case("sharp", _sharp, "sigmoid", precise=True))
 
 
-def test_what_is_left_out_of_a_model_that_may_not_round_does_not_round_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of its own without the operator would: that it then is faster is not what the operator costs."""
+def test_what_is_left_out_of_a_model_that_may_not_round_does_not_round_either(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model of its own without the operator would: that it then is faster is not what the
+    operator costs.
+    """
     offered: list[Offer] = []
 
-    def look(offers: Sequence[Offer], steps: Sequence[int], *_: object, **__: object) -> list[Saving]:
+    def look(
+        offers: Sequence[Offer], steps: Sequence[int], *_: object, **__: object
+    ) -> list[Saving]:
         offered.extend(offers)
         return [Saving(0.1, 0.0)] * len(steps)
 
     monkeypatch.setattr(leave_out, "Exchange", lambda *arguments: arguments[-1])
     monkeypatch.setattr(leave_out, "measure", look)
     engine = Engine(threads=1)
-    (whole,), (less,) = (compile_model(_sharp(without), engine=engine).programs for without in ("", "sigmoid"))
+    (whole,), (less,) = (
+        compile_model(_sharp(without), engine=engine).programs for without in ("", "sigmoid")
+    )
     assert not whole.details.rounds_early
     assert less.details.rounds_early
     graph = _sharp("")
-    measure_savings(whole, prepare(graph.copy()), engine, [], [1000] * len(whole.steps), source_kinds(graph))
+    measure_savings(
+        whole, prepare(graph.copy()), engine, [], [1000] * len(whole.steps), source_kinds(graph)
+    )
     assert offered
     assert not any(offer.variant.kernel.rounds_early for offer in offered)

@@ -21,11 +21,20 @@ def slower(profile: Profile, factor: float, spread: float = 0.0) -> Profile:
     """The same with every time multiplied, and with runs that differ by `spread`."""
 
     def band(old: Band) -> Band:
-        return Band(round(old.low_ns * (factor - spread)), round(old.median_ns * factor), round(old.high_ns * (factor + spread)))
+        return Band(
+            round(old.low_ns * (factor - spread)),
+            round(old.median_ns * factor),
+            round(old.high_ns * (factor + spread)),
+        )
 
-    runs = [time * (factor + spread * side) for time, side in zip(profile.runs_ns, (-1, 0, 0, 1), strict=True)]
+    runs = [
+        time * (factor + spread * side)
+        for time, side in zip(profile.runs_ns, (-1, 0, 0, 1), strict=True)
+    ]
     return dataclasses.replace(
-        profile, sources=tuple(dataclasses.replace(row, band=band(row.band)) for row in profile.sources), runs_ns=tuple(round(time) for time in runs)
+        profile,
+        sources=tuple(dataclasses.replace(row, band=band(row.band)) for row in profile.sources),
+        runs_ns=tuple(round(time) for time in runs),
     )
 
 

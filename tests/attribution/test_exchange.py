@@ -1,4 +1,6 @@
-"""Variants that stand in for steps of a program that runs as a whole. How long they take is not looked at."""
+"""Variants that stand in for steps of a program that runs as a whole. How long they take is not
+looked at.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,17 @@ from whence.types import DType
 
 
 class Seen:
-    """What an exact profile of a graph would measure, not measured: the program runs with every variant alone, and with all that can be together."""
+    """What an exact profile of a graph would measure, not measured: the program runs with every
+    variant alone, and with all that can be together.
+    """
 
-    def __init__(self, graph: Graph, monkeypatch: pytest.MonkeyPatch, threads: int = 1, inputs: Sequence[Value] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        monkeypatch: pytest.MonkeyPatch,
+        threads: int = 1,
+        inputs: Sequence[Value] | None = None,
+    ) -> None:
         engine = Engine(threads=threads)
         model = compile_model(graph, engine=engine)
         self.inputs = bind_inputs(graph, random_inputs(graph)) if inputs is None else inputs
@@ -39,7 +49,9 @@ class Seen:
         self.outputs: list[list[Value]] = []
         self.times: list[np.ndarray] = []
 
-        def look(exchange: Exchange, steps: Sequence[int], *_: object, **__: object) -> list[Saving]:
+        def look(
+            exchange: Exchange, steps: Sequence[int], *_: object, **__: object
+        ) -> list[Saving]:
             self.steps += steps
             together = list({step: variant for variant, step in enumerate(steps)}.values())
             for standing_in in ([], *([variant] for variant in range(len(steps))), together, []):
@@ -49,18 +61,33 @@ class Seen:
             return [Saving(0.1, 0.0)] * len(steps)
 
         monkeypatch.setattr(leave_out, "measure", look)
-        measured = measure_savings(program, prepare(graph.copy()), engine, self.inputs, [1000] * len(program.steps), source_kinds(graph))
+        measured = measure_savings(
+            program,
+            prepare(graph.copy()),
+            engine,
+            self.inputs,
+            [1000] * len(program.steps),
+            source_kinds(graph),
+        )
         self.notes = measured.notes
 
     def check(self) -> None:
         """Whatever stood in for a step, the model's results are right."""
         assert self.steps
         for outputs in self.outputs:
-            for found, wanted in zip(outputs, self.wanted if isinstance(self.wanted, tuple) else (self.wanted,), strict=True):
+            for found, wanted in zip(
+                outputs,
+                self.wanted if isinstance(self.wanted, tuple) else (self.wanted,),
+                strict=True,
+            ):
                 np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.leave_out not in ("norm", "erf") or "sum" in case.name], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.leave_out not in ("norm", "erf") or "sum" in case.name],
+    ids=lambda case: case.name,
+)
 def test_results_stay_right(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     Seen(case.build(""), monkeypatch).check()
 
@@ -102,20 +129,31 @@ def test_steps_by_reference_run_as_ever(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_lies_nowhere_is_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     build = GraphBuilder("cast")
     x, y = build.input("x", DType.I32, [64]), build.input("y", DType.F32, [64])
-    build.output("z", build.op("Mul", build.op("Cast", x, name="cast", to=int(DType.F32)), y, name="mul"))
+    build.output(
+        "z", build.op("Mul", build.op("Cast", x, name="cast", to=int(DType.F32)), y, name="mul")
+    )
     Seen(build.finish(), monkeypatch).check()
 
 
 def aside(*after: str) -> Graph:
-    """A model with a reference step that runs only if its second input is false, and with more operators behind it."""
-    return parsed(ASIDE.replace("  y = Neg(b)\n", "".join(f"  {each}\n" for each in after)) if after else ASIDE)
+    """A model with a reference step that runs only if its second input is false, and with more
+    operators behind it.
+    """
+    return parsed(
+        ASIDE.replace("  y = Neg(b)\n", "".join(f"  {each}\n" for each in after))
+        if after
+        else ASIDE
+    )
 
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_run_goes_on_after_a_reference_step_under_a_guard(taken: bool) -> None:
     engine, graph = Engine(threads=1), aside()
     assert isinstance(engine, CpuEngine)
-    model, inputs = compile_model(graph, engine=engine), [np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)]
+    model, inputs = (
+        compile_model(graph, engine=engine),
+        [np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)],
+    )
     program = model.program_for(inputs)
     assert program.library is not None
     exchange = Exchange(program, engine, inputs, program.library, [])
@@ -128,15 +166,21 @@ def test_a_run_goes_on_after_a_reference_step_under_a_guard(taken: bool) -> None
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_variants_around_a_reference_step_under_a_guard(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants_around_a_reference_step_under_a_guard(
+    taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = aside("d = Tanh(b)", "e = Mul(d, a)", "y = Softmax(e)")
-    seen = Seen(graph, monkeypatch, inputs=[np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)])
+    seen = Seen(
+        graph, monkeypatch, inputs=[np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)]
+    )
     seen.check()
     assert max(seen.steps) > 3, "behind it, too"
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_a_variant_of_a_step_that_does_not_run_does_not_run(taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variant_of_a_step_that_does_not_run_does_not_run(
+    taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = """sides (float[64,64] x, bool c) => (float[64,64] y) {
       y = If (c) <
         then_branch = yes () => (float[64,64] p) { g = MatMul(x, x) h = Tanh(g) p = Softmax(h) },
@@ -154,8 +198,12 @@ def test_a_variant_of_a_step_that_does_not_run_does_not_run(taken: bool, monkeyp
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_is_overwritten_is_not_read_after_a_variant(is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sum's operand is brought into blocks from memory in which the result of the convolution with the sum lies then."""
+def test_what_is_overwritten_is_not_read_after_a_variant(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum's operand is brought into blocks from memory in which the result of the convolution
+    with the sum lies then.
+    """
     rng = np.random.default_rng(0)
     build = GraphBuilder("reused")
     x = build.input("x", DType.F32, [1, 32, 16, 16])
@@ -167,8 +215,12 @@ def test_what_is_overwritten_is_not_read_after_a_variant(is_first: bool, monkeyp
     soft = build.op("Softmax", x, name="soft", axis=-1) if is_first else None
     first = convolved(x, "first")
     soft = soft or build.op("Softmax", x, name="soft", axis=-1)
-    total = build.op("Relu", build.op("Add", convolved(first, "second"), soft, name="add"), name="relu")
+    total = build.op(
+        "Relu", build.op("Add", convolved(first, "second"), soft, name="add"), name="relu"
+    )
     build.output("z", convolved(total, "third"))
     seen = Seen(build.finish(), monkeypatch)
     seen.check()
-    assert all((times > 0).all() for times in seen.times), "its change of layout runs before the variant"
+    assert all((times > 0).all() for times in seen.times), (
+        "its change of layout runs before the variant"
+    )

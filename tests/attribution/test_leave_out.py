@@ -1,4 +1,6 @@
-"""Leaving operators out: which kernels are made, and what is done with the differences. How long they take is in `test_truth`."""
+"""Leaving operators out: which kernels are made, and what is done with the differences. How long
+they take is in `test_truth`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from whence.types import DType
 
 def nests(graph: Graph) -> list[Nest]:
     program, prepared = program_of(graph), prepare(graph.copy())
-    return [nest for step in program.steps if (nest := nest_of(program, prepared, step)) is not None]
+    return [
+        nest for step in program.steps if (nest := nest_of(program, prepared, step)) is not None
+    ]
 
 
 def functions(nest: Nest, left_out: int | Role | None) -> set[Fn]:
@@ -84,11 +88,18 @@ def test_what_only_a_left_out_member_reads_goes_with_it() -> None:
 def test_a_shape_that_changes_is_stood_in_for_by_a_view() -> None:
     build = GraphBuilder("turn")
     x, y = build.input("x", DType.F32, [8, 16]), build.input("y", DType.F32, [16, 8])
-    build.output("z", build.op("Add", build.op("Transpose", x, name="turn", perm=(1, 0)), y, name="add"))
+    build.output(
+        "z", build.op("Add", build.op("Transpose", x, name="turn", perm=(1, 0)), y, name="add")
+    )
     (nest,) = nests(build.finish())
     (turn,) = left_outs(nest)
     found = variant(nest, AVX512, turn)
-    loads = [each for part in _stores(found.kernel.body) for each in walk(part.value) if isinstance(each, Load)]
+    loads = [
+        each
+        for part in _stores(found.kernel.body)
+        for each in walk(part.value)
+        if isinstance(each, Load)
+    ]
     assert len({load.buffer for load in loads}) == 2
     assert len({load.index for load in loads}) == 1, "both operands are read in order"
 
@@ -107,7 +118,9 @@ def _stores(body: object) -> list[Store]:
 def test_a_type_that_changes_is_read_from_memory_instead() -> None:
     build = GraphBuilder("cast")
     x, y = build.input("x", DType.I32, [64]), build.input("y", DType.F32, [64])
-    build.output("z", build.op("Mul", build.op("Cast", x, name="cast", to=int(DType.F32)), y, name="mul"))
+    build.output(
+        "z", build.op("Mul", build.op("Cast", x, name="cast", to=int(DType.F32)), y, name="mul")
+    )
     (nest,) = nests(build.finish())
     (cast,) = left_outs(nest)
     found = variant(nest, AVX512, cast)
@@ -125,22 +138,34 @@ def test_parts_of_a_supernode_are_left_out_by_what_makes_them() -> None:
 
 def test_what_was_tuned_is_what_is_left_out_of() -> None:
     case = next(each for each in CASES if each.leave_out == "Add")
-    (nest,) = (nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv")
+    (nest,) = (
+        nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv"
+    )
     anchor = nest.graph[nest.anchor]
     inputs = tuple(dict.fromkeys(ref for ref in anchor.inputs if ref is not None))
     group = Group(nest.graph, "whole", (anchor,), inputs, (anchor.ref(),))
-    problem, (usual, *_, other) = problem_of(group, anchor, AVX512), candidates(group, anchor, AVX512)
+    problem, (usual, *_, other) = (
+        problem_of(group, anchor, AVX512),
+        candidates(group, anchor, AVX512),
+    )
     assert problem is not None
     for part in (None, Role.ACTIVATION, Role.ADDED):
-        plain, tuned, same = (variant(nest, AVX512, part, choices).kernel.body for choices in ({}, {problem: other}, {problem: usual}))
+        plain, tuned, same = (
+            variant(nest, AVX512, part, choices).kernel.body
+            for choices in ({}, {problem: other}, {problem: usual})
+        )
         assert plain == same != tuned
 
 
 @pytest.mark.parametrize("halves", [False, True])
 def test_whether_matrix_units_round_is_not_decided_again(halves: bool) -> None:
-    """It was for the model as a whole, by its outputs. A variant is compared with its kernel, so both make their products the same way."""
+    """It was for the model as a whole, by its outputs. A variant is compared with its kernel, so
+    both make their products the same way.
+    """
     case = next(each for each in CASES if each.leave_out == "Sigmoid")
-    (nest,) = (nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv")
+    (nest,) = (
+        nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv"
+    )
     tile = dataclasses.replace(AVX512, halves=halves)
     for part in (None, Role.ACTIVATION):
         assert variant(nest, tile, part).kernel.rounds_early is halves
@@ -160,12 +185,22 @@ def test_measured_savings_are_what_is_split_by() -> None:
 
     for saved, share in ((25, 0.25), (100, 1.0), (900, 1.0), (-3, 0.0)):
         left_out = Measured({0: Savings(100, {erf: saved}, {})}, ("a note",), {0: 0.02})
-        found = assemble(graph, program, times(program, [1_000_001]), model="m", engine="cpu", threads=1, left_out=left_out)
+        found = assemble(
+            graph,
+            program,
+            times(program, [1_000_001]),
+            model="m",
+            engine="cpu",
+            threads=1,
+            left_out=left_out,
+        )
         assert shares(found)["erf"] == pytest.approx(share, abs=1e-6)
         assert found.policy == EXACT
         assert found.notes == ("a note",)
         assert found.kernels[0].error == 0.02
-        assert {row.name: row.error_ns for row in found.sources if row.time_ns} == {row.name: 20_000 for row in found.sources if row.time_ns}
+        assert {row.name: row.error_ns for row in found.sources if row.time_ns} == {
+            row.name: 20_000 for row in found.sources if row.time_ns
+        }
         assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
 
 
@@ -173,7 +208,9 @@ def test_kernels_are_measured_where_they_are_and_each_has_its_part() -> None:
     build = GraphBuilder("twice")
     value = build.input("x", DType.F32, [128, 64])
     for number in range(2):
-        value = build.op("MatMul", value, build.const(np.ones((64, 64), np.float32)), name=f"product{number}")
+        value = build.op(
+            "MatMul", value, build.const(np.ones((64, 64), np.float32)), name=f"product{number}"
+        )
         value = build.op("Tanh", value, name=f"tanh{number}")
     build.output("y", value)
     graph = build.finish()
@@ -181,7 +218,15 @@ def test_kernels_are_measured_where_they_are_and_each_has_its_part() -> None:
     program = compile_model(graph, engine=engine).prepare_static()
     seen: list[tuple[str, int, int]] = []
     inputs, times = [np.ones((128, 64), np.float32)], [1000] * len(program.steps)
-    found = measure_savings(program, prepare(graph.copy()), engine, inputs, times, source_kinds(graph), lambda *what: seen.append(what))
+    found = measure_savings(
+        program,
+        prepare(graph.copy()),
+        engine,
+        inputs,
+        times,
+        source_kinds(graph),
+        lambda *what: seen.append(what),
+    )
     assert set(found.savings) == set(found.errors) == {step.number for step in program.steps}
     assert [note for note in found.notes if "standard error" not in note] == []
     first, second = found.savings.values()
@@ -192,7 +237,10 @@ def test_kernels_are_measured_where_they_are_and_each_has_its_part() -> None:
     assert seen[-1][1] == seen[-1][2] > 0
 
 
-@pytest.mark.parametrize(("part", "error"), [(1.0, 0.01), (0.1, 0.01), (0.05, 0.02), (0.03, 0.03), (0.001, 0.03), (0.0, 0.03)])
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [(1.0, 0.01), (0.1, 0.01), (0.05, 0.02), (0.03, 0.03), (0.001, 0.03), (0.0, 0.03)],
+)
 def test_a_small_kernel_need_not_be_known_as_well(part: float, error: float) -> None:
     assert enough_for(part) == pytest.approx(error, rel=0.15)
 
@@ -204,7 +252,14 @@ def test_code_that_does_not_change_saves_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(leave_out, "measure", refuse)
     build = GraphBuilder("reshape")
     x = build.input("x", DType.F32, [64, 64])
-    build.output("z", build.op("Exp", build.op("Reshape", x, build.const(np.array([32, 128])), name="reshape"), name="exp"))
+    build.output(
+        "z",
+        build.op(
+            "Exp",
+            build.op("Reshape", x, build.const(np.array([32, 128])), name="reshape"),
+            name="exp",
+        ),
+    )
     found = profile_model(build.finish(), runs=1, threads=1, exact=True)
     assert shares(found) == {"reshape": 0, "exp": 1}
 
@@ -216,11 +271,18 @@ def test_a_program_of_other_code_is_modelled() -> None:
     program = compile_model(graph, engine=engine).prepare_static()
     (step,) = program.steps
     other = dataclasses.replace(step, symbol="add_erf_0123456789abcdef")
-    program = Program(program.plan, program.weights, program.library, dataclasses.replace(program.details, steps=(other,)))
+    program = Program(
+        program.plan,
+        program.weights,
+        program.library,
+        dataclasses.replace(program.details, steps=(other,)),
+    )
     found = measure_savings(program, prepare(graph.copy()), engine, [], [1000], source_kinds(graph))
     assert found.savings == {}
     (note,) = found.notes
-    assert note.endswith("it is modelled, not measured: what would be compiled for it now is not what runs")
+    assert note.endswith(
+        "it is modelled, not measured: what would be compiled for it now is not what runs"
+    )
 
 
 def test_what_does_not_run_is_modelled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,10 +290,19 @@ def test_what_does_not_run_is_modelled(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, engine = conv_bn_relu(), Engine(threads=1)
     model, inputs = compile_model(graph, engine=engine), bind_inputs(graph, random_inputs(graph))
     program = model.program_for(inputs)
-    found = measure_savings(program, prepare(graph.copy()), engine, inputs, [1000] * len(program.steps), source_kinds(graph))
+    found = measure_savings(
+        program,
+        prepare(graph.copy()),
+        engine,
+        inputs,
+        [1000] * len(program.steps),
+        source_kinds(graph),
+    )
     assert not found.savings
     assert not found.errors
-    assert any(note.endswith("it is modelled, not measured: it did not run") for note in found.notes)
+    assert any(
+        note.endswith("it is modelled, not measured: it did not run") for note in found.notes
+    )
 
 
 def test_where_nothing_takes_time_there_is_nothing_to_measure() -> None:
@@ -247,7 +318,9 @@ def test_what_only_the_model_can_tell_apart_is_listed() -> None:
     x = build.input("x", DType.F32, [64, 64])
     build.output("y", build.op("Mul", x, build.op("Sigmoid", x, name="sigmoid"), name="mul"))
     found = profile_model(build.finish(), runs=1, threads=1, exact=True)
-    assert found.notes == ("kernel 0 fuse_swish: Swish stands for 2 operators, between which it is split by the model",)
+    assert found.notes == (
+        "kernel 0 fuse_swish: Swish stands for 2 operators, between which it is split by the model",
+    )
 
 
 def test_another_graph_is_refused() -> None:
@@ -255,25 +328,44 @@ def test_another_graph_is_refused() -> None:
     other = GraphBuilder("other")
     other.output("y", other.op("Exp", other.input("x", DType.F32, [4]), name="exp"))
     with pytest.raises(UnsupportedError, match="not the one of the program"):
-        measure_savings(program, prepare(other.finish()), Engine(threads=1), [], [1000] * len(program.steps), {})
+        measure_savings(
+            program, prepare(other.finish()), Engine(threads=1), [], [1000] * len(program.steps), {}
+        )
 
 
 def test_an_exact_profile_adds_up_and_says_how_it_was_made() -> None:
     seen = []
     executable = compile_model(conv_bn_relu(), threads=1)
-    found = profile_executable(executable, runs=3, warmup=0, exact=lambda _: prepare(conv_bn_relu()), progress=lambda doing, *_: seen.append(doing))
+    found = profile_executable(
+        executable,
+        runs=3,
+        warmup=0,
+        exact=lambda _: prepare(conv_bn_relu()),
+        progress=lambda doing, *_: seen.append(doing),
+    )
     assert found.policy == EXACT
     assert "leaving out" in seen
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
-    assert all(sum(part.time_ns for part in kernel.origin) == kernel.time_ns for kernel in found.kernels)
+    assert all(
+        sum(part.time_ns for part in kernel.origin) == kernel.time_ns for kernel in found.kernels
+    )
 
 
 def test_open_shapes_and_compiled_models() -> None:
     build = GraphBuilder("open")
     x = build.input("x", DType.F32, ["n", 64])
-    build.output("y", build.op("Relu", build.op("MatMul", x, build.const(np.ones((64, 64), np.float32)), name="product"), name="relu"))
+    build.output(
+        "y",
+        build.op(
+            "Relu",
+            build.op("MatMul", x, build.const(np.ones((64, 64), np.float32)), name="product"),
+            name="relu",
+        ),
+    )
     graph = build.finish()
-    found = profile_model(graph, {"x": np.ones((32, 64), np.float32)}, runs=2, threads=1, exact=True)
+    found = profile_model(
+        graph, {"x": np.ones((32, 64), np.float32)}, runs=2, threads=1, exact=True
+    )
     assert found.policy == EXACT
     with pytest.raises(InputError, match="not a compiled model"):
         profile_model(compile_model(graph, threads=1), runs=1, exact=True)

@@ -30,7 +30,9 @@ def test_a_real_profile_adds_up() -> None:
     assert [row.id for row in found.sources] == [1, 2, 3, 4]
     assert found.attributed_ns > 0
     assert len(found.runs_ns) == found.runs == 7
-    assert all(kernel.calls == 7 and 0 <= kernel.min_ns * 7 <= kernel.time_ns for kernel in found.kernels)
+    assert all(
+        kernel.calls == 7 and 0 <= kernel.min_ns * 7 <= kernel.time_ns for kernel in found.kernels
+    )
     assert [event.kernel for event in found.timeline] == [kernel.id for kernel in found.kernels]
     assert found.timeline_ns in found.runs_ns
     assert seen[0] == ("warming up", 1, 2)
@@ -40,8 +42,13 @@ def test_a_real_profile_adds_up() -> None:
 def test_waiting_for_a_thread_is_part_of_a_kernel() -> None:
     build = GraphBuilder("wide")
     x = build.input("x", DType.F32, [1024, 512])
-    build.output("y", build.op("MatMul", x, build.const(np.ones((512, 512), np.float32)), name="product"))
-    alone, together = (profile_executable(compile_model(build.finish(), threads=threads), runs=30, warmup=2) for threads in (1, 2))
+    build.output(
+        "y", build.op("MatMul", x, build.const(np.ones((512, 512), np.float32)), name="product")
+    )
+    alone, together = (
+        profile_executable(compile_model(build.finish(), threads=threads), runs=30, warmup=2)
+        for threads in (1, 2)
+    )
     assert alone.waited_ns == 0
     assert 0 <= together.waited_ns <= together.attributed_ns
     assert together.threads == 1 or together.waited_ns > 0
@@ -59,7 +66,9 @@ def test_open_shapes_are_those_of_the_inputs() -> None:
     x = build.input("x", DType.F32, ["n", 64])
     product = build.op("MatMul", x, build.const(np.ones((64, 64), np.float32)), name="product")
     build.output("y", build.op("Relu", product, name="relu"))
-    found = profile_executable(compile_model(build.finish(), threads=1), [np.ones((128, 64), np.float32)], runs=2, warmup=0)
+    found = profile_executable(
+        compile_model(build.finish(), threads=1), [np.ones((128, 64), np.float32)], runs=2, warmup=0
+    )
     product_row, relu_row = found.sources
     assert product_row.time_ns > relu_row.time_ns
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns

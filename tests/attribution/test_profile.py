@@ -34,8 +34,12 @@ def profile() -> Profile:
     st.integers(1, 5),
 )
 def test_time_adds_up_exactly(times: list[int], residual: dict[str, int], runs: int) -> None:
-    found = assemble(GRAPH, PROGRAM, measured(PROGRAM, times, runs, residual), model="m", engine="cpu", threads=1)
-    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns == sum(found.runs_ns)
+    found = assemble(
+        GRAPH, PROGRAM, measured(PROGRAM, times, runs, residual), model="m", engine="cpu", threads=1
+    )
+    assert (
+        found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns == sum(found.runs_ns)
+    )
     assert sum(kernel.time_ns for kernel in found.kernels) == found.attributed_ns
     for kernel in found.kernels:
         assert sum(part.time_ns for part in kernel.origin) == kernel.time_ns
@@ -61,8 +65,16 @@ def test_what_became_of_each_is_said(profile: Profile) -> None:
 
 
 def test_groups(profile: Profile) -> None:
-    assert {group.key: group.operators for group in profile.by("module")} == {"net.layer1": 3, "net": 1}
-    assert {group.key for group in profile.by("type")} == {"Conv", "BatchNormalization", "Relu", "Identity"}
+    assert {group.key: group.operators for group in profile.by("module")} == {
+        "net.layer1": 3,
+        "net": 1,
+    }
+    assert {group.key for group in profile.by("type")} == {
+        "Conv",
+        "BatchNormalization",
+        "Relu",
+        "Identity",
+    }
     assert [group.key for group in profile.by("line")] == ["(no line in the file)"]
     assert len(profile.by("kernel")) == len(profile.kernels)
     times = [group.time_ns for group in profile.by("op")]
@@ -74,14 +86,31 @@ def test_groups(profile: Profile) -> None:
 def test_the_file_has_the_agreed_fields(profile: Profile) -> None:
     content = json.loads(profile.to_json())
     assert content["schema"] == "whence.profile/1"
-    assert {"model", "engine", "threads", "runs", "wall_ns", "residual_ns", "overhead_ratio", "coverage", "sources", "kernels", "policy"} <= set(
-        content
-    )
+    assert {
+        "model",
+        "engine",
+        "threads",
+        "runs",
+        "wall_ns",
+        "residual_ns",
+        "overhead_ratio",
+        "coverage",
+        "sources",
+        "kernels",
+        "policy",
+    } <= set(content)
     assert set(content["coverage"]) == {"source_ops", "live", "folded", "removed", "dead", "lost"}
-    assert {"id", "name", "op", "fate", "time_ns", "share", "kernels", "module", "line"} <= set(content["sources"][0])
-    assert {"id", "name", "origin", "time_ns", "calls", "min_ns", "native"} <= set(content["kernels"][0])
+    assert {"id", "name", "op", "fate", "time_ns", "share", "kernels", "module", "line"} <= set(
+        content["sources"][0]
+    )
+    assert {"id", "name", "origin", "time_ns", "calls", "min_ns", "native"} <= set(
+        content["kernels"][0]
+    )
     assert {"id", "weight"} <= set(content["kernels"][0]["origin"][0])
-    assert sum(row["time_ns"] for row in content["sources"]) + sum(content["residual_ns"].values()) == content["wall_ns"]
+    assert (
+        sum(row["time_ns"] for row in content["sources"]) + sum(content["residual_ns"].values())
+        == content["wall_ns"]
+    )
     assert all(isinstance(row["time_ns"], int) for row in content["sources"])
     kernels = {row["id"] for row in content["kernels"]}
     assert all(set(row["kernels"]) <= kernels for row in content["sources"])
@@ -112,7 +141,9 @@ def test_paths_are_shortened(location: str, short: str) -> None:
     assert shorten_location(location) == short
 
 
-def test_a_data_frame_has_the_rows_of_the_file(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_frame_has_the_rows_of_the_file(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Pandas:
         """As much of it as is used."""
 
@@ -125,7 +156,9 @@ def test_a_data_frame_has_the_rows_of_the_file(profile: Profile, monkeypatch: py
     assert profile.rows() == json.loads(profile.to_json())["sources"]
 
 
-def test_without_pandas_there_are_still_rows(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_there_are_still_rows(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(name: str) -> object:
         raise ImportError(name)
 

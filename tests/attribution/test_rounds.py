@@ -13,9 +13,13 @@ MS = 1_000_000
 
 
 class Machine:
-    """Steps with times of their own, and variants that save a part of them. `slower` says how much slower everything is at a time."""
+    """Steps with times of their own, and variants that save a part of them. `slower` says how much
+    slower everything is at a time.
+    """
 
-    def __init__(self, step_ns: Sequence[int], saves: Sequence[tuple[int, float]], noise: float = 0.0) -> None:
+    def __init__(
+        self, step_ns: Sequence[int], saves: Sequence[tuple[int, float]], noise: float = 0.0
+    ) -> None:
         self._step_ns, self._saves, self._noise = np.array(step_ns), saves, noise
         self._rng = np.random.default_rng(0)
         self.now = self.moves = 0
@@ -28,7 +32,11 @@ class Machine:
 
     def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
         self.seen.append(tuple(standing_in))
-        times = self._step_ns * self.slower() * (1 + self._noise * self._rng.exponential(size=len(self._step_ns)))
+        times = (
+            self._step_ns
+            * self.slower()
+            * (1 + self._noise * self._rng.exponential(size=len(self._step_ns)))
+        )
         for variant in standing_in:
             step, part = self._saves[variant]
             times[step] *= 1 - part - self.luck
@@ -50,7 +58,11 @@ def savings(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Saving]:
     """Of steps all of which run."""
-    return [each for each in measure(machine, steps, enough, machine.clock, budget_ns, progress) if each is not None]
+    return [
+        each
+        for each in measure(machine, steps, enough, machine.clock, budget_ns, progress)
+        if each is not None
+    ]
 
 
 def test_what_is_saved_is_found_whatever_else_the_machine_does() -> None:
@@ -99,9 +111,15 @@ def test_a_slow_program_is_not_run_for_ever() -> None:
     assert machine.now < 50_000 * MS
 
 
-@pytest.mark.parametrize(("step_ms", "variants", "most_ms"), [(900, 5, 30_000 + 8_000), (3000, 8, 60_000)])
-def test_a_slow_program_with_many_variants_is_not_run_for_ever(step_ms: int, variants: int, most_ms: int) -> None:
-    """The time that is given and a round; of a program whose rounds take nearly as long, two rounds."""
+@pytest.mark.parametrize(
+    ("step_ms", "variants", "most_ms"), [(900, 5, 30_000 + 8_000), (3000, 8, 60_000)]
+)
+def test_a_slow_program_with_many_variants_is_not_run_for_ever(
+    step_ms: int, variants: int, most_ms: int
+) -> None:
+    """The time that is given and a round; of a program whose rounds take nearly as long, two
+    rounds.
+    """
     machine = Machine([step_ms * MS], [(0, 0.5)] * variants)
     found = savings(machine, [0] * variants, [0.01] * variants)
     assert machine.now < most_ms * MS

@@ -42,19 +42,35 @@ def test_sizes_make_sense_and_agree() -> None:
         "turned": (32, 1, 4),
         "anything": (),
     }
-    assert {name: np.shape(value) for name, value in found.values.items()} == {**found.guessed, "fixed": (2, 2)}
+    assert {name: np.shape(value) for name, value in found.values.items()} == {
+        **found.guessed,
+        "fixed": (2, 2),
+    }
     assert found.options.startswith("--shape image=1x3x224x224 --shape tokens=1x32 ")
     assert set(np.unique(np.asarray(found.values["tokens"]))) <= {0, 1}
     assert guess_shapes(taking(x=(DType.F32, [1, 2]))) == {}
 
 
 def test_a_guess_that_does_not_work_says_what_to_do(tmp_path: Path) -> None:
-    kinds = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "n"]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])]
+    kinds = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "n"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2]),
+    ]
     weights = numpy_helper.from_array(np.ones((7, 2), np.float32), "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     file = tmp_path / "picky.onnx"
-    onnx.save(helper.make_model(helper.make_graph(nodes, "picky", kinds[:1], kinds[1:], [weights])), file)
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "picky", kinds[:1], kinds[1:], [weights])), file
+    )
     executable = compile_model(file, threads=1)
-    with pytest.raises(InputError, match=r"guessed for them \(--shape x=1x32\): .*product.*; say which sizes to use with --shape"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"guessed for them \(--shape x=1x32\): .*product.*; say which sizes to use with --shape"
+        ),
+    ):
         profile_executable(executable, runs=1, warmup=0)
-    assert profile_executable(executable, {"x": np.ones((1, 7), np.float32)}, runs=1, warmup=0).runs == 1
+    assert (
+        profile_executable(executable, {"x": np.ones((1, 7), np.float32)}, runs=1, warmup=0).runs
+        == 1
+    )

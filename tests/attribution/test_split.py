@@ -46,15 +46,26 @@ def test_two_chains_of_which_one_does_ten_times_the_work() -> None:
     for name, width in (("small", 64), ("large", 640)):
         x = build.input(name, DType.F32, [256, 64])
         for number in range(2):
-            x = build.op("MatMul", x, build.const(np.ones((64, width), np.float32)), name=f"{name}/{number}/product")
+            x = build.op(
+                "MatMul",
+                x,
+                build.const(np.ones((64, width), np.float32)),
+                name=f"{name}/{number}/product",
+            )
             x = build.op("Tanh", x, name=f"{name}/{number}/tanh")
             if number == 0:
-                x = build.op("ReduceMean", build.op("Reshape", x, build.const(np.array([256, 64, -1]))), build.const(np.array([2])), keepdims=0)
+                x = build.op(
+                    "ReduceMean",
+                    build.op("Reshape", x, build.const(np.array([256, 64, -1]))),
+                    build.const(np.array([2])),
+                    keepdims=0,
+                )
         build.output(f"{name}_out", x)
     graph = build.finish()
     program = program_of(graph)
     splitter = Splitter(program, source_costs(graph), source_kinds(graph))
-    # A machine on which everything takes as long as its arithmetic: the time of a kernel is its flops.
+    # A machine on which everything takes as long as its arithmetic: the time of a kernel is its
+    # flops.
     times = [sum(member.flops for member in step.members) for step in program.steps]
     found = profile_of(graph, times)
     part = shares(found)
@@ -76,7 +87,9 @@ def test_a_cheap_activation_in_a_heavy_product_costs_little() -> None:
     assert part["relu"] < 0.05
 
 
-def test_a_cheap_activation_in_a_heavy_convolution_costs_little_and_what_was_folded_costs_nothing() -> None:
+def test_a_cheap_activation_in_a_heavy_convolution_costs_little_and_what_was_folded_costs_nothing() -> (
+    None
+):
     part = shares(profile_of(conv_bn_relu()))
     assert part["/net/layer1/conv"] > 0.95
     assert part["/net/layer1/bn"] == 0
@@ -92,7 +105,8 @@ def test_an_expensive_erf_in_a_cheap_addition(rows: int) -> None:
     found = profile_of(build.finish())
     assert len(found.kernels) == 1
     part = shares(found)
-    # In cache the function is most of the work; while the sum waits for memory most of it hides. `test_truth` measures both.
+    # In cache the function is most of the work; while the sum waits for memory most of it hides.
+    # `test_truth` measures both.
     assert 0.55 < part["erf"] < 0.8 if rows == 16 else part["erf"] < 0.25
 
 
@@ -104,8 +118,15 @@ def test_a_reference_implementation_is_split_by_the_work_as_well() -> None:
     graph = build.finish()
     program = program_of(graph)
     (step,) = program.steps
-    reference = dataclasses.replace(step, symbol="", members=tuple(Member(member.node, member.op, 1, 1) for member in step.members))
-    weights = {share.source: share.weight for share in Splitter(program, source_costs(graph), source_kinds(graph)).split(reference)}
+    reference = dataclasses.replace(
+        step,
+        symbol="",
+        members=tuple(Member(member.node, member.op, 1, 1) for member in step.members),
+    )
+    weights = {
+        share.source: share.weight
+        for share in Splitter(program, source_costs(graph), source_kinds(graph)).split(reference)
+    }
     assert weights[1] > 0.95 * sum(weights.values())
 
 
@@ -114,7 +135,12 @@ def test_operators_with_names_of_another_format_are_known_by_what_they_were_read
     expected = shares(profile_of(graph))
     for number, name in enumerate(("CONV_2D", "BATCH_NORM", "RELU", "NOTHING")):
         graph.ledger.sources[number] = dataclasses.replace(graph.ledger.sources[number], op=name)
-    assert source_kinds(graph) == {1: {"Conv"}, 2: {"BatchNormalization"}, 3: {"Relu"}, 4: {"Identity"}}
+    assert source_kinds(graph) == {
+        1: {"Conv"},
+        2: {"BatchNormalization"},
+        3: {"Relu"},
+        4: {"Identity"},
+    }
     assert shares(profile_of(graph)) == expected
 
 
@@ -122,7 +148,9 @@ def test_a_residual_addition_pays_for_the_operand_it_reads() -> None:
     rng = np.random.default_rng(0)
     build = GraphBuilder("residual")
     x = build.input("x", DType.F32, [1, 16, 64, 64])
-    y = build.op("Conv", x, build.const(rng.standard_normal((16, 16, 1, 1)).astype(np.float32)), name="conv")
+    y = build.op(
+        "Conv", x, build.const(rng.standard_normal((16, 16, 1, 1)).astype(np.float32)), name="conv"
+    )
     build.output("y", build.op("Relu", build.op("Add", y, x, name="add"), name="relu"))
     part = shares(profile_of(build.finish()))
     assert part["conv"] > part["add"] > part["relu"] > 0
@@ -144,9 +172,15 @@ def test_operators_of_a_pattern_are_told_apart_by_what_they_did() -> None:
     """A layer normalisation spelt out: the squares are cheap, however general a power is."""
     build = GraphBuilder("norm")
     x = build.input("x", DType.F32, [64, 256])
-    axes, two, eps = build.const(np.array([-1])), build.const(np.float32(2)), build.const(np.float32(1e-5))
+    axes, two, eps = (
+        build.const(np.array([-1])),
+        build.const(np.float32(2)),
+        build.const(np.float32(1e-5)),
+    )
     centred = build.op("Sub", x, build.op("ReduceMean", x, axes, name="mean"), name="sub")
-    variance = build.op("ReduceMean", build.op("Pow", centred, two, name="pow"), axes, name="variance")
+    variance = build.op(
+        "ReduceMean", build.op("Pow", centred, two, name="pow"), axes, name="variance"
+    )
     deviation = build.op("Sqrt", build.op("Add", variance, eps, name="eps"), name="sqrt")
     y = build.op("Div", centred, deviation, name="div")
     y = build.op("Mul", y, build.const(np.ones(256, np.float32)), name="scale")
@@ -169,13 +203,17 @@ def test_an_inserted_node_is_charged_to_its_cause_and_marked() -> None:
 
 
 def test_layout_changes_show_as_such() -> None:
-    """A blocked convolution between operators that are not: something has to change the layout, for the convolution."""
+    """A blocked convolution between operators that are not: something has to change the layout, for
+    the convolution.
+    """
     found = profile_of(conv_bn_relu())
     conv = next(row for row in found.sources if row.op == "Conv")
     marked = [kernel for kernel in found.kernels if kernel.inserted]
     changes = [kernel for kernel in found.kernels if {"ToBlocked", "FromBlocked"} & set(kernel.ops)]
     assert (conv.inserted_ns > 0) == bool(changes)
-    assert conv.inserted_ns == sum(part.inserted_ns for kernel in found.kernels for part in kernel.origin if part.id == conv.id)
+    assert conv.inserted_ns == sum(
+        part.inserted_ns for kernel in found.kernels for part in kernel.origin if part.id == conv.id
+    )
     for kernel in marked:
         assert conv.id in {part.id for part in kernel.origin}
         assert sum(part.inserted_ns for part in kernel.origin) == kernel.time_ns
@@ -194,7 +232,10 @@ def test_the_time_of_a_loop_is_split_over_its_body() -> None:
             helper.make_tensor_value_info("going", TensorProto.BOOL, []),
             helper.make_tensor_value_info("carried", TensorProto.FLOAT, [64, 64]),
         ],
-        [helper.make_tensor_value_info("still", TensorProto.BOOL, []), helper.make_tensor_value_info("next", TensorProto.FLOAT, [64, 64])],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, [64, 64]),
+        ],
     )
     model = helper.make_model(
         helper.make_graph(
@@ -223,10 +264,15 @@ def test_a_step_without_any_origin_is_a_named_residual() -> None:
     graph: Graph = build.finish()
     exp = next(node for node in graph if node.op == "Exp")
     # A node that nobody answers for: no pass makes one, so it is put in by hand.
-    stranger = graph.insert_before(graph.outputs[0], Node(graph.new_id(), "Cast", (exp.ref(),), exp.outputs, {"to": int(DType.F32)}))
+    stranger = graph.insert_before(
+        graph.outputs[0],
+        Node(graph.new_id(), "Cast", (exp.ref(),), exp.outputs, {"to": int(DType.F32)}),
+    )
     graph.set_inputs(graph.outputs[0], (stranger.ref(),))
     program = program_of(graph)
     lonely = [step for step in program.steps if not step.origin]
     found = profile_of(graph)
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
-    assert {name for name in found.residual_ns if name.startswith("unattributed: ")} == {f"unattributed: {step.name}" for step in lonely}
+    assert {name for name in found.residual_ns if name.startswith("unattributed: ")} == {
+        f"unattributed: {step.name}" for step in lonely
+    }

@@ -35,14 +35,21 @@ def test_passes_reports_time_changes_and_skips(whence: Whence, tiny: Path) -> No
     assert "4 source operators: 2 live, 1 folded, 1 removed, 0 lost" in " ".join(done.out.split())
 
 
-def test_convert_writes_a_model_that_computes_the_same(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+def test_convert_writes_a_model_that_computes_the_same(
+    whence: Whence, tiny: Path, tmp_path: Path
+) -> None:
     small = tmp_path / "small.onnx"
     done = whence("convert", tiny, "-o", small)
     assert done.code == 0
     onnx.checker.check_model(onnx.load(small))
     assert [node.op_type for node in onnx.load(small).graph.node] == ["Conv", "Relu"]
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
-    results = [onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for path in (tiny, small)]
+    results = [
+        onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(
+            None, {"x": x}
+        )[0]
+        for path in (tiny, small)
+    ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
@@ -56,7 +63,9 @@ def test_demo_runs_end_to_end(whence: Whence) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_teaches(whence: Whence, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_teaches(
+    whence: Whence, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     done = whence(command, "--help")
     assert done.code == 0
@@ -68,7 +77,10 @@ def test_every_command_teaches(whence: Whence, command: str, monkeypatch: pytest
         assert f" {shown} " in done.out, "an example is one line, also in a narrow terminal"
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["why"], ["convert", "m.onnx"], ["why", "m.onnx", "--shape", "x:1,2"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["nonsense"], ["why"], ["convert", "m.onnx"], ["why", "m.onnx", "--shape", "x:1,2"]],
+)
 def test_bad_usage_is_exit_code_2(whence: Whence, arguments: list[str]) -> None:
     assert whence(*arguments).code == 2
 
@@ -149,7 +161,9 @@ def _huge_tensor(tmp_path: Path) -> Path:
         (_huge_tensor, "'w'"),
     ],
 )
-def test_bad_input_gets_one_line_and_exit_code_1(whence: Whence, tmp_path: Path, make: object, named: str) -> None:
+def test_bad_input_gets_one_line_and_exit_code_1(
+    whence: Whence, tmp_path: Path, make: object, named: str
+) -> None:
     assert callable(make)
     done = whence("passes", make(tmp_path))
     assert done.code == 1
@@ -162,7 +176,9 @@ def test_bad_input_gets_one_line_and_exit_code_1(whence: Whence, tmp_path: Path,
 
 def test_a_model_that_outputs_its_input_survives(whence: Whence, tmp_path: Path) -> None:
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
-    model = helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", value[:1], value[1:]))
+    model = helper.make_model(
+        helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", value[:1], value[1:])
+    )
     model.ir_version, model.opset_import[0].version = 9, 17
     path, small = tmp_path / "same.onnx", tmp_path / "small.onnx"
     onnx.save(model, path)
@@ -171,7 +187,9 @@ def test_a_model_that_outputs_its_input_survives(whence: Whence, tmp_path: Path)
 
 
 def test_what_the_list_says_of_a_command_is_what_the_command_says(whence: Whence) -> None:
-    """Commands are imported when they are used; the list reads what they say about themselves from their text."""
+    """Commands are imported when they are used; the list reads what they say about themselves from
+    their text.
+    """
     for name, (module, function) in COMMANDS.items():
         found = getattr(importlib.import_module(f"whence.cli.{module}"), function)
         assert docstring(module, function) == inspect.getdoc(found), name
@@ -184,12 +202,19 @@ def test_what_the_list_says_of_a_command_is_what_the_command_says(whence: Whence
     [
         ("import whence", "numpy onnx typer whence.api"),
         ("from whence.cli.main import app", "numpy onnx duckdb whence.api whence.graph"),
-        ("import whence; whence.compile; whence.Engine", "onnx duckdb typer whence.graph whence.passes.pipeline whence.kernels.lower"),
+        (
+            "import whence; whence.compile; whence.Engine",
+            "onnx duckdb typer whence.graph whence.passes.pipeline whence.kernels.lower",
+        ),
     ],
 )
 def test_imports_are_light(code: str, heavy: str) -> None:
-    script = f"{code}\nimport sys\nprint(*[name for name in {heavy.split()!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        f"{code}\nimport sys\nprint(*[name for name in {heavy.split()!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == []
 
 

@@ -21,7 +21,10 @@ def _model(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
-    return _model(tmp_path / "my-net.onnx", "net (float[2,4] x) => (float[2,4] y) { a = Neg(x)  y = Softmax(a) }")
+    return _model(
+        tmp_path / "my-net.onnx",
+        "net (float[2,4] x) => (float[2,4] y) { a = Neg(x)  y = Softmax(a) }",
+    )
 
 
 def test_a_library_a_header_weights_and_sources(whence: Whence, net: Path, tmp_path: Path) -> None:
@@ -40,18 +43,30 @@ def test_the_library_runs(whence: Whence, net: Path, tmp_path: Path) -> None:
     code.my_net_description.restype = ctypes.c_void_p
     model, stream = ctypes.c_void_p(), ctypes.c_void_p()
     weights = str(tmp_path / "out" / "my_net.weights").encode()
-    assert code.whence_model_create(ctypes.byref(model), ctypes.c_void_p(code.my_net_description()), weights, 1) == 0
+    assert (
+        code.whence_model_create(
+            ctypes.byref(model), ctypes.c_void_p(code.my_net_description()), weights, 1
+        )
+        == 0
+    )
     assert code.whence_stream_create(ctypes.byref(stream), model, 0) == 0
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     y = np.zeros_like(x)
-    assert code.whence_execute(stream, (ctypes.c_void_p * 1)(x.ctypes.data), (ctypes.c_void_p * 1)(y.ctypes.data)) == 0
+    assert (
+        code.whence_execute(
+            stream, (ctypes.c_void_p * 1)(x.ctypes.data), (ctypes.c_void_p * 1)(y.ctypes.data)
+        )
+        == 0
+    )
     np.testing.assert_allclose(y, load(net).run([x])[0], rtol=1e-5)
     code.whence_stream_destroy(stream)
     code.whence_model_destroy(model)
 
 
 def test_open_shapes_are_to_be_fixed(whence: Whence, tmp_path: Path) -> None:
-    net = _model(tmp_path / "open.onnx", "net (float[n,4] x, float[4] z) => (float[n,4] y) { y = Add(x, z) }")
+    net = _model(
+        tmp_path / "open.onnx", "net (float[n,4] x, float[4] z) => (float[n,4] y) { y = Add(x, z) }"
+    )
     done = whence("compile", net, "-o", tmp_path / "out")
     assert done.code == 1
     assert "leaves input shapes open: fix them with --shape x=1x4" in " ".join(done.err.split())
@@ -77,7 +92,14 @@ def test_a_model_that_needs_python_is_refused_in_one_line(whence: Whence, tmp_pa
         ("aarch64-macos", "libmy_net.dylib", (0, b"\xcf\xfa\xed\xfe", 4, b"\x0c\0\0\x01")),
     ],
 )
-def test_for_another_machine(whence: Whence, net: Path, tmp_path: Path, target: str, library: str, magic: tuple[int, bytes, int, bytes]) -> None:
+def test_for_another_machine(
+    whence: Whence,
+    net: Path,
+    tmp_path: Path,
+    target: str,
+    library: str,
+    magic: tuple[int, bytes, int, bytes],
+) -> None:
     done = whence("compile", net, "-o", tmp_path / "out", "--target", target)
     assert done.code == 0, done.err
     data = (tmp_path / "out" / library).read_bytes()
@@ -89,18 +111,26 @@ def test_tuning(whence: Whence, net: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("WHENCE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "product.onnx"
     weights = onnx.numpy_helper.from_array(np.ones((40, 50), np.float32), "w")
-    model = parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> net (float[20,40] x) => (float[20,50] y) { y = MatMul(x, w) }')
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[20,40] x) => (float[20,50] y) { y ='
+        " MatMul(x, w) }"
+    )
     model.graph.initializer.append(weights)
     onnx.save(model, path)
     done = whence("compile", path, "-o", tmp_path / "out", "--tune", "--threads", "1")
     assert (done.code, done.err) == (0, "")
     assert "tuned 1 problem\n" in done.out
-    (row,) = (line.split() for line in done.out.splitlines() if line.startswith("  matrix products"))
+    (row,) = (
+        line.split() for line in done.out.splitlines() if line.startswith("  matrix products")
+    )
     assert row[2:4] == ["1", "1"]
     assert row[-1].endswith("%")
     assert (tmp_path / "out" / "libproduct.so").exists()
     assert len(list((tmp_path / "cache" / "kernels" / "tuned").iterdir())) == 1
-    assert "tuned 1 problem, 1 of them before\n" in whence("compile", path, "-o", tmp_path / "out", "--tune", "--threads", "1").out
+    assert (
+        "tuned 1 problem, 1 of them before\n"
+        in whence("compile", path, "-o", tmp_path / "out", "--tune", "--threads", "1").out
+    )
     assert "tuned" not in whence("compile", path, "-o", tmp_path / "out").out
     assert "nothing to tune" in whence("compile", net, "-o", tmp_path / "out", "--tune").out
 

@@ -31,14 +31,25 @@ def test_summary_lists_tables_and_questions(whence: Whence, xml: Path) -> None:
 def test_sql_is_answered_with_a_table(whence: Whence, xml: Path) -> None:
     done = whence("db", xml, "--sql", "SELECT name, time_ns, share FROM time_by_source LIMIT 2")
     assert done.code == 0
-    assert [line.split() for line in done.out.splitlines()] == [["name", "time_ns", "share"], ["n1", "120", "0.6"], ["n2", "40", "0.2"]]
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["name", "time_ns", "share"],
+        ["n1", "120", "0.6"],
+        ["n2", "40", "0.2"],
+    ]
 
 
 def test_all_forms_lead_to_all_forms(whence: Whence, tmp_path: Path) -> None:
     given = DATA / "regor_u55.xml"
     assert whence("db", given, "--parquet", tmp_path / "p").code == 0
     assert whence("db", tmp_path / "p", "--duckdb", tmp_path / "d.duckdb").code == 0
-    done = whence("db", tmp_path / "d.duckdb", "--xml", tmp_path / "again.xml", "--sql", "SELECT count(*) AS n FROM optimised")
+    done = whence(
+        "db",
+        tmp_path / "d.duckdb",
+        "--xml",
+        tmp_path / "again.xml",
+        "--sql",
+        "SELECT count(*) AS n FROM optimised",
+    )
     assert done.code == 0
     assert done.out.split() == ["n", "113"]
     assert "again.xml" in done.err
@@ -71,7 +82,9 @@ def test_long_answers_are_cut_and_say_so(whence: Whence, xml: Path) -> None:
     assert "--limit" in done.err
 
 
-@pytest.mark.parametrize("sql", ["SELEC", "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM nowhere"])
+@pytest.mark.parametrize(
+    "sql", ["SELEC", "SELECT * FROM read_csv('/etc/passwd')", "SELECT * FROM nowhere"]
+)
 def test_a_bad_query_is_one_line(whence: Whence, xml: Path, sql: str) -> None:
     done = whence("db", xml, "--sql", sql)
     assert done.code == 1
@@ -79,7 +92,9 @@ def test_a_bad_query_is_one_line(whence: Whence, xml: Path, sql: str) -> None:
     assert len(done.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"<!DOCTYPE d [<!ENTITY a 'b'>]><debug>&a;</debug>", b"<html/>", b"\0" * 100])
+@pytest.mark.parametrize(
+    "content", [b"", b"<!DOCTYPE d [<!ENTITY a 'b'>]><debug>&a;</debug>", b"<html/>", b"\0" * 100]
+)
 def test_a_bad_file_is_one_line(whence: Whence, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.xml").write_bytes(content)
     done = whence("db", tmp_path / "bad.xml")

@@ -42,7 +42,10 @@ def test_profile_leaves_files(whence: Whence, tiny: Path, tmp_path: Path) -> Non
     assert content["schema"] == "whence.profile/1"
     assert content["model"] == "tiny.onnx"
     assert [row["name"] for row in content["sources"]] == ["conv1", "bn1", "relu1", "same"]
-    assert sum(row["time_ns"] for row in content["sources"]) + sum(content["residual_ns"].values()) == content["wall_ns"]
+    assert (
+        sum(row["time_ns"] for row in content["sources"]) + sum(content["residual_ns"].values())
+        == content["wall_ns"]
+    )
 
 
 def test_full_paths_are_kept_when_asked_for(whence: Whence, tiny: Path, tmp_path: Path) -> None:
@@ -65,7 +68,10 @@ def test_a_hostile_name_is_printed_escaped(whence: Whence, tmp_path: Path) -> No
     assert done.code == 0
     assert "\x1b" not in done.out
     assert "[bold]red[/bold]" in done.out
-    assert json.loads((tmp_path / "out" / "profile.json").read_text())["sources"][1]["name"] == "\x1b[31m[bold]red[/bold]\n"
+    assert (
+        json.loads((tmp_path / "out" / "profile.json").read_text())["sources"][1]["name"]
+        == "\x1b[31m[bold]red[/bold]\n"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--by", "colour"], ["--runs", "0"], ["--shape", "x:1"]])
@@ -85,7 +91,11 @@ def test_diff_fails_when_over(whence: Whence, tiny: Path, tmp_path: Path) -> Non
     content = json.loads((tmp_path / "profile.json").read_text())
     # Made-up times: how far those of a busy machine spread is not what is tested.
     before, slower, same = (tmp_path / f"{name}.json" for name in ("before", "slower", "same"))
-    for file, times in ((before, [1000, 1010, 1020]), (slower, [1110, 1120, 1130]), (same, [1005, 1015, 1025])):
+    for file, times in (
+        (before, [1000, 1010, 1020]),
+        (slower, [1110, 1120, 1130]),
+        (same, [1005, 1015, 1025]),
+    ):
         file.write_text(json.dumps({**content, "runs_ns": times}))
     assert whence("diff", before, slower).code == 0
     done = whence("diff", before, slower, "--fail-over", "5%")

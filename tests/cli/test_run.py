@@ -19,7 +19,11 @@ def _model(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
-    return _model(tmp_path / "net.onnx", "net (float[2,3] x, float[3] b) => (float[2,3] y, float[2,3] z) { y = Add(x, b)  z = Neg(y) }")
+    return _model(
+        tmp_path / "net.onnx",
+        "net (float[2,3] x, float[3] b) => (float[2,3] y, float[2,3] z) { y = Add(x, b)  z ="
+        " Neg(y) }",
+    )
 
 
 def _saved(path: Path, value: np.ndarray) -> Path:
@@ -29,10 +33,18 @@ def _saved(path: Path, value: np.ndarray) -> Path:
 
 def test_on_values_from_files(whence: Whence, net: Path, tmp_path: Path) -> None:
     x, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(3, np.float32)
-    inputs = ["--input", f"x={_saved(tmp_path / 'x.npy', x)}", "--input", f"b={_saved(tmp_path / 'b.npy', b)}"]
+    inputs = [
+        "--input",
+        f"x={_saved(tmp_path / 'x.npy', x)}",
+        "--input",
+        f"b={_saved(tmp_path / 'b.npy', b)}",
+    ]
     done = whence("run", net, *inputs, "-o", tmp_path / "out", "--threads", 1)
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines() == ["y  f32[2,3]  min 1  mean 3.5  max 6", "z  f32[2,3]  min -6  mean -3.5  max -1"]
+    assert done.out.splitlines() == [
+        "y  f32[2,3]  min 1  mean 3.5  max 6",
+        "z  f32[2,3]  min -6  mean -3.5  max -1",
+    ]
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"), x + 1)
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "z.npy"), -x - 1)
 
@@ -47,17 +59,28 @@ def test_inputs_that_are_not_given_are_random(whence: Whence, net: Path, tmp_pat
 def test_open_shapes(whence: Whence, tmp_path: Path) -> None:
     net = _model(tmp_path / "open.onnx", "net (float[n,4] x) => (float[n,4] y) { y = Neg(x) }")
     assert "y  f32[5,4]" in whence("run", net, "--shape", "x=5x4").out
-    assert "y  f32[7,4]" in whence("run", net, "--input", f"x={_saved(tmp_path / 'x.npy', np.ones((7, 4), np.float32))}").out
+    assert (
+        "y  f32[7,4]"
+        in whence(
+            "run", net, "--input", f"x={_saved(tmp_path / 'x.npy', np.ones((7, 4), np.float32))}"
+        ).out
+    )
 
 
 def test_outputs_with_names_that_are_no_file_names(whence: Whence, tmp_path: Path) -> None:
-    proto = parser.parse_model('<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] a, float[2] b) { a = Neg(x)  b = Exp(x) }')
+    proto = parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[2] x) => (float[2] a, float[2] b) { a'
+        " = Neg(x)  b = Exp(x) }"
+    )
     proto.graph.node[0].output[0] = proto.graph.output[0].name = "../up/a"
     proto.graph.node[1].output[0] = proto.graph.output[1].name = "..\\up\\a"
     onnx.save(proto, tmp_path / "odd.onnx")
     done = whence("run", tmp_path / "odd.onnx", "-o", tmp_path / "deep" / "out")
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == ["up_a.npy", "up_a_1.npy"]
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [
+        "up_a.npy",
+        "up_a_1.npy",
+    ]
 
 
 def test_text_and_sequences(whence: Whence, tmp_path: Path) -> None:
@@ -66,9 +89,15 @@ def test_text_and_sequences(whence: Whence, tmp_path: Path) -> None:
     }"""
     net = _model(tmp_path / "odd.onnx", text)
     given = np.array([1, 2], np.float32)
-    done = whence("run", net, "--input", f"x={_saved(tmp_path / 'x.npy', given)}", "-o", tmp_path / "out")
+    done = whence(
+        "run", net, "--input", f"x={_saved(tmp_path / 'x.npy', given)}", "-o", tmp_path / "out"
+    )
     assert done.code == 0, done.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["both.0.npy", "both.1.npy", "words.npy"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "both.0.npy",
+        "both.1.npy",
+        "words.npy",
+    ]
     assert np.load(tmp_path / "out" / "words.npy", allow_pickle=False).tolist() == ["1", "2"]
     np.testing.assert_array_equal(np.load(tmp_path / "out" / "both.1.npy"), -given)
 
@@ -81,14 +110,20 @@ def test_text_and_sequences(whence: Whence, tmp_path: Path) -> None:
         (["--input", "x={missing}"], 1, "missing.npy': no such file"),
         (["--input", "x={garbage}"], 1, "garbage.npy': it is not an .npy file"),
         (["--input", "x={pickled}"], 1, "pickled.npy': it holds Python objects, not numbers"),
-        (["--input", "b={double}"], 1, "input 'b' is f64 and has shape [2, 3], the model takes f32[3]"),
+        (
+            ["--input", "b={double}"],
+            1,
+            "input 'b' is f64 and has shape [2, 3], the model takes f32[3]",
+        ),
         (["-o", "{x}"], 1, "x.npy' is a file; -o names a folder"),
         (["--input", "b={x}"], 1, "input 'b' has shape [2, 3], the model takes f32[3]"),
         (["--input", "x={double}"], 1, "input 'x' is f64"),
         (["--threads", "-1"], 1, "make no sense"),
     ],
 )
-def test_what_does_not_fit(whence: Whence, net: Path, tmp_path: Path, arguments: list[str], code: int, message: str) -> None:
+def test_what_does_not_fit(
+    whence: Whence, net: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+) -> None:
     x = np.zeros((2, 3), np.float32)
     (tmp_path / "garbage.npy").write_bytes(b"not an array")
     np.save(tmp_path / "pickled.npy", np.array([{}], object), allow_pickle=True)
@@ -107,7 +142,10 @@ def test_what_does_not_fit(whence: Whence, net: Path, tmp_path: Path, arguments:
 
 
 def test_a_model_that_fails_names_the_operator(whence: Whence, tmp_path: Path) -> None:
-    net = _model(tmp_path / "bad.onnx", "net (float[4] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }")
+    net = _model(
+        tmp_path / "bad.onnx",
+        "net (float[4] x, int64[2] s) => (float[a,b] y) { y = Reshape(x, s) }",
+    )
     done = whence("run", net, "--input", f"s={_saved(tmp_path / 's.npy', np.array([3, 3]))}")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "'y' (Reshape)" in done.err

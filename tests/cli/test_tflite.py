@@ -10,7 +10,17 @@ from tests.cli.conftest import Whence
 from tests.frontends.tflite.making import Model, write
 
 TINYCNN = Path(__file__).parents[1] / "debugdb" / "data" / "tinycnn.tflite"
-OPERATORS = ("conv1/Relu", "dw2/Relu", "pw3", "add4", "leaky5", "avgpool6", "mean7", "fc8", "softmax9")
+OPERATORS = (
+    "conv1/Relu",
+    "dw2/Relu",
+    "pw3",
+    "add4",
+    "leaky5",
+    "avgpool6",
+    "mean7",
+    "fc8",
+    "softmax9",
+)
 
 
 def test_why_lists_the_operators_of_the_file(whence: Whence) -> None:

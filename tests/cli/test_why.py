@@ -44,8 +44,17 @@ def test_lists_every_operator(whence: Whence, tiny: Path) -> None:
     assert "... and 2 more" in whence("why", tiny, "--limit", "2").out
 
 
-@pytest.mark.parametrize(("wanted", "said"), [("nothing", "no operator 'nothing'"), ("n", "fits 2 operators"), ("relu2", "did you mean 'relu1'")])
-def test_an_unknown_or_ambiguous_name_is_explained(whence: Whence, tiny: Path, wanted: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("nothing", "no operator 'nothing'"),
+        ("n", "fits 2 operators"),
+        ("relu2", "did you mean 'relu1'"),
+    ],
+)
+def test_an_unknown_or_ambiguous_name_is_explained(
+    whence: Whence, tiny: Path, wanted: str, said: str
+) -> None:
     done = whence("why", tiny, wanted)
     assert done.code == 1
     assert done.out == ""
@@ -53,7 +62,10 @@ def test_an_unknown_or_ambiguous_name_is_explained(whence: Whence, tiny: Path, w
     assert len(done.err.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["", "a*/b", "]]>", "two\nlines", "bell\x07", "[bold red]markup[/]", "esc\x1b[31m", "中文"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "a*/b", "]]>", "two\nlines", "bell\x07", "[bold red]markup[/]", "esc\x1b[31m", "中文"],
+)
 def test_hostile_names_are_only_text(whence: Whence, tmp_path: Path, name: str) -> None:
     path = tmp_path / "hostile.onnx"
     onnx.save(conv_bn_relu(name), path)
@@ -64,7 +76,9 @@ def test_hostile_names_are_only_text(whence: Whence, tmp_path: Path, name: str) 
     assert "(BatchNormalization) folded" in done.out.splitlines()[0]
 
 
-def test_a_converted_model_still_speaks_of_the_first_file(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+def test_a_converted_model_still_speaks_of_the_first_file(
+    whence: Whence, tiny: Path, tmp_path: Path
+) -> None:
     small = tmp_path / "small.onnx"
     assert whence("convert", tiny, "-o", small).code == 0
     done = whence("why", small, "bn1")
@@ -93,9 +107,14 @@ def test_why_neighbours_are_apart_is_said(whence: Whence, tmp_path: Path) -> Non
         helper.make_node("ReduceMax", ["a"], ["m"], name="largest", keepdims=0),
         helper.make_node("Exp", ["m"], ["e"], name="exp"),
     ]
-    kinds = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in {"x": [8, 8], "y": [8, 8], "e": []}.items()}
+    kinds = {
+        name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in {"x": [8, 8], "y": [8, 8], "e": []}.items()
+    }
     graph = helper.make_graph(nodes, "apart", [kinds["x"]], [kinds["y"], kinds["e"]], [weights])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
+    )
     first, second = (whence("why", path, name).out.splitlines() for name in ("first", "second"))
     reason = "      not fused: MatMul reads its inputs many times, so they are stored first"
     assert first[first.index("  feeds 'second' (MatMul), in kernel 1") + 1] == reason
@@ -104,7 +123,9 @@ def test_why_neighbours_are_apart_is_said(whence: Whence, tmp_path: Path) -> Non
     assert "  feeds 'y', an output of the model" in second
 
 
-def test_the_time_comes_from_a_profile_or_is_measured(whence: Whence, tiny: Path, tmp_path: Path) -> None:
+def test_the_time_comes_from_a_profile_or_is_measured(
+    whence: Whence, tiny: Path, tmp_path: Path
+) -> None:
     assert whence("profile", tiny, "--runs", 2, "-o", tmp_path).code == 0
     saved = whence("why", tiny, "conv1", "--profile", tmp_path)
     assert saved.code == 0
@@ -128,19 +149,39 @@ def test_a_profile_of_another_model_is_refused(whence: Whence, tiny: Path, tmp_p
 def test_open_shapes_have_no_kernels_yet(whence: Whence, tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xy"]
-    onnx.save(helper.make_model(helper.make_graph([helper.make_node("Exp", ["x"], ["y"], name="exp")], "open", kinds[:1], kinds[1:])), path)
+    onnx.save(
+        helper.make_model(
+            helper.make_graph(
+                [helper.make_node("Exp", ["x"], ["y"], name="exp")], "open", kinds[:1], kinds[1:]
+            )
+        ),
+        path,
+    )
     assert "give them, say --shape x=1x8" in whence("why", path, "exp").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--shape", "x=4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--time").out
 
 
 def test_tells_of_a_concatenation_that_is_made_in_place(whence: Whence, tmp_path: Path) -> None:
-    made = [helper.make_node("Softmax", ["x"], ["a"], "a"), helper.make_node("LogSoftmax", ["x"], ["b"], "b")]
-    nodes = [*made, helper.make_node("Concat", ["a", "b"], ["c"], "join", axis=0), helper.make_node("Softmax", ["c"], ["y"], "last")]
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 16]) for name, rows in (("x", 2), ("y", 4)))
+    made = [
+        helper.make_node("Softmax", ["x"], ["a"], "a"),
+        helper.make_node("LogSoftmax", ["x"], ["b"], "b"),
+    ]
+    nodes = [
+        *made,
+        helper.make_node("Concat", ["a", "b"], ["c"], "join", axis=0),
+        helper.make_node("Softmax", ["c"], ["y"], "last"),
+    ]
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 16])
+        for name, rows in (("x", 2), ("y", 4))
+    )
     path = tmp_path / "joined.onnx"
     onnx.save(helper.make_model(helper.make_graph(nodes, "joined", [x], [y])), path)
     done = whence("why", path, "join")
     assert "in place: its inputs are written where its output lies" in done.out
     assert "runs in kernel" not in done.out
-    assert "feeds 'join' (Concat), in place: its inputs are written where its output lies" in whence("why", path, "a").out
+    assert (
+        "feeds 'join' (Concat), in place: its inputs are written where its output lies"
+        in whence("why", path, "a").out
+    )

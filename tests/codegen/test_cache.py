@@ -46,7 +46,19 @@ def test_what_was_put_is_found(cache: Cache) -> None:
 
 
 def test_keys_depend_on_every_part_and_on_where_parts_end() -> None:
-    assert len({cache_key(), cache_key(""), cache_key("ab"), cache_key("a", "b"), cache_key("", "ab"), cache_key("b", "a")}) == 6
+    assert (
+        len(
+            {
+                cache_key(),
+                cache_key(""),
+                cache_key("ab"),
+                cache_key("a", "b"),
+                cache_key("", "ab"),
+                cache_key("b", "a"),
+            }
+        )
+        == 6
+    )
 
 
 def test_folders_and_files_are_private(cache: Cache) -> None:
@@ -122,7 +134,9 @@ def _write_many(folder: Path, seed: int, keys: list[str]) -> None:
 
 def test_many_processes_write_the_same_entries(cache: Cache) -> None:
     keys = [cache_key(str(number)) for number in range(20)]
-    writers = [FORK.Process(target=_write_many, args=(cache.folder, seed, keys)) for seed in range(4)]
+    writers = [
+        FORK.Process(target=_write_many, args=(cache.folder, seed, keys)) for seed in range(4)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -168,7 +182,9 @@ def test_a_kill_at_any_moment_leaves_whole_entries_only(cache: Cache) -> None:
 
 @pytest.mark.parametrize("where", ["write", "fsync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_said_so_and_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch, where: str, code: int) -> None:
+def test_a_full_disk_is_said_so_and_leaves_nothing(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, where: str, code: int
+) -> None:
     real_write = os.write
     written = 0
 
@@ -180,7 +196,10 @@ def test_a_full_disk_is_said_so_and_leaves_nothing(cache: Cache, monkeypatch: py
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, where, full)
-    with pytest.raises(CacheError, match=r"no space left for compiled code in '.*kernels'; free some .* WHENCE_CACHE") as caught:
+    with pytest.raises(
+        CacheError,
+        match=r"no space left for compiled code in '.*kernels'; free some .* WHENCE_CACHE",
+    ) as caught:
         cache.put(cache_key("a"), b"x" * 10_000)
     assert "\n" not in str(caught.value)
     monkeypatch.undo()
@@ -201,7 +220,10 @@ def test_another_failure_names_the_folder(cache: Cache, monkeypatch: pytest.Monk
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(CacheError, match=r"the cache folder '.*kernels' cannot be used: Input/output error; set WHENCE_CACHE"):
+    with pytest.raises(
+        CacheError,
+        match=r"the cache folder '.*kernels' cannot be used: Input/output error; set WHENCE_CACHE",
+    ):
         cache.put(cache_key("a"), b"code")
     assert files(cache.folder) == []
 
@@ -221,7 +243,9 @@ def read_only(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> Cache:
     return cache
 
 
-def test_a_read_only_folder_serves_what_it_has_and_the_rest_is_kept_for_the_process(read_only: Cache) -> None:
+def test_a_read_only_folder_serves_what_it_has_and_the_rest_is_kept_for_the_process(
+    read_only: Cache,
+) -> None:
     old = read_only.get(cache_key("old"))
     assert old is not None
     assert read_only.folder in old.parents
@@ -270,7 +294,9 @@ def test_a_folder_that_was_deleted_is_made_again(cache: Cache) -> None:
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "kernels").write_text("")
-    with pytest.raises(CacheError, match=r"kernels' cannot be used: File exists; set WHENCE_CACHE to another"):
+    with pytest.raises(
+        CacheError, match=r"kernels' cannot be used: File exists; set WHENCE_CACHE to another"
+    ):
         Cache(tmp_path / "kernels")
     with pytest.raises(CacheError, match="Not a directory"):
         Cache(tmp_path / "kernels" / "below")
@@ -279,17 +305,28 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 # ---- whose folder it is ----
 
 
-def test_a_folder_of_somebody_else_is_refused(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_somebody_else_is_refused(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
-    with pytest.raises(CacheError, match=r"belongs to another user \(uid \d+\): code loaded from there would run as you; set WHENCE_CACHE"):
+    with pytest.raises(
+        CacheError,
+        match=(
+            r"belongs to another user \(uid \d+\): code loaded from there would run as you; set"
+            r" WHENCE_CACHE"
+        ),
+    ):
         Cache(cache.folder)
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
 def test_a_folder_that_others_can_write_is_refused(cache: Cache, bits: int) -> None:
     cache.folder.chmod(bits)
-    with pytest.raises(CacheError, match=r"can be written by others: code loaded from there would run as you; .* chmod 700"):
+    with pytest.raises(
+        CacheError,
+        match=r"can be written by others: code loaded from there would run as you; .* chmod 700",
+    ):
         Cache(cache.folder)
     cache.folder.chmod(0o755)
     Cache(cache.folder)

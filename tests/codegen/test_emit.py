@@ -11,19 +11,31 @@ from whence.kernels.ir import TASK, Buffer, Fn, Kernel, Load, Loop, Op, Role, St
 from whence.types import DType
 
 
-def _kernel(name: str = "fuse_add", elements: int = 8, dtype: DType = DType.F32, fn: Fn = Fn.ADD) -> Kernel:
+def _kernel(
+    name: str = "fuse_add", elements: int = 8, dtype: DType = DType.F32, fn: Fn = Fn.ADD
+) -> Kernel:
     """out[i] = fn(in[i], in[i]), one work item for each element."""
     task = Var(TASK, elements)
     value = Load("in0", of(task), dtype)
     body = (Loop(task, (Store("out0", of(task), Op(fn, (value, value), dtype)),)),)
-    return Kernel(name, (Buffer("in0", dtype, elements, Role.INPUT), Buffer("out0", dtype, elements, Role.OUTPUT)), elements, body)
+    return Kernel(
+        name,
+        (Buffer("in0", dtype, elements, Role.INPUT), Buffer("out0", dtype, elements, Role.OUTPUT)),
+        elements,
+        body,
+    )
 
 
 def test_equal_kernels_are_one_function_that_names_all_it_serves() -> None:
-    emitted = emit([_kernel("fuse_add"), _kernel("fuse_add_1"), _kernel(fn=Fn.MUL)], [["a"], ["b", "c"], ["d"]])
+    emitted = emit(
+        [_kernel("fuse_add"), _kernel("fuse_add_1"), _kernel(fn=Fn.MUL)], [["a"], ["b", "c"], ["d"]]
+    )
     assert emitted.symbols[0] == emitted.symbols[1] != emitted.symbols[2]
     (unit,) = emitted.units
-    assert [function.symbol for function in unit.functions] == [emitted.symbols[0], emitted.symbols[2]]
+    assert [function.symbol for function in unit.functions] == [
+        emitted.symbols[0],
+        emitted.symbols[2],
+    ]
     assert "/* a */\n/* b + c */\nvoid fuse_add_" in unit.source
     assert unit.source.count("void fuse_add_") == 2
 
@@ -44,7 +56,9 @@ def test_a_symbol_tells_the_code_not_the_names() -> None:
 
 
 def test_what_c_has_no_word_for_is_refused_and_the_rest_goes_on() -> None:
-    emitted = emit([_kernel(), _kernel(dtype=DType.STRING), _kernel(fn=Fn.MUL)], [["a"], ["b"], ["c"]])
+    emitted = emit(
+        [_kernel(), _kernel(dtype=DType.STRING), _kernel(fn=Fn.MUL)], [["a"], ["b"], ["c"]]
+    )
     assert emitted.symbols[1] == ""
     assert list(emitted.refused) == [1]
     assert "string" in emitted.refused[1]
@@ -57,7 +71,10 @@ def test_nothing_is_no_unit() -> None:
 
 
 def test_functions_are_packed_into_units_of_a_good_size() -> None:
-    functions = [Function(f"f{number}", f"void f{number}(void) {{\n" + "\n" * 500 + "}\n") for number in range(7)]
+    functions = [
+        Function(f"f{number}", f"void f{number}(void) {{\n" + "\n" * 500 + "}\n")
+        for number in range(7)
+    ]
     units = pack([*functions, *functions])
     assert [len(unit.functions) for unit in units] == [2, 2, 2, 1]
     assert [unit.name for unit in units] == ["kernels0", "kernels1", "kernels2", "kernels3"]

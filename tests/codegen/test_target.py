@@ -50,13 +50,26 @@ def test_reads_an_arm_cpu(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(CPUINFO_ARM)
     flags, cpu = module._linux_cpu(tmp_path / "cpuinfo")
     found = {feature for flag, feature in module._LINUX_FLAGS.items() if flag in flags}
-    assert found == {Feature.NEON, Feature.NEON_FP16, Feature.NEON_DOT, Feature.NEON_I8MM, Feature.NEON_BF16}
+    assert found == {
+        Feature.NEON,
+        Feature.NEON_FP16,
+        Feature.NEON_DOT,
+        Feature.NEON_I8MM,
+        Feature.NEON_BF16,
+    }
     assert cpu == "CPU implementer=0x41 CPU part=0xd40"
 
 
 def test_reads_cache_sizes_and_has_defaults(tmp_path: Path) -> None:
     assert module._linux_caches(tmp_path) == (32 * KIB, 1 * MIB, 8 * MIB)
-    for index, (level, kind, size) in enumerate([(1, "Data", "48K"), (1, "Instruction", "64K"), (2, "Unified", "2M"), (3, "Unified", "what")]):
+    for index, (level, kind, size) in enumerate(
+        [
+            (1, "Data", "48K"),
+            (1, "Instruction", "64K"),
+            (2, "Unified", "2M"),
+            (3, "Unified", "what"),
+        ]
+    ):
         folder = tmp_path / f"index{index}"
         folder.mkdir()
         for name, text in (("level", str(level)), ("type", kind), ("size", size)):
@@ -77,7 +90,14 @@ def test_a_host_without_cpuinfo_is_a_plain_one(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("name", "lanes", "registers"),
-    [("x86_64", 4, 16), ("x86_64-avx2", 8, 16), ("x86_64-avx512", 16, 32), ("x86_64-amx", 16, 32), ("aarch64", 4, 32), ("aarch64-macos", 4, 32)],
+    [
+        ("x86_64", 4, 16),
+        ("x86_64-avx2", 8, 16),
+        ("x86_64-avx512", 16, 32),
+        ("x86_64-amx", 16, 32),
+        ("aarch64", 4, 32),
+        ("aarch64-macos", 4, 32),
+    ],
 )
 def test_named(name: str, lanes: int, registers: int) -> None:
     named = Target.named(name)
@@ -86,7 +106,9 @@ def test_named(name: str, lanes: int, registers: int) -> None:
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:
-    with pytest.raises(UnsupportedError, match=r"no target named 'pdp11'; there are host, x86_64, x86_64-avx2"):
+    with pytest.raises(
+        UnsupportedError, match=r"no target named 'pdp11'; there are host, x86_64, x86_64-avx2"
+    ):
         Target.named("pdp11")
 
 
@@ -105,13 +127,22 @@ def test_another_cpu_of_the_same_features_is_another_host(monkeypatch: pytest.Mo
     first = Target.host().key()
     monkeypatch.setattr(module, "_linux_cpu", lambda: (frozenset({"avx2", "fma"}), "model=2"))
     assert Target.host().key() != first
-    monkeypatch.setattr(module, "_linux_cpu", lambda: (frozenset({"avx2", "fma", "sse4a"}), "model=1"))
+    monkeypatch.setattr(
+        module, "_linux_cpu", lambda: (frozenset({"avx2", "fma", "sse4a"}), "model=1")
+    )
     assert Target.host().key() != first
 
 
 def test_reads_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = {"machdep.cpu.brand_string": "Apple M2", "hw.optional.arm.FEAT_DotProd": "1", "hw.optional.arm.FEAT_BF16": "0", "hw.l1dcachesize": "65536"}
-    monkeypatch.setattr(module, "_sysctl", lambda names: {name: said[name] for name in names if name in said})
+    said = {
+        "machdep.cpu.brand_string": "Apple M2",
+        "hw.optional.arm.FEAT_DotProd": "1",
+        "hw.optional.arm.FEAT_BF16": "0",
+        "hw.l1dcachesize": "65536",
+    }
+    monkeypatch.setattr(
+        module, "_sysctl", lambda names: {name: said[name] for name in names if name in said}
+    )
     monkeypatch.setattr(module, "_host_system", lambda: System.MACOS)
     monkeypatch.setattr(module, "_host_arch", lambda: Arch.AARCH64)
     mac = Target.host()
@@ -121,8 +152,13 @@ def test_reads_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mac.library_suffix == ".dylib"
 
 
-@pytest.mark.parametrize(("machine", "system", "what"), [("riscv64", "linux", "'riscv64'"), ("x86_64", "win32", "'win32'")])
-def test_other_machines_are_refused(monkeypatch: pytest.MonkeyPatch, machine: str, system: str, what: str) -> None:
+@pytest.mark.parametrize(
+    ("machine", "system", "what"),
+    [("riscv64", "linux", "'riscv64'"), ("x86_64", "win32", "'win32'")],
+)
+def test_other_machines_are_refused(
+    monkeypatch: pytest.MonkeyPatch, machine: str, system: str, what: str
+) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     monkeypatch.setattr(sys, "platform", system)
     with pytest.raises(UnsupportedError, match=what):

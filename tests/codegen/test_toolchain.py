@@ -83,7 +83,9 @@ def test_the_same_source_given_twice_is_one_unit(toolchain: Counting) -> None:
     assert toolchain.compiled == 1
 
 
-def test_a_damaged_library_and_a_damaged_object_are_rebuilt(toolchain: Counting, cache: Cache) -> None:
+def test_a_damaged_library_and_a_damaged_object_are_rebuilt(
+    toolchain: Counting, cache: Cache
+) -> None:
     toolchain.build_library([constant(1)])
     for entry in cache.entries():
         with entry.path.open("r+b") as file:
@@ -95,7 +97,11 @@ def test_a_damaged_library_and_a_damaged_object_are_rebuilt(toolchain: Counting,
 def test_headers_are_found_and_are_part_of_what_an_object_is_known_by(toolchain: Counting) -> None:
     values = []
     for text in ("4", "5"):
-        unit = Unit("user", '#include "value.h"\nint value(void) { return VALUE; }\n', (("value.h", f"#define VALUE {text}\n"),))
+        unit = Unit(
+            "user",
+            '#include "value.h"\nint value(void) { return VALUE; }\n',
+            (("value.h", f"#define VALUE {text}\n"),),
+        )
         values.append(ctypes.CDLL(str(toolchain.build_library([unit]))).value())
     assert values == [4, 5]
 
@@ -103,7 +109,9 @@ def test_headers_are_found_and_are_part_of_what_an_object_is_known_by(toolchain:
 def test_progress_counts_to_the_end(toolchain: Counting) -> None:
     toolchain.build_library([constant(1)])
     seen: list[tuple[str, int, int]] = []
-    toolchain.build_library([constant(1), constant(2), constant(3)], progress=lambda *step: seen.append(step))
+    toolchain.build_library(
+        [constant(1), constant(2), constant(3)], progress=lambda *step: seen.append(step)
+    )
     assert [(done, total) for _, done, total in seen] == [(1, 3), (2, 3), (3, 3)]
     assert seen[0][0] == "number 1"  # it was there already
     assert {name for name, _, _ in seen} == {"number 1", "number 2", "number 3"}
@@ -113,7 +121,11 @@ def test_nothing_but_entries_stays_in_the_cache(toolchain: Counting, cache: Cach
     toolchain.build_library([constant(1), constant(2)])
     kept = {entry.path for entry in cache.entries()}
     assert len(kept) == 3
-    others = [path for path in cache.folder.rglob("*") if path.is_file() and path not in kept and "zig" not in path.relative_to(cache.folder).parts]
+    others = [
+        path
+        for path in cache.folder.rglob("*")
+        if path.is_file() and path not in kept and "zig" not in path.relative_to(cache.folder).parts
+    ]
     assert others == []
     assert not list(cache.folder.glob("work-*"))
 
@@ -122,7 +134,11 @@ def test_nothing_but_entries_stays_in_the_cache(toolchain: Counting, cache: Cach
 
 
 def test_code_that_does_not_compile(toolchain: Counting, cache: Cache) -> None:
-    unit = Unit("conv/../../1 'x'\n", '#include "own.h"\nint f(void) { return missing; }\n', (("own.h", "\n"),))
+    unit = Unit(
+        "conv/../../1 'x'\n",
+        '#include "own.h"\nint f(void) { return missing; }\n',
+        (("own.h", "\n"),),
+    )
     with pytest.raises(CompileError) as caught:
         toolchain.build_library([constant(1), unit])
     message = str(caught.value)
@@ -139,22 +155,31 @@ def test_code_that_does_not_compile(toolchain: Counting, cache: Cache) -> None:
 
 def test_code_that_does_not_link(toolchain: Counting) -> None:
     with pytest.raises(CompileError, match=r"does not link: .*duplicate symbol: f"):
-        toolchain.build_library([Unit("one", "int f(void) { return 1; }"), Unit("two", "int f(void) { return 2; }")])
+        toolchain.build_library(
+            [Unit("one", "int f(void) { return 1; }"), Unit("two", "int f(void) { return 2; }")]
+        )
 
 
 def test_without_the_compiler(monkeypatch: pytest.MonkeyPatch, cache: Cache) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(CompileError, match=r"the C compiler is missing: install the 'ziglang' package"):
+    with pytest.raises(
+        CompileError, match=r"the C compiler is missing: install the 'ziglang' package"
+    ):
         Toolchain(Target.host(), cache)
 
 
 def test_a_compiler_that_cannot_be_started(toolchain: Counting, tmp_path: Path) -> None:
     toolchain._zig = tmp_path / "nowhere"
-    with pytest.raises(CompileError, match="cannot be started: No such file or directory; reinstall the 'ziglang' package"):
+    with pytest.raises(
+        CompileError,
+        match="cannot be started: No such file or directory; reinstall the 'ziglang' package",
+    ):
         toolchain.build_library([constant(1)])
 
 
-def test_a_compiler_that_is_killed(toolchain: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_is_killed(
+    toolchain: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toolchain._zig = tmp_path / "zig"
     toolchain._zig.write_text("#!/bin/sh\nkill -9 $$\n")
     toolchain._zig.chmod(0o700)
@@ -166,16 +191,22 @@ def test_a_compiler_that_is_killed(toolchain: Counting, tmp_path: Path, monkeypa
         toolchain.build_library([constant(1)])
 
 
-def test_a_disk_that_is_full_for_the_compiler(toolchain: Counting, cache: Cache, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_for_the_compiler(
+    toolchain: Counting, cache: Cache, tmp_path: Path
+) -> None:
     toolchain._zig = tmp_path / "zig"
-    toolchain._zig.write_text("#!/bin/sh\necho 'error: unable to write unit.o: NoSpaceLeft' >&2\nexit 1\n")
+    toolchain._zig.write_text(
+        "#!/bin/sh\necho 'error: unable to write unit.o: NoSpaceLeft' >&2\nexit 1\n"
+    )
     toolchain._zig.chmod(0o700)
     with pytest.raises(CacheError, match=r"no space left for compiled code in '.*'; free some"):
         toolchain.build_library([constant(1)])
     assert cache.entries() == ()
 
 
-def test_a_disk_that_is_full_for_the_source(toolchain: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_for_the_source(
+    toolchain: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -187,12 +218,16 @@ def test_a_disk_that_is_full_for_the_source(toolchain: Counting, monkeypatch: py
 # ---- what the code is ----
 
 
-def test_the_users_environment_does_not_reach_the_compiler(toolchain: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_users_environment_does_not_reach_the_compiler(
+    toolchain: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "stdint.h").write_text("#error the wrong header\n")
     for name in ("CPATH", "C_INCLUDE_PATH"):
         monkeypatch.setenv(name, str(tmp_path))
     monkeypatch.setenv("ZIG_LIB_DIR", str(tmp_path))
-    assert toolchain.build_library([Unit("user", "#include <stdint.h>\nint32_t f(void) { return 1; }\n")]).exists()
+    assert toolchain.build_library(
+        [Unit("user", "#include <stdint.h>\nint32_t f(void) { return 1; }\n")]
+    ).exists()
 
 
 def test_nan_infinity_and_overflow_mean_what_they_say(toolchain: Counting) -> None:
@@ -215,7 +250,10 @@ def test_nan_infinity_and_overflow_mean_what_they_say(toolchain: Counting) -> No
 
 
 def test_the_c_library_is_found_in_the_process(toolchain: Counting) -> None:
-    source = "double f(double x) { return __builtin_exp(x); }\n#include <string.h>\nvoid g(void *a, const void *b, size_t n) { memcpy(a, b, n); }\n"
+    source = (
+        "double f(double x) { return __builtin_exp(x); }\n#include <string.h>\nvoid g(void *a,"
+        " const void *b, size_t n) { memcpy(a, b, n); }\n"
+    )
     library = ctypes.CDLL(str(toolchain.build_library([Unit("user", source)])))
     library.f.argtypes, library.f.restype = [ctypes.c_double], ctypes.c_double
     assert library.f(0.0) == 1.0
@@ -237,7 +275,10 @@ ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 @pytest.mark.parametrize("name", [name for name in Target.names() if name != "host"])
 def test_every_named_target_compiles(cache: Cache, name: str) -> None:
     target = Target.named(name)
-    source = "void f(float *restrict x, long n) { for (long i = 0; i < n; i++) x[i] = __builtin_sqrtf(x[i]) * 2.0f + 1.0f; }\n"
+    source = (
+        "void f(float *restrict x, long n) { for (long i = 0; i < n; i++) x[i] ="
+        " __builtin_sqrtf(x[i]) * 2.0f + 1.0f; }\n"
+    )
     data = Toolchain(target, cache, 2).build_library([Unit("loop", source)]).read_bytes()
     if data[:4] == b"\x7fELF":
         assert struct.unpack_from("<H", data, 18)[0] == ELF_MACHINES[target.arch]
@@ -247,7 +288,10 @@ def test_every_named_target_compiles(cache: Cache, name: str) -> None:
 
 
 def test_a_library_that_names_the_c_library_it_needs(toolchain: Counting) -> None:
-    source = '#include <math.h>\n#include <stdlib.h>\ndouble f(double x) { return getenv("PATH") ? pow(x, 1.5) : 0.0; }\n'
+    source = (
+        '#include <math.h>\n#include <stdlib.h>\ndouble f(double x) { return getenv("PATH") ?'
+        " pow(x, 1.5) : 0.0; }\n"
+    )
     path = toolchain.build_library([Unit("user", source)], link_libc=True, soname="libmodel.so")
     data = path.read_bytes()
     for name in (b"libmodel.so", b"libc.so.6", b"libm.so.6", b"GLIBC_2."):
@@ -260,7 +304,12 @@ def test_a_library_that_names_the_c_library_it_needs(toolchain: Counting) -> Non
 def test_two_toolchains_at_once_on_one_cache(cache: Cache) -> None:
     units = [constant(number) for number in range(6)]
     results: list[Path] = []
-    threads = [threading.Thread(target=lambda: results.append(Counting(Cache(cache.folder)).build_library(units))) for _ in range(3)]
+    threads = [
+        threading.Thread(
+            target=lambda: results.append(Counting(Cache(cache.folder)).build_library(units))
+        )
+        for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

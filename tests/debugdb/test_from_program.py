@@ -34,7 +34,9 @@ def engine() -> CpuEngine:
     return CpuEngine(threads=1)
 
 
-def compiled(model: onnx.ModelProto, engine: CpuEngine, folder: Path) -> tuple[Program, DebugDatabase]:
+def compiled(
+    model: onnx.ModelProto, engine: CpuEngine, folder: Path
+) -> tuple[Program, DebugDatabase]:
     path = folder / "m.onnx"
     onnx.save(model, path)
     graph = load(path)
@@ -54,12 +56,16 @@ def test_conv_bn_relu(engine: CpuEngine, tmp_path: Path) -> None:
     assert db.operator[1] == OperatorRow(2, HOSTILE, "", "", "", "", "folded")
     assert [row.fate for row in db.operator] == ["live", "folded", "live", "removed"]
     assert db.cmdstream == [CmdstreamRow(0, 0)]
-    assert [row.offset for row in db.queue] == [4 * step.number for step in program.steps for _ in step.nodes]
+    assert [row.offset for row in db.queue] == [
+        4 * step.number for step in program.steps for _ in step.nodes
+    ]
     assert {row.source_id for row in db.optimised} == {1}
     weights = {row.source_id: row.weight for row in db.origin}
     assert weights[2] == 0.0
     assert weights[1] > 0.9 > weights[3] > 0.0
-    assert db.tombstone == [TombstoneRow(0, 4, 4, "identity", "remove_no_ops", "Identity returns its input", 3)]
+    assert db.tombstone == [
+        TombstoneRow(0, 4, 4, "identity", "remove_no_ops", "Identity returns its input", 3)
+    ]
     folding = next(row for row in db.passes if row.name == "fold_batch_norm")
     assert folding.changes == 1
     assert [row.applied for row in db.rule if row.pass_id == folding.id] == [1]
@@ -105,39 +111,88 @@ def test_samples_join_the_tables(engine: CpuEngine, tmp_path: Path) -> None:
 def test_nested_graphs_count_positions_of_their_own(engine: CpuEngine, tmp_path: Path) -> None:
     def branch(name: str, op: str) -> onnx.GraphProto:
         out = helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
-        return helper.make_graph([helper.make_node(op, ["x"], [name + "_"]), helper.make_node("Neg", [name + "_"], [name])], name, [], [out])
+        return helper.make_graph(
+            [
+                helper.make_node(op, ["x"], [name + "_"]),
+                helper.make_node("Neg", [name + "_"], [name]),
+            ],
+            name,
+            [],
+            [out],
+        )
 
     graph = helper.make_graph(
         [
-            helper.make_node("If", ["c"], ["i"], name="if", then_branch=branch("t", "Exp"), else_branch=branch("e", "Sin")),
+            helper.make_node(
+                "If",
+                ["c"],
+                ["i"],
+                name="if",
+                then_branch=branch("t", "Exp"),
+                else_branch=branch("e", "Sin"),
+            ),
             helper.make_node("Abs", ["i"], ["y"], name="abs"),
         ],
         "g",
-        [helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
+        ],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])],
     )
-    _, db = compiled(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), engine, tmp_path)
-    assert [(row.operator, row.ext_key) for row in db.source] == [("If", 0), ("Sin", 0), ("Neg", 1), ("Exp", 0), ("Neg", 1), ("Abs", 1)]
+    _, db = compiled(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        engine,
+        tmp_path,
+    )
+    assert [(row.operator, row.ext_key) for row in db.source] == [
+        ("If", 0),
+        ("Sin", 0),
+        ("Neg", 1),
+        ("Exp", 0),
+        ("Neg", 1),
+        ("Abs", 1),
+    ]
     assert {row.source_id for row in db.optimised} == {1, 2, 3, 4, 5, 6}
     assert all(row.fate == "live" for row in db.operator)
     assert (db.source[5].ofm_w, db.source[5].ofm_h, db.source[5].ofm_d) == (1, 1, 2)
 
 
 def test_removed_says_what_the_story_says() -> None:
-    """Convolutions in a row: layout changes that carry the folded operators are put between them and cancelled."""
+    """Convolutions in a row: layout changes that carry the folded operators are put between them
+    and cancelled.
+    """
     rng = np.random.default_rng(0)
     build = GraphBuilder("g")
     x = build.input("x", DType.F32, [1, 16, 12, 12])
     for number in range(2):
-        x = build.op("Conv", x, build.const(rng.standard_normal((16, 16, 3, 3)).astype(np.float32)), name=f"conv{number}")
-        x = build.op("Add", x, build.const(rng.standard_normal((16, 1, 1)).astype(np.float32)), name=f"add{number}")
+        x = build.op(
+            "Conv",
+            x,
+            build.const(rng.standard_normal((16, 16, 3, 3)).astype(np.float32)),
+            name=f"conv{number}",
+        )
+        x = build.op(
+            "Add",
+            x,
+            build.const(rng.standard_normal((16, 1, 1)).astype(np.float32)),
+            name=f"add{number}",
+        )
         x = build.op("Relu", x, name=f"relu{number}")
     build.output("y", build.op("Identity", x, name="same"))
     program = program_of(build.finish())
     graph = program.graph
-    assert any(stone.reason == "cancelled" and 2 in stone.origin for stone in graph.ledger.tombstones)
-    rows = ask(from_program(program), "SELECT name, fate, reason, pass_name, rule, into_id FROM removed").rows
-    assert [row[:3] for row in rows] == [("add0", "folded", "folded"), ("add1", "folded", "folded"), ("same", "removed", "identity")]
+    assert any(
+        stone.reason == "cancelled" and 2 in stone.origin for stone in graph.ledger.tombstones
+    )
+    rows = ask(
+        from_program(program), "SELECT name, fate, reason, pass_name, rule, into_id FROM removed"
+    ).rows
+    assert [row[:3] for row in rows] == [
+        ("add0", "folded", "folded"),
+        ("add1", "folded", "folded"),
+        ("same", "removed", "identity"),
+    ]
     for source, row in zip((graph.ledger.source(number) for number in (2, 5)), rows, strict=False):
         story = tell(graph, source)
         fold = next(step for step in story.steps if step.kind is EdgeKind.FOLD)

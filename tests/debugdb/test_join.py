@@ -1,4 +1,6 @@
-"""Vela's databases joined to the model they are of: the real files, and small ones that are made to be difficult."""
+"""Vela's databases joined to the model they are of: the real files, and small ones that are made to
+be difficult.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,21 @@ def test_every_command_has_its_operator(name: str) -> None:
     assert len(join.commands) == len(db.queue) > 30
     assert not join.notes
     assert all(command.operator is not None for command in join.commands)
-    assert sorted(position for each in join.whereabouts.values() if each.place is Place.COMMAND for position in each.commands) == list(
-        range(len(db.queue))
-    )
+    assert sorted(
+        position
+        for each in join.whereabouts.values()
+        if each.place is Place.COMMAND
+        for position in each.commands
+    ) == list(range(len(db.queue)))
 
 
-@pytest.mark.parametrize(("name", "holder", "inferred"), [("legacy_u55", "add4", True), ("regor_u55", "add4", False), ("regor_u85", "pw3", False)])
-def test_an_absorbed_operator_is_listed_with_what_absorbed_it(name: str, holder: str, inferred: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "holder", "inferred"),
+    [("legacy_u55", "add4", True), ("regor_u55", "add4", False), ("regor_u85", "pw3", False)],
+)
+def test_an_absorbed_operator_is_listed_with_what_absorbed_it(
+    name: str, holder: str, inferred: bool
+) -> None:
     _, join = joined(name)
     leaky = join.whereabouts[NAMES.index("leaky5") + 1]
     assert leaky.place is Place.ABSORBED
@@ -61,7 +71,10 @@ def test_cycles_of_the_perf_table_are_all_attributed() -> None:
     profile = vela_profile(db, join, cycles, model="tinycnn.tflite")
     assert cycles.total == expected == profile.wall_ns == profile.attributed_ns == 73622
     assert {row.name: row.time_ns for row in profile.sources}["softmax9"] == 985
-    assert sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values()) == profile.wall_ns
+    assert (
+        sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values())
+        == profile.wall_ns
+    )
 
 
 def test_velas_own_report_gives_the_older_core_its_cycles() -> None:
@@ -78,7 +91,11 @@ def test_velas_own_report_gives_the_older_core_its_cycles() -> None:
 def test_measured_cycles_are_joined_by_offset(tmp_path: Path) -> None:
     db, join = joined("legacy_u55")
     file = tmp_path / "cycles.csv"
-    file.write_text("\n".join(["offset,cycles", *(f"{row.offset},{10 + index}" for index, row in enumerate(db.queue))]))
+    file.write_text(
+        "\n".join(
+            ["offset,cycles", *(f"{row.offset},{10 + index}" for index, row in enumerate(db.queue))]
+        )
+    )
     assert read_cycles(file, db, join).per_command == tuple(range(10, 49))
     file.write_text("328,7\n328,5\n")
     found = read_cycles(file, db, join)
@@ -87,7 +104,12 @@ def test_measured_cycles_are_joined_by_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("329,7\n", "no command at offset 329"), ("328,-1\n", "line 1: cycles"), ("offset,cycles\n328,x", "line 2")]
+    ("text", "message"),
+    [
+        ("329,7\n", "no command at offset 329"),
+        ("328,-1\n", "line 1: cycles"),
+        ("offset,cycles\n328,x", "line 2"),
+    ],
 )
 def test_wrong_measurements_are_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "cycles.csv"
@@ -109,7 +131,12 @@ def test_subgraphs_with_the_same_positions_are_told_apart() -> None:
         ModelOperator(4, "d", "ADD", 1, 1, (1, 8, 8, 4), (3,)),
     ]
     # The inner subgraph comes first; its second operator looks just like one of the outer one.
-    rows = [source(1, "Add", 0, 2, 2, 4), source(2, "Add", 1, 8, 8, 4), source(3, "Add", 1, 8, 8, 4), source(4, "Conv2D", 0, 8, 8, 4)]
+    rows = [
+        source(1, "Add", 0, 2, 2, 4),
+        source(2, "Add", 1, 8, 8, 4),
+        source(3, "Add", 1, 8, 8, 4),
+        source(4, "Conv2D", 0, 8, 8, 4),
+    ]
     assert join_model(DebugDatabase(source=rows), operators).source_ids == {1: 3, 2: 4, 3: 2, 4: 1}
 
 
@@ -119,7 +146,11 @@ def test_without_positions_types_and_shapes_decide() -> None:
         ModelOperator(2, "b", "FULLY_CONNECTED", 0, 1, (1, 4)),
         ModelOperator(3, "c", "ADD", 0, 2, (1, 4)),
     ]
-    rows = [source(0, "Add", None, 1, 1, 4), source(1, "FullyConnected", None, 1, 1, 4), source(2, "Add", None, 1, 1, 8)]
+    rows = [
+        source(0, "Add", None, 1, 1, 4),
+        source(1, "FullyConnected", None, 1, 1, 4),
+        source(2, "Add", None, 1, 1, 8),
+    ]
     assert join_model(DebugDatabase(source=rows), operators).source_ids == {0: 3, 1: 2, 2: 1}
 
 
@@ -132,10 +163,21 @@ def test_operators_on_the_cpu_removed_and_unknown() -> None:
     ]
     rows = [source(0, "Conv2DBias", 0), source(1, "Reshape", 1), source(2, "TopKV2", 2)]
     none = (None,) * 5
-    optimised = [OptimisedRow(0, 0, "Conv2DBias", *none), OptimisedRow(1, 1, "Memcpy", *none), OptimisedRow(2, 2, "TopKV2", *none)]
-    db = DebugDatabase(source=rows, optimised=optimised, queue=[QueueRow(0, 0, 0), QueueRow(8, 0, 9)])
+    optimised = [
+        OptimisedRow(0, 0, "Conv2DBias", *none),
+        OptimisedRow(1, 1, "Memcpy", *none),
+        OptimisedRow(2, 2, "TopKV2", *none),
+    ]
+    db = DebugDatabase(
+        source=rows, optimised=optimised, queue=[QueueRow(0, 0, 0), QueueRow(8, 0, 9)]
+    )
     join = join_model(db, operators)
-    assert [join.whereabouts[number].place for number in (1, 2, 3, 4)] == [Place.COMMAND, Place.ABSORBED, Place.CPU, Place.UNKNOWN]
+    assert [join.whereabouts[number].place for number in (1, 2, 3, 4)] == [
+        Place.COMMAND,
+        Place.ABSORBED,
+        Place.CPU,
+        Place.UNKNOWN,
+    ]
     assert join.commands[1].operator is None
     assert "1 of 2 commands" in join.notes[0]
     profile = vela_profile(db, join, Cycles((5, 3), "measured"), model="m")
@@ -153,13 +195,20 @@ def test_another_models_database_is_refused() -> None:
     with pytest.raises(ModelError, match="not of this model"):
         join_model(read_xml(DATA / "regor_u55.xml"), [ModelOperator(1, "a", "CONV_2D", 0, 0)])
     with pytest.raises(ModelError, match="of another type"):
-        join_model(read_xml(DATA / "regor_u55.xml"), [ModelOperator(i + 1, "a", "PAD", 0, i) for i in range(9)])
+        join_model(
+            read_xml(DATA / "regor_u55.xml"),
+            [ModelOperator(i + 1, "a", "PAD", 0, i) for i in range(9)],
+        )
 
 
 def test_garbage_in_the_other_tables_is_survived() -> None:
     db = read_xml(DATA / "regor_u55.xml")
     db.extras = [
-        Extra("perf", ("id", "op_cycles", "optimised_id"), (("x", "1", "2"), ("108", "99", "²"), ("113", "1", "-"))),
+        Extra(
+            "perf",
+            ("id", "op_cycles", "optimised_id"),
+            (("x", "1", "2"), ("108", "99", "²"), ("113", "1", "-")),
+        ),
         Extra("group", ("id", "group_id"), (("113", "108"), ("", "7"), ("9", "x"))),
         Extra("queue_extra", ("row", "scheduled_id"), (("0", "108"), ("1", "115"), ("z", "3"))),
     ]
@@ -170,11 +219,15 @@ def test_garbage_in_the_other_tables_is_survived() -> None:
 def test_the_saved_questions_have_answers() -> None:
     db, join = joined("regor_u55")
     named = named_database(db, join, vela_profile(db, join, estimated_cycles(db, join), model="m"))
-    answer = ask(named, "SELECT name, time_ns::BIGINT FROM time_by_source ORDER BY source_id", most=20)
+    answer = ask(
+        named, "SELECT name, time_ns::BIGINT FROM time_by_source ORDER BY source_id", most=20
+    )
     assert [row[0] for row in answer.rows] == NAMES
     assert sum(row[1] for row in answer.rows if isinstance(row[1], int)) == 73622
     fused = ask(named, "SELECT names FROM fused_groups", most=20)
-    assert [sorted(row[0]) for row in fused.rows if isinstance(row[0], list)] == [["add4", "leaky5"]]
+    assert [sorted(row[0]) for row in fused.rows if isinstance(row[0], list)] == [
+        ["add4", "leaky5"]
+    ]
 
 
 def test_what_is_nobodys_has_a_name_and_the_rest_adds_up() -> None:
@@ -183,7 +236,11 @@ def test_what_is_nobodys_has_a_name_and_the_rest_adds_up() -> None:
     join = dataclasses.replace(join, commands=(first._replace(operator=None), *others))
     profile = vela_profile(db, join, estimated_cycles(db, join), model="m")
     (name,) = profile.residual_ns
-    answer = ask(named_database(db, join, profile), "SELECT name, time_ns::BIGINT FROM time_by_source", most=20)
+    answer = ask(
+        named_database(db, join, profile),
+        "SELECT name, time_ns::BIGINT FROM time_by_source",
+        most=20,
+    )
     assert (name, profile.residual_ns[name]) in answer.rows
     assert sum(row[1] for row in answer.rows if isinstance(row[1], int)) == profile.wall_ns == 73622
     assert None not in [row[0] for row in answer.rows]

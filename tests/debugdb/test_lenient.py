@@ -21,7 +21,11 @@ def read(*tables: str) -> DebugDatabase:
 def test_missing_tables_are_noted() -> None:
     db = read(SOURCE)
     assert len(db.source) == 2
-    assert db.notes == ["there is no table 'optimised'", "there is no table 'queue'", "there is no table 'cmdstream'"]
+    assert db.notes == [
+        "there is no table 'optimised'",
+        "there is no table 'queue'",
+        "there is no table 'cmdstream'",
+    ]
 
 
 def test_a_table_that_is_there_twice_is_read_as_one() -> None:
@@ -31,36 +35,89 @@ def test_a_table_that_is_there_twice_is_read_as_one() -> None:
 
 
 def test_an_unknown_table_that_is_there_twice_is_numbered() -> None:
-    db = read(SOURCE, OPTIMISED, QUEUE, CMDSTREAM, table("mine", '"a"', "1"), table("mine", '"b"', "2"))
-    assert [(extra.name, extra.columns) for extra in db.extras] == [("mine", ("a",)), ("mine_2", ("b",))]
+    db = read(
+        SOURCE, OPTIMISED, QUEUE, CMDSTREAM, table("mine", '"a"', "1"), table("mine", '"b"', "2")
+    )
+    assert [(extra.name, extra.columns) for extra in db.extras] == [
+        ("mine", ("a",)),
+        ("mine_2", ("b",)),
+    ]
     assert any("kept as 'mine_2'" in note for note in db.notes)
 
 
 def test_unknown_columns_are_kept_beside_their_rows() -> None:
-    db = read(SOURCE, OPTIMISED, table("queue", '"offset","colour","cmdstream_id","optimised_id"', '4,"red",0,0', '8,"",0,1', "12,7,0,0"), CMDSTREAM)
+    db = read(
+        SOURCE,
+        OPTIMISED,
+        table(
+            "queue",
+            '"offset","colour","cmdstream_id","optimised_id"',
+            '4,"red",0,0',
+            '8,"",0,1',
+            "12,7,0,0",
+        ),
+        CMDSTREAM,
+    )
     assert db.queue == [QueueRow(4, 0, 0), QueueRow(8, 0, 1), QueueRow(12, 0, 0)]
     assert db.extras == [Extra("queue_extra", ("row", "colour"), (("0", "red"), ("2", "7")))]
-    assert db.notes == ["table 'queue' has columns it is not known for, kept in 'queue_extra': 'colour'"]
+    assert db.notes == [
+        "table 'queue' has columns it is not known for, kept in 'queue_extra': 'colour'"
+    ]
 
 
 def test_ragged_rows_are_filled_and_surplus_cells_kept() -> None:
-    db = read(table("source", HEADER, '0,"Conv",3', '1,"Relu",1,1,2,2,2,1,"more",9'), OPTIMISED, QUEUE, CMDSTREAM)
-    assert db.source == [SourceRow(0, "Conv", 3, None, None, None, None, None), SourceRow(1, "Relu", 1, 1, 2, 2, 2, 1)]
-    assert db.extras == [Extra("source_extra", ("row", "column_9", "column_10"), (("1", "more", "9"),))]
+    db = read(
+        table("source", HEADER, '0,"Conv",3', '1,"Relu",1,1,2,2,2,1,"more",9'),
+        OPTIMISED,
+        QUEUE,
+        CMDSTREAM,
+    )
+    assert db.source == [
+        SourceRow(0, "Conv", 3, None, None, None, None, None),
+        SourceRow(1, "Relu", 1, 1, 2, 2, 2, 1),
+    ]
+    assert db.extras == [
+        Extra("source_extra", ("row", "column_9", "column_10"), (("1", "more", "9"),))
+    ]
     assert db.notes[0] == "2 rows of table 'source' do not have 8 cells; the first is row 1, with 3"
 
 
 def test_text_where_a_number_belongs_is_kept_beside() -> None:
-    db = read(table("source", HEADER, '0,"Conv","three",3,1e3,99999999999999999999,1,0'), OPTIMISED, QUEUE, CMDSTREAM)
+    db = read(
+        table("source", HEADER, '0,"Conv","three",3,1e3,99999999999999999999,1,0'),
+        OPTIMISED,
+        QUEUE,
+        CMDSTREAM,
+    )
     assert db.source == [SourceRow(0, "Conv", None, 3, None, None, 1, 0)]
-    assert db.extras == [Extra("source_extra", ("row", "kernel_w", "ofm_w", "ofm_h"), (("0", "three", "1e3", "99999999999999999999"),))]
-    assert db.notes == ["3 cells of table 'source' are not numbers, kept in 'source_extra'; the first is 'three' in kernel_w"]
+    assert db.extras == [
+        Extra(
+            "source_extra",
+            ("row", "kernel_w", "ofm_w", "ofm_h"),
+            (("0", "three", "1e3", "99999999999999999999"),),
+        )
+    ]
+    assert db.notes == [
+        "3 cells of table 'source' are not numbers, kept in 'source_extra'; the first is 'three' in"
+        " kernel_w"
+    ]
 
 
 def test_rows_without_ids_are_kept_as_they_stand() -> None:
-    db = read(SOURCE, OPTIMISED, table("queue", '"offset","cmdstream_id","optimised_id"', "4,0,0", '"?",0,1', "8,0"), CMDSTREAM)
+    db = read(
+        SOURCE,
+        OPTIMISED,
+        table("queue", '"offset","cmdstream_id","optimised_id"', "4,0,0", '"?",0,1', "8,0"),
+        CMDSTREAM,
+    )
     assert db.queue == [QueueRow(4, 0, 0)]
-    assert db.extras == [Extra("queue_rejected", ("offset", "cmdstream_id", "optimised_id"), (("?", "0", "1"), ("8", "0", "")))]
+    assert db.extras == [
+        Extra(
+            "queue_rejected",
+            ("offset", "cmdstream_id", "optimised_id"),
+            (("?", "0", "1"), ("8", "0", "")),
+        )
+    ]
     assert any("no usable id" in note for note in db.notes)
 
 
@@ -88,7 +145,10 @@ def test_an_empty_table_has_no_rows(name: str) -> None:
     assert not (name == "source" and db.source)
 
 
-@given(st.sampled_from(["source", "queue", "origin", "sample", "mine"]), st.lists(st.lists(texts, max_size=5), max_size=4))
+@given(
+    st.sampled_from(["source", "queue", "origin", "sample", "mine"]),
+    st.lists(st.lists(texts, max_size=5), max_size=4),
+)
 def test_no_cell_is_ever_lost(name: str, rows: list[list[str]]) -> None:
     db = DebugDatabase()
     reader = TableReader(db)

@@ -1,4 +1,6 @@
-"""The real Vela compiles a model, both cores and two generations of hardware; what it writes is read and joined."""
+"""The real Vela compiles a model, both cores and two generations of hardware; what it writes is
+read and joined.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,18 @@ def compile_with_vela(name: str, folder: Path, model: Path = MODEL) -> DebugData
     vela = str(command) if command.exists() else shutil.which("vela")
     assert vela is not None, "the package ethos-u-vela is not installed"
     accelerator, *more = CONFIGURATIONS[name]
-    options = ["--accelerator-config", accelerator, "--enable-debug-db", "--verbose-performance", "--output-dir", str(folder), *more]
-    done = subprocess.run([vela, str(model), *options], capture_output=True, text=True, timeout=120, check=False)
+    options = [
+        "--accelerator-config",
+        accelerator,
+        "--enable-debug-db",
+        "--verbose-performance",
+        "--output-dir",
+        str(folder),
+        *more,
+    ]
+    done = subprocess.run(
+        [vela, str(model), *options], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return read_database(folder / "tinycnn_debug.xml")
 
@@ -62,9 +74,14 @@ def test_what_vela_writes_today_is_joined(name: str, tmp_path: Path) -> None:
 def test_vela_makes_the_same_of_a_file_that_whence_wrote(tmp_path: Path) -> None:
     written = tmp_path / "tinycnn.tflite"
     save(prepare(load(MODEL), portable=True), written)
-    theirs, ours = (compile_with_vela("regor_u55", tmp_path / name, model) for name, model in (("theirs", MODEL), ("ours", written)))
+    theirs, ours = (
+        compile_with_vela("regor_u55", tmp_path / name, model)
+        for name, model in (("theirs", MODEL), ("ours", written))
+    )
     operators = model_operators(written)
-    assert [(each.name, each.op) for each in operators] == [(each.name, each.op) for each in model_operators(MODEL)]
+    assert [(each.name, each.op) for each in operators] == [
+        (each.name, each.op) for each in model_operators(MODEL)
+    ]
     assert ours.queue == theirs.queue
     cycles = [estimated_cycles(db, join_model(db, operators)).per_command for db in (ours, theirs)]
     assert cycles[0] == cycles[1]

@@ -11,7 +11,18 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 
-from tests.debugdb.making import CMDSTREAM, DATA, OPTIMISED, QUEUE, REGOR, SOURCE, databases, document, table, texts
+from tests.debugdb.making import (
+    CMDSTREAM,
+    DATA,
+    OPTIMISED,
+    QUEUE,
+    REGOR,
+    SOURCE,
+    databases,
+    document,
+    table,
+    texts,
+)
 from whence.debugdb import DebugDatabase, Extra, parse_xml, read_xml, write_xml, xml_text
 from whence.debugdb.escaping import escape, unescape
 from whence.debugdb.rows import TABLES, CmdstreamRow, OptimisedRow, OriginRow, QueueRow, SourceRow
@@ -20,8 +31,14 @@ from whence.errors import ModelError
 SMALL = DebugDatabase(
     "in.tflite",
     "out.tflite",
-    source=[SourceRow(0, "Conv2DBias", 3, 3, 32, 32, 16, 0), SourceRow(1, "Relu", 1, 1, 32, 32, 16, 1)],
-    optimised=[OptimisedRow(0, 0, "Conv2DBias", 3, 3, 32, 32, 16), OptimisedRow(1, -1, "Memcpy", 1, 1, 8, 8, 4)],
+    source=[
+        SourceRow(0, "Conv2DBias", 3, 3, 32, 32, 16, 0),
+        SourceRow(1, "Relu", 1, 1, 32, 32, 16, 1),
+    ],
+    optimised=[
+        OptimisedRow(0, 0, "Conv2DBias", 3, 3, 32, 32, 16),
+        OptimisedRow(1, -1, "Memcpy", 1, 1, 8, 8, 4),
+    ],
     queue=[QueueRow(328, 0, 0)],
     cmdstream=[CmdstreamRow(0, 5136)],
 )
@@ -44,7 +61,11 @@ def test_own_tables_follow_the_four() -> None:
     db.origin.append(OriginRow(0, 0, 0.75))
     names = [element.get("name") for element in ElementTree.fromstring(xml_text(db))]
     assert names == ["source", "optimised", "queue", "cmdstream", "origin", "whence_format"]
-    assert '<table name=\'origin\'><![CDATA["optimised_id","source_id","weight"\r\n0,0,0.75\r\n]]></table>\n' in xml_text(db)
+    assert (
+        "<table"
+        ' name=\'origin\'><![CDATA["optimised_id","source_id","weight"\r\n0,0,0.75\r\n]]></table>\n'
+        in xml_text(db)
+    )
 
 
 def test_a_hostile_name_in_full() -> None:
@@ -71,7 +92,10 @@ def test_any_parser_reads_the_same_tables(db: DebugDatabase) -> None:
     found = {}
     for element in root:
         header, *rows = csv.reader(io.StringIO(element.text or "", newline=""))
-        found[unescape(element.attrib["name"])] = ([unescape(cell) for cell in header], [[unescape(cell) for cell in row] for row in rows])
+        found[unescape(element.attrib["name"])] = (
+            [unescape(cell) for cell in header],
+            [[unescape(cell) for cell in row] for row in rows],
+        )
     for each in TABLES:
         expected = [["" if cell is None else str(cell) for cell in row] for row in db.rows(each)]
         assert found.get(each.name, ([], []))[1] == expected
@@ -110,9 +134,15 @@ def test_regor_files_are_read_into_the_same_tables() -> None:
     assert [row.source_id for row in db.optimised] == [1, -1, 1]
     assert db.queue == [QueueRow(328, 1, 3), QueueRow(456, 1, -1)]
     assert db.cmdstream == [CmdstreamRow(1, None)]
-    assert db.extra("queue_extra") == Extra("queue_extra", ("row", "scheduled_id"), (("0", "108"), ("1", "109")))
+    assert db.extra("queue_extra") == Extra(
+        "queue_extra", ("row", "scheduled_id"), (("0", "108"), ("1", "109"))
+    )
     assert db.extra("group") == Extra("group", ("id", "group_id"), (("113", "108"),))
-    assert db.extra("perf_debug_conn") == Extra("perf_debug_conn", ("id", "input_op_id", "input_index"), (("108", "-1", "0"), ("-2", "108", "")))
+    assert db.extra("perf_debug_conn") == Extra(
+        "perf_debug_conn",
+        ("id", "input_op_id", "input_index"),
+        (("108", "-1", "0"), ("-2", "108", "")),
+    )
     again = parse_xml(xml_text(db).encode())
     assert again == db
     assert again.notes == []
@@ -122,7 +152,10 @@ def test_a_real_regor_file() -> None:
     db = read_xml(DATA / "regor_u55.xml")
     assert db.notes == []
     counts = db.counts()
-    assert {name: counts[name] for name in ("source", "optimised", "queue", "cmdstream", "group", "perf")} == {
+    assert {
+        name: counts[name]
+        for name in ("source", "optimised", "queue", "cmdstream", "group", "perf")
+    } == {
         "source": 9,
         "optimised": 113,
         "queue": 36,
@@ -142,14 +175,31 @@ def test_escapes_in_a_file_of_others_are_plain_text() -> None:
 
 
 def test_lxml_quotes_and_utf16_are_read() -> None:
-    db = parse_xml(document(SOURCE.replace("name='source'", 'name="source"'), OPTIMISED, QUEUE, CMDSTREAM))
+    db = parse_xml(
+        document(SOURCE.replace("name='source'", 'name="source"'), OPTIMISED, QUEUE, CMDSTREAM)
+    )
     assert db == SMALL
-    assert parse_xml(document(SOURCE, OPTIMISED, QUEUE, CMDSTREAM).decode().replace("UTF-8", "UTF-16").encode("utf-16")) == SMALL
+    assert (
+        parse_xml(
+            document(SOURCE, OPTIMISED, QUEUE, CMDSTREAM)
+            .decode()
+            .replace("UTF-8", "UTF-16")
+            .encode("utf-16")
+        )
+        == SMALL
+    )
 
 
-@pytest.mark.parametrize(("path", "other"), [("a&b.tflite", "out<1>.tflite"), ('say "hi".tflite', "a.tflite"), ("x&amp;y.tflite", "&")])
+@pytest.mark.parametrize(
+    ("path", "other"),
+    [("a&b.tflite", "out<1>.tflite"), ('say "hi".tflite', "a.tflite"), ("x&amp;y.tflite", "&")],
+)
 def test_file_names_that_vela_does_not_escape_are_read_as_they_stand(path: str, other: str) -> None:
-    db = parse_xml(document(SOURCE, OPTIMISED, QUEUE, CMDSTREAM, root=f'<debug source="{path}" optimised="{other}">'))
+    db = parse_xml(
+        document(
+            SOURCE, OPTIMISED, QUEUE, CMDSTREAM, root=f'<debug source="{path}" optimised="{other}">'
+        )
+    )
     assert (db.source_path, db.optimised_path) == (path, other)
     assert len(db.source) == 2
     assert "not escaped" in db.notes[0]
@@ -159,7 +209,9 @@ def test_file_names_that_vela_does_not_escape_are_read_as_they_stand(path: str, 
 
 BILLION_LAUGHS = (
     b'<?xml version="1.0"?><!DOCTYPE debug [<!ENTITY a "ha">'
-    + b"".join(b'<!ENTITY %c "%s">' % (98 + level, b"&%c;" % (97 + level) * 10) for level in range(9))
+    + b"".join(
+        b'<!ENTITY %c "%s">' % (98 + level, b"&%c;" % (97 + level) * 10) for level in range(9)
+    )
     + b"]><debug source='&j;'><table name='source'>&j;</table></debug>"
 )
 
@@ -169,7 +221,10 @@ BILLION_LAUGHS = (
     [
         (BILLION_LAUGHS, "document type"),
         (b"<!DOCTYPE debug SYSTEM 'file:///etc/passwd'><debug/>", "document type"),
-        (b"<!DOCTYPE debug [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><debug>&x;</debug>", "document type"),
+        (
+            b"<!DOCTYPE debug [<!ENTITY x SYSTEM 'file:///etc/passwd'>]><debug>&x;</debug>",
+            "document type",
+        ),
         (b"<debug>&x;</debug>", "not well-formed"),
         (b"", "not well-formed"),
         (b"<debug", "not well-formed"),
@@ -207,7 +262,17 @@ def test_missing_files_and_folders_are_one_line(tmp_path: Path) -> None:
 
 
 def test_strange_elements_and_text_are_noted() -> None:
-    db = parse_xml(document(SOURCE, OPTIMISED, QUEUE, CMDSTREAM, "<b/><b><c/></b>", "stray", root='<debug source="i" optimised="o" version="7">'))
+    db = parse_xml(
+        document(
+            SOURCE,
+            OPTIMISED,
+            QUEUE,
+            CMDSTREAM,
+            "<b/><b><c/></b>",
+            "stray",
+            root='<debug source="i" optimised="o" version="7">',
+        )
+    )
     assert len(db.source) == 2
     assert db.notes == [
         "an element that no debug database has: passed over 3 times",

@@ -16,9 +16,14 @@ _SIDE = 4
 
 @st.composite
 def graphs(draw: st.DrawFn, max_operators: int = 24) -> Graph:
-    """A graph of all patterns on 4x4, 4x1 and 1x4 matrices, with skips, shared values, dead ends and outputs anywhere."""
+    """A graph of all patterns on 4x4, 4x1 and 1x4 matrices, with skips, shared values, dead ends
+    and outputs anywhere.
+    """
     build = GraphBuilder()
-    values: list[Symbol] = [build.input("x", DType.F32, [_SIDE, _SIDE]), build.input("y", DType.F32, [_SIDE, _SIDE])]
+    values: list[Symbol] = [
+        build.input("x", DType.F32, [_SIDE, _SIDE]),
+        build.input("y", DType.F32, [_SIDE, _SIDE]),
+    ]
     square = list(values)
     weights = build.const(np.linspace(-1, 1, _SIDE * _SIDE, dtype=np.float32).reshape(_SIDE, _SIDE))
     axes = build.const(np.array([1]))
@@ -30,7 +35,21 @@ def graphs(draw: st.DrawFn, max_operators: int = 24) -> Graph:
         return among[-min(back, len(among))]
 
     for _ in range(draw(st.integers(1, max_operators))):
-        match draw(st.sampled_from(["unary", "binary", "scalar", "transpose", "reduce", "matmul", "split", "concat", "any"])):
+        match draw(
+            st.sampled_from(
+                [
+                    "unary",
+                    "binary",
+                    "scalar",
+                    "transpose",
+                    "reduce",
+                    "matmul",
+                    "split",
+                    "concat",
+                    "any",
+                ]
+            )
+        ):
             case "unary":
                 made = [build.op(draw(st.sampled_from(_UNARY)), pick(square))]
             case "binary":
@@ -50,7 +69,14 @@ def graphs(draw: st.DrawFn, max_operators: int = 24) -> Graph:
             case "concat":
                 value = pick(square)
                 wide = build.op("Concat", value, pick(square), axis=1)
-                made = [build.op("ReduceMax", build.op("Reshape", wide, build.const(np.array([4, 4, 2]))), build.const(np.array([2])), keepdims=0)]
+                made = [
+                    build.op(
+                        "ReduceMax",
+                        build.op("Reshape", wide, build.const(np.array([4, 4, 2]))),
+                        build.const(np.array([2])),
+                        keepdims=0,
+                    )
+                ]
             case _:
                 made = [build.op(draw(st.sampled_from(_BINARY)), pick(square), pick(values))]
         square += made

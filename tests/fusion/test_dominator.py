@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from whence.errors import UnsupportedError
-from whence.fusion import FusedGraph, Limits, MissReason, check_fused, find_dominator_groups, find_groups, fuse, print_fused
+from whence.fusion import (
+    FusedGraph,
+    Limits,
+    MissReason,
+    check_fused,
+    find_dominator_groups,
+    find_groups,
+    fuse,
+    print_fused,
+)
 from whence.fusion.dominator import may_join
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
@@ -43,7 +52,11 @@ def members(graph: Graph, limits: Limits | None = None) -> list[list[str]]:
 
 
 def reason(graph: Graph, producer: int, consumer: int, limits: Limits | None = None) -> MissReason:
-    (found,) = [miss.reason for miss in fused(graph, limits).groups.missed if (miss.producer, miss.consumer) == (producer, consumer)]
+    (found,) = [
+        miss.reason
+        for miss in fused(graph, limits).groups.missed
+        if (miss.producer, miss.consumer) == (producer, consumer)
+    ]
     return found
 
 
@@ -67,11 +80,15 @@ def test_residual_block() -> None:
 
 
 def test_a_sum_that_is_needed_again_is_stored_by_the_group_that_goes_on() -> None:
-    # The pre-activation block: the sum goes on to the next skip, and through scale, shift and Relu into the next convolution.
+    # The pre-activation block: the sum goes on to the next skip, and through scale, shift and Relu
+    # into the next convolution.
     build = GraphBuilder()
     x, skip = build.input("x", DType.F32, IMAGE), build.input("skip", DType.F32, IMAGE)
     total = build.op("Add", conv(build, x), skip)
-    y = build.op("Relu", build.op("Add", build.op("Mul", total, weight(build, 8, 1, 1)), weight(build, 8, 1, 1)))
+    y = build.op(
+        "Relu",
+        build.op("Add", build.op("Mul", total, weight(build, 8, 1, 1)), weight(build, 8, 1, 1)),
+    )
     build.output("y", build.op("Add", conv(build, y), total))
     check_golden(
         build.finish(),
@@ -165,7 +182,8 @@ def test_a_shared_value_is_stored_by_one_group_with_two_outputs() -> None:
 
 
 def test_values_of_other_shapes_do_not_leave_a_group() -> None:
-    # The Relu is wanted as it is and transposed: its index in the loop over the transposed result is not the loop's own.
+    # The Relu is wanted as it is and transposed: its index in the loop over the transposed result
+    # is not the loop's own.
     build = GraphBuilder()
     x = build.op("Relu", build.input("x", DType.F32, [4, 8]))
     build.output("a", x)
@@ -185,7 +203,10 @@ def test_limits() -> None:
     limits = Limits(max_depth=4)
     assert max(len(ops) for ops in members(graph, limits)) == 4
     assert {miss.reason for miss in fused(graph, limits).groups.missed} == {MissReason.DEPTH_LIMIT}
-    assert fused(graph, limits).groups.missed[0].text == "depth limit: the group would have more than 4 operators"
+    assert (
+        fused(graph, limits).groups.missed[0].text
+        == "depth limit: the group would have more than 4 operators"
+    )
 
     build = GraphBuilder()
     x = build.op("Relu", build.input("x", DType.F32, [4]))
@@ -197,7 +218,8 @@ def test_limits() -> None:
 
 
 def test_a_cycle_that_is_too_far_to_rule_out_is_not_risked() -> None:
-    # The sum waits for a chain that starts at another input, so joining it to the Relu is sound, but takes a walk to prove.
+    # The sum waits for a chain that starts at another input, so joining it to the Relu is sound,
+    # but takes a walk to prove.
     build = GraphBuilder()
     x, other = build.input("x", DType.F32, [4, 4]), build.input("other", DType.F32, [4, 4])
     start = build.op("Relu", x)
@@ -215,7 +237,12 @@ def test_scalars_and_parameters_are_part_of_every_group_that_reads_them() -> Non
     half = build.const(np.float32(0.5), "half")
     x = build.input("x", DType.F32, [4, 4])
     build.output("a", build.op("Softmax", build.op("Mul", x, half)))
-    build.output("b", build.op("Softmax", build.op("Reshape", build.op("Add", x, half), build.const(np.array([2, 8])))))
+    build.output(
+        "b",
+        build.op(
+            "Softmax", build.op("Reshape", build.op("Add", x, half), build.const(np.array([2, 8])))
+        ),
+    )
     result = fused(build.finish())
     by_name = {entry.name: entry for entry in result}
     assert [const.name for const in by_name["fuse_mul"].consts] == ["half"]
@@ -226,7 +253,11 @@ def test_scalars_and_parameters_are_part_of_every_group_that_reads_them() -> Non
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "expected"),
-    [([2, None], DType.F32, MissReason.NOT_STATIC), (None, DType.F32, MissReason.NOT_STATIC), ([2, 4], DType.STRING, MissReason.NOT_NUMBERS)],
+    [
+        ([2, None], DType.F32, MissReason.NOT_STATIC),
+        (None, DType.F32, MissReason.NOT_STATIC),
+        ([2, 4], DType.STRING, MissReason.NOT_NUMBERS),
+    ],
 )
 def test_what_is_not_known_before_the_run_stands_alone(shape, dtype, expected: MissReason) -> None:
     build = GraphBuilder()
@@ -265,42 +296,109 @@ def test_where_and_batch_normalisation_broadcast() -> None:
 
 
 def test_an_unknown_algorithm_is_named() -> None:
-    with pytest.raises(UnsupportedError, match="fusion 'magic' is not known; there are dominator and nnvm"):
+    with pytest.raises(
+        UnsupportedError, match="fusion 'magic' is not known; there are dominator and nnvm"
+    ):
         find_groups(GraphBuilder().finish(), "magic")
 
 
 @pytest.mark.parametrize(
     ("source", "route", "between", "sink", "phase", "expected"),
     [
-        (Pattern.OUT_ELEMWISE_FUSABLE, Pattern.ELEMWISE, Pattern.BROADCAST, Pattern.BROADCAST, 0, True),
-        (Pattern.OUT_ELEMWISE_FUSABLE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.ELEMWISE, 1, False),
-        (Pattern.OUT_ELEMWISE_FUSABLE, Pattern.BROADCAST, Pattern.ELEMWISE, Pattern.ELEMWISE, 0, False),
-        (Pattern.OUT_ELEMWISE_FUSABLE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, 0, False),
-        (Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, 0, True),
-        (Pattern.ELEMWISE, Pattern.INJECTIVE, Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, 0, False),
-        (Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, 0, False),
+        (
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            Pattern.ELEMWISE,
+            Pattern.BROADCAST,
+            Pattern.BROADCAST,
+            0,
+            True,
+        ),
+        (
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            1,
+            False,
+        ),
+        (
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            Pattern.BROADCAST,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            0,
+            False,
+        ),
+        (
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            0,
+            False,
+        ),
+        (
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            0,
+            True,
+        ),
+        (
+            Pattern.ELEMWISE,
+            Pattern.INJECTIVE,
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            0,
+            False,
+        ),
+        (
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            0,
+            False,
+        ),
         (Pattern.BROADCAST, Pattern.COMM_REDUCE, Pattern.INJECTIVE, Pattern.COMM_REDUCE, 0, True),
         (Pattern.BROADCAST, Pattern.COMM_REDUCE, Pattern.COMM_REDUCE, Pattern.ELEMWISE, 0, False),
         (Pattern.INJECTIVE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.ELEMWISE, 0, False),
         (Pattern.INJECTIVE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.COMM_REDUCE, 1, True),
-        (Pattern.INJECTIVE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.OUT_ELEMWISE_FUSABLE, 1, False),
+        (
+            Pattern.INJECTIVE,
+            Pattern.ELEMWISE,
+            Pattern.ELEMWISE,
+            Pattern.OUT_ELEMWISE_FUSABLE,
+            1,
+            False,
+        ),
         (Pattern.COMM_REDUCE, Pattern.ELEMWISE, Pattern.ELEMWISE, Pattern.ELEMWISE, 1, False),
         (Pattern.ELEMWISE, Pattern.OPAQUE, Pattern.ELEMWISE, Pattern.OPAQUE, 1, False),
     ],
 )
-def test_may_join(source: Pattern, route: Pattern, between: Pattern, sink: Pattern, phase: int, expected: bool) -> None:
+def test_may_join(
+    source: Pattern, route: Pattern, between: Pattern, sink: Pattern, phase: int, expected: bool
+) -> None:
     assert may_join(source, route, between, sink, phase) is expected
 
 
 def test_cost_grows_with_the_graph_not_with_the_length_of_its_skips() -> None:
-    # A chain in which each operator of the first half is read again in the second, in reverse: every skip spans all that the next one spans.
+    # A chain in which each operator of the first half is read again in the second, in reverse:
+    # every skip spans all that the next one spans.
     half, graph = 2000, PlainGraph()
     kind = TensorType(DType.F32, (8,))
     values = [graph.append(Node(graph.new_id(), "Input", (), (kind,), name="x"))]
     for _ in range(half):
         values.append(graph.append(Node(graph.new_id(), "Relu", (values[-1].ref(),), (kind,))))
     for number in range(half):
-        values.append(graph.append(Node(graph.new_id(), "Add", (values[-1].ref(), values[half - number].ref()), (kind,))))
+        values.append(
+            graph.append(
+                Node(
+                    graph.new_id(), "Add", (values[-1].ref(), values[half - number].ref()), (kind,)
+                )
+            )
+        )
     graph.append(Node(graph.new_id(), "Output", (values[-1].ref(),), (), name="y"))
     result = fused(graph)
     assert sum(len(entry.members) for entry in result) == 2 * half
@@ -327,8 +425,14 @@ def test_a_concatenation_of_what_is_stored_is_set_apart() -> None:
     graph = _joined(stored=True)
     assert members(graph) == [["Conv"], ["Exp", "Neg"], ["Concat"], ["Conv"]]
     assert reason(graph, 3, 4) is MissReason.IN_PLACE
-    (text,) = [miss.text for miss in fused(graph).groups.missed if miss.consumer == 4 and miss.producer == 3]
-    assert text == "Neg writes where the output of Concat lies, so that nothing else is copied there"
+    (text,) = [
+        miss.text
+        for miss in fused(graph).groups.missed
+        if miss.consumer == 4 and miss.producer == 3
+    ]
+    assert (
+        text == "Neg writes where the output of Concat lies, so that nothing else is copied there"
+    )
     assert members(graph, Limits(in_place=False)) == [["Conv"], ["Exp", "Neg", "Concat"], ["Conv"]]
 
 
@@ -342,6 +446,12 @@ def test_what_feeds_two_parts_of_a_concatenation_keeps_them_together() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, IMAGE)
     both = build.op("Exp", x)
-    joined = build.op("Concat", conv(build, x), build.op("Transpose", both, perm=(0, 1, 3, 2)), build.op("Neg", both), axis=1)
+    joined = build.op(
+        "Concat",
+        conv(build, x),
+        build.op("Transpose", both, perm=(0, 1, 3, 2)),
+        build.op("Neg", both),
+        axis=1,
+    )
     build.output("y", build.op("Conv", joined, weight(build, 8, 24, 1, 1)))
     assert ["Exp", "Transpose", "Neg", "Concat"] in members(build.finish())

@@ -25,7 +25,9 @@ def fused(graph: Graph) -> FusedGraph:
     return result
 
 
-def layers(*make: Callable[[GraphBuilder, Symbol], Symbol], shape: tuple[int, ...] = (4, 4)) -> FusedGraph:
+def layers(
+    *make: Callable[[GraphBuilder, Symbol], Symbol], shape: tuple[int, ...] = (4, 4)
+) -> FusedGraph:
     """One layer after the other, kept apart by an opaque operator."""
     build = GraphBuilder()
     x = build.input("x", DType.F32, shape)
@@ -41,7 +43,11 @@ def keys(result: FusedGraph) -> list[str]:
 
 def dense(value: float, name: str = "") -> Callable[[GraphBuilder, Symbol], Symbol]:
     def layer(build: GraphBuilder, x: Symbol) -> Symbol:
-        return build.op("Relu", build.op("MatMul", x, build.const(np.full((4, 4), value, np.float32), name)), name=name)
+        return build.op(
+            "Relu",
+            build.op("MatMul", x, build.const(np.full((4, 4), value, np.float32), name)),
+            name=name,
+        )
 
     return layer
 
@@ -71,14 +77,24 @@ def test_equal_layers_share_code_and_keep_their_identity() -> None:
         pytest.param(plus(1), plus(2), id="scalar values are code"),
         pytest.param(leaky(0.1), leaky(0.1 + 1e-12), id="attributes to the last bit"),
         pytest.param(
-            lambda b, x: b.op("Slice", x, b.const(np.array([0])), b.const(np.array([2])), b.const(np.array([1]))),
-            lambda b, x: b.op("Slice", x, b.const(np.array([2])), b.const(np.array([4])), b.const(np.array([1]))),
+            lambda b, x: b.op(
+                "Slice", x, b.const(np.array([0])), b.const(np.array([2])), b.const(np.array([1]))
+            ),
+            lambda b, x: b.op(
+                "Slice", x, b.const(np.array([2])), b.const(np.array([4])), b.const(np.array([1]))
+            ),
             id="parameters",
         ),
-        pytest.param(lambda b, x: b.op("Sub", x, b.op("Exp", x)), lambda b, x: b.op("Sub", b.op("Exp", x), x), id="wiring"),
+        pytest.param(
+            lambda b, x: b.op("Sub", x, b.op("Exp", x)),
+            lambda b, x: b.op("Sub", b.op("Exp", x), x),
+            id="wiring",
+        ),
         pytest.param(lambda b, x: b.op("Exp", x), lambda b, x: b.op("Tanh", x), id="operators"),
         pytest.param(
-            lambda b, x: b.op("MatMul", x, b.const(np.ones((4, 4), np.float32))), lambda b, x: b.op("MatMul", x, x), id="stored or computed"
+            lambda b, x: b.op("MatMul", x, b.const(np.ones((4, 4), np.float32))),
+            lambda b, x: b.op("MatMul", x, x),
+            id="stored or computed",
         ),
     ],
 )
@@ -89,7 +105,9 @@ def test_what_is_code_tells_keys_apart(one, other) -> None:
 
 
 def test_what_is_around_is_not_code() -> None:
-    first, *_, last = keys(layers(dense(1), lambda build, x: build.op("Transpose", x, perm=(1, 0)), dense(2)))
+    first, *_, last = keys(
+        layers(dense(1), lambda build, x: build.op("Transpose", x, perm=(1, 0)), dense(2))
+    )
     assert first == last
 
 
@@ -98,7 +116,12 @@ def test_types_are_code() -> None:
 
 
 def test_names_are_identifiers_whatever_operators_are_called() -> None:
-    strange = [Node(1, 'evil*/"; system("x")\n'), Node(2, "my.domain::Größe"), Node(3, "::"), Node(4, "Conv")]
+    strange = [
+        Node(1, 'evil*/"; system("x")\n'),
+        Node(2, "my.domain::Größe"),
+        Node(3, "::"),
+        Node(4, "Conv"),
+    ]
     name = readable_name(strange)
     assert re.fullmatch(r"[a-z_][a-z0-9_]*", name)
     assert name == "fuse_evil_system_x_gr_e_op_conv"
@@ -109,14 +132,26 @@ def test_names_are_identifiers_whatever_operators_are_called() -> None:
 
 def test_different_code_of_one_name_is_numbered() -> None:
     result = layers(plus(1), plus(2), plus(1), plus(3))
-    assert [entry.name for entry in result if entry.root.op == "Add"] == ["fuse_add", "fuse_add_1", "fuse_add", "fuse_add_2"]
+    assert [entry.name for entry in result if entry.root.op == "Add"] == [
+        "fuse_add",
+        "fuse_add_1",
+        "fuse_add",
+        "fuse_add_2",
+    ]
 
 
 def test_inputs_are_in_the_order_of_first_use_and_told_apart_by_output() -> None:
     build = GraphBuilder()
     a, b = build.input("a", DType.F32, [4]), build.input("b", DType.F32, [4])
     pair = build.op("TopK", build.op("Softmax", a, axis=0), build.const(np.array([4])), n_outputs=2)
-    build.output("y", build.op("Add", build.op("Sub", b, pair), build.op("Mul", build.op("Cast", pair[1], to=int(DType.F32)), b)))
+    build.output(
+        "y",
+        build.op(
+            "Add",
+            build.op("Sub", b, pair),
+            build.op("Mul", build.op("Cast", pair[1], to=int(DType.F32)), b),
+        ),
+    )
     result = fused(build.finish())
     entry = result.entry_of(6)
     assert entry is not None
@@ -159,7 +194,11 @@ def test_groups_that_wait_for_each_other_are_refused() -> None:
     x = build.op("Relu", build.input("x", DType.F32, [4, 4]))
     build.output("y", build.op("Add", x, build.op("Softmax", x)))
     graph = build.finish()
-    together = {1: Decision(3, 3, Pattern.ELEMWISE), 2: Decision(2, 2, Pattern.OPAQUE), 3: Decision(3, 3, Pattern.ELEMWISE)}
+    together = {
+        1: Decision(3, 3, Pattern.ELEMWISE),
+        2: Decision(2, 2, Pattern.OPAQUE),
+        3: Decision(3, 3, Pattern.ELEMWISE),
+    }
     with pytest.raises(GraphError, match="would have to wait for itself"):
         fuse(graph, make_groups("test", graph, together, ()))
 
@@ -186,8 +225,14 @@ def test_check_finds_a_missing_entry_a_foreign_master_and_a_missing_reason() -> 
     result = layers(dense(1))
     first, second = result.entries
     with pytest.raises(GraphError, match="is not a member"):
-        check_fused(dataclasses.replace(result, entries=(dataclasses.replace(first, master=second.root), second)))
+        check_fused(
+            dataclasses.replace(
+                result, entries=(dataclasses.replace(first, master=second.root), second)
+            )
+        )
     with pytest.raises(GraphError, match="is in no fused group"):
         check_fused(dataclasses.replace(result, entries=(first,)))
     with pytest.raises(GraphError, match="not complete and unique"):
-        check_fused(dataclasses.replace(result, groups=dataclasses.replace(result.groups, missed=())))
+        check_fused(
+            dataclasses.replace(result, groups=dataclasses.replace(result.groups, missed=()))
+        )

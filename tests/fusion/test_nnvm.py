@@ -13,7 +13,8 @@ from whence.graph.builder import GraphBuilder, Symbol
 from whence.ops.definition import Pattern
 from whence.types import DType
 
-# NNVM's table of patterns, under the ONNX names of the operators that the published graphs are made of.
+# NNVM's table of patterns, under the ONNX names of the operators that the published graphs are made
+# of.
 NNVM_PATTERNS = {
     "Relu": Pattern.ELEMWISE,
     "Exp": Pattern.ELEMWISE,
@@ -54,7 +55,14 @@ def ewise_injective() -> Graph:
 def conv_ewise_injective() -> Graph:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 32, 18, 18])
-    y = build.op("Conv", x, weight(build, "w", 32, 1, 3, 3), weight(build, "b", 32), group=32, pads=(1, 1, 1, 1))
+    y = build.op(
+        "Conv",
+        x,
+        weight(build, "w", 32, 1, 3, 3),
+        weight(build, "b", 32),
+        group=32,
+        pads=(1, 1, 1, 1),
+    )
     y = build.op("Flatten", build.op("Add", y, scalar(build, 1)))
     build.output("out", build.op("Add", y, scalar(build, 1)))
     return build.finish()
@@ -102,11 +110,15 @@ def conv2d_bn_elu() -> Graph:
     # As it reaches fusion: batch normalisation is a scale and a shift, both computed beforehand.
     build = GraphBuilder()
     data = build.input("data", DType.F32, [1, 8, 64, 64])
-    y = build.op("Conv", data, weight(build, "w", 16, 8, 3, 3), weight(build, "b", 16), pads=(1, 1, 1, 1))
+    y = build.op(
+        "Conv", data, weight(build, "w", 16, 8, 3, 3), weight(build, "b", 16), pads=(1, 1, 1, 1)
+    )
     y = build.op("Mul", y, weight(build, "scale", 16, 1, 1))
     y = build.op("Add", y, weight(build, "shift", 16, 1, 1))
     negative = build.op("Relu", build.op("Sub", scalar(build, 1), build.op("Exp", y)))
-    build.output("out", build.op("Add", build.op("Mul", scalar(build, -0.5), negative), build.op("Relu", y)))
+    build.output(
+        "out", build.op("Add", build.op("Mul", scalar(build, -0.5), negative), build.op("Relu", y))
+    )
     return build.finish()
 
 
@@ -116,12 +128,18 @@ def count_nodes(graph: Graph, groups: FusibleGroups) -> int:
         ref.node
         for node in graph
         for index, ref in enumerate(node.inputs)
-        if ref is not None and graph[ref.node].op in ("Input", "Const") and not is_inlined(graph, node, index)
+        if ref is not None
+        and graph[ref.node].op in ("Input", "Const")
+        and not is_inlined(graph, node, index)
     }
-    return len(data) + len({groups.root(node.id) for node in graph if node.op not in ("Input", "Const", "Output")})
+    return len(data) + len(
+        {groups.root(node.id) for node in graph if node.op not in ("Input", "Const", "Output")}
+    )
 
 
-@pytest.mark.parametrize("pattern_of", [None, nnvm_pattern], ids=["our patterns", "NNVM's patterns"])
+@pytest.mark.parametrize(
+    "pattern_of", [None, nnvm_pattern], ids=["our patterns", "NNVM's patterns"]
+)
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -136,7 +154,9 @@ def count_nodes(graph: Graph, groups: FusibleGroups) -> int:
 )
 def test_published_counts(make, expected, pattern_of) -> None:
     graph = make()
-    groups = find_fusible_groups(graph) if pattern_of is None else find_fusible_groups(graph, pattern_of)
+    groups = (
+        find_fusible_groups(graph) if pattern_of is None else find_fusible_groups(graph, pattern_of)
+    )
     assert count_nodes(graph, groups) == expected
     check_fused(fuse(graph, groups))
 
@@ -153,7 +173,11 @@ def test_vectors_are_dense_and_name_ids() -> None:
     (output,) = graph.outputs
     assert groups.root(output.id) == NO_NODE
     (data,) = graph.inputs
-    assert (groups.root(data.id), groups.master(data.id), groups.pattern_of(data.id)) == (data.id, NO_NODE, Pattern.OPAQUE)
+    assert (groups.root(data.id), groups.master(data.id), groups.pattern_of(data.id)) == (
+        data.id,
+        NO_NODE,
+        Pattern.OPAQUE,
+    )
     conv, add, flatten, last = 1, 2, 3, 4
     assert [groups.root(node) for node in (conv, add, flatten, last)] == [add, add, last, last]
     # The output of a group that begins with a convolution keeps the convolution as its master.
@@ -165,10 +189,16 @@ def test_vectors_are_dense_and_name_ids() -> None:
 def test_a_moved_and_a_convolved_operand_do_not_share_a_group() -> None:
     graph = residual_block_layout_transform()
     groups = find_fusible_groups(graph)
-    (relu,), (add,), convs, moves = ids(graph, "Relu"), ids(graph, "Add"), ids(graph, "Conv"), ids(graph, "Transpose")
+    (relu,), (add,), convs, moves = (
+        ids(graph, "Relu"),
+        ids(graph, "Add"),
+        ids(graph, "Conv"),
+        ids(graph, "Transpose"),
+    )
     assert {groups.root(node) for node in (relu, add, *moves)} == {relu}
     assert [groups.root(conv) for conv in convs] == convs
-    # The convolution is outside, so the meeting point is master, for its consumers in the group as well.
+    # The convolution is outside, so the meeting point is master, for its consumers in the group as
+    # well.
     assert groups.master(add) == groups.master(relu) == add
 
 
@@ -192,7 +222,9 @@ def test_outputs_are_realised_even_with_one_consumer() -> None:
     groups = find_fusible_groups(build.finish())
     assert groups.root(1) == 1
     assert groups.root(2) == 2
-    assert [(miss.producer, miss.consumer, miss.reason) for miss in groups.missed] == [(1, 2, MissReason.GRAPH_OUTPUT)]
+    assert [(miss.producer, miss.consumer, miss.reason) for miss in groups.missed] == [
+        (1, 2, MissReason.GRAPH_OUTPUT)
+    ]
 
 
 def test_opt_level_0_leaves_every_operator_alone() -> None:
@@ -205,7 +237,8 @@ def test_opt_level_0_leaves_every_operator_alone() -> None:
 
 
 def test_parents_of_parents_follow_into_the_shared_group() -> None:
-    # Two diamonds on top of each other: the second parent finds the group of the first under its new name.
+    # Two diamonds on top of each other: the second parent finds the group of the first under its
+    # new name.
     build = GraphBuilder()
     x = build.input("x", DType.F32, [8])
     for _ in range(3):
@@ -219,7 +252,8 @@ def test_parents_of_parents_follow_into_the_shared_group() -> None:
 
 
 def test_a_parent_with_a_reader_outside_stays_where_it_is() -> None:
-    # NNVM would fuse the Sigmoid into the group of Relu, Tanh and Add, which waits for the convolution, which reads the Sigmoid.
+    # NNVM would fuse the Sigmoid into the group of Relu, Tanh and Add, which waits for the
+    # convolution, which reads the Sigmoid.
     build = GraphBuilder()
     parent = build.op("Sigmoid", build.input("x", DType.F32, [1, 4, 8, 8]))
     both = build.op("Add", build.op("Relu", parent), build.op("Tanh", parent))
@@ -239,9 +273,17 @@ def test_a_parent_with_a_reader_outside_stays_where_it_is() -> None:
         (MissReason.SEVERAL_CONSUMERS, ("Abs", "Mul"), "output has 2 consumers"),
         (MissReason.OPAQUE_PRODUCER, ("Softmax", "Exp"), "producer is opaque (Softmax)"),
         (MissReason.REDUCTION, ("ReduceSum", "Neg"), "reduction cannot fuse forward (ReduceSum)"),
-        (MissReason.STORED_INPUTS, ("Exp", "MatMul"), "MatMul reads its inputs many times, so they are stored first"),
+        (
+            MissReason.STORED_INPUTS,
+            ("Exp", "MatMul"),
+            "MatMul reads its inputs many times, so they are stored first",
+        ),
         (MissReason.SECOND_ANCHOR, ("MatMul", "Add"), "group already has an anchor (MatMul)"),
-        (MissReason.NOT_ELEMENTWISE, ("MatMul", "Transpose"), "Transpose does not take the result of the group's anchor (MatMul) element by element"),
+        (
+            MissReason.NOT_ELEMENTWISE,
+            ("MatMul", "Transpose"),
+            "Transpose does not take the result of the group's anchor (MatMul) element by element",
+        ),
     ],
 )
 def test_reasons(reason: MissReason, edge: tuple[str, str], text: str) -> None:
@@ -258,5 +300,7 @@ def test_reasons(reason: MissReason, edge: tuple[str, str], text: str) -> None:
     build.output("moved", build.op("Transpose", build.op("MatMul", x, w), perm=(1, 0)))
     graph = build.finish()
     groups = find_fusible_groups(graph)
-    found = [miss for miss in groups.missed if (graph[miss.producer].op, graph[miss.consumer].op) == edge]
+    found = [
+        miss for miss in groups.missed if (graph[miss.producer].op, graph[miss.consumer].op) == edge
+    ]
     assert (found[0].reason, found[0].text) == (reason, text)

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given, settings
 
 from tests.fusion.random_graphs import graphs
-from whence.fusion import ALGORITHMS, FusedGraph, FusibleGroups, Limits, check_fused, find_dominator_groups, find_groups, fuse, print_fused, subgraph
+from whence.fusion import (
+    ALGORITHMS,
+    FusedGraph,
+    FusibleGroups,
+    Limits,
+    check_fused,
+    find_dominator_groups,
+    find_groups,
+    fuse,
+    print_fused,
+    subgraph,
+)
 from whence.graph import Graph, Ref
 from whence.ops.definition import Pattern
 from whence.ops.registry import lookup
@@ -28,7 +39,9 @@ def check_convex(graph: Graph, groups: FusibleGroups) -> None:
         for node in graph:
             sources = {ref.node for ref in node.inputs if ref is not None}
             if node.id in inside:
-                assert not sources & left, f"group of %{root} is left and entered again at %{node.id}"
+                assert not sources & left, (
+                    f"group of %{root} is left and entered again at %{node.id}"
+                )
             elif sources & (left | inside):
                 left.add(node.id)
 
@@ -58,8 +71,14 @@ def check_acyclic(graph: Graph, groups: FusibleGroups) -> None:
 
 def run_entries(fused: FusedGraph, feeds: list[np.ndarray]) -> list[np.ndarray]:
     """The graph's outputs, computed entry by entry."""
-    values: dict[Ref, np.ndarray] = {node.ref(): value for node, value in zip(fused.graph.inputs, feeds, strict=True)}
-    values |= {node.ref(): node.value for node in fused.graph if node.op == "Const" and node.value is not None}
+    values: dict[Ref, np.ndarray] = {
+        node.ref(): value for node, value in zip(fused.graph.inputs, feeds, strict=True)
+    }
+    values |= {
+        node.ref(): node.value
+        for node in fused.graph
+        if node.op == "Const" and node.value is not None
+    }
     for entry in fused:
         outputs = subgraph(fused, entry).run([values[ref] for ref in entry.inputs])
         values.update(zip(entry.outputs, outputs, strict=True))
@@ -83,7 +102,12 @@ def test_groups_are_convex_and_acyclic(algorithm: str, graph: Graph) -> None:
 def test_a_group_has_one_anchor_and_stores_values_of_one_shape(graph: Graph) -> None:
     fused = fuse(graph, find_groups(graph))
     for entry in fused:
-        anchors = [node for node in entry.members if lookup(node.op).pattern in (Pattern.COMM_REDUCE, Pattern.OUT_ELEMWISE_FUSABLE, Pattern.OPAQUE)]
+        anchors = [
+            node
+            for node in entry.members
+            if lookup(node.op).pattern
+            in (Pattern.COMM_REDUCE, Pattern.OUT_ELEMWISE_FUSABLE, Pattern.OPAQUE)
+        ]
         assert len(anchors) <= 1
         assert entry.master is (anchors[0] if anchors else entry.root)
         if len(entry.members) > 1 and len(entry.root.outputs) == 1:
@@ -112,7 +136,9 @@ def test_entries_run_in_order_compute_the_graph(algorithm: str, graph: Graph) ->
     rng = np.random.default_rng(0)
     feeds = [rng.standard_normal((4, 4)).astype(np.float32) for _ in graph.inputs]
     expected = graph.run(feeds)
-    for was, now in zip(expected, run_entries(fuse(graph, find_groups(graph, algorithm)), feeds), strict=True):
+    for was, now in zip(
+        expected, run_entries(fuse(graph, find_groups(graph, algorithm)), feeds), strict=True
+    ):
         np.testing.assert_array_equal(was, now)
 
 
@@ -120,5 +146,7 @@ def test_entries_run_in_order_compute_the_graph(algorithm: str, graph: Graph) ->
 @settings(max_examples=30)
 def test_grouping_changes_nothing_and_repeats_itself(graph: Graph) -> None:
     before = len(graph), len(graph.ledger.edges)
-    assert print_fused(fuse(graph, find_groups(graph))) == print_fused(fuse(graph, find_groups(graph)))
+    assert print_fused(fuse(graph, find_groups(graph))) == print_fused(
+        fuse(graph, find_groups(graph))
+    )
     assert (len(graph), len(graph.ledger.edges)) == before

@@ -19,7 +19,10 @@ def members(graph: Graph, limits: Limits | None = None) -> list[list[str]]:
 def gate(side: int, *, cheap: bool) -> Graph:
     """One number for each channel, applied to the channel's whole plane."""
     build = GraphBuilder()
-    x, scale = build.input("x", DType.F32, [1, 8, side, side]), build.input("scale", DType.F32, [1, 8, 1, 1])
+    x, scale = (
+        build.input("x", DType.F32, [1, 8, side, side]),
+        build.input("scale", DType.F32, [1, 8, 1, 1]),
+    )
     build.output("y", build.op("Mul", x, build.op("Identity" if cheap else "Sigmoid", scale)))
     return build.finish()
 

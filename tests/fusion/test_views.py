@@ -11,7 +11,9 @@ from whence.types import DType
 
 
 def _heads(build: GraphBuilder, x: Symbol) -> Symbol:
-    return build.op("Transpose", build.op("Reshape", x, build.const(np.array([0, 0, 2, -1]))), perm=(0, 2, 1, 3))
+    return build.op(
+        "Transpose", build.op("Reshape", x, build.const(np.array([0, 0, 2, -1]))), perm=(0, 2, 1, 3)
+    )
 
 
 def _members(build: GraphBuilder) -> list[str]:
@@ -24,9 +26,16 @@ def _members(build: GraphBuilder) -> list[str]:
 def test_views_in_front_and_behind_join():
     build = GraphBuilder()
     q, k, v = (_heads(build, build.input(name, DType.F32, [1, 8, 32])) for name in "qkv")
-    y = build.op("Reshape", build.op("Transpose", build.op("Attention", q, k, v), perm=(0, 2, 1, 3)), build.const(np.array([1, 8, 32])))
+    y = build.op(
+        "Reshape",
+        build.op("Transpose", build.op("Attention", q, k, v), perm=(0, 2, 1, 3)),
+        build.const(np.array([1, 8, 32])),
+    )
     build.output("y", build.op("Relu", y))
-    assert _members(build) == ["Reshape+Transpose+Reshape+Transpose+Reshape+Transpose+Attention+Transpose+Reshape", "Relu"]
+    assert _members(build) == [
+        "Reshape+Transpose+Reshape+Transpose+Reshape+Transpose+Attention+Transpose+Reshape",
+        "Relu",
+    ]
 
 
 def test_a_view_that_others_read_stays():
@@ -40,7 +49,11 @@ def test_a_view_that_others_read_stays():
 def test_arithmetic_stays_and_is_stored_once():
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 2, 8, 16])
-    k = build.op("Expand", build.op("Unsqueeze", build.op("Neg", x), build.const(np.array([2]))), build.const(np.array([1, 2, 3, 8, 16])))
+    k = build.op(
+        "Expand",
+        build.op("Unsqueeze", build.op("Neg", x), build.const(np.array([2]))),
+        build.const(np.array([1, 2, 3, 8, 16])),
+    )
     k = build.op("Reshape", k, build.const(np.array([1, 6, 8, 16])))
     q = build.input("q", DType.F32, [1, 6, 8, 16])
     build.output("y", build.op("Attention", q, k, k))

@@ -30,7 +30,9 @@ def chain(*ops: str) -> Graph:
 
 
 def split_graph(*readers: int, outputs: int = 2) -> Graph:
-    """x -> Split (node 1) into equal parts; one Relu for each entry of `readers`, on that output of the split."""
+    """x -> Split (node 1) into equal parts; one Relu for each entry of `readers`, on that output of
+    the split.
+    """
     build = GraphBuilder("split")
     x = build.input("x", DType.F32, [2 * outputs])
     parts = build.op("Split", x, n_outputs=outputs, axis=0, num_outputs=outputs)
@@ -48,7 +50,9 @@ def diamond() -> Graph:
 
 
 def with_branches(then_ops: Sequence[str] = ("Relu",), else_ops: Sequence[str] = ("Neg",)) -> Graph:
-    """1: If(c) with `then_ops` and `else_ops` as chains on the captured x; then a last Abs on its result."""
+    """1: If(c) with `then_ops` and `else_ops` as chains on the captured x; then a last Abs on its
+    result.
+    """
     ledger, inference = Ledger(), Inference()
     names = ["If", *then_ops, *else_ops, "Abs"]
     for number, op in enumerate(names, 1):
@@ -60,33 +64,86 @@ def with_branches(then_ops: Sequence[str] = ("Relu",), else_ops: Sequence[str] =
         body = Graph(name, ledger, inference)
         value = body.append(Node(body.new_id(), "Input", (), (F32X4,), name="captured"))
         for op in ops:
-            value = body.append(Node(number, op, (value.ref(),), (F32X4,), name=f"{op}_{number}", origin=frozenset((number,))))
+            value = body.append(
+                Node(
+                    number,
+                    op,
+                    (value.ref(),),
+                    (F32X4,),
+                    name=f"{op}_{number}",
+                    origin=frozenset((number,)),
+                )
+            )
             number += 1
         body.append(Node(body.new_id(), "Output", (value.ref(),), (), name="result"))
         bodies[name] = body
-    condition = graph.append(Node(graph.new_id(), "Input", (), (TensorType(DType.BOOL, ()),), name="c"))
+    condition = graph.append(
+        Node(graph.new_id(), "Input", (), (TensorType(DType.BOOL, ()),), name="c")
+    )
     x = graph.append(Node(graph.new_id(), "Input", (), (F32X4,), name="x"))
-    branch = Node(1, "If", (condition.ref(), x.ref()), (F32X4,), {"captures": 1}, name="If_1", origin=frozenset((1,)), bodies=bodies)
+    branch = Node(
+        1,
+        "If",
+        (condition.ref(), x.ref()),
+        (F32X4,),
+        {"captures": 1},
+        name="If_1",
+        origin=frozenset((1,)),
+        bodies=bodies,
+    )
     graph.append(branch)
-    last = graph.append(Node(number, "Abs", (branch.ref(),), (F32X4,), name=f"Abs_{number}", origin=frozenset((number,))))
+    last = graph.append(
+        Node(
+            number,
+            "Abs",
+            (branch.ref(),),
+            (F32X4,),
+            name=f"Abs_{number}",
+            origin=frozenset((number,)),
+        )
+    )
     graph.append(Node(graph.new_id(), "Output", (last.ref(),), (), name="y"))
     return graph
 
 
-def fresh(graph: Graph, op: str, *inputs: Node | Ref, node_id: int | None = None, cause: Node | None = None, outputs: int = 1) -> Node:
+def fresh(
+    graph: Graph,
+    op: str,
+    *inputs: Node | Ref,
+    node_id: int | None = None,
+    cause: Node | None = None,
+    outputs: int = 1,
+) -> Node:
     """A node beside the graph. With `cause`, it is inserted because of that node."""
     refs = [source if isinstance(source, Ref) else source.ref() for source in inputs]
     birth = None if cause is None else Birth(((cause.id, EdgeKind.INSERT),), "test", "inserted")
-    return Node(graph.new_id() if node_id is None else node_id, op, refs, (F32X4,) * outputs, name=f"new {op}", birth=birth)
+    return Node(
+        graph.new_id() if node_id is None else node_id,
+        op,
+        refs,
+        (F32X4,) * outputs,
+        name=f"new {op}",
+        birth=birth,
+    )
 
 
 def snapshot(graph: Graph) -> tuple[object, ...]:
     """Everything a failed rewrite must leave as it was."""
     ledger = graph.ledger
     nodes = [node for nested in graph.nested() for node in nested]
-    indexes = [(node.id, id(node), dict(node._uses), node._order, node.inputs, node.origin) for node in nodes]
+    indexes = [
+        (node.id, id(node), dict(node._uses), node._order, node.inputs, node.origin)
+        for node in nodes
+    ]
     carriers = [ledger.carriers(source.id) for source in ledger.sources]
-    return print_graph(graph), indexes, len(ledger.edges), len(ledger.tombstones), carriers, ledger.lost()
+    return (
+        print_graph(graph),
+        indexes,
+        len(ledger.edges),
+        len(ledger.tombstones),
+        carriers,
+        ledger.lost(),
+    )
 
 
 def ops_of(graph: Graph) -> list[str]:

@@ -19,7 +19,8 @@ from whence.types import DType, TensorType
 
 Entry = tuple[int, int, int]
 
-# Exact in floating point whatever the values, as long as they are finite, which sums of a few dozen small numbers are.
+# Exact in floating point whatever the values, as long as they are finite, which sums of a few dozen
+# small numbers are.
 UNARY = ("Relu", "Neg", "Abs", "Identity")
 BINARY = ("Add", "Sub", "Max")
 I64X3 = TensorType(DType.I64, (3,))
@@ -27,26 +28,66 @@ KINDS = (*UNARY, *BINARY, "Identity", "Split", "Concat", "Const", "Half")
 
 
 def grow(graph: Graph, first: int, plan: Sequence[Entry], values: list[Ref]) -> None:
-    """Append one operator per entry of `plan`, numbered from `first` on, and outputs for some of their results."""
+    """Append one operator per entry of `plan`, numbered from `first` on, and outputs for some of
+    their results.
+    """
     halves: list[Ref] = []
     for number, (kind, a, b) in enumerate(plan, first):
         op = KINDS[kind % len(KINDS)]
         left, right = values[a % len(values)], values[b % len(values)]
         origin = frozenset((number,))
         if op == "Split":
-            node = Node(number, op, (left,), (F32X2, F32X2), {"axis": 0, "num_outputs": 2}, name=f"n{number}", origin=origin)
+            node = Node(
+                number,
+                op,
+                (left,),
+                (F32X2, F32X2),
+                {"axis": 0, "num_outputs": 2},
+                name=f"n{number}",
+                origin=origin,
+            )
             halves += (Ref(number, 0), Ref(number, 1))
         elif op == "Concat" and halves:
-            node = Node(number, op, (halves[a % len(halves)], halves[b % len(halves)]), (F32X4,), {"axis": 0}, name=f"n{number}", origin=origin)
+            node = Node(
+                number,
+                op,
+                (halves[a % len(halves)], halves[b % len(halves)]),
+                (F32X4,),
+                {"axis": 0},
+                name=f"n{number}",
+                origin=origin,
+            )
         elif op == "Half" and halves:
-            node = Node(number, "Neg", (halves[a % len(halves)],), (F32X2,), name=f"n{number}", origin=origin)
+            node = Node(
+                number,
+                "Neg",
+                (halves[a % len(halves)],),
+                (F32X2,),
+                name=f"n{number}",
+                origin=origin,
+            )
             halves.append(node.ref())
         elif op == "Const":
-            node = Node(number, op, (), (F32X4,), name=f"n{number}", origin=origin, value=np.array([a % 3, b % 5, 1, -2], np.float32))
+            node = Node(
+                number,
+                op,
+                (),
+                (F32X4,),
+                name=f"n{number}",
+                origin=origin,
+                value=np.array([a % 3, b % 5, 1, -2], np.float32),
+            )
         elif op in BINARY:
             node = Node(number, op, (left, right), (F32X4,), name=f"n{number}", origin=origin)
         else:
-            node = Node(number, op if op in UNARY else "Relu", (left,), (F32X4,), name=f"n{number}", origin=origin)
+            node = Node(
+                number,
+                op if op in UNARY else "Relu",
+                (left,),
+                (F32X4,),
+                name=f"n{number}",
+                origin=origin,
+            )
         graph.append(node)
         if node.type == F32X4:
             values.append(node.ref())
@@ -56,23 +97,37 @@ def grow(graph: Graph, first: int, plan: Sequence[Entry], values: list[Ref]) -> 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Two inputs, diamonds, splits, constants, several outputs, and in every second graph a branch with bodies of the same kind."""
+    """Two inputs, diamonds, splits, constants, several outputs, and in every second graph a branch
+    with bodies of the same kind.
+    """
     entry = st.tuples(st.integers(0, 2**10), st.integers(0, 2**10), st.integers(0, 2**10))
     plan = draw(st.lists(entry, min_size=1, max_size=25))
-    bodies = draw(st.one_of(st.none(), st.lists(st.lists(entry, min_size=1, max_size=6), min_size=2, max_size=2)))
+    bodies = draw(
+        st.one_of(
+            st.none(), st.lists(st.lists(entry, min_size=1, max_size=6), min_size=2, max_size=2)
+        )
+    )
     ledger, inference = Ledger(), Inference()
     total = len(plan) + (0 if bodies is None else 1 + sum(map(len, bodies)))
     for number in range(1, total + 1):
         ledger.add_source(SourceOp(number, f"n{number}", "Op"))
     graph = Graph("main", ledger, inference)
-    values = [graph.append(Node(graph.new_id(), "Input", (), (F32X4,), name=name)).ref() for name in ("x", "z")]
+    values = [
+        graph.append(Node(graph.new_id(), "Input", (), (F32X4,), name=name)).ref()
+        for name in ("x", "z")
+    ]
     if bodies is not None:
-        condition = graph.append(Node(graph.new_id(), "Input", (), (TensorType(DType.BOOL, ()),), name="c"))
+        condition = graph.append(
+            Node(graph.new_id(), "Input", (), (TensorType(DType.BOOL, ()),), name="c")
+        )
         number = len(plan) + 2
         grown = {}
         for name, steps in zip(("then_branch", "else_branch"), bodies, strict=True):
             body = Graph(name, ledger, inference)
-            inner = [body.append(Node(body.new_id(), "Input", (), (F32X4,), name=each)).ref() for each in ("x", "z")]
+            inner = [
+                body.append(Node(body.new_id(), "Input", (), (F32X4,), name=each)).ref()
+                for each in ("x", "z")
+            ]
             grow(body, number, steps, inner)
             # Branches give one result each.
             for extra in body.outputs[1:]:
@@ -95,7 +150,10 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def feeds(graph: Graph) -> list[np.ndarray]:
-    return [np.array(True) if node.name == "c" else X if node.name == "x" else X[::-1] * 2 for node in graph.inputs]
+    return [
+        np.array(True) if node.name == "c" else X if node.name == "x" else X[::-1] * 2
+        for node in graph.inputs
+    ]
 
 
 def pick(nodes: Sequence[Node], choice: int) -> Node | None:
@@ -143,7 +201,12 @@ def one_to_two_by_hand(graph: Graph, a: int, b: int) -> bool:
     negated = fresh(graph, "Neg", node.inputs[0])
     largest = fresh(graph, "Max", node.inputs[0], negated, node_id=node.id)
     anchor = node if b % 2 else None
-    assert replace_node_with(graph, anchor, node, None, negated, largest, pass_name="random", rule="abs is max") == 2
+    assert (
+        replace_node_with(
+            graph, anchor, node, None, negated, largest, pass_name="random", rule="abs is max"
+        )
+        == 2
+    )
     return True
 
 
@@ -173,8 +236,21 @@ def two_to_one_by_hand(graph: Graph, a: int, b: int) -> bool:
     for node in having(graph, "Relu"):
         ref = node.inputs[0]
         inner = graph[ref.node] if ref is not None else node
-        if inner.op == "Abs" and unique_consumer(graph, inner) is node and inner.inputs[0] is not None:
-            replace_nodes(graph, None, fresh(graph, "Abs", inner.inputs[0], node_id=node.id), inner, None, node, pass_name="random", rule="r")
+        if (
+            inner.op == "Abs"
+            and unique_consumer(graph, inner) is node
+            and inner.inputs[0] is not None
+        ):
+            replace_nodes(
+                graph,
+                None,
+                fresh(graph, "Abs", inner.inputs[0], node_id=node.id),
+                inner,
+                None,
+                node,
+                pass_name="random",
+                rule="r",
+            )
             return True
     return False
 
@@ -206,7 +282,11 @@ def insert_before_one_input(graph: Graph, a: int, b: int) -> bool:
 
 
 def remove_dead(graph: Graph, a: int, b: int) -> bool:
-    dead = [node for node in reversed(graph) if not graph.use_count(node) and not node.retained and node.op != "Input"]
+    dead = [
+        node
+        for node in reversed(graph)
+        if not graph.use_count(node) and not node.retained and node.op != "Input"
+    ]
     node = pick(dead, a)
     if node is None:
         return False
@@ -219,7 +299,9 @@ def fold(graph: Graph, a: int, b: int) -> bool:
         values = [graph.const_value(ref) for ref in node.inputs]
         if any(value is None for value in values):
             continue
-        edit = rewriter(graph).edit(node, *(graph.producer(ref) for ref in node.inputs if ref is not None), rule="fold")
+        edit = rewriter(graph).edit(
+            node, *(graph.producer(ref) for ref in node.inputs if ref is not None), rule="fold"
+        )
         edit.replace(node, edit.const(EVALUATE[node.op](*values)))
         edit.apply()
         return True
@@ -256,7 +338,9 @@ def rebuild_split(graph: Graph, a: int, b: int) -> bool:
     if node is None:
         return False
     edit = rewriter(graph).edit(node, rule="split again", kind=EdgeKind.REMAT)
-    new = edit.node("Split", node.inputs, node.attrs, inherit=node if b % 4 == 3 else None, n_outputs=2)
+    new = edit.node(
+        "Split", node.inputs, node.attrs, inherit=node if b % 4 == 3 else None, n_outputs=2
+    )
     for index in ((0,), (1,), (0, 1), ())[b % 4]:
         edit.replace(node.ref(index), new.ref(index))
     edit.apply()
@@ -292,7 +376,14 @@ def exchange_order(graph: Graph, a: int, b: int) -> bool:
 
 def share_scalars(graph: Graph, a: int, b: int) -> bool:
     """x + 0 after some value, with a shared constant."""
-    node = pick([node for node in graph if node.outputs and node.origin and node.type == F32X4 and not node.is_const], a)
+    node = pick(
+        [
+            node
+            for node in graph
+            if node.outputs and node.origin and node.type == F32X4 and not node.is_const
+        ],
+        a,
+    )
     if node is None:
         return False
     zero = scalar_const(graph, 0, DType.F32)
@@ -312,10 +403,14 @@ def inline_branch(graph: Graph, a: int, b: int) -> bool:
         return False
     body = branch.bodies["then_branch"]
     edit = rewriter(graph).edit(branch, rule="inline")
-    known: dict[Ref, Ref | None] = {node.ref(): ref for node, ref in zip(body.inputs, branch.inputs[1:], strict=True)}
+    known: dict[Ref, Ref | None] = {
+        node.ref(): ref for node, ref in zip(body.inputs, branch.inputs[1:], strict=True)
+    }
     for node in body:
         if node.is_const:
-            known[node.ref()] = edit.node("Identity", [edit.const(node.value)], of=[node, branch]).ref()
+            known[node.ref()] = edit.node(
+                "Identity", [edit.const(node.value)], of=[node, branch]
+            ).ref()
         elif node.op not in {"Input", "Output"}:
             inputs = [None if ref is None else known[ref] for ref in node.inputs]
             new = edit.node(node.op, inputs, node.attrs, of=[node], n_outputs=len(node.outputs))
@@ -335,7 +430,14 @@ def move_branch(graph: Graph, a: int, b: int) -> bool:
     if branch is None:
         return False
     edit = rewriter(graph).edit(branch, rule="rebuild")
-    new = edit.node("If", branch.inputs, branch.attrs, branch.outputs, bodies=branch.bodies, inherit=branch if b % 2 else None)
+    new = edit.node(
+        "If",
+        branch.inputs,
+        branch.attrs,
+        branch.outputs,
+        bodies=branch.bodies,
+        inherit=branch if b % 2 else None,
+    )
     edit.replace(branch, new)
     edit.apply()
     return True

@@ -18,7 +18,10 @@ def test_operators_are_numbered_as_written() -> None:
     y = build.op("Relu", build.op("Add", x, build.const(np.ones(4, np.float32)), name="sum"))
     build.output("y", y)
     graph = build.finish()
-    assert [(source.id, source.name, source.op) for source in graph.ledger.sources] == [(1, "sum", "Add"), (2, "Relu_2", "Relu")]
+    assert [(source.id, source.name, source.op) for source in graph.ledger.sources] == [
+        (1, "sum", "Add"),
+        (2, "Relu_2", "Relu"),
+    ]
     assert [node.op for node in graph] == ["Const", "Input", "Add", "Relu", "Output"]
     assert graph.run([X])[0].tolist() == [0, 0.5, 2, 4]
     check_graph(graph, Check.ALL)
@@ -26,7 +29,9 @@ def test_operators_are_numbered_as_written() -> None:
 
 def test_types_are_inferred() -> None:
     build = GraphBuilder()
-    parts = build.op("Split", build.input("x", DType.F32, ["n", 6]), n_outputs=2, axis=1, num_outputs=2)
+    parts = build.op(
+        "Split", build.input("x", DType.F32, ["n", 6]), n_outputs=2, axis=1, num_outputs=2
+    )
     build.output("y", build.op("MatMul", parts[1], build.const(np.ones((3, 5), np.float32))))
     graph = build.finish()
     assert graph[1].outputs == (TensorType(DType.F32, ("n", 3)),) * 2
@@ -35,7 +40,9 @@ def test_types_are_inferred() -> None:
 
 def test_absent_inputs() -> None:
     build = GraphBuilder()
-    build.output("y", build.op("Clip", build.input("x", DType.F32, [4]), None, build.const(np.float32(1))))
+    build.output(
+        "y", build.op("Clip", build.input("x", DType.F32, [4]), None, build.const(np.float32(1)))
+    )
     assert build.finish().run([X])[0].tolist() == [-2, -0.5, 1, 1]
 
 

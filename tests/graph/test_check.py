@@ -43,7 +43,14 @@ class TestAlways:
 
     def test_a_body_held_by_two_nodes(self) -> None:
         graph = with_branches()
-        twin = Node(graph.new_id(), "If", graph[1].inputs, graph[1].outputs, graph[1].attrs, bodies=graph[1].bodies)
+        twin = Node(
+            graph.new_id(),
+            "If",
+            graph[1].inputs,
+            graph[1].outputs,
+            graph[1].attrs,
+            bodies=graph[1].bodies,
+        )
         graph.insert_before(graph[4], twin)
         fails(graph, Check.NONE, "a body is held by two nodes")
 
@@ -75,7 +82,11 @@ class TestAlways:
     def test_a_reference_to_nothing(self) -> None:
         graph = chain("Relu", "Neg")
         graph[2].inputs = (Ref(77),)
-        fails(graph, Check.NONE, r"input 0 of <%2 Neg\(%77\) 'node2'> refers to %77, which does not exist")
+        fails(
+            graph,
+            Check.NONE,
+            r"input 0 of <%2 Neg\(%77\) 'node2'> refers to %77, which does not exist",
+        )
 
     def test_a_reference_forwards(self) -> None:
         graph = chain("Relu", "Neg")
@@ -107,7 +118,11 @@ class TestAlways:
         graph = with_branches()
         body = graph[1].bodies["then_branch"]
         body[2].inputs = (Ref(1),)  # a node of the graph around it
-        fails(graph, Check.NONE, "graph 'then_branch' after pass 'bad pass': input 0 of .* does not exist")
+        fails(
+            graph,
+            Check.NONE,
+            "graph 'then_branch' after pass 'bad pass': input 0 of .* does not exist",
+        )
 
 
 class TestHash:
@@ -198,7 +213,9 @@ class TestDeadNodes:
 class TestNonConst:
     def test_a_constant_among_operators(self) -> None:
         graph = chain("Relu")
-        const = graph.insert_before(graph[1], Node(graph.new_id(), "Const", (), graph[1].outputs, value=X))
+        const = graph.insert_before(
+            graph[1], Node(graph.new_id(), "Const", (), graph[1].outputs, value=X)
+        )
         fails(graph, Check.NONCONST, f"constant <%{const.id} Const.* stands after <%.* Input")
         graph.move_to_front(const)
         check_graph(graph, Check.NONCONST)
@@ -222,7 +239,12 @@ class TestOrigin:
         graph = chain("Relu", "Neg")
         graph.set_input(graph.outputs[0], 0, Ref(1))
         graph.remove(graph[2])
-        fails(graph, Check.ORIGIN, r"pass 'bad pass' lost source operator 2 'node2' \(Neg\)$", ProvenanceError)
+        fails(
+            graph,
+            Check.ORIGIN,
+            r"pass 'bad pass' lost source operator 2 'node2' \(Neg\)$",
+            ProvenanceError,
+        )
         with pytest.raises(ProvenanceError, match="pass 'other' lost 'node2'"):
             graph.ledger.check_conserved("other")
         graph.ledger.bury(Tombstone(2, frozenset((2,)), Reason.DEAD, "p", "r", None))
@@ -238,7 +260,11 @@ class TestOrigin:
     def test_wrong_counts_in_the_ledger(self) -> None:
         graph = chain("Relu", "Neg")
         graph.ledger.carry(frozenset((2,)))
-        fails(graph, Check.ORIGIN, "the ledger counts 2 nodes that carry source operator 'node2', there are 1")
+        fails(
+            graph,
+            Check.ORIGIN,
+            "the ledger counts 2 nodes that carry source operator 'node2', there are 1",
+        )
 
     def test_hostile_names_stay_on_one_line(self) -> None:
         graph = chain("Relu", "Neg")

@@ -67,7 +67,9 @@ class TestScalars:
         ordinary = scalar_const(graph, 0.5, dtype)
         for value in range(1, 100):
             scalar_const(graph, value, DType.I32)
-        assert [scalar_const(graph, value, dtype) for value in (0.0, float("inf"), float("-inf"))] == pinned
+        assert [
+            scalar_const(graph, value, dtype) for value in (0.0, float("inf"), float("-inf"))
+        ] == pinned
         assert scalar_const(graph, 0.5, dtype) != ordinary
 
     def test_recently_used_values_stay(self) -> None:
@@ -87,7 +89,9 @@ class TestScalars:
 
     def test_strings_and_booleans(self) -> None:
         graph = chain("Relu")
-        assert scalar_const(graph, "".join(("a", "b")), DType.STRING) == scalar_const(graph, "ab", DType.STRING)
+        assert scalar_const(graph, "".join(("a", "b")), DType.STRING) == scalar_const(
+            graph, "ab", DType.STRING
+        )
         assert scalar_const(graph, "ab", DType.STRING) != scalar_const(graph, "ac", DType.STRING)
         assert scalar_const(graph, False, DType.BOOL) != scalar_const(graph, True, DType.BOOL)
 

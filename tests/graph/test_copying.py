@@ -18,7 +18,9 @@ def test_equal_with_nested_graphs_and_history() -> None:
     twin = graph.copy()
     assert print_graph(twin) == print_graph(graph)
     assert twin.ledger.tombstones == graph.ledger.tombstones
-    assert {id(nested) for nested in twin.nested()}.isdisjoint(id(nested) for nested in graph.nested())
+    assert {id(nested) for nested in twin.nested()}.isdisjoint(
+        id(nested) for nested in graph.nested()
+    )
     assert all(nested.ledger is twin.ledger for nested in twin.nested())
     assert_sound(twin)
 
@@ -26,7 +28,11 @@ def test_equal_with_nested_graphs_and_history() -> None:
 def test_the_signature_keeps_its_order() -> None:
     graph = chain("Relu")
     graph.prepend(Node(graph.new_id(), "Input", (), (F32X4,), name="second"))
-    assert [node.name for node in graph.inputs] == [node.name for node in graph.copy().inputs] == ["x", "second"]
+    assert (
+        [node.name for node in graph.inputs]
+        == [node.name for node in graph.copy().inputs]
+        == ["x", "second"]
+    )
 
 
 def test_changes_stay_on_their_side() -> None:
@@ -41,7 +47,12 @@ def test_changes_stay_on_their_side() -> None:
 
 
 @settings(max_examples=30)
-@given(graphs(), st.lists(st.tuples(st.sampled_from(REWRITES), st.integers(0, 99), st.integers(0, 99)), max_size=8))
+@given(
+    graphs(),
+    st.lists(
+        st.tuples(st.sampled_from(REWRITES), st.integers(0, 99), st.integers(0, 99)), max_size=8
+    ),
+)
 def test_the_same_rewrites_give_the_same_graph(graph: Graph, steps: list[tuple]) -> None:
     twin = graph.copy()
     for rewrite, a, b in steps:

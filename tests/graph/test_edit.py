@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.graph.making import F32X2, F32X4, X, assert_sound, chain, diamond, fresh, ops_of, snapshot, split_graph
+from tests.graph.making import (
+    F32X2,
+    F32X4,
+    X,
+    assert_sound,
+    chain,
+    diamond,
+    fresh,
+    ops_of,
+    snapshot,
+    split_graph,
+)
 from whence.errors import RewriteError
 from whence.graph import Check, Graph, Node, NodeFlag, Ref, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
@@ -52,7 +63,9 @@ class TestBypass:
     def test_a_chain_one_by_one(self) -> None:
         graph = chain("Identity", "Identity", "Identity")
         for number in (1, 2, 3):
-            rewriter(graph).bypass(graph[number], graph.inputs[0].ref(), reason=Reason.IDENTITY, rule="r")
+            rewriter(graph).bypass(
+                graph[number], graph.inputs[0].ref(), reason=Reason.IDENTITY, rule="r"
+            )
         assert ops_of(graph) == []
         assert graph.run([X])[0].tolist() == X.tolist()
         assert_sound(graph)
@@ -61,7 +74,9 @@ class TestBypass:
         graph = split_graph(0)
         before = snapshot(graph)
         with pytest.raises(RewriteError, match=r"%1 is f32\[2\], its replacement .* is f32\[4\]"):
-            rewriter(graph).bypass(graph[1], graph.inputs[0].ref(), reason=Reason.IDENTITY, rule="r")
+            rewriter(graph).bypass(
+                graph[1], graph.inputs[0].ref(), reason=Reason.IDENTITY, rule="r"
+            )
         assert snapshot(graph) == before
 
     @pytest.mark.parametrize(
@@ -328,7 +343,10 @@ class TestShapeOfTheEdit:
         before = snapshot(graph)
         edit = rewriter(graph).edit(gone, rule="again")
         edit.replace(graph[3], edit.node("Exp", [Ref(1)]))
-        with pytest.raises(RewriteError, match=r"pass 'p', rule 'again': <%2 .* was matched, but is not in the graph any more"):
+        with pytest.raises(
+            RewriteError,
+            match=r"pass 'p', rule 'again': <%2 .* was matched, but is not in the graph any more",
+        ):
             edit.apply()
         assert snapshot(graph) == before
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.making import F32X2, F32X4, X, assert_sound, chain, diamond, ops_of, snapshot, split_graph, with_branches
+from tests.graph.making import (
+    F32X2,
+    F32X4,
+    X,
+    assert_sound,
+    chain,
+    diamond,
+    ops_of,
+    snapshot,
+    split_graph,
+    with_branches,
+)
 from whence.errors import RewriteError
 from whence.graph import Check, Graph, Node, Ref, Rewriter, check_graph
 from whence.provenance import EdgeKind, Reason
@@ -77,7 +88,16 @@ class TestRedirects:
             edit.apply()
         assert snapshot(graph) == before
 
-    @pytest.mark.parametrize(("old", "new"), [(Ref(77), Ref(1)), (Ref(1, 1), Ref(1)), (Ref(2), Ref(77)), (Ref(2), Ref(1, 1)), (Ref(2), Ref(1, -1))])
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            (Ref(77), Ref(1)),
+            (Ref(1, 1), Ref(1)),
+            (Ref(2), Ref(77)),
+            (Ref(2), Ref(1, 1)),
+            (Ref(2), Ref(1, -1)),
+        ],
+    )
     def test_from_or_to_nowhere_is_refused(self, old: Ref, new: Ref) -> None:
         graph = chain("Relu", "Neg", "Abs")
         before = snapshot(graph)
@@ -92,7 +112,9 @@ class TestRedirects:
         before = snapshot(graph)
         edit = rewriter(graph).edit(graph[2], rule="r")
         edit.replace(Ref(77), edit.node("Exp", [Ref(1)]))
-        with pytest.raises(RewriteError, match=r"pass 'p', rule 'r': %77 is to be replaced, but does not exist"):
+        with pytest.raises(
+            RewriteError, match=r"pass 'p', rule 'r': %77 is to be replaced, but does not exist"
+        ):
             edit.apply()
         assert snapshot(graph) == before
 
@@ -117,7 +139,10 @@ class TestRedirects:
 
     def test_a_wide_node_is_rewired_in_one_go(self) -> None:
         graph = split_graph(*range(64), outputs=64)
-        concat = graph.insert_before(graph.outputs[0], Node(graph.new_id(), "Concat", [Ref(1, index) for index in range(64)], (F32X4,)))
+        concat = graph.insert_before(
+            graph.outputs[0],
+            Node(graph.new_id(), "Concat", [Ref(1, index) for index in range(64)], (F32X4,)),
+        )
         edit = rewriter(graph).edit(graph[1], rule="r")
         new = edit.node("Split", [graph.inputs[0].ref()], graph[1].attrs, n_outputs=64)
         edit.replace(graph[1], new)
@@ -222,11 +247,17 @@ class TestInherit:
     def test_an_heir_of_several_outputs_with_some_users_sent_elsewhere(self) -> None:
         graph = split_graph(0, 1, 0)
         edit = rewriter(graph).edit(graph[1], rule="r")
-        heir = edit.node("Split", [graph.inputs[0].ref()], graph[1].attrs, inherit=graph[1], n_outputs=2)
+        heir = edit.node(
+            "Split", [graph.inputs[0].ref()], graph[1].attrs, inherit=graph[1], n_outputs=2
+        )
         other = edit.node("Neg", [heir.ref(1)])
         edit.replace(graph[1].ref(1), other)
         edit.apply()
-        assert [node.inputs[0] for node in graph if node.op == "Relu"] == [Ref(1), other.ref(), Ref(1)]
+        assert [node.inputs[0] for node in graph if node.op == "Relu"] == [
+            Ref(1),
+            other.ref(),
+            Ref(1),
+        ]
         assert_sound(graph)
 
 
@@ -234,7 +265,16 @@ class TestBodies:
     def replace_if(self, graph: Graph, *, move: bool) -> None:
         branch = graph[1]
         edit = rewriter(graph).edit(branch, rule="r")
-        edit.replace(branch, edit.node("If", branch.inputs, branch.attrs, branch.outputs, bodies=branch.bodies if move else None))
+        edit.replace(
+            branch,
+            edit.node(
+                "If",
+                branch.inputs,
+                branch.attrs,
+                branch.outputs,
+                bodies=branch.bodies if move else None,
+            ),
+        )
         edit.apply()
 
     def test_moved_to_the_successor(self) -> None:
@@ -265,7 +305,9 @@ class TestBodies:
         branch = graph[1]
         edit = rewriter(graph).edit(branch, rule="r")
         body = branch.bodies["then_branch"]
-        new = edit.node("If", branch.inputs, branch.attrs, branch.outputs, bodies={"then_branch": body})
+        new = edit.node(
+            "If", branch.inputs, branch.attrs, branch.outputs, bodies={"then_branch": body}
+        )
         edit.replace(branch, new)
         edit.bury(branch, Reason.INLINED)
         edit.apply()
@@ -295,8 +337,17 @@ class TestBodies:
         body = graph[1].bodies["then_branch"]
         # A node of the body that holds a body itself, without operators of the file in it.
         nested = Graph("innermost", graph.ledger, graph.inference)
-        nested.append(Node(nested.new_id(), "Output", (nested.append(Node(nested.new_id(), "Input", (), (F32X4,))).ref(),), ()))
-        body.insert_before(body.outputs[0], Node(body.new_id(), "Loop", (), (F32X4,), bodies={"body": nested}))
+        nested.append(
+            Node(
+                nested.new_id(),
+                "Output",
+                (nested.append(Node(nested.new_id(), "Input", (), (F32X4,))).ref(),),
+                (),
+            )
+        )
+        body.insert_before(
+            body.outputs[0], Node(body.new_id(), "Loop", (), (F32X4,), bodies={"body": nested})
+        )
         assert len(list(graph.nested())) == 4
         rewriter(graph).bypass(graph[1], graph.inputs[1].ref(), reason=Reason.DEAD, rule="r")
         assert len(nested) == 0

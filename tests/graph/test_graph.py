@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.making import F32X4, X, assert_sound, chain, diamond, fresh, ops_of, snapshot, split_graph, with_branches
+from tests.graph.making import (
+    F32X4,
+    X,
+    assert_sound,
+    chain,
+    diamond,
+    fresh,
+    ops_of,
+    snapshot,
+    split_graph,
+    with_branches,
+)
 from whence.errors import GraphError
 from whence.graph import Check, Graph, Node, NodeFlag, Ref, check_graph
 from whence.graph.builder import GraphBuilder
@@ -65,7 +76,10 @@ class TestLooking:
             graph.const_value(Ref(77))
 
     def test_repr_shows_absent_inputs_and_output_numbers(self) -> None:
-        assert repr(Node(7, "Clip", (Ref(3, 1), None, Ref(4)), (), name="c")) == "<%7 Clip(%3.1, -, %4) 'c'>"
+        assert (
+            repr(Node(7, "Clip", (Ref(3, 1), None, Ref(4)), (), name="c"))
+            == "<%7 Clip(%3.1, -, %4) 'c'>"
+        )
 
     def test_op_classes_follow_what_is_present(self) -> None:
         graph = chain("Relu")
@@ -86,7 +100,10 @@ class TestLooking:
 class TestRetained:
     def test_nodes_without_outputs_are_retained(self) -> None:
         assert Node(1, "Output", (Ref(2),), ()).retained
-        assert NodeFlag.RETAIN in Node(1, "Print", (Ref(2),), (), flags=NodeFlag.NO_LAYOUT_CHANGE).flags
+        assert (
+            NodeFlag.RETAIN
+            in Node(1, "Print", (Ref(2),), (), flags=NodeFlag.NO_LAYOUT_CHANGE).flags
+        )
 
     def test_others_are_retained_on_request(self) -> None:
         assert not Node(1, "Relu", (), (F32X4,)).retained
@@ -174,7 +191,12 @@ class TestChanging:
     def test_move_keeps_the_order_of_references(self) -> None:
         graph = diamond()
         before = snapshot(graph)
-        for node, anchor in ((graph[2], graph[1]), (graph[1], graph[3]), (graph[2], graph.outputs[0]), (graph[4], graph[3])):
+        for node, anchor in (
+            (graph[2], graph[1]),
+            (graph[1], graph[3]),
+            (graph[2], graph.outputs[0]),
+            (graph[4], graph[3]),
+        ):
             with pytest.raises(GraphError):
                 graph.move_before(node, anchor)
         with pytest.raises(GraphError):

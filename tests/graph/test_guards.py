@@ -18,7 +18,10 @@ def _guards(graph: Graph, order: Sequence[str] = ()) -> dict[str, str]:
     names = list(order or nodes)
     results = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
     found = find_guards([_work(nodes[name]) for name in names], results)
-    texts = [" ".join(f"{'' if wanted else '!'}{graph[ref.node].name}" for ref, wanted in guards) for guards in found]
+    texts = [
+        " ".join(f"{'' if wanted else '!'}{graph[ref.node].name}" for ref, wanted in guards)
+        for guards in found
+    ]
     return dict(zip(names, texts, strict=True))
 
 
@@ -35,7 +38,9 @@ def test_each_side_runs_when_it_is_taken() -> None:
     build, c, x = _builder()
     both = build.op("Exp", x, name="both")
     one = build.op("Relu", build.op("Neg", both, name="inner"), name="one")
-    build.output("y", build.op("Choose", c, one, build.op("Abs", both, name="other"), name="choice"))
+    build.output(
+        "y", build.op("Choose", c, one, build.op("Abs", both, name="other"), name="choice")
+    )
     found = _guards(build.finish())
     assert found == {"both": "", "inner": "c", "one": "c", "other": "!c", "choice": ""}
 
@@ -50,8 +55,15 @@ def test_what_somebody_else_needs_runs_always() -> None:
 
 def test_guards_nest() -> None:
     build, c, x = _builder()
-    d = build.op("Less", build.op("ReduceSum", x, keepdims=0, name="sum"), build.const(np.float32(0)), name="d")
-    inner = build.op("Choose", d, build.op("Relu", x, name="a"), build.op("Neg", x, name="b"), name="inner")
+    d = build.op(
+        "Less",
+        build.op("ReduceSum", x, keepdims=0, name="sum"),
+        build.const(np.float32(0)),
+        name="d",
+    )
+    inner = build.op(
+        "Choose", d, build.op("Relu", x, name="a"), build.op("Neg", x, name="b"), name="inner"
+    )
     build.output("y", build.op("Choose", c, inner, x, name="outer"))
     found = _guards(build.finish())
     assert found["sum"] == found["d"] == found["inner"] == "c"
@@ -63,7 +75,12 @@ def test_a_condition_guards_only_what_runs_after_it_and_what_feeds_that_is_there
     build, _, x = _builder()
     early = build.op("Relu", build.op("Neg", x, name="earlier"), name="early")
     late = build.op("Abs", early, name="late")
-    d = build.op("Less", build.op("ReduceSum", x, keepdims=0, name="sum"), build.const(np.float32(0)), name="d")
+    d = build.op(
+        "Less",
+        build.op("ReduceSum", x, keepdims=0, name="sum"),
+        build.const(np.float32(0)),
+        name="d",
+    )
     build.output("y", build.op("Choose", d, late, x, name="choice"))
     graph = build.finish()
     found = _guards(graph, ["sum", "d", "earlier", "early", "late", "choice"])

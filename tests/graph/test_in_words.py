@@ -18,7 +18,10 @@ def _graph(op: str = "Relu") -> Graph:
 
 
 def test_an_operator_as_it_was_read() -> None:
-    assert [in_words(node) for node in _graph() if node.op in ("Neg", "Relu")] == ["'first' (Neg)", "'second' (Relu)"]
+    assert [in_words(node) for node in _graph() if node.op in ("Neg", "Relu")] == [
+        "'first' (Neg)",
+        "'second' (Relu)",
+    ]
 
 
 def test_what_a_pass_made_of_several_goes_by_the_one_it_is_named_after() -> None:

@@ -26,30 +26,50 @@ class Body:
         self.graph = Graph("body", graph.ledger, graph.inference)
 
     def input(self, kind: ValueType) -> Ref:
-        return self.graph.append(Node(self.graph.new_id(), "Input", (), (kind,), name=f"in{len(self.graph.inputs)}")).ref()
+        return self.graph.append(
+            Node(self.graph.new_id(), "Input", (), (kind,), name=f"in{len(self.graph.inputs)}")
+        ).ref()
 
     def op(self, op: str, *inputs: Ref, kind: ValueType = SCALAR) -> Ref:
         return self.graph.append(Node(self.graph.new_id(), op, inputs, (kind,))).ref()
 
     def const(self, value: Any) -> Ref:
         array = np.asarray(value)
-        return self.graph.append(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)).ref()
+        return self.graph.append(
+            Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
+        ).ref()
 
     def outputs(self, *refs: Ref) -> Graph:
         for ref in refs:
-            self.graph.append(Node(self.graph.new_id(), "Output", (ref,), (), name=f"out{len(self.graph.outputs)}"))
+            self.graph.append(
+                Node(
+                    self.graph.new_id(), "Output", (ref,), (), name=f"out{len(self.graph.outputs)}"
+                )
+            )
         return self.graph
 
 
-def holder(op: str, body: Graph, main: Graph, inputs: Sequence[Ref | None], outputs: Sequence[ValueType], **attrs: Attr) -> Graph:
-    node = main.append(Node(main.new_id(), op, inputs, outputs, attrs, name="the loop", bodies={"body": body}))
+def holder(
+    op: str,
+    body: Graph,
+    main: Graph,
+    inputs: Sequence[Ref | None],
+    outputs: Sequence[ValueType],
+    **attrs: Attr,
+) -> Graph:
+    node = main.append(
+        Node(main.new_id(), op, inputs, outputs, attrs, name="the loop", bodies={"body": body})
+    )
     for index in range(len(outputs)):
         main.append(Node(main.new_id(), "Output", (node.ref(index),), (), name=f"y{index}"))
     return main
 
 
 def inputs_of(main: Graph, *kinds: ValueType) -> list[Ref]:
-    return [main.append(Node(main.new_id(), "Input", (), (kind,), name=f"x{index}")).ref() for index, kind in enumerate(kinds)]
+    return [
+        main.append(Node(main.new_id(), "Input", (), (kind,), name=f"x{index}")).ref()
+        for index, kind in enumerate(kinds)
+    ]
 
 
 class TestInputs:
@@ -86,7 +106,9 @@ class TestPlain:
 
     def test_every_result_is_observed(self) -> None:
         seen: list[tuple[str, list[float]]] = []
-        chain("Relu", "Neg").run([X], observe=lambda node, values: seen.append((node.name, values[0].tolist())))
+        chain("Relu", "Neg").run(
+            [X], observe=lambda node, values: seen.append((node.name, values[0].tolist()))
+        )
         assert seen == [("node1", [0, 0, 1, 3]), ("node2", [0, 0, -1, -3])]
 
     def test_values_nobody_needs_any_more_are_let_go(self) -> None:
@@ -123,12 +145,20 @@ class TestIf:
     def test_an_error_inside_names_both(self) -> None:
         graph = with_branches()
         graph[1].bodies["then_branch"][2].op = "Unknown"
-        with pytest.raises(WhenceError, match=r"operator 'If_1' \(If\): operator 'Relu_2' \(Relu\): operator 'Unknown' is not known"):
+        with pytest.raises(
+            WhenceError,
+            match=(
+                r"operator 'If_1' \(If\): operator 'Relu_2' \(Relu\): operator 'Unknown' is not"
+                r" known"
+            ),
+        ):
             graph.run([np.array(True), X])
 
 
 def counting_loop(inputs: Sequence[int | None], *, limit: float = 1e9) -> Graph:
-    """carried -> carried + step, going on while carried < limit; gives the last value and all values."""
+    """carried -> carried + step, going on while carried < limit; gives the last value and all
+    values.
+    """
     main = Graph()
     refs = inputs_of(main, SCALAR_I64, SCALAR_BOOL, SCALAR, SCALAR)
     body = Body(main)
@@ -143,8 +173,12 @@ def counting_loop(inputs: Sequence[int | None], *, limit: float = 1e9) -> Graph:
 
 
 class TestLoop:
-    def run(self, graph: Graph, trips: int = 3, going: bool = True, start: float = 10, step: float = 2) -> tuple[float, list[float]]:
-        last, every = graph.run([np.int64(trips), np.bool_(going), np.float32(start), np.float32(step)])
+    def run(
+        self, graph: Graph, trips: int = 3, going: bool = True, start: float = 10, step: float = 2
+    ) -> tuple[float, list[float]]:
+        last, every = graph.run(
+            [np.int64(trips), np.bool_(going), np.float32(start), np.float32(step)]
+        )
         return float(last), every.tolist()
 
     def test_trip_count(self) -> None:
@@ -161,13 +195,16 @@ class TestLoop:
         assert self.run(graph, trips, going) == (10, [])
 
     def test_nothing_but_scan_outputs(self) -> None:
-        # No trip count, no condition, nothing carried, nothing captured: the inputs are trimmed away.
+        # No trip count, no condition, nothing carried, nothing captured: the inputs are trimmed
+        # away.
         main = Graph()
         body = Body(main)
         turn = body.input(SCALAR_I64)
         body.input(SCALAR_BOOL)
         going = body.op("Less", turn, body.const(np.int64(4)), kind=SCALAR_BOOL)
-        graph = holder("Loop", body.outputs(going, turn), main, (), (TensorType(DType.I64, (None,)),))
+        graph = holder(
+            "Loop", body.outputs(going, turn), main, (), (TensorType(DType.I64, (None,)),)
+        )
         assert graph.run([])[0].tolist() == [0, 1, 2, 3, 4]
 
     def test_a_scan_output_of_unknown_type_needs_a_turn(self) -> None:
@@ -191,7 +228,13 @@ def summing_scan(**attrs: Attr) -> Graph:
     state, row = body.input(TensorType(DType.F32, (2,))), body.input(TensorType(DType.F32, (2,)))
     total = body.op("Add", state, row, kind=TensorType(DType.F32, (2,)))
     return holder(
-        "Scan", body.outputs(total, total), main, refs, (TensorType(DType.F32, (2,)), TensorType(DType.F32, None)), num_scan_inputs=1, **attrs
+        "Scan",
+        body.outputs(total, total),
+        main,
+        refs,
+        (TensorType(DType.F32, (2,)), TensorType(DType.F32, None)),
+        num_scan_inputs=1,
+        **attrs,
     )
 
 
@@ -204,7 +247,12 @@ class TestScan:
         assert every.tolist() == [[0, 1], [2, 4], [6, 9]]
 
     def test_axes_and_directions(self) -> None:
-        graph = summing_scan(scan_input_axes=(1,), scan_input_directions=(1,), scan_output_axes=(-1,), scan_output_directions=(1,))
+        graph = summing_scan(
+            scan_input_axes=(1,),
+            scan_input_directions=(1,),
+            scan_output_axes=(-1,),
+            scan_output_directions=(1,),
+        )
         last, every = graph.run([np.zeros(2, np.float32), self.ROWS.T])
         assert last.tolist() == [6, 9]
         assert every.tolist() == [[6, 6, 4], [9, 8, 5]]
@@ -221,7 +269,14 @@ class TestSequenceMap:
         refs = inputs_of(main, SequenceType(F32X4), F32X4)
         body = Body(main)
         item, captured = body.input(F32X4), body.input(F32X4)
-        graph = holder("SequenceMap", body.outputs(body.op("Add", item, captured, kind=F32X4)), main, refs, (SequenceType(F32X4),), captures=1)
+        graph = holder(
+            "SequenceMap",
+            body.outputs(body.op("Add", item, captured, kind=F32X4)),
+            main,
+            refs,
+            (SequenceType(F32X4),),
+            captures=1,
+        )
         (result,) = graph.run([[X, 2 * X], X])
         assert [each.tolist() for each in result] == [(2 * X).tolist(), (3 * X).tolist()]
         assert graph.run([[], X]) == [[]]

@@ -29,7 +29,9 @@ ANY = TensorType(DType.F32)
         (OptionalType(UNKNOWN), OptionalType(ANY), OptionalType(ANY)),
     ],
 )
-def test_merge_fills_gaps_and_keeps_what_was_found(found: ValueType, declared: ValueType | None, expected: ValueType) -> None:
+def test_merge_fills_gaps_and_keeps_what_was_found(
+    found: ValueType, declared: ValueType | None, expected: ValueType
+) -> None:
     assert merge(found, declared) == expected
 
 

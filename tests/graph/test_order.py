@@ -22,7 +22,9 @@ def start(count: int) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("place", ["before one node", "after one node", "in the middle", "at both ends"])
+@pytest.mark.parametrize(
+    "place", ["before one node", "after one node", "in the middle", "at both ends"]
+)
 def test_ten_thousand_inserts_at_one_place(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     renumbered = 0
     spread = order_module._spread
@@ -49,13 +51,24 @@ def test_ten_thousand_inserts_at_one_place(place: str, monkeypatch: pytest.Monke
             graph.prepend(relu(graph))
             graph.append(relu(graph))
     check_graph(graph, Check.HASH)
-    assert all(graph.precedes(earlier, later) for earlier, later in zip(list(graph), list(graph)[1:], strict=False))
-    # Amortised: every insertion pays for the renumbering of a few dozen nodes, not of all that came before it.
+    assert all(
+        graph.precedes(earlier, later)
+        for earlier, later in zip(list(graph), list(graph)[1:], strict=False)
+    )
+    # Amortised: every insertion pays for the renumbering of a few dozen nodes, not of all that came
+    # before it.
     assert renumbered < 40 * len(graph)
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["before", "front", "back", "remove", "move"]), st.integers(0, 2**16), st.integers(0, 2**16)), max_size=120)
+    st.lists(
+        st.tuples(
+            st.sampled_from(["before", "front", "back", "remove", "move"]),
+            st.integers(0, 2**16),
+            st.integers(0, 2**16),
+        ),
+        max_size=120,
+    )
 )
 def test_any_sequence_of_insertions_moves_and_removals(steps: list[tuple[str, int, int]]) -> None:
     graph = start(2)

@@ -34,7 +34,9 @@ def optimise(graph: Graph) -> int:
 
 
 def quantise(graph: Graph, node5: int) -> int:
-    """node5 is replaced by a new node6, and node4 is absorbed by the existing node3, which keeps its id."""
+    """node5 is replaced by a new node6, and node4 is absorbed by the existing node3, which keeps
+    its id.
+    """
     rewriter = Rewriter(graph, "quantiser")
     edit = rewriter.edit(graph[node5], rule="replace")
     node6 = edit.node("Log", [graph.inputs[0].ref()])
@@ -76,9 +78,15 @@ def test_the_tables_it_yields() -> None:
     quantise(graph, optimise(graph))
     sources = {source.id: source.name for source in graph.ledger.sources}
     encoded = OP_TABLE.encode(op_table(graph))
-    assert encoded == bytes.fromhex("02000000 00000000 02000000 01000000 02000000 01000000 02000000 03000000 04000000")
-    assert SOURCE_TABLE.encode(sources)[:18] == bytes.fromhex("04000000 01000000 06000000 6e6f64653100")
-    tables = read_tables([(SOURCE_TABLE.name, SOURCE_TABLE.encode(sources)), (OP_TABLE.name, encoded)])
+    assert encoded == bytes.fromhex(
+        "02000000 00000000 02000000 01000000 02000000 01000000 02000000 03000000 04000000"
+    )
+    assert SOURCE_TABLE.encode(sources)[:18] == bytes.fromhex(
+        "04000000 01000000 06000000 6e6f64653100"
+    )
+    tables = read_tables(
+        [(SOURCE_TABLE.name, SOURCE_TABLE.encode(sources)), (OP_TABLE.name, encoded)]
+    )
     assert tables.notes == ()
     assert origins(tables.sources, tables.ops) == {0: {1, 2}, 1: {3, 4}}
     assert tables.sources == {1: "node1", 2: "node2", 3: "node3", 4: "node4"}

@@ -35,7 +35,12 @@ HOSTILE = [
 def test_golden() -> None:
     build = GraphBuilder("golden")
     x = build.input("x", DType.F32, ["batch", 4])
-    total = build.op("Add", x, build.const(np.array([1, 0.1, -0.0, np.inf], np.float32), name="bias"), name="layer/add")
+    total = build.op(
+        "Add",
+        x,
+        build.const(np.array([1, 0.1, -0.0, np.inf], np.float32), name="bias"),
+        name="layer/add",
+    )
     parts = build.op("Split", total, name="cut", n_outputs=2, axis=1, num_outputs=2)
     build.output("left", build.op("Cast", parts[0], name="narrow", to=int(DType.F16)))
     build.output("right", build.op("LeakyRelu", parts[1], name="leak", alpha=0.25))
@@ -77,7 +82,10 @@ def test_passes_are_named_in_order() -> None:
     second = Rewriter(graph, "second_pass").edit(graph[2], graph[3], rule="b")
     second.replace(graph[3], second.node("Log", [graph.inputs[0].ref()], inherit=graph[2]))
     second.apply()
-    assert print_node(graph[2]) == f"%2 f32[4] = Log(%{graph.inputs[0].id}) from[1,2,3] by first_pass,second_pass  # node3"
+    assert (
+        print_node(graph[2])
+        == f"%2 f32[4] = Log(%{graph.inputs[0].id}) from[1,2,3] by first_pass,second_pass  # node3"
+    )
 
 
 def test_constants_can_be_left_out() -> None:
@@ -101,7 +109,9 @@ def test_constants_can_be_left_out() -> None:
     ],
 )
 def test_values(value: np.ndarray, text: str) -> None:
-    assert print_node(Node(1, "Const", (), (TensorType.of(value),), value=value)).endswith(f"= Const() {text}")
+    assert print_node(Node(1, "Const", (), (TensorType.of(value),), value=value)).endswith(
+        f"= Const() {text}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +139,16 @@ def test_element_types_are_shown_by_name_where_an_attribute_is_one() -> None:
 def test_hostile_text_stays_on_one_line_wherever_it_comes_from(name: str) -> None:
     graph = Graph(name)
     graph.append(Node(graph.new_id(), "Input", (), (TensorType(DType.F32, (name, 4)),), name=name))
-    graph.append(Node(graph.new_id(), f"vendor::{name}", (Ref(1),), (F32X4,), {name: name, "list": (name, name)}, name=name))
+    graph.append(
+        Node(
+            graph.new_id(),
+            f"vendor::{name}",
+            (Ref(1),),
+            (F32X4,),
+            {name: name, "list": (name, name)},
+            name=name,
+        )
+    )
     text = print_graph(graph)
     assert len(text.splitlines()) == 2
     assert all(char.isprintable() for char in text.replace("\n", ""))

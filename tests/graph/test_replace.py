@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.making import F32X2, F32X4, X, assert_sound, chain, diamond, fresh, ops_of, snapshot, split_graph
+from tests.graph.making import (
+    F32X2,
+    F32X4,
+    X,
+    assert_sound,
+    chain,
+    diamond,
+    fresh,
+    ops_of,
+    snapshot,
+    split_graph,
+)
 from whence.errors import RewriteError
 from whence.graph import Graph, Node, Ref
 from whence.graph.consts import prepend_const
@@ -31,7 +42,14 @@ class TestReplaceNodes:
         graph = diamond()
         # Nodes 2 and 4 go, 3 stands between them and stays.
         with pytest.raises(RewriteError, match="would stand before its input"):
-            replace_nodes(graph, None, fresh(graph, "Add", graph[1], graph[3], node_id=4), graph[2], graph[4], pass_name="p")
+            replace_nodes(
+                graph,
+                None,
+                fresh(graph, "Add", graph[1], graph[3], node_id=4),
+                graph[2],
+                graph[4],
+                pass_name="p",
+            )
         new = fresh(graph, "Mul", graph[1], graph[1], node_id=4)
         replace_nodes(graph, None, new, graph[2], graph[4], pass_name="p")
         assert ops_of(graph) == ["Relu", "Mul", "Abs"]
@@ -39,7 +57,17 @@ class TestReplaceNodes:
 
     def test_none_among_the_others_is_skipped(self) -> None:
         graph = chain("Relu", "Neg", "Abs")
-        replace_nodes(graph, None, fresh(graph, "Exp", graph.inputs[0], node_id=3), graph[1], None, graph[2], None, graph[3], pass_name="p")
+        replace_nodes(
+            graph,
+            None,
+            fresh(graph, "Exp", graph.inputs[0], node_id=3),
+            graph[1],
+            None,
+            graph[2],
+            None,
+            graph[3],
+            pass_name="p",
+        )
         assert ops_of(graph) == ["Exp"]
         assert_sound(graph)
 
@@ -50,12 +78,25 @@ class TestReplaceNodes:
         graph = chain("Relu", "Neg")
         graph.set_input(graph.outputs[0], 0, Ref(1))
         before = snapshot(graph)
-        with pytest.raises(RewriteError, match=r"pass 'p', rule '': removing <%2 Neg\(%1\) 'node2'> would lose source operators \[2\]"):
+        with pytest.raises(
+            RewriteError,
+            match=(
+                r"pass 'p', rule '': removing <%2 Neg\(%1\) 'node2'> would lose source operators"
+                r" \[2\]"
+            ),
+        ):
             replace_nodes(graph, None, None, graph[2], pass_name="p")
         assert snapshot(graph) == before
         replace_nodes(graph, None, None, graph[2], pass_name="p", rule="unused", reason=Reason.DEAD)
         stone = graph.ledger.tombstones[-1]
-        assert (stone.node, stone.origin, stone.reason, stone.pass_name, stone.rule, stone.into) == (
+        assert (
+            stone.node,
+            stone.origin,
+            stone.reason,
+            stone.pass_name,
+            stone.rule,
+            stone.into,
+        ) == (
             2,
             frozenset({2}),
             Reason.DEAD,
@@ -68,7 +109,9 @@ class TestReplaceNodes:
     def test_a_node_in_use_cannot_be_deleted(self) -> None:
         graph = chain("Relu", "Neg")
         before = snapshot(graph)
-        with pytest.raises(RewriteError, match=r"<%1 Relu.* is to be removed, but <%2 Neg.* reads it"):
+        with pytest.raises(
+            RewriteError, match=r"<%1 Relu.* is to be removed, but <%2 Neg.* reads it"
+        ):
             replace_nodes(graph, None, None, graph[1], pass_name="p", reason=Reason.DEAD)
         assert snapshot(graph) == before
 
@@ -76,7 +119,11 @@ class TestReplaceNodes:
         graph = chain("Relu", "Neg", "Abs")
         before = snapshot(graph)
         new = fresh(graph, "Exp", graph.inputs[0], node_id=3)
-        for wrong in ((graph[2], graph[1], graph[3]), (graph[1], graph[3], graph[2]), (graph[1], graph[1])):
+        for wrong in (
+            (graph[2], graph[1], graph[3]),
+            (graph[1], graph[3], graph[2]),
+            (graph[1], graph[1]),
+        ):
             with pytest.raises(RewriteError, match="do not stand in that order"):
                 replace_nodes(graph, None, new, *wrong, pass_name="p")
             assert snapshot(graph) == before
@@ -90,15 +137,33 @@ class TestReplaceNodes:
         graph = chain("Relu", "Neg", "Abs")
         before = snapshot(graph)
         with pytest.raises(RewriteError, match="stands before the anchor"):
-            replace_nodes(graph, graph[2], fresh(graph, "Exp", graph.inputs[0], node_id=1), graph[1], pass_name="p")
+            replace_nodes(
+                graph,
+                graph[2],
+                fresh(graph, "Exp", graph.inputs[0], node_id=1),
+                graph[1],
+                pass_name="p",
+            )
         assert snapshot(graph) == before
-        replace_nodes(graph, graph[1], fresh(graph, "Exp", graph.inputs[0], node_id=1), graph[1], pass_name="p")
-        replace_nodes(graph, graph[1], fresh(graph, "Sign", graph[2], node_id=3), graph[3], pass_name="p")
+        replace_nodes(
+            graph,
+            graph[1],
+            fresh(graph, "Exp", graph.inputs[0], node_id=1),
+            graph[1],
+            pass_name="p",
+        )
+        replace_nodes(
+            graph, graph[1], fresh(graph, "Sign", graph[2], node_id=3), graph[3], pass_name="p"
+        )
         assert ops_of(graph) == ["Exp", "Neg", "Sign"]
 
     def test_anchor_and_nodes_must_be_in_the_graph(self) -> None:
         graph, other = chain("Relu"), chain("Relu")
-        for anchor, node in ((None, other[1]), (other[1], graph[1]), (fresh(graph, "Neg", graph[1]), graph[1])):
+        for anchor, node in (
+            (None, other[1]),
+            (other[1], graph[1]),
+            (fresh(graph, "Neg", graph[1]), graph[1]),
+        ):
             with pytest.raises(RewriteError, match="is not in the graph"):
                 replace_nodes(graph, anchor, None, node, pass_name="p", reason=Reason.DEAD)
 
@@ -107,20 +172,36 @@ class TestReplaceNodes:
         graph = split_graph(1)
         before = snapshot(graph)
         with pytest.raises(RewriteError, match="cannot provide"):
-            replace_nodes(graph, None, fresh(graph, "Neg", graph.inputs[0], node_id=1, outputs=outputs), graph[1], pass_name="p")
+            replace_nodes(
+                graph,
+                None,
+                fresh(graph, "Neg", graph.inputs[0], node_id=1, outputs=outputs),
+                graph[1],
+                pass_name="p",
+            )
         assert snapshot(graph) == before
 
     def test_an_heir_must_have_the_type(self) -> None:
         graph = chain("Relu", "Neg")
         before = snapshot(graph)
         with pytest.raises(RewriteError, match=r"%1 is f32\[4\], its replacement %1 is f32\[2\]"):
-            replace_nodes(graph, None, Node(1, "Relu", (graph.inputs[0].ref(),), (F32X2,)), graph[1], pass_name="p")
+            replace_nodes(
+                graph,
+                None,
+                Node(1, "Relu", (graph.inputs[0].ref(),), (F32X2,)),
+                graph[1],
+                pass_name="p",
+            )
         assert snapshot(graph) == before
 
     def test_a_new_node_may_not_read_what_is_removed(self) -> None:
         graph = chain("Relu", "Neg")
         before = snapshot(graph)
-        for new in (fresh(graph, "Exp", graph[1], node_id=2), fresh(graph, "Exp", graph[1], node_id=1), fresh(graph, "Exp", Ref(99))):
+        for new in (
+            fresh(graph, "Exp", graph[1], node_id=2),
+            fresh(graph, "Exp", graph[1], node_id=1),
+            fresh(graph, "Exp", Ref(99)),
+        ):
             with pytest.raises(RewriteError, match="which will not exist"):
                 replace_nodes(graph, None, new, graph[1], graph[2], pass_name="p")
         assert snapshot(graph) == before
@@ -131,9 +212,23 @@ class TestReplaceNodes:
         with pytest.raises(RewriteError, match="in a graph already"):
             replace_nodes(graph, None, graph[3], graph[1], pass_name="p")
         with pytest.raises(RewriteError, match="is not free"):
-            replace_nodes(graph, None, fresh(graph, "Exp", graph.inputs[0], node_id=3), graph[1], graph[2], pass_name="p")
+            replace_nodes(
+                graph,
+                None,
+                fresh(graph, "Exp", graph.inputs[0], node_id=3),
+                graph[1],
+                graph[2],
+                pass_name="p",
+            )
         with pytest.raises(RewriteError, match="is not free"):
-            replace_nodes(graph, None, fresh(graph, "Exp", graph.inputs[0], node_id=0), graph[1], graph[2], pass_name="p")
+            replace_nodes(
+                graph,
+                None,
+                fresh(graph, "Exp", graph.inputs[0], node_id=0),
+                graph[1],
+                graph[2],
+                pass_name="p",
+            )
         assert snapshot(graph) == before
 
     def test_a_constant_may_take_the_place_of_an_operator(self) -> None:
@@ -147,9 +242,13 @@ class TestReplaceNodes:
     def test_a_constant_may_take_the_place_of_a_constant(self) -> None:
         graph = chain("Relu")
         const = prepend_const(graph, graph.new_id(), np.ones(4, np.float32))
-        total = graph.insert_before(graph.outputs[0], Node(graph.new_id(), "Add", (Ref(1), const.ref()), (F32X4,)))
+        total = graph.insert_before(
+            graph.outputs[0], Node(graph.new_id(), "Add", (Ref(1), const.ref()), (F32X4,))
+        )
         graph.set_input(graph.outputs[0], 0, total.ref())
-        replace_nodes(graph, None, Node(const.id, "Const", (), (F32X4,), value=X), const, pass_name="p")
+        replace_nodes(
+            graph, None, Node(const.id, "Const", (), (F32X4,), value=X), const, pass_name="p"
+        )
         assert graph.run([X])[0].tolist() == (np.maximum(X, 0) + X).tolist()
         assert_sound(graph)
 
@@ -159,7 +258,12 @@ class TestReplaceNodeWith:
         graph = chain("Relu", "Neg", "Abs")
         first = fresh(graph, "Exp", graph[1])
         second = fresh(graph, "Log", first, node_id=2)
-        assert replace_node_with(graph, None, graph[2], first, None, second, None, pass_name="p", rule="r") == 2
+        assert (
+            replace_node_with(
+                graph, None, graph[2], first, None, second, None, pass_name="p", rule="r"
+            )
+            == 2
+        )
         assert ops_of(graph) == ["Relu", "Exp", "Log", "Abs"]
         assert graph.successor(first) is second
         assert first.origin == second.origin == {2}
@@ -188,7 +292,9 @@ class TestReplaceNodeWith:
         graph.set_input(graph.outputs[0], 0, Ref(1))
         with pytest.raises(RewriteError, match="name a reason"):
             replace_node_with(graph, None, graph[2], None, pass_name="p")
-        assert replace_node_with(graph, None, graph[2], None, pass_name="p", reason=Reason.DEAD) == 0
+        assert (
+            replace_node_with(graph, None, graph[2], None, pass_name="p", reason=Reason.DEAD) == 0
+        )
         assert ops_of(graph) == ["Relu"]
         assert_sound(graph)
 
@@ -196,7 +302,13 @@ class TestReplaceNodeWith:
         graph = chain("Relu", "Neg")
         before = snapshot(graph)
         with pytest.raises(RewriteError, match="stands before the anchor"):
-            replace_node_with(graph, graph[2], graph[1], fresh(graph, "Exp", graph.inputs[0], node_id=1), pass_name="p")
+            replace_node_with(
+                graph,
+                graph[2],
+                graph[1],
+                fresh(graph, "Exp", graph.inputs[0], node_id=1),
+                pass_name="p",
+            )
         assert snapshot(graph) == before
 
     def test_new_nodes_must_stand_in_the_order_they_read_each_other(self) -> None:
@@ -226,7 +338,17 @@ class TestInsertNodes:
         graph = chain("Relu")
         assert (
             insert_nodes(
-                graph, None, Node(graph.new_id(), "Const", (), (F32X4,), value=X, birth=fresh(graph, "", cause=graph[1]).birth), pass_name="p"
+                graph,
+                None,
+                Node(
+                    graph.new_id(),
+                    "Const",
+                    (),
+                    (F32X4,),
+                    value=X,
+                    birth=fresh(graph, "", cause=graph[1]).birth,
+                ),
+                pass_name="p",
             )
             == 1
         )
@@ -261,10 +383,17 @@ class TestInsertNodes:
         before = snapshot(graph)
         for anchor in (graph[1], graph[2], None):
             with pytest.raises(RewriteError, match="would stand before its input"):
-                insert_nodes(graph, anchor, fresh(graph, "Exp", graph[2], cause=graph[2]), pass_name="p")
+                insert_nodes(
+                    graph, anchor, fresh(graph, "Exp", graph[2], cause=graph[2]), pass_name="p"
+                )
         assert snapshot(graph) == before
 
     def test_the_anchor_must_be_in_the_graph(self) -> None:
         graph = chain("Relu")
         with pytest.raises(RewriteError, match="where new nodes are to go, is not in the graph"):
-            insert_nodes(graph, chain("Relu")[1], fresh(graph, "Exp", graph.inputs[0], cause=graph[1]), pass_name="p")
+            insert_nodes(
+                graph,
+                chain("Relu")[1],
+                fresh(graph, "Exp", graph.inputs[0], cause=graph[1]),
+                pass_name="p",
+            )

@@ -8,15 +8,24 @@ from tests.graph.making import X, assert_sound, chain, fresh, ops_of, snapshot, 
 from whence.errors import GraphError, RewriteError
 from whence.graph import Graph, Node, Ref
 from whence.graph.builder import GraphBuilder
-from whence.graph.rewire import change_multi_output_refs, change_multi_output_refs_table, change_output_refs, change_single_output_ref
+from whence.graph.rewire import (
+    change_multi_output_refs,
+    change_multi_output_refs_table,
+    change_output_refs,
+    change_single_output_ref,
+)
 from whence.types import DType
 
 
 def two_splits(readers: tuple[int, ...], outputs: int = 4) -> Graph:
-    """1 and 2: the same Split of x, twice; then one Relu on each of `readers`, outputs of node 1."""
+    """1 and 2: the same Split of x, twice; then one Relu on each of `readers`, outputs of node
+    1.
+    """
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2 * outputs])
-    first, _ = (build.op("Split", x, n_outputs=outputs, axis=0, num_outputs=outputs) for _ in range(2))
+    first, _ = (
+        build.op("Split", x, n_outputs=outputs, axis=0, num_outputs=outputs) for _ in range(2)
+    )
     for position, output in enumerate(readers):
         build.output(f"y{position}", build.op("Relu", first[output]))
     return build.finish()
@@ -38,7 +47,9 @@ class TestPattern:
         # The original remembers the error, but goes on changing the others.
         graph = two_splits((0, 1, 4), outputs=5)
         before = snapshot(graph)
-        with pytest.raises(RewriteError, match=r"0xf321 does not say what becomes of output 4 of %1"):
+        with pytest.raises(
+            RewriteError, match=r"0xf321 does not say what becomes of output 4 of %1"
+        ):
             change_output_refs(graph, None, 1, 2, 0xF321)
         assert snapshot(graph) == before
 
@@ -176,7 +187,9 @@ class TestTable:
 
     def test_nodes_form_takes_their_first_outputs(self) -> None:
         graph = split_graph(0, 1)
-        after = [graph.insert_before(graph[2], fresh(graph, "Neg", Ref(1, index))) for index in (0, 1)]
+        after = [
+            graph.insert_before(graph[2], fresh(graph, "Neg", Ref(1, index))) for index in (0, 1)
+        ]
         assert change_multi_output_refs(graph, graph[2], 1, [after[0], None]) == 1
         assert read_by(graph) == [after[0].ref(), Ref(1, 1)]
         assert change_multi_output_refs(graph, graph[2], 1, [None, after[1]]) == 1

@@ -1,4 +1,6 @@
-"""Random graphs under random rewrites: nothing is lost, nothing is computed differently, and what fails changes nothing."""
+"""Random graphs under random rewrites: nothing is lost, nothing is computed differently, and what
+fails changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.graph.making import F32X4, SOUND, X, carried, fresh, snapshot
-from tests.graph.random_rewrites import I64X3, REWRITES, feeds, graphs, having, remove_dead, rewriter
+from tests.graph.random_rewrites import (
+    I64X3,
+    REWRITES,
+    feeds,
+    graphs,
+    having,
+    remove_dead,
+    rewriter,
+)
 from whence.errors import GraphError
 from whence.graph import Check, Graph, Node, check_graph
 from whence.graph.change import Change
@@ -31,17 +41,28 @@ def remove_in_the_wrong_order(graph: Graph, a: int, b: int) -> None:
     nodes = list(graph)
     later = choose(nodes[1:], a)
     earlier = nodes[b % nodes.index(later)]
-    replace_nodes(graph, None, None, later, earlier, pass_name="random", rule="wrong", reason=Reason.DEAD)
+    replace_nodes(
+        graph, None, None, later, earlier, pass_name="random", rule="wrong", reason=Reason.DEAD
+    )
 
 
 def remove_without_reason(graph: Graph, a: int, b: int) -> None:
-    Change(graph, "random", "wrong", removed=[choose([node for node in graph if node.origin], a)]).apply()
+    Change(
+        graph, "random", "wrong", removed=[choose([node for node in graph if node.origin], a)]
+    ).apply()
 
 
 def read_what_stands_later(graph: Graph, a: int, b: int) -> None:
     node = choose([node for node in graph if node.outputs and graph.uses(node.ref())], a)
     first, _ = graph.uses(node.ref())[0]
-    later = choose([other for other in graph if other.outputs and other.type == node.type and graph.precedes(first, other)], b)
+    later = choose(
+        [
+            other
+            for other in graph
+            if other.outputs and other.type == node.type and graph.precedes(first, other)
+        ],
+        b,
+    )
     # Part of the change is sound.
     edit = rewriter(graph).edit(rule="wrong")
     edit.replace(first, edit.const(X)) if first.outputs == (F32X4,) else None
@@ -58,7 +79,10 @@ def change_the_type(graph: Graph, a: int, b: int) -> None:
 
 
 def read_an_output_that_is_not_there(graph: Graph, a: int, b: int) -> None:
-    node = choose([node for node in graph if node.origin and node.outputs == (F32X4,) and not node.is_const], a)
+    node = choose(
+        [node for node in graph if node.origin and node.outputs == (F32X4,) and not node.is_const],
+        a,
+    )
     edit = rewriter(graph).edit(node, rule="wrong")
     edit.replace(node, edit.const(X))
     edit.node("vendor::Unknown", [choose(list(graph), b).ref(7)], types=F32X4)
@@ -67,7 +91,13 @@ def read_an_output_that_is_not_there(graph: Graph, a: int, b: int) -> None:
 
 def take_an_id(graph: Graph, a: int, b: int) -> None:
     taken = choose(list(graph), a)
-    insert_nodes(graph, None, fresh(graph, "Const", node_id=taken.id, cause=taken), pass_name="random", rule="wrong")
+    insert_nodes(
+        graph,
+        None,
+        fresh(graph, "Const", node_id=taken.id, cause=taken),
+        pass_name="random",
+        rule="wrong",
+    )
 
 
 def pattern_without_an_answer(graph: Graph, a: int, b: int) -> None:
@@ -104,8 +134,15 @@ numbers = st.integers(0, 2**10)
 
 
 @settings(max_examples=150)
-@given(graphs(), st.lists(st.tuples(st.sampled_from(REWRITES), numbers, numbers, numbers), min_size=1, max_size=25))
-def test_rewrites_keep_everything(graph: Graph, steps: list[tuple[Callable[[Graph, int, int], bool], int, int, int]]) -> None:
+@given(
+    graphs(),
+    st.lists(
+        st.tuples(st.sampled_from(REWRITES), numbers, numbers, numbers), min_size=1, max_size=25
+    ),
+)
+def test_rewrites_keep_everything(
+    graph: Graph, steps: list[tuple[Callable[[Graph, int, int], bool], int, int, int]]
+) -> None:
     expected = graph.run(feeds(graph))
     check_graph(graph, SOUND)
     for rewrite, where, a, b in steps:
@@ -128,7 +165,14 @@ def folded_and_gone(graph: Graph) -> set[int]:
 
 
 @settings(max_examples=100)
-@given(graphs(), st.lists(st.tuples(st.sampled_from(REWRITES), numbers, numbers), max_size=8), st.sampled_from(WRONG), numbers, numbers, numbers)
+@given(
+    graphs(),
+    st.lists(st.tuples(st.sampled_from(REWRITES), numbers, numbers), max_size=8),
+    st.sampled_from(WRONG),
+    numbers,
+    numbers,
+    numbers,
+)
 def test_a_failing_rewrite_changes_nothing(
     graph: Graph,
     steps: list[tuple[Callable[[Graph, int, int], bool], int, int]],

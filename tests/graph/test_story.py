@@ -19,7 +19,12 @@ def fuse(graph: Graph, pass_name: str, *nodes: Node, inherit: Node | None = None
 def test_untouched() -> None:
     graph = chain("Relu", "Neg")
     story = tell(graph, graph.ledger.source(1))
-    assert (story.fate, story.steps, story.tombstones, story.live_in) == (Fate.LIVE, (), (), (graph[1],))
+    assert (story.fate, story.steps, story.tombstones, story.live_in) == (
+        Fate.LIVE,
+        (),
+        (),
+        (graph[1],),
+    )
 
 
 def test_step_by_step() -> None:

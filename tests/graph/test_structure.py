@@ -43,7 +43,16 @@ def test_what_outputs_do_not_need_does_not_matter() -> None:
 
 
 def test_operators_and_connections_matter() -> None:
-    texts = {structure(graph) for graph in (chain("Relu"), chain("Neg"), chain("Relu", "Neg"), chain("Neg", "Relu"), diamond())}
+    texts = {
+        structure(graph)
+        for graph in (
+            chain("Relu"),
+            chain("Neg"),
+            chain("Relu", "Neg"),
+            chain("Neg", "Relu"),
+            diamond(),
+        )
+    }
     assert len(texts) == 5
 
 
@@ -66,7 +75,9 @@ def test_values_of_constants_matter(left: np.ndarray, right: np.ndarray) -> None
     assert structure(with_const(left)) != structure(with_const(right))
     assert structure(with_const(left)) == structure(with_const(left.copy()))
     if left.shape == right.shape:
-        assert structure(with_const(left), values=False) == structure(with_const(right), values=False)
+        assert structure(with_const(left), values=False) == structure(
+            with_const(right), values=False
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Many small cases compiled into one library, run, and compared with the reference implementation and with ONNX Runtime."""
+"""Many small cases compiled into one library, run, and compared with the reference implementation
+and with ONNX Runtime.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def engine() -> CpuEngine:
 
 
 class Cases:
-    """A graph of independent cases. Each puts in arrays, applies operators, and says which values to compare."""
+    """A graph of independent cases. Each puts in arrays, applies operators, and says which values
+    to compare.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.build = GraphBuilder("cases")
@@ -65,7 +69,9 @@ class Cases:
         graph = self.build.finish()
         program = build_program(graph, engine().toolchain)
         if native:
-            left = {f"{step.name}: {step.why_reference}" for step in program.steps if not step.symbol}
+            left = {
+                f"{step.name}: {step.why_reference}" for step in program.steps if not step.symbol
+            }
             assert not left, sorted(left)
         for action in program.actions:
             if isinstance(action, Segment):
@@ -80,7 +86,8 @@ class Cases:
 
     def _compare(self, whom: str, expected: list[Any], results: list[Any]) -> None:
         gaps = {
-            name: difference(np.asarray(was), np.asarray(now)) for (name, _), was, now in zip(self._limits.items(), expected, results, strict=True)
+            name: difference(np.asarray(was), np.asarray(now))
+            for (name, _), was, now in zip(self._limits.items(), expected, results, strict=True)
         }
         wrong = {name: gap for name, gap in gaps.items() if not gap <= self._limits[name]}
         assert not wrong, f"differ from {whom}: {wrong}"

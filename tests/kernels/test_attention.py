@@ -1,4 +1,6 @@
-"""Attention: every combination of heads, masks and layouts, against the reference and ONNX Runtime."""
+"""Attention: every combination of heads, masks and layouts, against the reference and ONNX
+Runtime.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from whence.graph.builder import Symbol
 
 
 def _qkv(
-    cases: Cases, batch: int, heads: int, queries: int, keys: int, size: int, width: int = 0, kv_heads: int = 0
+    cases: Cases,
+    batch: int,
+    heads: int,
+    queries: int,
+    keys: int,
+    size: int,
+    width: int = 0,
+    kv_heads: int = 0,
 ) -> tuple[Symbol, Symbol, Symbol]:
     kv_heads = kv_heads or heads
     return (
@@ -46,7 +55,10 @@ def test_shared_heads():
 def test_causal_and_windows():
     cases = Cases()
     for queries, keys in ((40, 40), (5, 33), (33, 5)):
-        cases.expect(cases.op("Attention", *_qkv(cases, 1, 2, queries, keys, 16), is_causal=1), f"causal_{queries}_{keys}")
+        cases.expect(
+            cases.op("Attention", *_qkv(cases, 1, 2, queries, keys, 16), is_causal=1),
+            f"causal_{queries}_{keys}",
+        )
     cases.check()
     cases = Cases()
     for attrs in (
@@ -65,9 +77,20 @@ def test_masks(kind: str):
     for shape in ((9, 21), (1, 9, 21), (3, 9, 21), (1, 1, 9, 21), (2, 1, 9, 21), (2, 3, 9, 21)):
         seen = cases.rng.random(shape) < 0.7
         seen[..., 0] = True
-        mask = seen if kind == "bool" else np.where(seen, cases.rng.standard_normal(shape), -1e30).astype(np.float32)
-        cases.expect(cases.op("Attention", *_qkv(cases, 2, 3, 9, 21, 16), cases.feed(mask)), str(shape))
-    both = cases.op("Attention", *_qkv(cases, 1, 2, 20, 20, 8), cases.feed(np.ones((20, 20), np.bool_)), is_causal=1)
+        mask = (
+            seen
+            if kind == "bool"
+            else np.where(seen, cases.rng.standard_normal(shape), -1e30).astype(np.float32)
+        )
+        cases.expect(
+            cases.op("Attention", *_qkv(cases, 2, 3, 9, 21, 16), cases.feed(mask)), str(shape)
+        )
+    both = cases.op(
+        "Attention",
+        *_qkv(cases, 1, 2, 20, 20, 8),
+        cases.feed(np.ones((20, 20), np.bool_)),
+        is_causal=1,
+    )
     cases.expect(both, "and_causal")
     cases.check()
 
@@ -77,13 +100,25 @@ def test_a_query_that_sees_nothing_gets_zeros():
     seen = np.ones((6, 10), np.bool_)
     seen[2] = False
     cases.expect(cases.op("Attention", *_qkv(cases, 1, 2, 6, 10, 16), cases.feed(seen)), "bool")
-    cases.expect(cases.op("Attention", *_qkv(cases, 1, 2, 6, 10, 16), cases.feed(np.where(seen, 0, -np.inf).astype(np.float32))), "float")
+    cases.expect(
+        cases.op(
+            "Attention",
+            *_qkv(cases, 1, 2, 6, 10, 16),
+            cases.feed(np.where(seen, 0, -np.inf).astype(np.float32)),
+        ),
+        "float",
+    )
     cases.check(peer=False)
 
 
 def test_short_masks_hide_the_rest():
     cases = Cases()
-    cases.expect(cases.op("Attention", *_qkv(cases, 1, 2, 6, 20, 16), cases.feed(np.ones((6, 13), np.bool_))), "bool")
+    cases.expect(
+        cases.op(
+            "Attention", *_qkv(cases, 1, 2, 6, 20, 16), cases.feed(np.ones((6, 13), np.bool_))
+        ),
+        "bool",
+    )
     cases.expect(cases.op("Attention", *_qkv(cases, 1, 2, 6, 20, 16), cases.normal(6, 13)), "float")
     cases.check(peer=False)
 
@@ -95,7 +130,9 @@ def test_softcap_scale_and_lengths():
     q, k, v = _qkv(cases, 3, 2, 4, 19, 16)
     lengths = cases.feed(np.array([19, 7, 4], np.int64))
     cases.expect(cases.op("Attention", q, k, v, None, None, None, lengths), "lengths")
-    cases.expect(cases.op("Attention", q, k, v, None, None, None, lengths, is_causal=1), "causal_lengths")
+    cases.expect(
+        cases.op("Attention", q, k, v, None, None, None, lengths, is_causal=1), "causal_lengths"
+    )
     cases.check(peer=False)
 
 
@@ -115,11 +152,17 @@ def test_large_scores():
 
 
 def _split_heads(cases: Cases, x: Symbol, heads: int) -> Symbol:
-    return cases.op("Transpose", cases.op("Reshape", x, cases.const(np.array([0, 0, heads, -1]))), perm=(0, 2, 1, 3))
+    return cases.op(
+        "Transpose",
+        cases.op("Reshape", x, cases.const(np.array([0, 0, heads, -1]))),
+        perm=(0, 2, 1, 3),
+    )
 
 
 def _join_heads(cases: Cases, x: Symbol) -> Symbol:
-    return cases.op("Reshape", cases.op("Transpose", x, perm=(0, 2, 1, 3)), cases.const(np.array([0, 0, -1])))
+    return cases.op(
+        "Reshape", cases.op("Transpose", x, perm=(0, 2, 1, 3)), cases.const(np.array([0, 0, -1]))
+    )
 
 
 def _part(cases: Cases, x: Symbol, index: int) -> Symbol:
@@ -128,8 +171,12 @@ def _part(cases: Cases, x: Symbol, index: int) -> Symbol:
 
 
 def _repeat_heads(cases: Cases, x: Symbol, shape: tuple[int, ...]) -> Symbol:
-    spread = cases.op("Expand", cases.op("Unsqueeze", x, cases.const(np.array([2]))), cases.const(np.array(shape)))
-    return cases.op("Reshape", spread, cases.const(np.array([shape[0], shape[1] * shape[2], *shape[3:]])))
+    spread = cases.op(
+        "Expand", cases.op("Unsqueeze", x, cases.const(np.array([2]))), cases.const(np.array(shape))
+    )
+    return cases.op(
+        "Reshape", spread, cases.const(np.array([shape[0], shape[1] * shape[2], *shape[3:]]))
+    )
 
 
 def test_views_become_strides():
@@ -139,8 +186,18 @@ def test_views_become_strides():
     cases.expect(_join_heads(cases, cases.op("Attention", *parts)), "heads")
     # One product for queries, keys and values, cut into three.
     whole = cases.op("Split", cases.normal(1, 20, 3 * 2 * 16), n_outputs=3, axis=2, num_outputs=3)
-    cases.expect(_join_heads(cases, cases.op("Attention", *(_split_heads(cases, whole[index], 2) for index in range(3)))), "split")
-    five = cases.op("Transpose", cases.op("Reshape", cases.normal(1, 20, 96), cases.const(np.array([0, 0, 3, 2, 16]))), perm=(2, 0, 3, 1, 4))
+    cases.expect(
+        _join_heads(
+            cases,
+            cases.op("Attention", *(_split_heads(cases, whole[index], 2) for index in range(3))),
+        ),
+        "split",
+    )
+    five = cases.op(
+        "Transpose",
+        cases.op("Reshape", cases.normal(1, 20, 96), cases.const(np.array([0, 0, 3, 2, 16]))),
+        perm=(2, 0, 3, 1, 4),
+    )
     thirds = [_part(cases, five, index) for index in range(3)]
     cases.expect(_join_heads(cases, cases.op("Attention", *thirds)), "slices")
     # Keys and values repeated for the query heads that share them.

@@ -1,4 +1,6 @@
-"""Choices of kernels: all candidates compute the same, problems are told apart by what matters, and what was chosen is what is made."""
+"""Choices of kernels: all candidates compute the same, problems are told apart by what matters, and
+what was chosen is what is made.
+"""
 
 from __future__ import annotations
 
@@ -64,13 +66,23 @@ def _conv(*args: Any, seed: int = 0, **attrs: Any) -> NativeCase:
     return Conv("conv", *args, **attrs).case(np.random.default_rng(seed))
 
 
-def _gemm(a: tuple[int, ...], b: tuple[int, ...], op: str = "MatMul", *, const: bool = True, tile: Tile = AVX512, **attrs: Any) -> NativeCase:
+def _gemm(
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    op: str = "MatMul",
+    *,
+    const: bool = True,
+    tile: Tile = AVX512,
+    **attrs: Any,
+) -> NativeCase:
     rng, build = np.random.default_rng(0), GraphBuilder("product")
     x, w = (rng.standard_normal(shape).astype(np.float32) for shape in (a, b))
     right = build.const(w) if const else build.input("w", DType.F32, b)
     y = build.op(op, build.input("x", DType.F32, a), right, name="product", **attrs)
     build.output("y", build.op("Relu", y, name="relu"))
-    return NativeCase("product", build.finish(), {"x": x} if const else {"x": x, "w": w}, lower_group, tile, op)
+    return NativeCase(
+        "product", build.finish(), {"x": x} if const else {"x": x, "w": w}, lower_group, tile, op
+    )
 
 
 CASES = {
@@ -81,9 +93,13 @@ CASES = {
     "pointwise, many work items": lambda: _conv((2, 64, 30, 30), 80, (1, 1)),
     "strided": lambda: _conv((2, 16, 15, 15), 48, (3, 3), strides=(2, 2), pads=SAME),
     "grouped": lambda: _conv((1, 32, 8, 8), 64, (3, 3), pads=SAME, group=2),
-    "first layer": lambda: _conv((1, 3, 20, 21), 32, (5, 5), strides=(2, 2), pads=(2, 2, 2, 2), plain_input=1),
+    "first layer": lambda: _conv(
+        (1, 3, 20, 21), 32, (5, 5), strides=(2, 2), pads=(2, 2, 2, 2), plain_input=1
+    ),
     "depthwise": lambda: _conv((1, 40, 12, 13), 40, (3, 3), pads=SAME, group=40),
-    "depthwise, strided": lambda: _conv((1, 16, 30, 31), 16, (5, 5), strides=(2, 2), pads=(2, 2, 2, 2), group=16),
+    "depthwise, strided": lambda: _conv(
+        (1, 16, 30, 31), 16, (5, 5), strides=(2, 2), pads=(2, 2, 2, 2), group=16
+    ),
     "one row": lambda: _gemm((1, 60), (60, 300)),
     "few rows": lambda: _gemm((5, 33), (33, 150)),
     "many rows": lambda: _gemm((2, 37, 50), (50, 90)),
@@ -108,7 +124,12 @@ def test_all_candidates_compute_the_same() -> None:
         if name not in expected:
             (expected[name],) = case.graph.run(case.feeds)
         channels = get_int(_anchor(case).attrs, "channels_out", 0)
-        gap = difference(*(from_blocked(value, channels) if channels else value for value in (np.asarray(expected[name]), made)))
+        gap = difference(
+            *(
+                from_blocked(value, channels) if channels else value
+                for value in (np.asarray(expected[name]), made)
+            )
+        )
         if not gap <= 1e-5:
             wrong[case.name] = gap
     assert not wrong
@@ -127,13 +148,20 @@ def test_which_kinds_there_are() -> None:
         return {kind_of(choice) for choice in _candidates(case)}
 
     assert kinds(CASES["3×3"]()) == {"direct", "winograd"}
-    assert {choice.size for choice in _candidates(CASES["3×3"]()) if isinstance(choice, WinogradPlan)} == {2, 4}
+    assert {
+        choice.size for choice in _candidates(CASES["3×3"]()) if isinstance(choice, WinogradPlan)
+    } == {2, 4}
     assert kinds(CASES["strided"]()) == {"direct"}
     assert kinds(CASES["depthwise"]()) == {"depthwise"}
     assert kinds(CASES["one row"]()) == {"product"}
-    assert kinds(_conv((1, 32, 9, 10), 64, (3, 3), pads=SAME, tile=replace(AVX512, transforms=False))) == {"direct"}
+    assert kinds(
+        _conv((1, 32, 9, 10), 64, (3, 3), pads=SAME, tile=replace(AVX512, transforms=False))
+    ) == {"direct"}
     # More columns at once for one row than for many.
-    widest = {name: max(plan.vectors for plan in _candidates(CASES[name]()) if isinstance(plan, GemmPlan)) for name in ("one row", "many rows")}
+    widest = {
+        name: max(plan.vectors for plan in _candidates(CASES[name]()) if isinstance(plan, GemmPlan))
+        for name in ("one row", "many rows")
+    }
     assert widest["one row"] > widest["many rows"]
 
 
@@ -157,7 +185,9 @@ def test_problems_are_told_apart_by_what_matters() -> None:
     ]
     assert len({base, *map(_problem, others)}) == 1 + len(others)
     product = _problem(_gemm((5, 33), (33, 150)))
-    assert product == _problem(_gemm((5, 33), (33, 150), "FusedMatMul", activation="Relu", trans_a=0))
+    assert product == _problem(
+        _gemm((5, 33), (33, 150), "FusedMatMul", activation="Relu", trans_a=0)
+    )
     assert product != _problem(_gemm((5, 33), (33, 150), const=False))
     assert product != _problem(_gemm((5, 33), (150, 33), "FusedMatMul", trans_b=1))
     assert "conv" not in base
@@ -176,11 +206,21 @@ def test_what_no_kernel_covers_has_no_candidates() -> None:
     build = GraphBuilder("net")
     x = build.input("x", DType.F64, (4, 4))
     build.output("y", build.op("MatMul", x, x, name="product"))
-    assert _candidates(NativeCase("product", build.finish(), {}, lower_group, AVX512, "MatMul")) == ()
+    assert (
+        _candidates(NativeCase("product", build.finish(), {}, lower_group, AVX512, "MatMul")) == ()
+    )
 
 
 @pytest.mark.parametrize(
-    "choice", [ConvPlan(14, 2, 7, True), WinogradPlan(4, 7, 4, 28), HalvesPlan(14, 2), SlidePlan(18, 3), GemmPlan(9, 3, 90, 64)], ids=kind_of
+    "choice",
+    [
+        ConvPlan(14, 2, 7, True),
+        WinogradPlan(4, 7, 4, 28),
+        HalvesPlan(14, 2),
+        SlidePlan(18, 3),
+        GemmPlan(9, 3, 90, 64),
+    ],
+    ids=kind_of,
 )
 def test_choices_as_json(choice: Choice) -> None:
     record = encode_choice(choice)
@@ -205,9 +245,17 @@ def test_only_candidates_are_chosen() -> None:
     assert chosen(group, anchor, tile, {problem: last}) == last
     assert chosen(group, anchor, tile, {"another": last}) is None
     assert chosen(group, anchor, tile, {}) is None
-    for impossible in (ConvPlan(14, 0, 7, True), ConvPlan(1 << 40, 2, 7, True), WinogradPlan(3, 7, 4, 28), GemmPlan(9, 3, 90, 64)):
+    for impossible in (
+        ConvPlan(14, 0, 7, True),
+        ConvPlan(1 << 40, 2, 7, True),
+        WinogradPlan(3, 7, 4, 28),
+        GemmPlan(9, 3, 90, 64),
+    ):
         assert chosen(group, anchor, tile, {problem: impossible}) is None
-        assert lower_group(group, anchor, tile, {problem: impossible}).body == lower_group(group, anchor, tile).body
+        assert (
+            lower_group(group, anchor, tile, {problem: impossible}).body
+            == lower_group(group, anchor, tile).body
+        )
 
 
 def _net() -> Graph:
@@ -227,10 +275,16 @@ def test_lowering_takes_what_was_chosen() -> None:
     def plans(choices: dict[str, Choice]) -> list[tuple[int, int, int]]:
         kernels = [step.kernel for step in lower(fused, AVX512, choices)]
         micros = [kernel.body[0] for kernel in kernels if kernel is not None]
-        return [(micro.tile.rows, micro.tile.vectors, micro.block_rows) for micro in micros if isinstance(micro, Gemm)]
+        return [
+            (micro.tile.rows, micro.tile.vectors, micro.block_rows)
+            for micro in micros
+            if isinstance(micro, Gemm)
+        ]
 
     first = next(iter(fused))
-    problem = problem_of(Group(graph, first.name, first.members, first.inputs, first.outputs), first.master, AVX512)
+    problem = problem_of(
+        Group(graph, first.name, first.members, first.inputs, first.outputs), first.master, AVX512
+    )
     assert problem is not None
     usual = plans({})
     assert usual[0] == usual[1]
@@ -242,6 +296,11 @@ def test_a_choice_decides_between_algorithms() -> None:
     case = CASES["3×3"]()
     problem = _problem(case)
     assert problem is not None
-    made = {kind_of(choice): lower_group(case.group(), _anchor(case), case.tile, {problem: choice}).body[0] for choice in _candidates(case)}
+    made = {
+        kind_of(choice): lower_group(
+            case.group(), _anchor(case), case.tile, {problem: choice}
+        ).body[0]
+        for choice in _candidates(case)
+    }
     assert isinstance(made["direct"], ConvMicro)
     assert isinstance(made["winograd"], Winograd)

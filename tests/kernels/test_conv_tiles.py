@@ -1,4 +1,6 @@
-"""Every output pixel lies in one tile, and every tile reads exactly the taps that lie on the input."""
+"""Every output pixel lies in one tile, and every tile reads exactly the taps that lie on the
+input.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from whence.kernels.conv_tiles import Axis, Cover, Field, cover
 
 @st.composite
 def _fields(draw: st.DrawFn) -> Field:
-    kernel, stride, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
+    kernel, stride, dilation = (
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 4)),
+    )
     begin, end, size = draw(st.integers(0, 6)), draw(st.integers(0, 6)), draw(st.integers(1, 40))
     room = size + begin + end - (kernel - 1) * dilation - 1
     return Field(size + max(-room, 0), max(room, 0) // stride + 1, kernel, stride, dilation, begin)
@@ -28,11 +34,18 @@ def _products(tiles: Cover, rows: Field, columns: Field) -> Counter[tuple[int, i
                 start = run.start + number * run.step
                 top, left = (start, 0) if tiles.axis is Axis.BANDS else (band, start)
                 for read in run.shape.reads:
-                    in_reach = [tap for tap in range(rows.kernel) if run.shape.rows > 1 or rows.reaches(top, tap)]
+                    in_reach = [
+                        tap
+                        for tap in range(rows.kernel)
+                        if run.shape.rows > 1 or rows.reaches(top, tap)
+                    ]
                     for tap in in_reach if read.row is None else [read.row]:
                         for pixel in read.pixels:
                             down, right = divmod(pixel, run.shape.columns)
-                            found.update((top + down, left + right, tap, column) for column in range(read.first, read.first + read.count))
+                            found.update(
+                                (top + down, left + right, tap, column)
+                                for column in range(read.first, read.first + read.count)
+                            )
     return found
 
 
@@ -56,7 +69,11 @@ def test_each_product_is_computed_once(rows: Field, columns: Field, pixels: int)
 def test_tiles_are_even() -> None:
     def heights(out: int, pixels: int) -> list[int]:
         one_row, columns = Field(1, 1, 1, 1, 1, 0), Field(out, out, 1, 1, 1, 0)
-        return [run.shape.pixels for run in cover(one_row, columns, pixels).runs for _ in range(run.count)]
+        return [
+            run.shape.pixels
+            for run in cover(one_row, columns, pixels).runs
+            for _ in range(run.count)
+        ]
 
     assert heights(32, 14) == [11, 11, 10]
     assert heights(49, 14) == [13, 12, 12, 12]

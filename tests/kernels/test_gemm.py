@@ -11,19 +11,38 @@ from tests.kernels.harness import Cases
 
 def test_sizes():
     cases = Cases()
-    for rows, depth, columns in ((1, 64, 100), (3, 5, 7), (14, 32, 32), (32, 40, 33), (29, 17, 64), (57, 100, 1)):
-        cases.expect(cases.op("MatMul", cases.normal(rows, depth), cases.weights(depth, columns)), f"packed_{rows}_{depth}_{columns}")
-        cases.expect(cases.op("MatMul", cases.normal(rows, depth), cases.normal(depth, columns)), f"plain_{rows}_{depth}_{columns}")
+    for rows, depth, columns in (
+        (1, 64, 100),
+        (3, 5, 7),
+        (14, 32, 32),
+        (32, 40, 33),
+        (29, 17, 64),
+        (57, 100, 1),
+    ):
+        cases.expect(
+            cases.op("MatMul", cases.normal(rows, depth), cases.weights(depth, columns)),
+            f"packed_{rows}_{depth}_{columns}",
+        )
+        cases.expect(
+            cases.op("MatMul", cases.normal(rows, depth), cases.normal(depth, columns)),
+            f"plain_{rows}_{depth}_{columns}",
+        )
     cases.check()
 
 
 def test_panels_divided_in_depth():
-    # Deep enough for several blocks, with and without a divisor of the depth, an incomplete panel, and a product that is stored in another way.
+    # Deep enough for several blocks, with and without a divisor of the depth, an incomplete panel,
+    # and a product that is stored in another way.
     cases = Cases()
     for rows, depth, columns in ((32, 1536, 64), (17, 1030, 40), (40, 1009, 33)):
         product = cases.op("MatMul", cases.normal(rows, depth), cases.weights(depth, columns))
-        cases.expect(cases.op("Relu", cases.op("Add", product, cases.weights(columns))), f"{rows}_{depth}_{columns}")
-    cases.expect(cases.op("Gemm", cases.normal(768, 30), cases.weights(768, 70), transA=1), "turned")
+        cases.expect(
+            cases.op("Relu", cases.op("Add", product, cases.weights(columns))),
+            f"{rows}_{depth}_{columns}",
+        )
+    cases.expect(
+        cases.op("Gemm", cases.normal(768, 30), cases.weights(768, 70), transA=1), "turned"
+    )
     cases.check()
 
 
@@ -34,22 +53,52 @@ def test_transposed_operands():
             a = cases.normal(*((depth, rows) if turn_a else (rows, depth)))
             shape = (columns, depth) if turn_b else (depth, columns)
             b = cases.weights(*shape) if constant else cases.normal(*shape)
-            y = cases.op("Gemm", a, b, cases.weights(columns), transA=turn_a, transB=turn_b, alpha=0.5, beta=2.0)
+            y = cases.op(
+                "Gemm",
+                a,
+                b,
+                cases.weights(columns),
+                transA=turn_a,
+                transB=turn_b,
+                alpha=0.5,
+                beta=2.0,
+            )
             cases.expect(y, f"{turn_a}_{turn_b}_{constant}_{rows}")
     cases.check()
 
 
 def test_batches():
     cases = Cases()
-    for left, right in (((2, 3, 10, 20), (2, 3, 20, 9)), ((3, 10, 20), (20, 9)), ((2, 1, 10, 20), (3, 20, 9)), ((10, 20), (4, 20, 9))):
-        cases.expect(cases.op("MatMul", cases.normal(*left), cases.normal(*right)), f"{left}_{right}")
+    for left, right in (
+        ((2, 3, 10, 20), (2, 3, 20, 9)),
+        ((3, 10, 20), (20, 9)),
+        ((2, 1, 10, 20), (3, 20, 9)),
+        ((10, 20), (4, 20, 9)),
+    ):
+        cases.expect(
+            cases.op("MatMul", cases.normal(*left), cases.normal(*right)), f"{left}_{right}"
+        )
     cases.check()
 
 
 def test_fused_after():
     cases = Cases()
     product = cases.op("MatMul", cases.normal(2, 10, 24), cases.weights(24, 40))
-    cases.expect(cases.op("Mul", cases.op("Relu", cases.op("Add", product, cases.weights(40))), cases.normal(2, 10, 40)), "elementwise")
+    cases.expect(
+        cases.op(
+            "Mul",
+            cases.op("Relu", cases.op("Add", product, cases.weights(40))),
+            cases.normal(2, 10, 40),
+        ),
+        "elementwise",
+    )
     product = cases.op("MatMul", cases.normal(10, 24), cases.weights(24, 40))
-    cases.expect(cases.op("Add", cases.op("Reshape", product, cases.const(np.array([2, 5, 40]))), cases.normal(2, 5, 40)), "reshaped")
+    cases.expect(
+        cases.op(
+            "Add",
+            cases.op("Reshape", product, cases.const(np.array([2, 5, 40]))),
+            cases.normal(2, 5, 40),
+        ),
+        "reshaped",
+    )
     cases.check()

@@ -9,8 +9,15 @@ from tests.kernels.harness import Cases
 
 def test_ranges():
     cases = Cases()
-    for start, limit, delta, dtype in ((0, 10, 1, np.int64), (3, -9, -2, np.int32), (0.5, 4.0, 0.25, np.float32), (1, 2, 0.1, np.float64)):
-        y = cases.op("Range", *(cases.const(np.array(value, dtype)) for value in (start, limit, delta)))
+    for start, limit, delta, dtype in (
+        (0, 10, 1, np.int64),
+        (3, -9, -2, np.int32),
+        (0.5, 4.0, 0.25, np.float32),
+        (1, 2, 0.1, np.float64),
+    ):
+        y = cases.op(
+            "Range", *(cases.const(np.array(value, dtype)) for value in (start, limit, delta))
+        )
         cases.expect(y, f"{start}_{limit}_{delta}")
     cases.check()
 

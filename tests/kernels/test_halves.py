@@ -1,4 +1,6 @@
-"""Convolution by matrix units against the reference, and its error beside that of the other ways."""
+"""Convolution by matrix units against the reference, and its error beside that of the other
+ways.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from whence.ops.blocked import from_blocked
 
 MATRIX = replace(AVX512, cache_bytes=2 << 20, halves=True)
 PADS = (1, 1, 1, 1)
-runs_here = pytest.mark.skipif(not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16")
+runs_here = pytest.mark.skipif(
+    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+)
 
 
 def by(chunk: int, parts: int) -> Lower:
@@ -41,7 +45,15 @@ def by(chunk: int, parts: int) -> Lower:
     return lower
 
 
-def conv(name: str, x: tuple[int, int, int, int], out: int, kernel: tuple[int, int], chunk: int, parts: int = 1, **attrs: object) -> Conv:
+def conv(
+    name: str,
+    x: tuple[int, int, int, int],
+    out: int,
+    kernel: tuple[int, int],
+    chunk: int,
+    parts: int = 1,
+    **attrs: object,
+) -> Conv:
     return Conv(name, x, out, kernel, tile=MATRIX, lower=by(chunk, parts), **attrs)
 
 
@@ -53,7 +65,16 @@ SHAPES = [
     conv("a row at a time", (1, 32, 5, 40), 32, (3, 3), 1, pads=PADS),
     conv("strides", (1, 32, 13, 17), 32, (3, 3), 3, strides=(2, 2), pads=PADS),
     conv("strides beyond the kernel", (1, 32, 13, 17), 32, (2, 2), 2, strides=(3, 3)),
-    conv("uneven strides, dilation, padding", (1, 32, 14, 19), 32, (3, 2), 2, strides=(2, 1), dilations=(1, 3), pads=(2, 0, 1, 4)),
+    conv(
+        "uneven strides, dilation, padding",
+        (1, 32, 14, 19),
+        32,
+        (3, 2),
+        2,
+        strides=(2, 1),
+        dilations=(1, 3),
+        pads=(2, 0, 1, 4),
+    ),
     conv("padding wider than the image", (1, 32, 2, 3), 32, (5, 5), 3, pads=(3, 4, 4, 3)),
     conv("one pixel", (1, 48, 1, 1), 16, (3, 3), 1, pads=PADS),
 ]
@@ -61,10 +82,30 @@ EPILOGUES = [
     conv("channels that fill no block", (1, 21, 6, 15), 23, (3, 3), 2, pads=PADS),
     conv("a block and a half", (1, 40, 6, 15), 40, (3, 3), 6, pads=PADS),
     conv("an odd number of blocks", (1, 48, 6, 15), 48, (1, 1), 6, 2),
-    conv("relu and residual", (2, 32, 4, 9), 40, (3, 3), 4, pads=PADS, residual=True, activation="Relu"),
-    conv("swish, through memory", (1, 32, 4, 9), 48, (3, 3), 3, pads=PADS, activation="Swish", residual=True),
+    conv(
+        "relu and residual",
+        (2, 32, 4, 9),
+        40,
+        (3, 3),
+        4,
+        pads=PADS,
+        residual=True,
+        activation="Relu",
+    ),
+    conv(
+        "swish, through memory",
+        (1, 32, 4, 9),
+        48,
+        (3, 3),
+        3,
+        pads=PADS,
+        activation="Swish",
+        residual=True,
+    ),
 ]
-TAILS = [conv("a tail through memory", (2, 32, 4, 9), 24, (3, 3), 4, pads=PADS, tail=("Mul", "Tanh"))]
+TAILS = [
+    conv("a tail through memory", (2, 32, 4, 9), 24, (3, 3), 4, pads=PADS, tail=("Mul", "Tanh"))
+]
 
 
 @runs_here
@@ -75,7 +116,9 @@ def test_results(convolutions: list[Conv]) -> None:
 
 @runs_here
 def test_a_tail_that_sees_last_digits() -> None:
-    """The sums go up to fifty, and of those near zero the tanh makes results of their own size: an error of 4e-6 of fifty shows."""
+    """The sums go up to fifty, and of those near zero the tanh makes results of their own size: an
+    error of 4e-6 of fifty shows.
+    """
     check(TAILS, limit=5e-4)
 
 
@@ -91,28 +134,55 @@ def test_packed_weights() -> None:
     weights = rng.standard_normal((40, 3, 50)).astype(np.float32)
     packed = PackHalves()(weights)
     assert packed.size == packed_floats(40, 3, 50)
-    steps = packed.view(np.uint16).view(ml_dtypes.bfloat16).astype(np.float32).reshape(2, 2, 3, 2, PANEL, DEPTH // 2, TILE, 2)
+    steps = (
+        packed.view(np.uint16)
+        .view(ml_dtypes.bfloat16)
+        .astype(np.float32)
+        .reshape(2, 2, 3, 2, PANEL, DEPTH // 2, TILE, 2)
+    )
     whole = steps.sum(axis=3)
     for output, tap, channel in [(0, 0, 0), (17, 1, 31), (33, 2, 32), (39, 0, 49)]:
-        found = whole[output // 32, channel // 32, tap, output % 32 // 16, channel % 32 // 2, output % 16, channel % 2]
-        assert abs(found - weights[output, tap, channel]) <= 2.0**-16 * abs(weights[output, tap, channel])
+        found = whole[
+            output // 32,
+            channel // 32,
+            tap,
+            output % 32 // 16,
+            channel % 32 // 2,
+            output % 16,
+            channel % 2,
+        ]
+        assert abs(found - weights[output, tap, channel]) <= 2.0**-16 * abs(
+            weights[output, tap, channel]
+        )
     assert not whole[1, :, :, :, :, 8:].any()
     assert not whole[:, 1, :, :, 9:].any()
 
 
 @pytest.mark.parametrize("number", [np.inf, np.finfo(np.float32).max])
 def test_an_infinite_weight_has_no_low_half(number: float) -> None:
-    packed = PackHalves()(np.full((1, 1, 1), number, np.float32)).view(np.uint16).view(ml_dtypes.bfloat16)
+    packed = (
+        PackHalves()(np.full((1, 1, 1), number, np.float32))
+        .view(np.uint16)
+        .view(ml_dtypes.bfloat16)
+    )
     assert (np.isposinf(packed).sum(), np.isnan(packed).sum()) == (1, 0)
 
 
 @runs_here
 def test_its_error_beside_the_others() -> None:
-    """Against double precision, over 256 channels and nine taps: about 4e-6 of the largest output, where direct products have 1.4e-6."""
+    """Against double precision, over 256 channels and nine taps: about 4e-6 of the largest output,
+    where direct products have 1.4e-6.
+    """
     errors = {}
-    for name, lower in {"direct": lower_conv, "winograd": by_winograd(4, 13, 2, 26), "halves": by(14, 1)}.items():
+    for name, lower in {
+        "direct": lower_conv,
+        "winograd": by_winograd(4, 13, 2, 26),
+        "halves": by(14, 1),
+    }.items():
         errors[name] = error_of(
-            Conv(name, (1, 256, 14, 14), 32, (3, 3), pads=PADS, bias=False, tile=MATRIX, lower=lower).case(np.random.default_rng(3))
+            Conv(
+                name, (1, 256, 14, 14), 32, (3, 3), pads=PADS, bias=False, tile=MATRIX, lower=lower
+            ).case(np.random.default_rng(3))
         )
     assert errors["direct"] < errors["winograd"] < errors["halves"] < 8e-6
 
@@ -133,7 +203,15 @@ def test_numbers_that_are_none() -> None:
 def test_it_is_taken_where_it_pays() -> None:
     def kind(channels: int, out: int, extent: int, kernel: int, stride: int = 1) -> type:
         pads = (kernel // 2,) * 4
-        case = Conv("conv", (1, channels, extent, extent), out, (kernel, kernel), pads=pads, strides=(stride, stride), tile=MATRIX)
+        case = Conv(
+            "conv",
+            (1, channels, extent, extent),
+            out,
+            (kernel, kernel),
+            pads=pads,
+            strides=(stride, stride),
+            tile=MATRIX,
+        )
         native = case.case(np.random.default_rng(0))
         (anchor,) = (node for node in native.graph if node.op == "BlockedConv")
         (statement,) = lower_blocked_conv(native.group(), anchor, MATRIX).body

@@ -51,19 +51,44 @@ class Product:
 
     def case(self) -> NativeCase:
         rng, build = np.random.default_rng(0), GraphBuilder("product")
-        shape = (self.columns, self.depth) if self.attrs.get("transB") else (self.depth, self.columns)
+        shape = (
+            (self.columns, self.depth) if self.attrs.get("transB") else (self.depth, self.columns)
+        )
         left = (self.depth, *self.rows) if self.attrs.get("transA") else (*self.rows, self.depth)
-        x, w, c = (rng.standard_normal(size).astype(np.float32) for size in (left, shape, (self.columns,)))
+        x, w, c = (
+            rng.standard_normal(size).astype(np.float32) for size in (left, shape, (self.columns,))
+        )
         right = build.const(w) if self.is_constant else build.input("w", DType.F32, shape)
-        y = build.op(self.op, build.input("x", DType.F32, left), right, name="product", **self.attrs)
-        build.output("y", build.op(self.after, build.op("Add", y, build.const(c), name="sum"), name="after"))
-        return NativeCase(self.name, build.finish(), {"x": x, "w": w}, self.lower, self.tile, self.op)
+        y = build.op(
+            self.op, build.input("x", DType.F32, left), right, name="product", **self.attrs
+        )
+        build.output(
+            "y", build.op(self.after, build.op("Add", y, build.const(c), name="sum"), name="after")
+        )
+        return NativeCase(
+            self.name, build.finish(), {"x": x, "w": w}, self.lower, self.tile, self.op
+        )
 
 
-def product(rows: int | tuple[int, ...], depth: int, columns: int, block_rows: int, parts: int = 1, **attrs: Any) -> Product:
+def product(
+    rows: int | tuple[int, ...],
+    depth: int,
+    columns: int,
+    block_rows: int,
+    parts: int = 1,
+    **attrs: Any,
+) -> Product:
     op = "Gemm" if attrs else "MatMul"
     name = f"product {rows}×{depth}×{columns}, {block_rows} rows, {parts} parts {attrs}"
-    return Product(name, rows if isinstance(rows, tuple) else (rows,), depth, columns, by(HalvesGemmPlan(block_rows, parts)), op, attrs=attrs)
+    return Product(
+        name,
+        rows if isinstance(rows, tuple) else (rows,),
+        depth,
+        columns,
+        by(HalvesGemmPlan(block_rows, parts)),
+        op,
+        attrs=attrs,
+    )
 
 
 PRODUCTS = [
@@ -76,7 +101,8 @@ PRODUCTS = [
     product(70, 7, 5, 32),
     product((3, 25), 50, 48, 32),
     product(41, 40, 70, 32, 2, transB=1, alpha=0.5),
-    # More weights than stay near, so that those to come are asked for ahead: of one group of rows, and of several.
+    # More weights than stay near, so that those to come are asked for ahead: of one group of rows,
+    # and of several.
     product(32, 1024, 544, 32, 2),
     product(80, 1056, 512, 80, 4),
 ]
@@ -96,12 +122,18 @@ def test_results() -> None:
 
 def test_some_fetch_weights_ahead() -> None:
     statements = [each.case().kernel().body[0] for each in PRODUCTS]
-    assert {bool(statement.ahead) for statement in statements if isinstance(statement, HalvesGemm)} == {False, True}
+    assert {
+        bool(statement.ahead) for statement in statements if isinstance(statement, HalvesGemm)
+    } == {False, True}
 
 
 def test_the_code_compiles_for_a_machine_that_has_them() -> None:
     kernels = [each.case().kernel() for each in PRODUCTS]
-    assert Toolchain(Target.named("x86_64-amx")).build_library(emit(kernels, [["anchor"]] * len(kernels)).units).is_file()
+    assert (
+        Toolchain(Target.named("x86_64-amx"))
+        .build_library(emit(kernels, [["anchor"]] * len(kernels)).units)
+        .is_file()
+    )
 
 
 @runs_here
@@ -141,25 +173,46 @@ def test_it_is_taken_where_it_pays() -> None:
     assert kind(Product("few rows of far weights", (32,), 384, 1536, lower_group)) is HalvesGemm
     assert kind(Product("one row", (1,), 1024, 1024, lower_group)) is not HalvesGemm
     assert kind(Product("small", (8,), 32, 32, lower_group)) is not HalvesGemm
-    assert kind(Product("no matrix units", (197,), 192, 576, lower_group, tile=AVX512)) is not HalvesGemm
-    assert kind(Product("no constant", (197,), 192, 576, lower_group, is_constant=False)) is not HalvesGemm
-    assert kind(Product("turned", (197,), 192, 576, lower_group, "Gemm", attrs={"transA": 1})) is not HalvesGemm
+    assert (
+        kind(Product("no matrix units", (197,), 192, 576, lower_group, tile=AVX512))
+        is not HalvesGemm
+    )
+    assert (
+        kind(Product("no constant", (197,), 192, 576, lower_group, is_constant=False))
+        is not HalvesGemm
+    )
+    assert (
+        kind(Product("turned", (197,), 192, 576, lower_group, "Gemm", attrs={"transA": 1}))
+        is not HalvesGemm
+    )
 
 
 def test_digits_are_kept_for_a_softmax() -> None:
     build, rng = GraphBuilder("product"), np.random.default_rng(0)
     weights = rng.standard_normal((192, 576)).astype(np.float32)
-    y = build.op("MatMul", build.input("x", DType.F32, (197, 192)), build.const(weights), name="product")
+    y = build.op(
+        "MatMul", build.input("x", DType.F32, (197, 192)), build.const(weights), name="product"
+    )
     build.output("y", build.op("Softmax", y, name="softmax"))
     graph = build.finish()
     (anchor,) = (node for node in graph if node.op == "MatMul")
-    group = Group(graph, "product", (anchor,), tuple(ref for ref in anchor.inputs if ref is not None), (anchor.ref(),))
+    group = Group(
+        graph,
+        "product",
+        (anchor,),
+        tuple(ref for ref in anchor.inputs if ref is not None),
+        (anchor.ref(),),
+    )
     (statement,) = lower_group(group, anchor, MATRIX).body
     assert not isinstance(statement, HalvesGemm)
 
 
 @pytest.mark.parametrize(
-    "case", [Product("no units", (64,), 64, 64, lower_group, tile=AVX512), Product("no constant", (64,), 64, 64, lower_group, is_constant=False)]
+    "case",
+    [
+        Product("no units", (64,), 64, 64, lower_group, tile=AVX512),
+        Product("no constant", (64,), 64, 64, lower_group, is_constant=False),
+    ],
 )
 def test_where_it_cannot_be(case: Product) -> None:
     native = case.case()

@@ -13,7 +13,9 @@ from whence.runtime.program import Program
 
 def _source(program: Program) -> str:
     """The generated kernels, without what stands before them."""
-    return "\n".join(text[text.index("\nvoid ") :] for text in (unit.source for unit in program.units))
+    return "\n".join(
+        text[text.index("\nvoid ") :] for text in (unit.source for unit in program.units)
+    )
 
 
 def test_a_concatenation_asks_no_element_where_it_is():
@@ -22,7 +24,10 @@ def test_a_concatenation_asks_no_element_where_it_is():
         shapes = [[2, 3, 5] for _ in range(4)]
         for extra, shape in enumerate(shapes):
             shape[axis] += extra
-        cases.expect(cases.op("Concat", *(cases.normal(*shape) for shape in shapes), axis=axis), f"axis_{axis}")
+        cases.expect(
+            cases.op("Concat", *(cases.normal(*shape) for shape in shapes), axis=axis),
+            f"axis_{axis}",
+        )
     program = cases.check()
     assert "?" not in _source(program).replace("> 0 ?", "")
 
@@ -32,8 +37,13 @@ def test_concatenations_with_neighbours():
     x, y = cases.normal(2, 8, 6), cases.normal(2, 4, 6)
     joined = cases.op("Concat", cases.op("Relu", x), cases.op("Neg", y), axis=1)
     cases.expect(cases.op("Add", joined, cases.normal(12, 1)), "elementwise")
-    cases.expect(cases.op("Transpose", cases.op("Concat", x, y, axis=1), perm=(0, 2, 1)), "transposed")
-    cases.expect(cases.op("Reshape", cases.op("Concat", x, y, axis=1), cases.const(np.array([2, 72]))), "reshaped")
+    cases.expect(
+        cases.op("Transpose", cases.op("Concat", x, y, axis=1), perm=(0, 2, 1)), "transposed"
+    )
+    cases.expect(
+        cases.op("Reshape", cases.op("Concat", x, y, axis=1), cases.const(np.array([2, 72]))),
+        "reshaped",
+    )
     many = [cases.normal(2, 1, 3) for _ in range(100)]
     cases.expect(cases.op("Concat", *many, axis=1), "many")
     cases.check()
@@ -56,7 +66,13 @@ def test_outputs_of_different_shapes():
     cases = Cases()
     for axis, sizes in ((0, (1, 3)), (1, (2, 5, 1)), (2, (4, 4, 2))):
         shape = [4, 8, 10]
-        y = cases.op("Split", cases.normal(*shape), cases.const(np.array(sizes)), axis=axis, n_outputs=len(sizes))
+        y = cases.op(
+            "Split",
+            cases.normal(*shape),
+            cases.const(np.array(sizes)),
+            axis=axis,
+            n_outputs=len(sizes),
+        )
         for index in range(len(sizes)):
             cases.expect(y[index], f"{axis}_{index}")
     cases.check()
@@ -66,11 +82,18 @@ def test_moves_are_index_arithmetic():
     cases = Cases()
     for shape in ((2, 12, 20), (3, 6, 16)):
         x = cases.normal(*shape)
-        rank4 = cases.op("Reshape", x, cases.const(np.array([shape[0], shape[1] // 2, 2, shape[2]])))
+        rank4 = cases.op(
+            "Reshape", x, cases.const(np.array([shape[0], shape[1] // 2, 2, shape[2]]))
+        )
         for perm in itertools.permutations(range(4)):
             turned = cases.op("Transpose", rank4, perm=perm)
             dims = [(shape[0], shape[1] // 2, 2, shape[2])[axis] for axis in perm]
-            cases.expect(cases.op("Reshape", turned, cases.const(np.array([dims[0] * dims[1], dims[2] * dims[3]]))), f"{shape}_{perm}")
+            cases.expect(
+                cases.op(
+                    "Reshape", turned, cases.const(np.array([dims[0] * dims[1], dims[2] * dims[3]]))
+                ),
+                f"{shape}_{perm}",
+            )
     program = cases.check()
     # Indices are divided once for a row at most, never for an element.
     inner = [line for line in _source(program).splitlines() if "out0[" in line and "i" in line]
@@ -89,7 +112,14 @@ def test_depth_and_space():
 
 def test_broadcasts_scalars_and_long_rows():
     cases = Cases()
-    for left, right in (((), ()), ((3, 1, 5), (4, 1)), ((1,), (7, 2)), ((2, 1, 1, 3), (1, 5, 4, 1)), ((2, 30000), (1, 30000)), ((2, 9973), (2, 1))):
+    for left, right in (
+        ((), ()),
+        ((3, 1, 5), (4, 1)),
+        ((1,), (7, 2)),
+        ((2, 1, 1, 3), (1, 5, 4, 1)),
+        ((2, 30000), (1, 30000)),
+        ((2, 9973), (2, 1)),
+    ):
         cases.expect(cases.op("Sub", cases.normal(*left), cases.normal(*right)), f"{left}_{right}")
     cases.check()
 
@@ -102,8 +132,18 @@ def test_turned_squares():
     for perm in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0)):
         cases.expect(cases.op("Transpose", x, perm=perm), str(perm))
     turned = cases.op("Transpose", cases.normal(2, 35, 50), perm=(0, 2, 1))
-    cases.expect(cases.op("Add", cases.op("Relu", turned), cases.op("Mul", cases.normal(2, 50, 35), cases.weights(50, 1))), "with others")
-    cases.expect(cases.op("Transpose", cases.feed(cases.rng.integers(0, 9, (40, 50)).astype(np.int64))), "integers")
+    cases.expect(
+        cases.op(
+            "Add",
+            cases.op("Relu", turned),
+            cases.op("Mul", cases.normal(2, 50, 35), cases.weights(50, 1)),
+        ),
+        "with others",
+    )
+    cases.expect(
+        cases.op("Transpose", cases.feed(cases.rng.integers(0, 9, (40, 50)).astype(np.int64))),
+        "integers",
+    )
     program = cases.check()
     assert "w_transpose_f32x16(turn)" in _source(program)
 
@@ -111,7 +151,9 @@ def test_turned_squares():
 def test_every_work_item_once():
     cases = Cases()
     x = cases.normal(5, 7, 3)
-    cases.expect(cases.op("Concat", x, cases.op("Tile", x, cases.const(np.array([1, 2, 1]))), axis=1))
+    cases.expect(
+        cases.op("Concat", x, cases.op("Tile", x, cases.const(np.array([1, 2, 1]))), axis=1)
+    )
     program = cases.check()
     (segment,) = program.actions
     tasks = sum(segment.plan.steps[number].tasks for number in range(segment.plan.n_steps))  # type: ignore[union-attr]

@@ -17,7 +17,14 @@ from whence.types import DType
 
 
 def _pool(
-    name: str, op: str, shape: tuple[int, ...], *, tile: Tile = AVX512, dtype: type = np.float32, tail: tuple[str, ...] = (), **attrs: Any
+    name: str,
+    op: str,
+    shape: tuple[int, ...],
+    *,
+    tile: Tile = AVX512,
+    dtype: type = np.float32,
+    tail: tuple[str, ...] = (),
+    **attrs: Any,
 ) -> NativeCase:
     rng, build = np.random.default_rng(0), GraphBuilder(name)
     x: np.ndarray = (10 * rng.standard_normal(shape)).astype(dtype)
@@ -42,21 +49,69 @@ def _check(cases: list[NativeCase]) -> None:
 def test_blocked(op: str) -> None:
     _check(
         [
-            _pool("3x3 stride 2", op, (2, 2, 15, 20, 16), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+            _pool(
+                "3x3 stride 2",
+                op,
+                (2, 2, 15, 20, 16),
+                kernel_shape=(3, 3),
+                strides=(2, 2),
+                pads=(1, 1, 1, 1),
+            ),
             _pool("2x2 stride 2", op, (1, 1, 8, 9, 16), kernel_shape=(2, 2), strides=(2, 2)),
             _pool("short rows", op, (1, 3, 5, 3, 16), kernel_shape=(3, 2), pads=(1, 1, 1, 0)),
-            _pool("ceil mode", op, (1, 1, 10, 11, 16), kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1),
-            _pool("ceil mode and padding", op, (1, 1, 9, 12, 16), kernel_shape=(3, 3), strides=(2, 3), pads=(1, 1, 1, 1), ceil_mode=1),
-            _pool("same", op, (1, 1, 9, 12, 16), kernel_shape=(4, 3), strides=(2, 2), auto_pad="SAME_LOWER"),
-            _pool("with a tail", op, (1, 2, 6, 30, 16), kernel_shape=(5, 5), pads=(2, 2, 2, 2), tail=("Relu", "Tanh")),
+            _pool(
+                "ceil mode",
+                op,
+                (1, 1, 10, 11, 16),
+                kernel_shape=(3, 3),
+                strides=(2, 2),
+                ceil_mode=1,
+            ),
+            _pool(
+                "ceil mode and padding",
+                op,
+                (1, 1, 9, 12, 16),
+                kernel_shape=(3, 3),
+                strides=(2, 3),
+                pads=(1, 1, 1, 1),
+                ceil_mode=1,
+            ),
+            _pool(
+                "same",
+                op,
+                (1, 1, 9, 12, 16),
+                kernel_shape=(4, 3),
+                strides=(2, 2),
+                auto_pad="SAME_LOWER",
+            ),
+            _pool(
+                "with a tail",
+                op,
+                (1, 2, 6, 30, 16),
+                kernel_shape=(5, 5),
+                pads=(2, 2, 2, 2),
+                tail=("Relu", "Tanh"),
+            ),
             _pool("avx2", op, (1, 2, 6, 9, 8), kernel_shape=(3, 3), pads=(1, 1, 1, 1), tile=AVX2),
-            _pool("neon in blocks of 8", op, (1, 2, 6, 9, 8), kernel_shape=(3, 3), pads=(1, 1, 1, 1), tile=NEON),
+            _pool(
+                "neon in blocks of 8",
+                op,
+                (1, 2, 6, 9, 8),
+                kernel_shape=(3, 3),
+                pads=(1, 1, 1, 1),
+                tile=NEON,
+            ),
         ]
     )
 
 
 def test_average_over_padding() -> None:
-    both: dict[str, Any] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "count_include_pad": 1}
+    both: dict[str, Any] = {
+        "kernel_shape": (3, 3),
+        "strides": (2, 2),
+        "pads": (1, 1, 1, 1),
+        "count_include_pad": 1,
+    }
     _check(
         [
             _pool("blocked", "BlockedAveragePool", (1, 1, 9, 12, 16), **both),
@@ -71,10 +126,16 @@ def test_average_over_padding() -> None:
 def test_plain(op: str) -> None:
     _check(
         [
-            _pool("2-D", op, (2, 3, 13, 18), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
-            _pool("1-D", op, (1, 2, 101), kernel_shape=(5,), strides=(3,), pads=(2, 1), tail=("Relu",)),
+            _pool(
+                "2-D", op, (2, 3, 13, 18), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)
+            ),
+            _pool(
+                "1-D", op, (1, 2, 101), kernel_shape=(5,), strides=(3,), pads=(2, 1), tail=("Relu",)
+            ),
             _pool("3-D", op, (1, 2, 5, 6, 7), kernel_shape=(2, 3, 2), strides=(1, 2, 2)),
-            _pool("ceil mode", op, (1, 1, 10, 11), kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1),
+            _pool(
+                "ceil mode", op, (1, 1, 10, 11), kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1
+            ),
         ]
     )
 
@@ -82,10 +143,38 @@ def test_plain(op: str) -> None:
 def test_other_types() -> None:
     _check(
         [
-            _pool("bytes", "MaxPool", (1, 2, 8, 8), dtype=np.int8, kernel_shape=(3, 3), pads=(1, 1, 1, 1)),
-            _pool("half", "AveragePool", (1, 2, 8, 8), dtype=np.float16, kernel_shape=(2, 2), strides=(2, 2)),
-            _pool("double", "MaxPool", (1, 2, 8, 8), dtype=np.float64, kernel_shape=(2, 2), dilations=(2, 3)),
-            _pool("dilated average", "AveragePool", (1, 2, 8, 8), kernel_shape=(2, 2), dilations=(2, 3), pads=(1, 2, 1, 2)),
+            _pool(
+                "bytes",
+                "MaxPool",
+                (1, 2, 8, 8),
+                dtype=np.int8,
+                kernel_shape=(3, 3),
+                pads=(1, 1, 1, 1),
+            ),
+            _pool(
+                "half",
+                "AveragePool",
+                (1, 2, 8, 8),
+                dtype=np.float16,
+                kernel_shape=(2, 2),
+                strides=(2, 2),
+            ),
+            _pool(
+                "double",
+                "MaxPool",
+                (1, 2, 8, 8),
+                dtype=np.float64,
+                kernel_shape=(2, 2),
+                dilations=(2, 3),
+            ),
+            _pool(
+                "dilated average",
+                "AveragePool",
+                (1, 2, 8, 8),
+                kernel_shape=(2, 2),
+                dilations=(2, 3),
+                pads=(1, 2, 1, 2),
+            ),
             _pool("third norm", "LpPool", (1, 2, 8, 8), kernel_shape=(2, 2), p=3),
             _pool("first norm", "LpPool", (1, 2, 8, 8), kernel_shape=(2, 2), p=1),
         ]
@@ -105,7 +194,13 @@ def test_the_largest_of_nothing_but_nan_is_nan() -> None:
 
 def test_positions_are_not_covered() -> None:
     build = GraphBuilder("positions")
-    y = build.op("MaxPool", build.input("x", DType.F32, (1, 2, 8, 8)), name="anchor", n_outputs=2, kernel_shape=(2, 2))
+    y = build.op(
+        "MaxPool",
+        build.input("x", DType.F32, (1, 2, 8, 8)),
+        name="anchor",
+        n_outputs=2,
+        kernel_shape=(2, 2),
+    )
     build.output("y", y)
     build.output("where", y[1])
     with pytest.raises(UnsupportedError, match="'anchor' also returns positions"):

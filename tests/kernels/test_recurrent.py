@@ -22,7 +22,12 @@ def _layer(
     first, second = (batch, time) if attrs.get("layout") else (time, batch)
     x = cases.normal(first, second, inputs)
     w, r = (
-        cases.const((cases.rng.standard_normal((directions, gates * hidden, size)) * 0.6 / size**0.5).astype(np.float32)) for size in (inputs, hidden)
+        cases.const(
+            (
+                cases.rng.standard_normal((directions, gates * hidden, size)) * 0.6 / size**0.5
+            ).astype(np.float32)
+        )
+        for size in (inputs, hidden)
     )
     b = cases.weights(directions, 2 * gates * hidden) if bias else None
     n = None if lengths is None else cases.feed(np.array(lengths, np.int32))
@@ -30,7 +35,9 @@ def _layer(
     starts = [cases.normal(*shape) if states else None for _ in range(2 if op == "LSTM" else 1)]
     more = [cases.weights(directions, 3 * hidden)] if peepholes else []
     n_outputs = 3 if op == "LSTM" else 2
-    y = cases.build.op(op, x, w, r, b, n, *starts, *more, n_outputs=n_outputs, hidden_size=hidden, **attrs)
+    y = cases.build.op(
+        op, x, w, r, b, n, *starts, *more, n_outputs=n_outputs, hidden_size=hidden, **attrs
+    )
     for index in range(n_outputs):
         cases.expect(y[index], f"{op}_{time}_{batch}_{hidden}_{attrs}_{index}", 1e-5)
 
@@ -62,7 +69,18 @@ def test_variations():
     _layer(cases, "LSTM", 6, 2, 5, 20, peepholes=True, states=True)
     _layer(cases, "LSTM", 6, 2, 5, 20, clip=0.7)
     _layer(cases, "LSTM", 6, 2, 5, 20, activations=("HardSigmoid", "Softsign", "Relu"))
-    _layer(cases, "RNN", 6, 2, 5, 20, activations=("Relu", "Affine"), activation_alpha=(0.3,), activation_beta=(0.1,), direction="bidirectional")
+    _layer(
+        cases,
+        "RNN",
+        6,
+        2,
+        5,
+        20,
+        activations=("Relu", "Affine"),
+        activation_alpha=(0.3,),
+        activation_beta=(0.1,),
+        direction="bidirectional",
+    )
     cases.check()
 
 
@@ -81,5 +99,10 @@ def test_large_layers_of_one_sequence_are_done_together(op: str):
     if op == "GRU":
         _layer(cases, op, 4, 1, 5, size, linear_before_reset=1, lengths=[3])
     program = cases.check()
-    grains = [action.plan.steps[number].grain for action in program.actions if isinstance(action, Segment) for number in range(action.plan.n_steps)]
+    grains = [
+        action.plan.steps[number].grain
+        for action in program.actions
+        if isinstance(action, Segment)
+        for number in range(action.plan.n_steps)
+    ]
     assert TOGETHER in grains

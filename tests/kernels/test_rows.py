@@ -11,7 +11,16 @@ from tests.kernels.harness import Cases
 def test_softmax_family_over_every_axis():
     cases = Cases()
     for op in ("Softmax", "LogSoftmax", "Hardmax"):
-        for shape in ((7,), (3, 5), (2, 197), (2, 3, 4, 5), (1, 1000, 1, 1), (2, 6, 17, 31), (3, 1, 1), (2, 600, 2)):
+        for shape in (
+            (7,),
+            (3, 5),
+            (2, 197),
+            (2, 3, 4, 5),
+            (1, 1000, 1, 1),
+            (2, 6, 17, 31),
+            (3, 1, 1),
+            (2, 600, 2),
+        ):
             for axis in range(len(shape)):
                 cases.expect(cases.op(op, cases.normal(*shape), axis=axis), f"{op}_{shape}_{axis}")
     cases.check()
@@ -19,7 +28,16 @@ def test_softmax_family_over_every_axis():
 
 def test_softmax_of_extreme_values():
     cases = Cases()
-    rows = np.array([[1e38, -1e38, 0, 3], [-np.inf, 0, 1, 2], [-np.inf] * 4, [np.nan, 1, 2, 3], [np.inf, 1, 2, 3]], np.float32)
+    rows = np.array(
+        [
+            [1e38, -1e38, 0, 3],
+            [-np.inf, 0, 1, 2],
+            [-np.inf] * 4,
+            [np.nan, 1, 2, 3],
+            [np.inf, 1, 2, 3],
+        ],
+        np.float32,
+    )
     cases.expect(cases.op("Softmax", cases.feed(rows), axis=-1))
     cases.expect(cases.op("Softmax", cases.feed(rows.T.copy()), axis=0))
     cases.check(peer=False)
@@ -30,29 +48,70 @@ def test_other_types(dtype: type):
     cases = Cases()
     limit = 1e-3 if dtype is np.float16 else 1e-12
     for axis in (0, 2):
-        cases.expect(cases.op("Softmax", cases.normal(3, 5, 33, dtype=dtype), axis=axis), f"softmax_{axis}", limit)
+        cases.expect(
+            cases.op("Softmax", cases.normal(3, 5, 33, dtype=dtype), axis=axis),
+            f"softmax_{axis}",
+            limit,
+        )
     x = cases.normal(4, 6, 10, dtype=dtype)
-    cases.expect(cases.op("LayerNormalization", x, cases.weights(10, dtype=dtype), cases.weights(10, dtype=dtype)), "layer", limit * 4)
-    cases.expect(cases.op("InstanceNormalization", x, cases.weights(6, dtype=dtype), cases.weights(6, dtype=dtype)), "instance", limit * 4)
+    cases.expect(
+        cases.op(
+            "LayerNormalization", x, cases.weights(10, dtype=dtype), cases.weights(10, dtype=dtype)
+        ),
+        "layer",
+        limit * 4,
+    )
+    cases.expect(
+        cases.op(
+            "InstanceNormalization", x, cases.weights(6, dtype=dtype), cases.weights(6, dtype=dtype)
+        ),
+        "instance",
+        limit * 4,
+    )
     cases.check(peer=False)
 
 
 def test_layer_normalisation():
     cases = Cases()
-    for shape, axis in (((32, 384), -1), ((2, 3, 4, 5), 1), ((2, 3, 4, 5), 2), ((2, 3, 4, 5), 3), ((5, 1), -1), ((1, 7, 1), 1)):
+    for shape, axis in (
+        ((32, 384), -1),
+        ((2, 3, 4, 5), 1),
+        ((2, 3, 4, 5), 2),
+        ((2, 3, 4, 5), 3),
+        ((5, 1), -1),
+        ((1, 7, 1), 1),
+    ):
         inner = shape[axis:]
         x, scale, bias = cases.normal(*shape), cases.weights(*inner), cases.weights(*inner)
         cases.expect(cases.op("LayerNormalization", x, scale, bias, axis=axis), f"{shape}_{axis}")
-        cases.expect(cases.op("LayerNormalization", x, cases.normal(*inner), axis=axis, epsilon=1e-2), f"{shape}_{axis}_no_bias")
+        cases.expect(
+            cases.op("LayerNormalization", x, cases.normal(*inner), axis=axis, epsilon=1e-2),
+            f"{shape}_{axis}_no_bias",
+        )
         cases.expect(cases.op("RMSNormalization", x, scale, axis=axis), f"rms_{shape}_{axis}")
-    cases.expect(cases.op("LayerNormalization", cases.normal(4, 6, 10), cases.weights(1), cases.weights(6, 1), axis=1), "broadcast")
+    cases.expect(
+        cases.op(
+            "LayerNormalization",
+            cases.normal(4, 6, 10),
+            cases.weights(1),
+            cases.weights(6, 1),
+            axis=1,
+        ),
+        "broadcast",
+    )
     cases.check()
 
 
 def test_layer_normalisation_also_gives_mean_and_deviation():
     cases = Cases()
     for shape, axis in (((6, 33), -1), ((2, 3, 4), 1)):
-        y = cases.op("LayerNormalization", cases.normal(*shape), cases.weights(*shape[axis:]), n_outputs=3, axis=axis)
+        y = cases.op(
+            "LayerNormalization",
+            cases.normal(*shape),
+            cases.weights(*shape[axis:]),
+            n_outputs=3,
+            axis=axis,
+        )
         for index in range(3):
             cases.expect(y[index], f"{shape}_{index}")
     cases.check()
@@ -72,7 +131,11 @@ def test_channel_normalisations():
         x = cases.normal(*shape)
         cases.expect(cases.op("InstanceNormalization", x, scale, bias), f"instance_{shape}", 1e-4)
         for groups in (1, 2, shape[1]):
-            cases.expect(cases.op("GroupNormalization", x, scale, bias, num_groups=groups), f"group_{shape}_{groups}", 1e-4)
+            cases.expect(
+                cases.op("GroupNormalization", x, scale, bias, num_groups=groups),
+                f"group_{shape}_{groups}",
+                1e-4,
+            )
     cases.check()
 
 
@@ -81,11 +144,20 @@ def test_the_rest():
     for shape in ((5, 9), (2, 3, 40), (3, 4, 1)):
         for axis in range(len(shape)):
             for p in (1, 2):
-                cases.expect(cases.op("LpNormalization", cases.normal(*shape), axis=axis, p=p), f"lp_{shape}_{axis}_{p}")
+                cases.expect(
+                    cases.op("LpNormalization", cases.normal(*shape), axis=axis, p=p),
+                    f"lp_{shape}_{axis}_{p}",
+                )
     for axes in ((0, 2, 3), (1,), (2, 3), (0, 1, 2, 3)):
-        cases.expect(cases.op("MeanVarianceNormalization", cases.normal(2, 3, 4, 5), axes=axes), f"mvn_{axes}")
+        cases.expect(
+            cases.op("MeanVarianceNormalization", cases.normal(2, 3, 4, 5), axes=axes),
+            f"mvn_{axes}",
+        )
     for size, beta in ((1, 0.75), (3, 0.5), (5, 0.75)):
-        cases.expect(cases.op("LRN", cases.normal(2, 7, 3, 5), size=size, beta=beta, alpha=0.1, bias=2.0), f"lrn_{size}")
+        cases.expect(
+            cases.op("LRN", cases.normal(2, 7, 3, 5), size=size, beta=beta, alpha=0.1, bias=2.0),
+            f"lrn_{size}",
+        )
     cases.check()
 
 

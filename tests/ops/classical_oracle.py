@@ -16,16 +16,27 @@ from whence.ops.registry import evaluate
 from whence.types import TensorType
 
 
-def onnxruntime_outputs(op: str, attrs: dict[str, Any], inputs: list[Any], n_outputs: int, opset: int) -> list[Any]:
-    names, outputs = [f"i{index}" for index in range(len(inputs))], [f"o{index}" for index in range(n_outputs)]
+def onnxruntime_outputs(
+    op: str, attrs: dict[str, Any], inputs: list[Any], n_outputs: int, opset: int
+) -> list[Any]:
+    names, outputs = (
+        [f"i{index}" for index in range(len(inputs))],
+        [f"o{index}" for index in range(n_outputs)],
+    )
     graph = helper.make_graph(
         [helper.make_node(op, names, outputs, domain="ai.onnx.ml", **attrs)],
         "one",
-        [helper.make_value_info(name, to_type_proto(type_of(value))) for name, value in zip(names, inputs, strict=True)],
+        [
+            helper.make_value_info(name, to_type_proto(type_of(value)))
+            for name, value in zip(names, inputs, strict=True)
+        ],
         [onnx.ValueInfoProto(name=name) for name in outputs],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", opset)]
-    return run_onnxruntime(helper.make_model(graph, opset_imports=opsets, ir_version=8), dict(zip(names, inputs, strict=True)))
+    return run_onnxruntime(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8),
+        dict(zip(names, inputs, strict=True)),
+    )
 
 
 def run(op: str, *inputs: Any, n_outputs: int = 1, **attrs: Any) -> Any:
@@ -38,7 +49,15 @@ def check(op: str, *inputs: Any, n_outputs: int = 1, opset: int = 1, **attrs: An
     """Ours and ONNX Runtime's outputs are equal, and have the types that inference foretold."""
     expected = onnxruntime_outputs(op, attrs, list(inputs), n_outputs, opset)
     actual = evaluate(Call(f"ai.onnx.ml::{op}", attrs, inputs, n_outputs))
-    types = infer(TypeQuery(f"ai.onnx.ml::{op}", attrs, tuple(type_of(value) for value in inputs), (None,) * len(inputs), n_outputs))
+    types = infer(
+        TypeQuery(
+            f"ai.onnx.ml::{op}",
+            attrs,
+            tuple(type_of(value) for value in inputs),
+            (None,) * len(inputs),
+            n_outputs,
+        )
+    )
     for ours, theirs, kind in zip(actual, expected, types, strict=True):
         if isinstance(theirs, list):
             assert ours == theirs
@@ -49,4 +68,7 @@ def check(op: str, *inputs: Any, n_outputs: int = 1, opset: int = 1, **attrs: An
             assert_close(ours, theirs, rtol=1e-4)
         assert isinstance(kind, TensorType)
         assert kind.dtype is TensorType.of(ours).dtype
-        assert kind.shape is None or all(not isinstance(dim, int) or dim == size for dim, size in zip(kind.shape, ours.shape, strict=True))
+        assert kind.shape is None or all(
+            not isinstance(dim, int) or dim == size
+            for dim, size in zip(kind.shape, ours.shape, strict=True)
+        )

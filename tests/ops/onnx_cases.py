@@ -1,4 +1,6 @@
-"""The `onnx` package's own node tests, which its wheel carries as programs: one operator each, with inputs and expected outputs."""
+"""The `onnx` package's own node tests, which its wheel carries as programs: one operator each, with
+inputs and expected outputs.
+"""
 
 from __future__ import annotations
 
@@ -68,15 +70,33 @@ def _cases_of(test: Any) -> list[Case]:
     domain = "" if node.domain == "ai.onnx" else node.domain
     op = f"{domain}::{node.op_type}" if domain else node.op_type
     schema = schema_of(op)
-    versions = {("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in model.opset_import}
+    versions = {
+        ("" if entry.domain == "ai.onnx" else entry.domain): entry.version
+        for entry in model.opset_import
+    }
     nested = any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
-    if op not in REGISTRY or schema is None or versions[domain] < schema.since_version or op in INTERPRETED or nested:
+    if (
+        op not in REGISTRY
+        or schema is None
+        or versions[domain] < schema.since_version
+        or op in INTERPRETED
+        or nested
+    ):
         return []
     found = []
     for index, (inputs, outputs) in enumerate(test.data_sets):
-        given = dict(zip((item.name for item in model.graph.input), map(to_value, inputs), strict=True))
-        wanted = dict(zip((item.name for item in model.graph.output), map(to_value, outputs), strict=True))
-        call = Call(op, attrs_of(node), tuple(given.get(name) if name else None for name in node.input), len(node.output))
+        given = dict(
+            zip((item.name for item in model.graph.input), map(to_value, inputs), strict=True)
+        )
+        wanted = dict(
+            zip((item.name for item in model.graph.output), map(to_value, outputs), strict=True)
+        )
+        call = Call(
+            op,
+            attrs_of(node),
+            tuple(given.get(name) if name else None for name in node.input),
+            len(node.output),
+        )
         name = test.name.removeprefix("test_") + (f"_{index}" if index else "")
         found.append(Case(name, call, tuple(wanted.get(name) for name in node.output)))
     return found
@@ -93,7 +113,9 @@ def cases() -> dict[str, Case]:
 
 
 def type_variants(case: Case) -> Iterator[tuple[str, TypeQuery]]:
-    """The case as inference may meet it: all values known, then only types, then types with less and less of their shapes."""
+    """The case as inference may meet it: all values known, then only types, then types with less
+    and less of their shapes.
+    """
     types = tuple(None if value is None else type_of(value) for value in case.call.inputs)
     unknown = (None,) * len(types)
     yield "values", _query(case, types, case.call.inputs)

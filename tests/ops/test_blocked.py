@@ -34,7 +34,9 @@ def test_there_and_back(rng: np.random.Generator, channels: int, block: int) -> 
     blocked = _evaluate("ToBlocked", {"block": block}, x)
     assert blocked.shape == (2, -(-channels // block), 3, 5, block)
     for channel in range(channels):
-        np.testing.assert_array_equal(blocked[:, channel // block, :, :, channel % block], x[:, channel])
+        np.testing.assert_array_equal(
+            blocked[:, channel // block, :, :, channel % block], x[:, channel]
+        )
     assert not blocked[:, -1, ..., channels % block or block :].any()
     np.testing.assert_array_equal(_evaluate("FromBlocked", {"channels": channels}, blocked), x)
 
@@ -51,8 +53,12 @@ def test_types() -> None:
     blocked = _infer("ToBlocked", {"block": 8}, x)
     assert blocked == TensorType(F32, (1, 3, 9, "w", 8))
     assert _infer("FromBlocked", {"channels": 20}, blocked) == x
-    assert _infer("ToBlocked", {"block": 8}, TensorType(F32, (1, 20, 9))) == TensorType(F32, (1, 3, 1, 9, 8))
-    assert _infer("FromBlocked", {"channels": 20, "rank": 3}, TensorType(F32, (1, 3, 1, 9, 8))) == TensorType(F32, (1, 20, 9))
+    assert _infer("ToBlocked", {"block": 8}, TensorType(F32, (1, 20, 9))) == TensorType(
+        F32, (1, 3, 1, 9, 8)
+    )
+    assert _infer(
+        "FromBlocked", {"channels": 20, "rank": 3}, TensorType(F32, (1, 3, 1, 9, 8))
+    ) == TensorType(F32, (1, 20, 9))
     assert _infer("ToBlocked", {"block": 8}, TensorType(F32)) == TensorType(F32)
 
 
@@ -81,7 +87,9 @@ _CONVS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("attrs", _CONVS)
 @pytest.mark.parametrize("residual", [False, True])
-def test_conv_is_the_plain_one(rng: np.random.Generator, attrs: dict[str, Any], residual: bool) -> None:
+def test_conv_is_the_plain_one(
+    rng: np.random.Generator, attrs: dict[str, Any], residual: bool
+) -> None:
     x = rng.standard_normal((2, 20, 9, 8)).astype(np.float32)
     w = rng.standard_normal((40, 20 // attrs.get("group", 1), 3, 3)).astype(np.float32)
     b = rng.standard_normal(40).astype(np.float32)
@@ -105,7 +113,9 @@ def test_conv_never_looks_behind_the_last_channel(rng: np.random.Generator) -> N
     dirty[..., 5:] = np.nan
     w = rng.standard_normal((8, 5, 1, 1)).astype(np.float32)
     attrs: Attrs = {"block": 8, "channels_in": 5, "channels_out": 8}
-    np.testing.assert_array_equal(_evaluate("BlockedConv", attrs, dirty, w), _evaluate("BlockedConv", attrs, x, w))
+    np.testing.assert_array_equal(
+        _evaluate("BlockedConv", attrs, dirty, w), _evaluate("BlockedConv", attrs, x, w)
+    )
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
@@ -114,7 +124,9 @@ def test_pools_are_the_plain_ones(rng: np.random.Generator, op: str) -> None:
     x = rng.standard_normal((2, 32, 9, 8)).astype(np.float32)
     blocked = _evaluate(f"Blocked{op}", attrs, to_blocked(x, 16))
     np.testing.assert_array_equal(from_blocked(blocked, 32), _evaluate(op, attrs, x))
-    assert _infer(f"Blocked{op}", attrs, TensorType(F32, (2, 2, 9, 8, 16))) == TensorType.of(blocked)
+    assert _infer(f"Blocked{op}", attrs, TensorType(F32, (2, 2, 9, 8, 16))) == TensorType.of(
+        blocked
+    )
 
 
 def test_cost_counts_real_channels() -> None:
@@ -129,6 +141,12 @@ def test_cost_counts_real_channels() -> None:
     w, b = TensorType(F32, (10, 3, 3, 3)), TensorType(F32, (10,))
     attrs: Attrs = {"block": 16, "channels_in": 3, "channels_out": 10, "activation": "Relu"}
     plain = flops("FusedConv", {"activation": "Relu"}, TensorType(F32, (1, 3, 8, 8)), w, b)
-    assert flops("BlockedConv", attrs, TensorType(F32, (1, 1, 8, 8, 16)), w, b) == plain == 10 * 36 * (2 * 27 + 2)
+    assert (
+        flops("BlockedConv", attrs, TensorType(F32, (1, 1, 8, 8, 16)), w, b)
+        == plain
+        == 10 * 36 * (2 * 27 + 2)
+    )
     pool: Attrs = {"kernel_shape": (2, 2)}
-    assert flops("BlockedMaxPool", pool, TensorType(F32, (1, 1, 8, 8, 16))) == flops("MaxPool", pool, TensorType(F32, (1, 16, 8, 8)))
+    assert flops("BlockedMaxPool", pool, TensorType(F32, (1, 1, 8, 8, 16))) == flops(
+        "MaxPool", pool, TensorType(F32, (1, 16, 8, 8))
+    )

@@ -14,7 +14,9 @@ from whence.ops.definition import Call
 from whence.ops.registry import evaluate
 from whence.types import DType
 
-NUMBERS = [dtype for dtype in DType if dtype not in {DType.UNDEFINED, DType.STRING, DType.C64, DType.C128}]
+NUMBERS = [
+    dtype for dtype in DType if dtype not in {DType.UNDEFINED, DType.STRING, DType.C64, DType.C128}
+]
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(NUMBERS, NUMBERS)), ids=str)
@@ -37,7 +39,21 @@ def test_there_and_back_through_text(dtype: DType) -> None:
     assert (back == x).all()
 
 
-@pytest.mark.parametrize("to", [DType.I8, DType.U8, DType.I16, DType.I32, DType.I64, DType.F16, DType.F64, DType.BOOL, DType.STRING], ids=str)
+@pytest.mark.parametrize(
+    "to",
+    [
+        DType.I8,
+        DType.U8,
+        DType.I16,
+        DType.I32,
+        DType.I64,
+        DType.F16,
+        DType.F64,
+        DType.BOOL,
+        DType.STRING,
+    ],
+    ids=str,
+)
 def test_reals_as_in_onnxruntime(to: DType) -> None:
     x = np.array([0, -0.0, 1.7, -1.7, 100.25, -100.9, 1e-5, 123.456], np.float32)
     x = np.abs(x) if to is DType.U8 else x
@@ -50,8 +66,16 @@ def test_reals_as_in_onnxruntime(to: DType) -> None:
 
 
 def test_special_reals_as_text() -> None:
-    assert cast(np.array([np.nan, np.inf, -np.inf, 0.1], np.float32), DType.STRING).tolist() == ["NaN", "INF", "-INF", "0.1"]
-    np.testing.assert_array_equal(cast(np.array(["NaN", "+INF", "-inf", " 2.5e1 "], object), DType.F32), [np.nan, np.inf, -np.inf, 25])
+    assert cast(np.array([np.nan, np.inf, -np.inf, 0.1], np.float32), DType.STRING).tolist() == [
+        "NaN",
+        "INF",
+        "-INF",
+        "0.1",
+    ]
+    np.testing.assert_array_equal(
+        cast(np.array(["NaN", "+INF", "-inf", " 2.5e1 "], object), DType.F32),
+        [np.nan, np.inf, -np.inf, 25],
+    )
     assert cast(np.array(["7", "100.5"], object), DType.I32).tolist() == [7, 100]
     with pytest.raises(ModelError, match="Cast: a text is not a number"):
         cast(np.array(["seven"], object), DType.F32)
@@ -69,20 +93,37 @@ def test_whole_numbers_lose_their_high_bits(value: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "largest", "overflow"),
-    [(DType.F8E4M3FN, 448, np.nan), (DType.F8E4M3FNUZ, 240, np.nan), (DType.F8E5M2, 57344, np.inf), (DType.F8E5M2FNUZ, 57344, np.nan)],
+    [
+        (DType.F8E4M3FN, 448, np.nan),
+        (DType.F8E4M3FNUZ, 240, np.nan),
+        (DType.F8E5M2, 57344, np.inf),
+        (DType.F8E5M2FNUZ, 57344, np.nan),
+    ],
     ids=str,
 )
-def test_float8_saturates_unless_told_otherwise(dtype: DType, largest: float, overflow: float) -> None:
+def test_float8_saturates_unless_told_otherwise(
+    dtype: DType, largest: float, overflow: float
+) -> None:
     x = np.array([1e6, np.inf, -np.inf, np.nan, 1.0], np.float32)
-    np.testing.assert_array_equal(cast(x, dtype).astype(np.float32), [largest, largest, -largest, np.nan, 1])
-    np.testing.assert_array_equal(cast(x, dtype, saturate=False).astype(np.float32), [overflow, overflow, -overflow, np.nan, 1])
+    np.testing.assert_array_equal(
+        cast(x, dtype).astype(np.float32), [largest, largest, -largest, np.nan, 1]
+    )
+    np.testing.assert_array_equal(
+        cast(x, dtype, saturate=False).astype(np.float32),
+        [overflow, overflow, -overflow, np.nan, 1],
+    )
 
 
 def test_float4_has_no_infinity() -> None:
-    assert cast(np.array([1e6, -np.inf, 0.75], np.float32), DType.F4E2M1).astype(np.float32).tolist() == [6, -6, 1.0]
+    assert cast(np.array([1e6, -np.inf, 0.75], np.float32), DType.F4E2M1).astype(
+        np.float32
+    ).tolist() == [6, -6, 1.0]
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("up", [1, 2, 2, 4, 0.25]), ("down", [1, 1, 1, 2, 0.125]), ("nearest", [1, 1, 2, 4, 0.25])])
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("up", [1, 2, 2, 4, 0.25]), ("down", [1, 1, 1, 2, 0.125]), ("nearest", [1, 1, 2, 4, 0.25])],
+)
 def test_powers_of_two(mode: str, expected: list[float]) -> None:
     x = np.array([1, 1.2, 1.5, 3.5, 0.2], np.float32)
     assert cast(x, DType.F8E8M0, round_mode=mode).astype(np.float32).tolist() == expected
@@ -91,7 +132,10 @@ def test_powers_of_two(mode: str, expected: list[float]) -> None:
 def test_powers_of_two_at_the_ends() -> None:
     x = np.array([0.0, 1e-300, 1e300, np.inf, np.nan])
     assert cast(x, DType.F8E8M0).view(np.uint8).tolist() == [0, 0, 254, 254, 255]
-    assert cast(x, DType.F8E8M0, saturate=False, round_mode="nearest").view(np.uint8).tolist()[1:] == [255] * 4
+    assert (
+        cast(x, DType.F8E8M0, saturate=False, round_mode="nearest").view(np.uint8).tolist()[1:]
+        == [255] * 4
+    )
     with pytest.raises(ModelError, match="round_mode"):
         cast(x, DType.F8E8M0, round_mode="sideways")
 

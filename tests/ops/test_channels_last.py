@@ -35,11 +35,15 @@ _CASES: list[tuple[str, dict[str, Any], tuple[int, ...] | None]] = [
 
 
 @pytest.mark.parametrize(("op", "attrs", "weights"), _CASES)
-def test_is_the_plain_operator_with_channels_last(rng: np.random.Generator, op: str, attrs: dict[str, Any], weights: tuple[int, ...] | None) -> None:
+def test_is_the_plain_operator_with_channels_last(
+    rng: np.random.Generator, op: str, attrs: dict[str, Any], weights: tuple[int, ...] | None
+) -> None:
     x = rng.standard_normal((2, 6, 9, 7)).astype(np.float32)
     others = [] if weights is None else [rng.standard_normal(weights).astype(np.float32)]
     if weights is not None:
-        others.append(rng.standard_normal(weights[0] if op == "Conv" else weights[1]).astype(np.float32))
+        others.append(
+            rng.standard_normal(weights[0] if op == "Conv" else weights[1]).astype(np.float32)
+        )
     plain = _evaluate(op, attrs, x, *others)
     last = np.moveaxis(x, 1, -1)
     y = _evaluate(f"ChannelsLast{op}", attrs, last, *others)
@@ -58,8 +62,12 @@ def test_one_and_three_spatial_axes(rng: np.random.Generator) -> None:
 
 def test_types_with_names_and_holes() -> None:
     w = TensorType(DType.F32, (8, 3, 3, 3))
-    assert _infer("ChannelsLastConv", {}, TensorType(DType.F32, ("n", 9, None, 3)), w) == TensorType(DType.F32, ("n", 7, None, 8))
-    assert _infer("ChannelsLastMaxPool", {"kernel_shape": (2, 2)}, TensorType(DType.I8)) == TensorType(DType.I8)
+    assert _infer(
+        "ChannelsLastConv", {}, TensorType(DType.F32, ("n", 9, None, 3)), w
+    ) == TensorType(DType.F32, ("n", 7, None, 8))
+    assert _infer(
+        "ChannelsLastMaxPool", {"kernel_shape": (2, 2)}, TensorType(DType.I8)
+    ) == TensorType(DType.I8)
     with pytest.raises(ModelError, match="ChannelsLastConv"):
         _infer("ChannelsLastConv", {}, TensorType(DType.F32, (1, 9, 9, 4)), w)
     with pytest.raises(ModelError, match="ChannelsLastMaxPool"):
@@ -67,10 +75,16 @@ def test_types_with_names_and_holes() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
-def test_averages_of_integers_round_halves_away_from_zero(rng: np.random.Generator, dtype: Any) -> None:
+def test_averages_of_integers_round_halves_away_from_zero(
+    rng: np.random.Generator, dtype: Any
+) -> None:
     info = np.iinfo(dtype)
     x = rng.integers(info.min, info.max, (1, 6, 7, 4), dtype=dtype, endpoint=True)
-    y = _evaluate("ChannelsLastAveragePool", {"kernel_shape": (3, 2), "strides": (2, 2), "pads": (1, 0, 1, 1)}, x)
+    y = _evaluate(
+        "ChannelsLastAveragePool",
+        {"kernel_shape": (3, 2), "strides": (2, 2), "pads": (1, 0, 1, 1)},
+        x,
+    )
     assert y.dtype == dtype
     for row in range(y.shape[1]):
         for column in range(y.shape[2]):
@@ -81,7 +95,13 @@ def test_averages_of_integers_round_halves_away_from_zero(rng: np.random.Generat
 
 
 def test_cost_is_the_plain_one() -> None:
-    query = TypeQuery("ChannelsLastConv", {}, (TensorType(DType.F32, (1, 8, 8, 3)), TensorType(DType.F32, (10, 3, 3, 3))), (None, None), 1)
+    query = TypeQuery(
+        "ChannelsLastConv",
+        {},
+        (TensorType(DType.F32, (1, 8, 8, 3)), TensorType(DType.F32, (10, 3, 3, 3))),
+        (None, None),
+        1,
+    )
     flops = lookup("ChannelsLastConv").flops
     assert not isinstance(flops, int)
     assert flops(query, Inference().infer(query)) == 10 * 36 * 2 * 27

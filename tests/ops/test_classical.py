@@ -48,7 +48,12 @@ def test_imputer() -> None:
 
 def test_feature_vectorizer() -> None:
     check("FeatureVectorizer", X, X[:, :1], inputdimensions=(3, 1))
-    assert run("FeatureVectorizer", X[:, :2], X, inputdimensions=(3, 1)).tolist()[0] == [0.5, -1, 0, 0.5]
+    assert run("FeatureVectorizer", X[:, :2], X, inputdimensions=(3, 1)).tolist()[0] == [
+        0.5,
+        -1,
+        0,
+        0.5,
+    ]
 
 
 def test_one_hot() -> None:
@@ -60,17 +65,39 @@ def test_one_hot() -> None:
 
 
 def test_labels() -> None:
-    check("LabelEncoder", TEXTS, opset=2, keys_strings=("a", "b", "c"), values_int64s=(1, 2, 3), default_int64=-5)
+    check(
+        "LabelEncoder",
+        TEXTS,
+        opset=2,
+        keys_strings=("a", "b", "c"),
+        values_int64s=(1, 2, 3),
+        default_int64=-5,
+    )
     check("LabelEncoder", WHOLE, opset=2, keys_int64s=(0, 1, 2), values_strings=("x", "y", "z"))
-    check("LabelEncoder", X, opset=2, keys_floats=(0.0, 0.5), values_floats=(5.0, 6.0), default_float=-1.0)
+    check(
+        "LabelEncoder",
+        X,
+        opset=2,
+        keys_floats=(0.0, 0.5),
+        values_floats=(5.0, 6.0),
+        default_float=-1.0,
+    )
 
 
 def test_labels_from_tensors() -> None:
     keys, values = np.array([1.0, np.nan]), np.array([10, 20], np.int16)
-    result = run("LabelEncoder", np.array([np.nan, 1.0, 2.0]), keys_tensor=keys, values_tensor=values, default_tensor=np.array([-7], np.int16))
+    result = run(
+        "LabelEncoder",
+        np.array([np.nan, 1.0, 2.0]),
+        keys_tensor=keys,
+        values_tensor=values,
+        default_tensor=np.array([-7], np.int16),
+    )
     assert result.dtype == np.int16
     assert result.tolist() == [20, 10, -7]
-    assert run("LabelEncoder", np.array([1]), keys_int64s=(1, 1), values_int64s=(3, 4)).tolist() == [4]
+    assert run(
+        "LabelEncoder", np.array([1]), keys_int64s=(1, 1), values_int64s=(3, 4)
+    ).tolist() == [4]
     with pytest.raises(ModelError, match="LabelEncoder: keys and values must be given"):
         run("LabelEncoder", np.array([1]), keys_int64s=(1, 2), values_int64s=(3,))
 

@@ -6,7 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ops.oracle import assert_close, assert_infers, case_name, check_node_case, evaluate, flops, onnxruntime_outputs, parameters
+from tests.ops.oracle import (
+    assert_close,
+    assert_infers,
+    case_name,
+    check_node_case,
+    evaluate,
+    flops,
+    onnxruntime_outputs,
+    parameters,
+)
 from whence.errors import ModelError
 from whence.ops import conv as module
 from whence.ops.conv import OPS
@@ -31,7 +40,9 @@ def test_onnx_node_cases(case):
 
 
 def random_convolution(seed):
-    """Attributes, input, weights and bias of a small random convolution that ONNX Runtime accepts."""
+    """Attributes, input, weights and bias of a small random convolution that ONNX Runtime
+    accepts.
+    """
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     rank, group = pick.choice([1, 2, 2, 3]), pick.choice([1, 1, 2, 3, 4])
     per_group, filters = pick.choice([1, 2, 3]), pick.choice([1, 2, 4])
@@ -44,7 +55,10 @@ def random_convolution(seed):
         attrs["auto_pad"] = padding
     if not padding.startswith("SAME"):
         attrs["dilations"] = tuple(pick.randint(1, 2) for _ in kernel)
-    x = rng.standard_normal((pick.choice([1, 2]), group * per_group, *(pick.randint(5, 9) for _ in kernel)), dtype=np.float32)
+    x = rng.standard_normal(
+        (pick.choice([1, 2]), group * per_group, *(pick.randint(5, 9) for _ in kernel)),
+        dtype=np.float32,
+    )
     w = rng.standard_normal((group * filters, per_group, *kernel), dtype=np.float32)
     bias = rng.standard_normal(group * filters, dtype=np.float32) if pick.random() < 0.5 else None
     return attrs, x, w, bias
@@ -60,7 +74,10 @@ def test_conv_like_onnxruntime(seed):
 
 
 def test_conv_in_many_pieces_is_the_same(rng, monkeypatch):
-    x, w = rng.standard_normal((2, 4, 9, 10), dtype=np.float32), rng.standard_normal((6, 2, 3, 3), dtype=np.float32)
+    x, w = (
+        rng.standard_normal((2, 4, 9, 10), dtype=np.float32),
+        rng.standard_normal((6, 2, 3, 3), dtype=np.float32),
+    )
     attrs: dict[str, Any] = {"group": 2, "pads": (1, 0, 2, 1)}
     (whole,) = evaluate(DEFINITIONS["Conv"], attrs, [x, w])
     monkeypatch.setattr(module, "_COLUMN_BYTES", 1)
@@ -69,7 +86,10 @@ def test_conv_in_many_pieces_is_the_same(rng, monkeypatch):
 
 
 def test_depthwise_in_many_blocks_is_the_same(rng, monkeypatch):
-    x, w = rng.standard_normal((2, 5, 9, 10), dtype=np.float32), rng.standard_normal((10, 1, 3, 3), dtype=np.float32)
+    x, w = (
+        rng.standard_normal((2, 5, 9, 10), dtype=np.float32),
+        rng.standard_normal((10, 1, 3, 3), dtype=np.float32),
+    )
     (whole,) = evaluate(DEFINITIONS["Conv"], {"group": 5}, [x, w])
     monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 1)
     (blocks,) = evaluate(DEFINITIONS["Conv"], {"group": 5}, [x, w])
@@ -81,7 +101,9 @@ def test_same_padding_reckons_with_dilation(rng):
     x, w = rng.standard_normal((1, 1, 7), dtype=np.float32), np.ones((1, 1, 3), np.float32)
     (actual,) = evaluate(DEFINITIONS["Conv"], {"auto_pad": "SAME_UPPER", "dilations": (2,)}, [x, w])
     padded = np.pad(x, ((0, 0), (0, 0), (2, 2)))
-    np.testing.assert_allclose(actual, padded[:, :, :7] + padded[:, :, 2:9] + padded[:, :, 4:11], rtol=1e-6)
+    np.testing.assert_allclose(
+        actual, padded[:, :, :7] + padded[:, :, 2:9] + padded[:, :, 4:11], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -94,17 +116,25 @@ def test_conv_transpose_like_onnxruntime(seed):
     strides, dilations = attrs["strides"], attrs.get("dilations", (1,) * len(kernel))
     for name in ("pads", "auto_pad"):
         attrs.pop(name, None)
-    kind = pick.choice(["pads", "SAME_UPPER", "SAME_LOWER", "VALID", "output_shape", "output_shape"])
+    kind = pick.choice(
+        ["pads", "SAME_UPPER", "SAME_LOWER", "VALID", "output_shape", "output_shape"]
+    )
     if kind == "output_shape":
-        full = [(size - 1) * stride + (k - 1) * d + 1 for size, stride, k, d in zip(x.shape[2:], strides, kernel, dilations, strict=True)]
+        full = [
+            (size - 1) * stride + (k - 1) * d + 1
+            for size, stride, k, d in zip(x.shape[2:], strides, kernel, dilations, strict=True)
+        ]
         attrs["output_shape"] = tuple(size - pick.randint(0, 3) for size in full)
         if pick.random() < 0.5:
             attrs["auto_pad"] = pick.choice(["SAME_UPPER", "SAME_LOWER"])
     elif kind == "pads":
         attrs["pads"] = tuple(pick.randint(0, 1) for _ in range(2 * len(kernel)))
         attrs["output_padding"] = tuple(pick.randint(0, stride - 1) for stride in strides)
-    elif kind == "VALID" or all((k - 1) * d + 1 >= stride for k, d, stride in zip(kernel, dilations, strides, strict=True)):
-        # With a kernel smaller than the stride ONNX Runtime does not reach the size that SAME promises.
+    elif kind == "VALID" or all(
+        (k - 1) * d + 1 >= stride for k, d, stride in zip(kernel, dilations, strides, strict=True)
+    ):
+        # With a kernel smaller than the stride ONNX Runtime does not reach the size that SAME
+        # promises.
         attrs["auto_pad"] = kind
     inputs = [x, w] if bias is None else [x, w, bias]
     (actual,) = evaluate(DEFINITIONS["ConvTranspose"], attrs, inputs)
@@ -117,15 +147,33 @@ def test_integer_convolutions_like_onnxruntime(seed):
     attrs, x, w, _ = random_convolution(seed)
     rng = np.random.default_rng(seed)
     filters = w.shape[0]
-    xi, wi = rng.integers(0, 256, x.shape).astype(np.uint8), rng.integers(-128, 128, w.shape).astype(np.int8)
+    xi, wi = (
+        rng.integers(0, 256, x.shape).astype(np.uint8),
+        rng.integers(-128, 128, w.shape).astype(np.int8),
+    )
     zero = np.array(rng.integers(0, 256), np.uint8)
-    inputs = [xi, (wi.astype(np.int16) + 128).astype(np.uint8), zero, np.array(rng.integers(0, 256), np.uint8)]
+    inputs = [
+        xi,
+        (wi.astype(np.int16) + 128).astype(np.uint8),
+        zero,
+        np.array(rng.integers(0, 256), np.uint8),
+    ]
     (actual,) = evaluate(DEFINITIONS["ConvInteger"], attrs, inputs)
     assert_close(actual, onnxruntime_outputs("ConvInteger", attrs, inputs)[0])
     scales = rng.uniform(0.01, 0.03, filters).astype(np.float32)
     bias = rng.integers(-1000, 1000, filters).astype(np.int32)
     zeros = np.zeros(filters, np.int8)
-    inputs = [xi, np.array(0.02, np.float32), zero, wi, scales, zeros, np.array(0.2, np.float32), np.array(100, np.uint8), bias]
+    inputs = [
+        xi,
+        np.array(0.02, np.float32),
+        zero,
+        wi,
+        scales,
+        zeros,
+        np.array(0.2, np.float32),
+        np.array(100, np.uint8),
+        bias,
+    ]
     (actual,) = evaluate(DEFINITIONS["QLinearConv"], attrs, inputs)
     assert_close(actual, onnxruntime_outputs("QLinearConv", attrs, inputs)[0])
 
@@ -133,7 +181,9 @@ def test_integer_convolutions_like_onnxruntime(seed):
 def test_float64_stays_float64(rng):
     x, w = rng.standard_normal((1, 3, 8, 8)), rng.standard_normal((4, 3, 3, 3))
     (y,) = evaluate(DEFINITIONS["Conv"], {}, [x, w])
-    expected = np.einsum("nchwij,mcij->nmhw", np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3)), w)
+    expected = np.einsum(
+        "nchwij,mcij->nmhw", np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3)), w
+    )
     assert y.dtype == np.float64
     np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-12)
 
@@ -158,10 +208,17 @@ def test_unknown_dimensions_stay_unknown():
 )
 def test_faults_of_the_model_are_named(attrs, message):
     with pytest.raises(ModelError, match=message):
-        evaluate(DEFINITIONS["Conv"], attrs, [np.ones((1, 3, 5, 5), np.float32), np.ones((4, 3, 3, 3), np.float32)])
+        evaluate(
+            DEFINITIONS["Conv"],
+            attrs,
+            [np.ones((1, 3, 5, 5), np.float32), np.ones((4, 3, 3, 3), np.float32)],
+        )
 
 
 def test_flops():
     x, w, y = np.ones((1, 4, 8, 8)), np.ones((6, 2, 3, 3)), np.ones((1, 6, 8, 8))
     assert flops(DEFINITIONS["Conv"], {"group": 2}, [x, w], [y]) == 2 * 6 * 64 * 2 * 9
-    assert flops(DEFINITIONS["ConvTranspose"], {}, [x, np.ones((4, 6, 3, 3))], [y]) == 2 * 4 * 64 * 6 * 9
+    assert (
+        flops(DEFINITIONS["ConvTranspose"], {}, [x, np.ones((4, 6, 3, 3))], [y])
+        == 2 * 4 * 64 * 6 * 9
+    )

@@ -36,17 +36,23 @@ def test_movement_is_free_of_arithmetic() -> None:
 
 def test_a_lookup_does_not_read_its_whole_table() -> None:
     indices = TensorType(DType.I64, (3,))
-    assert count("Gather", (f32(1_000_000, 64), indices), f32(3, 64)) == Cost(0, 2 * 4 * 3 * 64 + 24)
+    assert count("Gather", (f32(1_000_000, 64), indices), f32(3, 64)) == Cost(
+        0, 2 * 4 * 3 * 64 + 24
+    )
     assert count("Shape", (f32(1_000_000, 64),), TensorType(DType.I64, (2,))) == Cost(0, 16)
 
 
 def test_small_types_are_counted_in_bits() -> None:
-    assert count("Identity", (TensorType(DType.I4, (5,)),), TensorType(DType.I4, (5,))) == Cost(0, 6)
+    assert count("Identity", (TensorType(DType.I4, (5,)),), TensorType(DType.I4, (5,))) == Cost(
+        0, 6
+    )
 
 
 def test_unknown_dimensions_have_no_cost() -> None:
     assert count("Add", (f32("b"), f32(1)), f32("b")) is None
-    assert count("Gather", (f32("n", 4), TensorType(DType.I64, (2,))), f32(2, 4)) == Cost(0, 2 * 32 + 16)
+    assert count("Gather", (f32("n", 4), TensorType(DType.I64, (2,))), f32(2, 4)) == Cost(
+        0, 2 * 32 + 16
+    )
     assert count("SequenceLength", (SequenceType(f32(1)),), TensorType(DType.I64, ())) is None
 
 

@@ -16,10 +16,41 @@ from whence.ops.definition import Call, Pattern
 from whence.ops.elementwise import OPS, clip, divide, raise_to, shift_bits
 from whence.ops.registry import evaluate, lookup
 
-UNARY = ("Abs", "Neg", "Sign", "Ceil", "Floor", "Round", "Reciprocal", "Exp", "Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh", "Erf")
+UNARY = (
+    "Abs",
+    "Neg",
+    "Sign",
+    "Ceil",
+    "Floor",
+    "Round",
+    "Reciprocal",
+    "Exp",
+    "Sin",
+    "Cos",
+    "Tan",
+    "Atan",
+    "Sinh",
+    "Cosh",
+    "Asinh",
+    "Erf",
+)
 POSITIVE = ("Sqrt", "Log")
 UNIT = ("Asin", "Acos", "Atanh")
-BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum", "Mean", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Equal")
+BINARY = (
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Max",
+    "Min",
+    "Sum",
+    "Mean",
+    "Greater",
+    "Less",
+    "GreaterOrEqual",
+    "LessOrEqual",
+    "Equal",
+)
 
 
 def run(op: str, *inputs: Any, **attrs: Any) -> np.ndarray:
@@ -49,7 +80,11 @@ def test_binary_as_in_onnxruntime(op: str, dtype: Any, rng: np.random.Generator)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float64, np.uint8])
 def test_arithmetic_keeps_the_type(op: str, dtype: Any, rng: np.random.Generator) -> None:
     a, b = rng.integers(1, 99, (3, 4)).astype(dtype), rng.integers(1, 9, 4).astype(dtype)
-    (expected,) = onnxruntime_outputs(op, {}, [a, b]) if not (dtype is np.uint8 and op not in {"Max", "Min"}) else (run(op, a, b),)
+    (expected,) = (
+        onnxruntime_outputs(op, {}, [a, b])
+        if not (dtype is np.uint8 and op not in {"Max", "Min"})
+        else (run(op, a, b),)
+    )
     assert_close(run(op, a, b), expected)
     assert run(op, a, b).dtype == dtype
 
@@ -57,7 +92,9 @@ def test_arithmetic_keeps_the_type(op: str, dtype: Any, rng: np.random.Generator
 @pytest.mark.parametrize("op", ["Exp", "Tan", "Sqrt", "Erf", "Floor"])
 def test_bfloat16_is_float32_rounded_once(op: str, rng: np.random.Generator) -> None:
     x = np.abs(rng.standard_normal(64)).astype(ml_dtypes.bfloat16)
-    np.testing.assert_array_equal(run(op, x), run(op, x.astype(np.float32)).astype(ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(
+        run(op, x), run(op, x.astype(np.float32)).astype(ml_dtypes.bfloat16)
+    )
 
 
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
@@ -76,7 +113,9 @@ def test_modulo_of_special_floats() -> None:
     x = np.array([0.0, -0.0, np.inf, 1.0, -1.0, 5.5], np.float32)
     y = np.array([-2.0, 3.0, 2.0, 0.0, np.inf, -2.0], np.float32)
     result = run("Mod", x, y)
-    np.testing.assert_array_equal(result, np.array([-0.0, 0.0, np.nan, np.nan, np.inf, -0.5], np.float32))
+    np.testing.assert_array_equal(
+        result, np.array([-0.0, 0.0, np.nan, np.nan, np.inf, -0.5], np.float32)
+    )
     assert np.signbit(result[0])
 
 
@@ -100,7 +139,9 @@ def test_power_keeps_the_type_of_its_base(base: np.ndarray, exponent: np.ndarray
     st.booleans(),
 )
 def test_shift_of_signed_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> None:
-    for value, by, result in zip(x.tolist(), amount.tolist(), shift_bits(x, amount, left).tolist(), strict=True):
+    for value, by, result in zip(
+        x.tolist(), amount.tolist(), shift_bits(x, amount, left).tolist(), strict=True
+    ):
         if not 0 <= by < 8:
             assert result == (-1 if value < 0 and not left else 0)
         elif left:
@@ -116,8 +157,12 @@ def test_shift_needs_a_direction() -> None:
 
 def test_clip_with_crossed_bounds_takes_the_upper_one() -> None:
     x = np.array([-5, 0, 5, np.nan], np.float32)
-    np.testing.assert_array_equal(clip(x, np.array(2, np.float32), np.array(1, np.float32)), [1, 1, 1, np.nan])
-    np.testing.assert_array_equal(run("Clip", x, None, np.array([1], np.float32)), [-5, 0, 1, np.nan])
+    np.testing.assert_array_equal(
+        clip(x, np.array(2, np.float32), np.array(1, np.float32)), [1, 1, 1, np.nan]
+    )
+    np.testing.assert_array_equal(
+        run("Clip", x, None, np.array([1], np.float32)), [-5, 0, 1, np.nan]
+    )
 
 
 def test_comparison_of_text() -> None:
@@ -128,7 +173,9 @@ def test_comparison_of_text() -> None:
 
 
 def test_where_chooses_text_and_broadcasts() -> None:
-    result = run("Where", np.array([[True], [False]]), np.array(["a", "b"], object), np.array("c", object))
+    result = run(
+        "Where", np.array([[True], [False]]), np.array(["a", "b"], object), np.array("c", object)
+    )
     assert result.tolist() == [["a", "b"], ["c", "c"]]
 
 

@@ -43,7 +43,9 @@ def test_special_values() -> None:
 
 
 def test_every_border_between_ranges_and_chunks() -> None:
-    x = np.concatenate([np.nextafter(edge, [-9, 9]) for edge in (-5.93, -4, -0.46875, 0.46875, 4, 5.93)])
+    x = np.concatenate(
+        [np.nextafter(edge, [-9, 9]) for edge in (-5.93, -4, -0.46875, 0.46875, 4, 5.93)]
+    )
     x = np.tile(x, 3000)
     np.testing.assert_allclose(erf(x), [math.erf(value) for value in x], rtol=1e-15)
 

@@ -12,7 +12,9 @@ from whence.types import UNKNOWN, DType, MapType, SequenceType, TensorType
 
 
 def test_a_primitive_operator() -> None:
-    (result,) = onnx_reference(Call("Add", {}, (np.array([1.0, 2.0], np.float32), np.array(3, np.float32)), 1))
+    (result,) = onnx_reference(
+        Call("Add", {}, (np.array([1.0, 2.0], np.float32), np.array(3, np.float32)), 1)
+    )
     assert result.tolist() == [4, 5]
     assert result.dtype == np.float32
 
@@ -25,7 +27,9 @@ def test_an_operator_defined_by_a_function() -> None:
 
 def test_another_domain() -> None:
     x = np.array([[1.0, 2.0]], np.float32)
-    (result,) = onnx_reference(Call("ai.onnx.ml::Scaler", {"offset": (1.0,), "scale": (2.0,)}, (x,), 1))
+    (result,) = onnx_reference(
+        Call("ai.onnx.ml::Scaler", {"offset": (1.0,), "scale": (2.0,)}, (x,), 1)
+    )
     assert result.tolist() == [[0, 2]]
 
 
@@ -42,12 +46,16 @@ def test_exactly_as_many_outputs_as_asked() -> None:
 
 
 def test_sequences() -> None:
-    (result,) = onnx_reference(Call("ConcatFromSequence", {"axis": 0}, ([np.ones(1), np.zeros(2)],), 1))
+    (result,) = onnx_reference(
+        Call("ConcatFromSequence", {"axis": 0}, ([np.ones(1), np.zeros(2)],), 1)
+    )
     assert result.tolist() == [1, 0, 0]
 
 
 def test_failures_name_the_operator_in_one_line() -> None:
-    with pytest.raises(ModelError, match=r"^MatMul: the onnx reference implementation failed: ") as caught:
+    with pytest.raises(
+        ModelError, match=r"^MatMul: the onnx reference implementation failed: "
+    ) as caught:
         onnx_reference(Call("MatMul", {}, (np.ones((2, 3)), np.ones((2, 3))), 1))
     assert "\n" not in str(caught.value)
     with pytest.raises(UnsupportedError, match=r"^FusedConv: there is no reference implementation"):
@@ -68,7 +76,9 @@ def test_first_line() -> None:
     assert len(first_line(ValueError("x" * 5000))) == 300
 
 
-@pytest.mark.parametrize("name", ["gelu_tanh_1", "reduce_l2_keep_dims_random", "gathernd_example_int32_batch_dim1"])
+@pytest.mark.parametrize(
+    "name", ["gelu_tanh_1", "reduce_l2_keep_dims_random", "gathernd_example_int32_batch_dim1"]
+)
 def test_fallback_and_own_references_agree(name: str) -> None:
     call = cases()[name].call
     for own, theirs in zip(evaluate(call), onnx_reference(call), strict=True):

@@ -1,4 +1,6 @@
-"""Inferred types never contradict what an operator really yields, however little is known beforehand."""
+"""Inferred types never contradict what an operator really yields, however little is known
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,29 @@ from tests.ops.onnx_cases import cases, type_variants
 from whence.errors import ModelError, UnsupportedError
 from whence.ops.definition import TypeQuery
 from whence.ops.inference import Inference, from_type_proto, infer, to_type_proto
-from whence.types import UNKNOWN, Dim, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
+from whence.types import (
+    UNKNOWN,
+    Dim,
+    DType,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
 
 
 def f32(*shape: Dim) -> TensorType:
     return TensorType(DType.F32, shape)
 
 
-def ask(op: str, *types: ValueType | None, n_outputs: int = 1, values: tuple[Any, ...] = (), **attrs: Any) -> tuple[ValueType, ...]:
+def ask(
+    op: str,
+    *types: ValueType | None,
+    n_outputs: int = 1,
+    values: tuple[Any, ...] = (),
+    **attrs: Any,
+) -> tuple[ValueType, ...]:
     known = (*values, *[None] * (len(types) - len(values)))
     return infer(TypeQuery(op, attrs, types, known, n_outputs))
 
@@ -35,11 +52,18 @@ def compatible(kind: ValueType, value: Any) -> bool:
         return isinstance(value, list) and all(compatible(kind.element, item) for item in value)
     if isinstance(kind, OptionalType):
         return compatible(kind.element, value)
-    if not isinstance(kind, TensorType) or not isinstance(value, np.ndarray) or kind.dtype is not DType.of(value):
+    if (
+        not isinstance(kind, TensorType)
+        or not isinstance(value, np.ndarray)
+        or kind.dtype is not DType.of(value)
+    ):
         return False
     if kind.shape is None:
         return True
-    return len(kind.shape) == value.ndim and all(not isinstance(dim, int) or dim == real for dim, real in zip(kind.shape, value.shape, strict=True))
+    return len(kind.shape) == value.ndim and all(
+        not isinstance(dim, int) or dim == real
+        for dim, real in zip(kind.shape, value.shape, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", sorted(cases()))
@@ -49,7 +73,9 @@ def test_onnx_case(name: str) -> None:
         types = infer(query)
         assert len(types) == case.call.n_outputs
         for kind, value in zip(types, case.expected, strict=True):
-            assert compatible(kind, value), f"{variant}: {kind} for {getattr(value, 'shape', value)}"
+            assert compatible(kind, value), (
+                f"{variant}: {kind} for {getattr(value, 'shape', value)}"
+            )
 
 
 # Their output shape depends on values, or on the content of a file.
@@ -86,11 +112,15 @@ def test_answers_of_onnx_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(onnx.shape_inference, "infer_node_outputs", counting)
     inference = Inference()
     pads = np.array([0, 1, 0, 1])
-    query = TypeQuery("Pad", {"mode": "constant"}, (f32(2, 3), TensorType(DType.I64, (4,))), (None, pads), 1)
+    query = TypeQuery(
+        "Pad", {"mode": "constant"}, (f32(2, 3), TensorType(DType.I64, (4,))), (None, pads), 1
+    )
     assert inference.infer(query) == (f32(2, 5),)
     assert inference.infer(query) == (f32(2, 5),)
     assert len(asked) == 1
-    other = TypeQuery("Pad", {"mode": "constant"}, (f32(2, 3), TensorType(DType.I64, (4,))), (None, pads * 2), 1)
+    other = TypeQuery(
+        "Pad", {"mode": "constant"}, (f32(2, 3), TensorType(DType.I64, (4,))), (None, pads * 2), 1
+    )
     assert inference.infer(other) == (f32(2, 7),)
     assert len(asked) == 2
     Inference().infer(query)
@@ -108,7 +138,9 @@ def test_common_operators_do_not_ask_onnx(monkeypatch: pytest.MonkeyPatch) -> No
     assert ask("Greater", f32("b", 3), f32(1)) == (TensorType(DType.BOOL, ("b", 3)),)
     assert ask("Cast", f32("b"), to=7) == (TensorType(DType.I64, ("b",)),)
     assert ask("Transpose", f32("b", 3, 4), perm=(2, 0, 1)) == (f32(4, "b", 3),)
-    assert ask("Reshape", f32("b", 3, 4), TensorType(DType.I64, (2,)), values=(None, shape)) == (f32("b", 12),)
+    assert ask("Reshape", f32("b", 3, 4), TensorType(DType.I64, (2,)), values=(None, shape)) == (
+        f32("b", 12),
+    )
     assert ask("Concat", f32("b", 3), f32("b", 4), axis=-1) == (f32("b", 7),)
     assert ask("MatMul", f32("b", 5, 3), f32(3, 4)) == (f32("b", 5, 4),)
     assert ask("Identity", SequenceType(f32(1))) == (SequenceType(f32(1)),)
@@ -131,14 +163,20 @@ def test_element_type_is_known_where_the_shape_is_not() -> None:
     ("op", "types", "message"),
     [
         ("Add", (f32(3), f32(4)), "Add: dimensions 3 and 4 do not broadcast"),
-        ("Add", (f32(3), TensorType(DType.I64, (3,))), "Add: inputs have different element types, f32 and i64"),
+        (
+            "Add",
+            (f32(3), TensorType(DType.I64, (3,))),
+            "Add: inputs have different element types, f32 and i64",
+        ),
         ("MatMul", (f32(2, 3), f32(4, 5)), "MatMul: inner dimensions differ"),
         ("Concat", (f32(2, 3), f32(3, 3, 3)), "Concat: inputs have different ranks"),
         ("Relu", (SequenceType(f32(1)),), r"Relu: input 0 must be a tensor, found seq\(f32\[1\]\)"),
         ("SpaceToDepth", (f32(2, 3),), "SpaceToDepth: "),
     ],
 )
-def test_contradictions_are_the_models_fault(op: str, types: tuple[ValueType, ...], message: str) -> None:
+def test_contradictions_are_the_models_fault(
+    op: str, types: tuple[ValueType, ...], message: str
+) -> None:
     with pytest.raises(ModelError, match=message) as caught:
         ask(op, *types)
     assert "\n" not in str(caught.value)
@@ -152,11 +190,17 @@ def test_unsupported() -> None:
 
 
 DIMS = st.one_of(st.integers(0, 9), st.sampled_from(["batch", "n"]), st.none())
-TENSORS = st.builds(TensorType, st.sampled_from(list(DType)), st.one_of(st.none(), st.lists(DIMS, max_size=4).map(tuple)))
+TENSORS = st.builds(
+    TensorType,
+    st.sampled_from(list(DType)),
+    st.one_of(st.none(), st.lists(DIMS, max_size=4).map(tuple)),
+)
 TYPES: st.SearchStrategy[ValueType] = st.recursive(
     TENSORS,
     lambda inner: st.one_of(
-        st.builds(SequenceType, inner), st.builds(OptionalType, inner), st.builds(MapType, st.sampled_from([DType.I64, DType.STRING]), inner)
+        st.builds(SequenceType, inner),
+        st.builds(OptionalType, inner),
+        st.builds(MapType, st.sampled_from([DType.I64, DType.STRING]), inner),
     ),
     max_leaves=3,
 )

@@ -7,7 +7,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.oracle import assert_close, assert_infers, case_name, check_node_case, evaluate, flops, onnxruntime_outputs, parameters
+from tests.ops.oracle import (
+    assert_close,
+    assert_infers,
+    case_name,
+    check_node_case,
+    evaluate,
+    flops,
+    onnxruntime_outputs,
+    parameters,
+)
 from whence.errors import ModelError
 from whence.ops.matmul import OPS
 
@@ -43,7 +52,9 @@ def test_matmul_like_onnxruntime(rng, left, right):
 def test_gemm_like_onnxruntime(rng, trans_a, trans_b, bias, alpha, beta):
     a = rng.standard_normal((4, 3) if trans_a else (3, 4), dtype=np.float32)
     b = rng.standard_normal((5, 4) if trans_b else (4, 5), dtype=np.float32)
-    inputs = [a, b] if bias is None else [a, b, np.asarray(rng.standard_normal(bias), dtype=np.float32)]
+    inputs = (
+        [a, b] if bias is None else [a, b, np.asarray(rng.standard_normal(bias), dtype=np.float32)]
+    )
     attrs = {"transA": trans_a, "transB": trans_b, "alpha": alpha, "beta": beta}
     (actual,) = evaluate(DEFINITIONS["Gemm"], attrs, inputs)
     assert_close(actual, onnxruntime_outputs("Gemm", attrs, inputs)[0])
@@ -75,12 +86,23 @@ def test_integer_products_like_onnxruntime(seed):
     a = rng.integers(np.iinfo(a_type).min, np.iinfo(a_type).max, (2, 3, 70)).astype(a_type)
     b = rng.integers(np.iinfo(b_type).min, np.iinfo(b_type).max, (70, 5)).astype(b_type)
     a_zero = rng.integers(np.iinfo(a_type).min, np.iinfo(a_type).max, ()).astype(a_type)
-    b_zero = rng.integers(np.iinfo(b_type).min, np.iinfo(b_type).max, pick.choice([(), (5,)])).astype(b_type)
+    b_zero = rng.integers(
+        np.iinfo(b_type).min, np.iinfo(b_type).max, pick.choice([(), (5,)])
+    ).astype(b_type)
     inputs: list[Any] = [a, b, a_zero, b_zero]
     (actual,) = evaluate(DEFINITIONS["MatMulInteger"], {}, inputs)
     assert_close(actual, onnxruntime_outputs("MatMulInteger", {}, inputs)[0])
     scale = np.asarray(rng.uniform(0.01, 0.1, b_zero.shape), dtype=np.float32)
-    inputs = [a, np.array(0.02, np.float32), a_zero, b, scale, b_zero, np.array(3.0, np.float32), a_zero]
+    inputs = [
+        a,
+        np.array(0.02, np.float32),
+        a_zero,
+        b,
+        scale,
+        b_zero,
+        np.array(3.0, np.float32),
+        a_zero,
+    ]
     (actual,) = evaluate(DEFINITIONS["QLinearMatMul"], {}, inputs)
     assert_close(actual, onnxruntime_outputs("QLinearMatMul", {}, inputs, opset=10)[0])
 
@@ -105,12 +127,28 @@ def test_einsum_like_onnxruntime(rng, equation, shapes):
 
 def test_einsum_that_does_not_fit_names_its_equation(rng):
     with pytest.raises(ModelError, match="Einsum: equation 'ij,jk->ik'"):
-        evaluate(DEFINITIONS["Einsum"], {"equation": "ij,jk->ik"}, [np.ones((2, 3)), np.ones((4, 5))])
+        evaluate(
+            DEFINITIONS["Einsum"], {"equation": "ij,jk->ik"}, [np.ones((2, 3)), np.ones((4, 5))]
+        )
 
 
 def test_flops():
     a, b, y = np.ones((2, 3, 4)), np.ones((4, 5)), np.ones((2, 3, 5))
     assert flops(DEFINITIONS["MatMul"], {}, [a, b], [y]) == 2 * 2 * 3 * 4 * 5
-    assert flops(DEFINITIONS["Gemm"], {"transA": 1}, [np.ones((4, 3)), np.ones((4, 5))], [np.ones((3, 5))]) == 2 * 3 * 4 * 5
-    assert flops(DEFINITIONS["Einsum"], {"equation": "bij,bjk->bik"}, [a, np.ones((2, 4, 5))], [y]) == 2 * 2 * 3 * 4 * 5
-    assert flops(DEFINITIONS["Einsum"], {"equation": "...j,jk->...k"}, [a, b], [y]) == 2 * 2 * 3 * 4 * 5
+    assert (
+        flops(
+            DEFINITIONS["Gemm"],
+            {"transA": 1},
+            [np.ones((4, 3)), np.ones((4, 5))],
+            [np.ones((3, 5))],
+        )
+        == 2 * 3 * 4 * 5
+    )
+    assert (
+        flops(DEFINITIONS["Einsum"], {"equation": "bij,bjk->bik"}, [a, np.ones((2, 4, 5))], [y])
+        == 2 * 2 * 3 * 4 * 5
+    )
+    assert (
+        flops(DEFINITIONS["Einsum"], {"equation": "...j,jk->...k"}, [a, b], [y])
+        == 2 * 2 * 3 * 4 * 5
+    )

@@ -43,7 +43,9 @@ def test_transpose_reverses_by_default() -> None:
         ((1,), [], 0, ()),
     ],
 )
-def test_reshape(shape: tuple[int, ...], target: list[int], allowzero: int, result: tuple[int, ...]) -> None:
+def test_reshape(
+    shape: tuple[int, ...], target: list[int], allowzero: int, result: tuple[int, ...]
+) -> None:
     x = np.arange(np.prod(shape, dtype=int)).reshape(shape)
     y = run("Reshape", x, np.array(target, np.int64), allowzero=allowzero)
     assert y.shape == result
@@ -56,7 +58,9 @@ def test_reshape_that_does_not_fit(target: list[int]) -> None:
         run("Reshape", cube(), np.array(target))
 
 
-@pytest.mark.parametrize(("axis", "shape"), [(0, (1, 24)), (1, (2, 12)), (3, (24, 1)), (-1, (6, 4)), (-3, (1, 24))])
+@pytest.mark.parametrize(
+    ("axis", "shape"), [(0, (1, 24)), (1, (2, 12)), (3, (24, 1)), (-1, (6, 4)), (-3, (1, 24))]
+)
 def test_flatten(axis: int, shape: tuple[int, ...]) -> None:
     assert run("Flatten", cube(), axis=axis).shape == shape
 
@@ -79,14 +83,24 @@ def test_slice_is_python_slicing(start: int, end: int, step: int) -> None:
 
 def test_slice_to_the_ends_of_int64() -> None:
     lowest, highest = np.array([-(2**63)]), np.array([2**63 - 1])
-    assert run("Slice", np.arange(5), np.array([-1]), lowest, np.array([0]), np.array([-2])).tolist() == [4, 2, 0]
+    assert run(
+        "Slice", np.arange(5), np.array([-1]), lowest, np.array([0]), np.array([-2])
+    ).tolist() == [4, 2, 0]
     assert run("Slice", np.arange(5), np.array([1]), highest).tolist() == [1, 2, 3, 4]
 
 
 def test_split() -> None:
     x = np.arange(7)
-    assert [part.tolist() for part in run("Split", x, n_outputs=3, num_outputs=3)] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert [part.tolist() for part in run("Split", x, np.array([0, 2, 5]), n_outputs=3)] == [[], [0, 1], [2, 3, 4, 5, 6]]
+    assert [part.tolist() for part in run("Split", x, n_outputs=3, num_outputs=3)] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6],
+    ]
+    assert [part.tolist() for part in run("Split", x, np.array([0, 2, 5]), n_outputs=3)] == [
+        [],
+        [0, 1],
+        [2, 3, 4, 5, 6],
+    ]
     with pytest.raises(ModelError, match=r"Split: parts \[1, 2\] do not make up axis 0"):
         run("Split", x, np.array([1, 2]), n_outputs=2)
     with pytest.raises(ModelError, match="Split: an axis of 7 cannot be split into 9 parts"):
@@ -96,11 +110,15 @@ def test_split() -> None:
 def test_concat_of_bfloat16_and_text() -> None:
     x = np.ones((1, 2), ml_dtypes.bfloat16)
     assert run("Concat", x, x, axis=-1).shape == (1, 4)
-    assert run("Concat", np.array(["a"], object), np.array(["b", "c"], object), axis=0).tolist() == ["a", "b", "c"]
+    assert run(
+        "Concat", np.array(["a"], object), np.array(["b", "c"], object), axis=0
+    ).tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
-@pytest.mark.parametrize("pads", [[1, 0, 2, 1, 1, 0], [0, -1, 1, 0, -1, -2], [-1, 2, 0, 0, 0, -3]], ids=str)
+@pytest.mark.parametrize(
+    "pads", [[1, 0, 2, 1, 1, 0], [0, -1, 1, 0, -1, -2], [-1, 2, 0, 0, 0, -3]], ids=str
+)
 def test_pad_as_in_onnxruntime(mode: str, pads: list[int]) -> None:
     x = cube()
     (expected,) = onnxruntime_outputs("Pad", {"mode": mode}, [x, np.array(pads)], opset=21)
@@ -121,14 +139,24 @@ def test_pad_works_on_text_and_small_types() -> None:
     assert run("Pad", x, np.array([2, 1]), mode="wrap").astype(np.int32).tolist() == [1, 2, 1, 2, 1]
 
 
-@given(st.integers(1, 6), st.integers(0, 9), st.integers(0, 9), st.sampled_from(["reflect", "edge", "wrap"]))
+@given(
+    st.integers(1, 6),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.sampled_from(["reflect", "edge", "wrap"]),
+)
 def test_pad_is_numpys(size: int, before: int, after: int, mode: Any) -> None:
     x = np.arange(size, dtype=np.float32)
-    np.testing.assert_array_equal(pad(x, [before], [after], mode), np.pad(x, (before, after), mode=mode))
+    np.testing.assert_array_equal(
+        pad(x, [before], [after], mode), np.pad(x, (before, after), mode=mode)
+    )
 
 
 def test_tile_and_expand() -> None:
-    assert run("Tile", np.array([[1, 2]]), np.array([2, 2])).tolist() == [[1, 2, 1, 2], [1, 2, 1, 2]]
+    assert run("Tile", np.array([[1, 2]]), np.array([2, 2])).tolist() == [
+        [1, 2, 1, 2],
+        [1, 2, 1, 2],
+    ]
     y = run("Expand", np.ones((3, 1)), np.array([2, 1, 4]))
     assert y.shape == (2, 3, 4)
     assert y.flags.writeable
@@ -153,10 +181,14 @@ def test_triangles_are_numpys(k: int, upper: int) -> None:
 @pytest.mark.parametrize(("time_axis", "batch_axis"), [(0, 1), (1, 0)])
 def test_reversal_of_sequences(time_axis: int, batch_axis: int) -> None:
     x = np.arange(4 * 4 * 2).reshape(4, 4, 2)
-    y = run("ReverseSequence", x, np.array([4, 3, 1, 0]), time_axis=time_axis, batch_axis=batch_axis)
+    y = run(
+        "ReverseSequence", x, np.array([4, 3, 1, 0]), time_axis=time_axis, batch_axis=batch_axis
+    )
     moved, reversed_ = np.moveaxis(x, batch_axis, 0), np.moveaxis(y, batch_axis, 0)
     for sequence, result, length in zip(moved, reversed_, [4, 3, 1, 0], strict=True):
-        np.testing.assert_array_equal(result, np.concatenate([sequence[:length][::-1], sequence[length:]]))
+        np.testing.assert_array_equal(
+            result, np.concatenate([sequence[:length][::-1], sequence[length:]])
+        )
 
 
 def test_centre_is_kept() -> None:

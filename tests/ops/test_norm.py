@@ -5,7 +5,15 @@ import random
 import numpy as np
 import pytest
 
-from tests.ops.oracle import assert_close, assert_infers, case_name, check_node_case, evaluate, onnxruntime_outputs, parameters
+from tests.ops.oracle import (
+    assert_close,
+    assert_infers,
+    case_name,
+    check_node_case,
+    evaluate,
+    onnxruntime_outputs,
+    parameters,
+)
 from whence.ops.norm import OPS
 
 DEFINITIONS = {definition.name: definition for definition in OPS}
@@ -40,7 +48,9 @@ def compare(op, attrs, inputs, opset, rtol=1e-5, atol=1e-5):
 def test_channel_norms_like_onnxruntime(seed):
     pick, rng = random.Random(seed), np.random.default_rng(seed)
     channels = pick.choice([2, 4, 6])
-    x = rng.standard_normal((2, channels, *(pick.randint(1, 6) for _ in range(pick.randint(1, 3)))), dtype=np.float32)
+    x = rng.standard_normal(
+        (2, channels, *(pick.randint(1, 6) for _ in range(pick.randint(1, 3)))), dtype=np.float32
+    )
     scale, bias, mean, variance = rng.standard_normal((4, channels), dtype=np.float32)
     epsilon = {"epsilon": pick.choice([1e-5, 1e-3])}
     compare("BatchNormalization", epsilon, [x, scale, bias, mean, np.abs(variance)], 15)
@@ -51,7 +61,9 @@ def test_channel_norms_like_onnxruntime(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_axis_norms_like_onnxruntime(seed):
     pick, rng = random.Random(seed), np.random.default_rng(seed)
-    x = rng.standard_normal(tuple(pick.randint(1, 6) for _ in range(pick.randint(1, 4))), dtype=np.float32)
+    x = rng.standard_normal(
+        tuple(pick.randint(1, 6) for _ in range(pick.randint(1, 4))), dtype=np.float32
+    )
     axis = pick.randint(-x.ndim, x.ndim - 1)
     scale, bias = rng.standard_normal((2, *x.shape[axis:]), dtype=np.float32)
     epsilon = {"epsilon": pick.choice([1e-5, 1e-3])}
@@ -61,8 +73,11 @@ def test_axis_norms_like_onnxruntime(seed):
         compare(op, {"axis": axis}, [x], 13)
     inputs = [x, scale, bias] if pick.random() < 0.7 else [x, scale]
     actual = evaluate(DEFINITIONS["LayerNormalization"], {"axis": axis, **epsilon}, inputs, 3)
-    expected = onnxruntime_outputs("LayerNormalization", {"axis": axis, **epsilon}, inputs, 3, opset=17)
-    # A vector of one element has no spread: the reciprocal of its deviation is that of epsilon, whatever rounding leaves of it.
+    expected = onnxruntime_outputs(
+        "LayerNormalization", {"axis": axis, **epsilon}, inputs, 3, opset=17
+    )
+    # A vector of one element has no spread: the reciprocal of its deviation is that of epsilon,
+    # whatever rounding leaves of it.
     for ours, theirs in zip(actual, expected, strict=True):
         assert_close(ours, theirs, 1e-4, 1e-5)
 
@@ -94,7 +109,9 @@ def test_batch_norm_in_training_moves_its_statistics(rng):
     x = rng.standard_normal((4, 3, 5)) * 2 + 1
     scale, bias, mean, variance = np.ones(3), np.zeros(3), np.zeros(3), np.ones(3)
     attrs = {"training_mode": 1, "momentum": 0.75}
-    y, new_mean, new_variance = evaluate(DEFINITIONS["BatchNormalization"], attrs, [x, scale, bias, mean, variance], 3)
+    y, new_mean, new_variance = evaluate(
+        DEFINITIONS["BatchNormalization"], attrs, [x, scale, bias, mean, variance], 3
+    )
     np.testing.assert_allclose(y.mean(axis=(0, 2)), 0, atol=1e-12)
     np.testing.assert_allclose(y.var(axis=(0, 2)), 1, atol=1e-4)
     np.testing.assert_allclose(new_mean, 0.25 * x.mean(axis=(0, 2)))

@@ -8,7 +8,14 @@ import onnx.defs
 import pytest
 
 from whence.errors import UnsupportedError
-from whence.ops.onnx_node import NEWEST_OPSETS, from_type_proto, make_node, opsets_for, schema_of, split_name
+from whence.ops.onnx_node import (
+    NEWEST_OPSETS,
+    from_type_proto,
+    make_node,
+    opsets_for,
+    schema_of,
+    split_name,
+)
 from whence.types import DType, TensorType
 
 
@@ -26,7 +33,11 @@ def test_the_last_schema_of_a_deprecated_operator_is_found() -> None:
     schema = schema_of("ai.onnx.ml::TreeEnsembleRegressor")
     assert schema is not None
     assert not schema.deprecated
-    assert opsets_for("ai.onnx.ml::TreeEnsembleRegressor")["ai.onnx.ml"] == schema.since_version < NEWEST_OPSETS["ai.onnx.ml"]
+    assert (
+        opsets_for("ai.onnx.ml::TreeEnsembleRegressor")["ai.onnx.ml"]
+        == schema.since_version
+        < NEWEST_OPSETS["ai.onnx.ml"]
+    )
     assert opsets_for("Conv") == dict(NEWEST_OPSETS)
     assert schema_of("Nothing") is None
     assert schema_of("nowhere::Conv") is None

@@ -28,7 +28,9 @@ DRAWS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("op", "inputs", "attrs"), DRAWS)
-def test_a_seed_repeats_and_nothing_else_does(op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+def test_a_seed_repeats_and_nothing_else_does(
+    op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]
+) -> None:
     first = run(op, *inputs, seed=3.0, **attrs)
     assert first.shape == (50, 40)
     np.testing.assert_array_equal(first, run(op, *inputs, seed=3.0, **attrs))
@@ -45,7 +47,12 @@ def test_distributions() -> None:
     assert 2.99 < uniform.max() <= 3
     chances = np.full(100_000, 0.25, np.float32)
     assert abs(run("Bernoulli", chances, seed=1.0).mean() - 0.25) < 0.01
-    classes = run("Multinomial", np.log(np.array([[0.2, 0.5, 0.3]], np.float32)), sample_size=100_000, seed=1.0)
+    classes = run(
+        "Multinomial",
+        np.log(np.array([[0.2, 0.5, 0.3]], np.float32)),
+        sample_size=100_000,
+        seed=1.0,
+    )
     np.testing.assert_allclose(np.bincount(classes[0]) / 100_000, [0.2, 0.5, 0.3], atol=0.01)
 
 

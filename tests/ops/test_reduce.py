@@ -26,14 +26,27 @@ def run(op: str, *inputs: Any, **attrs: Any) -> np.ndarray:
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("axes", [None, [1], [-1, 0]], ids=str)
 @pytest.mark.parametrize("op", REDUCTIONS)
-def test_as_in_onnxruntime(op: str, axes: list[int] | None, keepdims: int, rng: np.random.Generator) -> None:
+def test_as_in_onnxruntime(
+    op: str, axes: list[int] | None, keepdims: int, rng: np.random.Generator
+) -> None:
     x = np.abs(rng.standard_normal((3, 4, 5))).astype(np.float32)
     given_axes = None if axes is None else np.array(axes, np.int64)
     (expected,) = onnxruntime_outputs(op, {"keepdims": keepdims}, [x, given_axes])
     assert_close(run(op, x, given_axes, keepdims=keepdims), expected)
 
 
-@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceSumSquare"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "ReduceSum",
+        "ReduceMean",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceL1",
+        "ReduceSumSquare",
+    ],
+)
 def test_whole_numbers_as_in_onnxruntime(op: str, rng: np.random.Generator) -> None:
     x = rng.integers(-4, 5, (3, 4)).astype(np.int32)
     (expected,) = onnxruntime_outputs(op, {}, [x, np.array([1])])
@@ -70,13 +83,18 @@ def test_extremes_of_no_whole_numbers_are_the_ends_of_the_type() -> None:
     empty = np.ones((0,), np.int8)
     assert run("ReduceMax", empty).tolist() == [-128]
     assert run("ReduceMin", empty).tolist() == [127]
-    assert run("ReduceMax", np.array([[True, False], [False, False]]), np.array([1])).tolist() == [[True], [False]]
+    assert run("ReduceMax", np.array([[True, False], [False, False]]), np.array([1])).tolist() == [
+        [True],
+        [False],
+    ]
 
 
 def test_no_axes_means_all_or_none() -> None:
     x = np.array([[3.0, -4.0]], np.float32)
     assert run("ReduceL2", x, np.array([], np.int64)).tolist() == [[5.0]]
-    assert run("ReduceL2", x, np.array([], np.int64), noop_with_empty_axes=1).tolist() == [[3.0, 4.0]]
+    assert run("ReduceL2", x, np.array([], np.int64), noop_with_empty_axes=1).tolist() == [
+        [3.0, 4.0]
+    ]
 
 
 def test_log_sum_exp_does_not_overflow() -> None:

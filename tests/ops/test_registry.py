@@ -18,13 +18,22 @@ from whence.ops.onnx_node import schema_of
 from whence.ops.registry import REGISTRY, classes_of, collect, evaluate, lookup
 
 # Where ONNX Runtime disagrees with what ONNX's own tests expect, we agree with ONNX Runtime.
-DISPUTED = {"maxunpool_export_with_output_shape", "resize_downsample_scales_linear_align_corners", "resize_downsample_scales_cubic_align_corners"}
+DISPUTED = {
+    "maxunpool_export_with_output_shape",
+    "resize_downsample_scales_linear_align_corners",
+    "resize_downsample_scales_cubic_align_corners",
+}
 NEEDS_PILLOW = {name for name in cases() if name.startswith("image_decoder_")}
 FAILING = {*DISPUTED, *(NEEDS_PILLOW if importlib.util.find_spec("PIL") is None else ())}
 # Two draws differ, so only type and shape can be compared.
 RANDOM = {"bernoulli", "bernoulli_double", "bernoulli_seed"}
 # The expected numbers are written down with four digits.
-ROUNDED = {"averagepool_2d_ceil_last_window_starts_on_pad", "gridsample_bicubic", "roialign_aligned_false", "roialign_aligned_true"}
+ROUNDED = {
+    "averagepool_2d_ceil_last_window_starts_on_pad",
+    "gridsample_bicubic",
+    "roialign_aligned_false",
+    "roialign_aligned_true",
+}
 # Holds a graph of its own, or needs one: only an interpreter of gradients could evaluate it.
 LEFT_OUT = {"ai.onnx.preview::FlexAttention", "ai.onnx.preview.training::Gradient"}
 
@@ -64,7 +73,9 @@ def check(case: Case) -> None:
     actual = evaluate(case.call)
     assert len(actual) == case.call.n_outputs
     for left, right in zip(actual, case.expected, strict=True):
-        assert_same(left, right, 1e-3 if case.name in ROUNDED else 1e-5, values=case.name not in RANDOM)
+        assert_same(
+            left, right, 1e-3 if case.name in ROUNDED else 1e-5, values=case.name not in RANDOM
+        )
 
 
 @pytest.mark.parametrize("name", sorted(set(cases()) - FAILING))
@@ -92,13 +103,23 @@ def test_there_are_cases_for_most_operators() -> None:
 
 
 def test_every_operator_of_the_newest_opset_is_registered() -> None:
-    names = {f"{schema.domain}::{schema.name}" if schema.domain else schema.name for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
+    names = {
+        f"{schema.domain}::{schema.name}" if schema.domain else schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if not schema.deprecated
+    }
     assert names - set(REGISTRY) == LEFT_OUT
 
 
 def test_operators_without_a_reference_are_left_to_the_interpreter_or_to_onnx() -> None:
     for definition in REGISTRY.values():
-        if definition.reference is None and definition.name not in {"Input", "Const", "Output", "Branch", "Fail"}:
+        if definition.reference is None and definition.name not in {
+            "Input",
+            "Const",
+            "Output",
+            "Branch",
+            "Fail",
+        }:
             assert schema_of(definition.name) is not None, definition.name
 
 

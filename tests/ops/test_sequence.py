@@ -40,7 +40,10 @@ def test_changes_leave_the_original_alone() -> None:
     assert len(items) == 2
 
 
-@pytest.mark.parametrize(("op", "position"), [("SequenceAt", 2), ("SequenceAt", -3), ("SequenceErase", 2), ("SequenceInsert", 3)])
+@pytest.mark.parametrize(
+    ("op", "position"),
+    [("SequenceAt", 2), ("SequenceAt", -3), ("SequenceErase", 2), ("SequenceInsert", 3)],
+)
 def test_positions_outside(op: str, position: int) -> None:
     inputs = ([A, B], C, at(position)) if op == "SequenceInsert" else ([A, B], at(position))
     with pytest.raises(ModelError, match=f"{op}: position {position} is outside a sequence of 2"):
@@ -59,8 +62,15 @@ def test_joining() -> None:
 
 def test_splitting() -> None:
     x = np.arange(10).reshape(2, 5)
-    assert [part.shape for part in run("SplitToSequence", x, at(2), axis=1)] == [(2, 2), (2, 2), (2, 1)]
-    assert [part.shape for part in run("SplitToSequence", x, np.array([1, 4]), axis=-1)] == [(2, 1), (2, 4)]
+    assert [part.shape for part in run("SplitToSequence", x, at(2), axis=1)] == [
+        (2, 2),
+        (2, 2),
+        (2, 1),
+    ]
+    assert [part.shape for part in run("SplitToSequence", x, np.array([1, 4]), axis=-1)] == [
+        (2, 1),
+        (2, 4),
+    ]
     assert [part.shape for part in run("SplitToSequence", x)] == [(1, 5), (1, 5)]
     assert [part.shape for part in run("SplitToSequence", x, keepdims=0)] == [(5,), (5,)]
 
@@ -79,8 +89,14 @@ def test_types() -> None:
     f32 = TensorType(DType.F32, ("n", 3))
     sequence = SequenceType(f32)
     assert infer(TypeQuery("SequenceConstruct", {}, (f32, f32), (None, None), 1)) == (sequence,)
-    assert infer(TypeQuery("SequenceLength", {}, (sequence,), (None,), 1)) == (TensorType(DType.I64, ()),)
+    assert infer(TypeQuery("SequenceLength", {}, (sequence,), (None,), 1)) == (
+        TensorType(DType.I64, ()),
+    )
     assert infer(TypeQuery("Optional", {}, (f32,), (None,), 1)) == (OptionalType(f32),)
     assert infer(TypeQuery("Optional", {}, (), (), 1)) == (OptionalType(UNKNOWN),)
-    assert infer(TypeQuery("OptionalGetElement", {}, (OptionalType(sequence),), (None,), 1)) == (sequence,)
-    assert infer(TypeQuery("OptionalHasElement", {}, (None,), (None,), 1)) == (TensorType(DType.BOOL, ()),)
+    assert infer(TypeQuery("OptionalGetElement", {}, (OptionalType(sequence),), (None,), 1)) == (
+        sequence,
+    )
+    assert infer(TypeQuery("OptionalHasElement", {}, (None,), (None,), 1)) == (
+        TensorType(DType.BOOL, ()),
+    )

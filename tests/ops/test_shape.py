@@ -26,7 +26,9 @@ def test_part_of_a_shape(start: int, end: int) -> None:
     x = np.zeros((2, 3, 4))
     result = run("Shape", x, start=start, end=end)
     assert result.tolist() == [2, 3, 4][start:end]
-    query = TypeQuery("Shape", {"start": start, "end": end}, (TensorType(DType.F64, ("a", None, 4)),), (None,), 1)
+    query = TypeQuery(
+        "Shape", {"start": start, "end": end}, (TensorType(DType.F64, ("a", None, 4)),), (None,), 1
+    )
     assert infer(query) == (TensorType(DType.I64, (result.size,)),)
 
 
@@ -76,13 +78,18 @@ def test_whole_range(start: int, limit: int, delta: int) -> None:
     assert result.tolist() == list(range(start, limit, delta))
     assert result.dtype == np.int32
     types = tuple(TensorType(DType.I32, ()) for _ in bounds)
-    assert infer(TypeQuery("Range", {}, types, bounds, 1)) == (TensorType(DType.I32, (result.size,)),)
+    assert infer(TypeQuery("Range", {}, types, bounds, 1)) == (
+        TensorType(DType.I32, (result.size,)),
+    )
 
 
 def test_real_range() -> None:
     bounds = [np.array(value, np.float32) for value in (1, 2, 0.25)]
     assert run("Range", *bounds).tolist() == [1, 1.25, 1.5, 1.75]
-    assert run("Range", *(bound.astype(ml_dtypes.bfloat16) for bound in bounds)).dtype == ml_dtypes.bfloat16
+    assert (
+        run("Range", *(bound.astype(ml_dtypes.bfloat16) for bound in bounds)).dtype
+        == ml_dtypes.bfloat16
+    )
     with pytest.raises(ModelError, match="Range: delta must not be 0"):
         run("Range", *(np.array(value) for value in (1, 2, 0)))
 

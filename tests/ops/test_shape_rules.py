@@ -45,7 +45,9 @@ def reshapes(draw: st.DrawFn) -> tuple[tuple[int, ...], Shape, tuple[int, ...], 
 
 
 @given(reshapes())
-def test_reshape_promises_only_what_is_true(example: tuple[tuple[int, ...], Shape, tuple[int, ...], tuple[int, ...]]) -> None:
+def test_reshape_promises_only_what_is_true(
+    example: tuple[tuple[int, ...], Shape, tuple[int, ...], tuple[int, ...]],
+) -> None:
     real, known, target, result = example
     assert reshaped("Reshape", real, target) == result
     for dim, length in zip(reshaped("Reshape", known, target), result, strict=True):
@@ -87,11 +89,15 @@ def test_reshape_to_zero() -> None:
 def test_reshape_to_an_unknown_target() -> None:
     query = TypeQuery("Reshape", {}, (f32("b", 4), TensorType(DType.I64, (3,))), (None, None), 1)
     assert infer(query) == (f32(None, None, None),)
-    absurd = TypeQuery("Reshape", {}, (f32("b", 4), TensorType(DType.I64, (10**10,))), (None, None), 1)
+    absurd = TypeQuery(
+        "Reshape", {}, (f32("b", 4), TensorType(DType.I64, (10**10,))), (None, None), 1
+    )
     assert infer(absurd) == (TensorType(DType.F32),)
 
 
-@given(st.integers(0, 9), st.integers(-12, 12), st.integers(-12, 12), st.integers(-3, 3).filter(bool))
+@given(
+    st.integers(0, 9), st.integers(-12, 12), st.integers(-12, 12), st.integers(-3, 3).filter(bool)
+)
 def test_sliced_length(size: int, start: int, end: int, step: int) -> None:
     assert sliced("Slice", size, start, end, step) == len(range(size)[start:end:step])
 
@@ -100,7 +106,9 @@ def test_slice_of_named_axes() -> None:
     big = 2**63 - 1
     assert ask("Slice", f32("b", 8), np.array([0, 2]), np.array([big, 5])) == f32("b", 3)
     assert ask("Slice", f32("b", 8), np.array([1]), np.array([big]), np.array([0])) == f32(None, 8)
-    unknown = TypeQuery("Slice", {}, (f32("b", 8), *(TensorType(DType.I64, (1,)),) * 2), (None, None, None), 1)
+    unknown = TypeQuery(
+        "Slice", {}, (f32("b", 8), *(TensorType(DType.I64, (1,)),) * 2), (None, None, None), 1
+    )
     assert infer(unknown) == (f32(None, None),)
 
 
@@ -117,8 +125,14 @@ def test_split_parts_make_up_the_whole(size: int, parts: int) -> None:
 
 
 def test_split_types() -> None:
-    assert ask("Split", f32("b", 5), np.array([2, 3]), n_outputs=2, axis=1) == (f32("b", 2), f32("b", 3))
-    assert ask("Split", f32("b", 5), n_outputs=2, axis=1, num_outputs=2) == (f32("b", 3), f32("b", 2))
+    assert ask("Split", f32("b", 5), np.array([2, 3]), n_outputs=2, axis=1) == (
+        f32("b", 2),
+        f32("b", 3),
+    )
+    assert ask("Split", f32("b", 5), n_outputs=2, axis=1, num_outputs=2) == (
+        f32("b", 3),
+        f32("b", 2),
+    )
     assert ask("Split", f32("b", 5), n_outputs=2, num_outputs=2) == (f32(None, 5), f32(None, 5))
 
 
@@ -141,5 +155,7 @@ def test_flatten_and_expand() -> None:
 def test_resize() -> None:
     scales = np.array([1, 1, 2, 2.5], np.float32)
     assert ask("Resize", f32("b", 3, 4, 5), None, scales) == f32("b", 3, 8, 12)
-    assert ask("Resize", f32("b", 3, "h", 5), None, None, np.array([7, 9]), axes=(2, 3)) == f32("b", 3, 7, 9)
+    assert ask("Resize", f32("b", 3, "h", 5), None, None, np.array([7, 9]), axes=(2, 3)) == f32(
+        "b", 3, 7, 9
+    )
     assert ask("Resize", f32("b", 3, "h", 5), None, scales) == f32("b", 3, None, 12)

@@ -23,7 +23,9 @@ def run(op: str, *inputs: Any, **attrs: Any) -> np.ndarray:
 @pytest.mark.parametrize("axis", [1, -2, 0])
 @pytest.mark.parametrize("length", [None, 5, 12])
 @pytest.mark.parametrize("onesided", [0, 1])
-def test_transform_of_a_real_signal(axis: int, length: int | None, onesided: int, rng: np.random.Generator) -> None:
+def test_transform_of_a_real_signal(
+    axis: int, length: int | None, onesided: int, rng: np.random.Generator
+) -> None:
     x = rng.standard_normal((3, 8, 1)).astype(np.float32)
     inputs = [x, None if length is None else np.array(length), np.array(axis)]
     (expected,) = onnxruntime_outputs("DFT", {"onesided": onesided}, inputs, opset=20)
@@ -48,12 +50,21 @@ def test_transform_refuses_what_has_no_meaning() -> None:
 
 @pytest.mark.parametrize("onesided", [0, 1])
 def test_short_time_transform(onesided: int, rng: np.random.Generator) -> None:
-    signal, window = rng.standard_normal((2, 50, 1)).astype(np.float32), np.hanning(16).astype(np.float32)
+    signal, window = (
+        rng.standard_normal((2, 50, 1)).astype(np.float32),
+        np.hanning(16).astype(np.float32),
+    )
     inputs = [signal, np.array(4), window, np.array(16)]
     (expected,) = onnxruntime_outputs("STFT", {"onesided": onesided}, inputs, opset=17)
     actual = run("STFT", *inputs, onesided=onesided)
     assert_close(actual, expected)
-    query = TypeQuery("STFT", {"onesided": onesided}, tuple(TensorType.of(value) for value in inputs), tuple(inputs), 1)
+    query = TypeQuery(
+        "STFT",
+        {"onesided": onesided},
+        tuple(TensorType.of(value) for value in inputs),
+        tuple(inputs),
+        1,
+    )
     assert infer(query) == (TensorType.of(actual),)
 
 
@@ -66,12 +77,20 @@ def test_windows(op: str, periodic: int) -> None:
 
 
 def test_mel_weights_come_from_onnx() -> None:
-    inputs = (np.array(8), np.array(16), np.array(8192), np.array(0.0, np.float32), np.array(4096.0, np.float32))
+    inputs = (
+        np.array(8),
+        np.array(16),
+        np.array(8192),
+        np.array(0.0, np.float32),
+        np.array(4096.0, np.float32),
+    )
     assert run("MelWeightMatrix", *inputs).shape == (9, 8)
 
 
 def test_a_fast_transform_costs_n_log_n() -> None:
     x = TensorType(DType.F32, (1, 1024, 1))
-    counted = cost("DFT", TypeQuery("DFT", {}, (x,), (None,), 1), (TensorType(DType.F32, (1, 1024, 2)),))
+    counted = cost(
+        "DFT", TypeQuery("DFT", {}, (x,), (None,), 1), (TensorType(DType.F32, (1, 1024, 2)),)
+    )
     assert counted is not None
     assert counted.flops == 5 * 1024 * 10

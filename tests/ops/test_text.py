@@ -20,7 +20,10 @@ def texts(*items: Any) -> np.ndarray:
 
 
 def test_concat_broadcasts() -> None:
-    assert run("StringConcat", texts(["a"], ["b"]), texts("x", "y")).tolist() == [["ax", "ay"], ["bx", "by"]]
+    assert run("StringConcat", texts(["a"], ["b"]), texts("x", "y")).tolist() == [
+        ["ax", "ay"],
+        ["bx", "by"],
+    ]
 
 
 def test_split_pads_with_nothing() -> None:
@@ -33,16 +36,28 @@ def test_split_pads_with_nothing() -> None:
 
 
 def test_full_match() -> None:
-    assert run("RegexFullMatch", texts("a@b.com", "a@b.com!"), pattern=r"\w+@\w+\.com").tolist() == [True, False]
-    with pytest.raises(ModelError, match="RegexFullMatch: pattern '\\(' is not a regular expression"):
+    assert run(
+        "RegexFullMatch", texts("a@b.com", "a@b.com!"), pattern=r"\w+@\w+\.com"
+    ).tolist() == [True, False]
+    with pytest.raises(
+        ModelError, match="RegexFullMatch: pattern '\\(' is not a regular expression"
+    ):
         run("RegexFullMatch", texts("a"), pattern="(")
 
 
 def test_normalising() -> None:
     x = texts("Monday", "tuesday", "MONDAY")
     assert run("StringNormalizer", x, stopwords=("monday",)).tolist() == ["tuesday"]
-    assert run("StringNormalizer", x, stopwords=("Monday",), is_case_sensitive=1, case_change_action="LOWER").tolist() == ["tuesday", "monday"]
-    assert run("StringNormalizer", x.reshape(1, 3), case_change_action="UPPER").tolist() == [["MONDAY", "TUESDAY", "MONDAY"]]
+    assert run(
+        "StringNormalizer",
+        x,
+        stopwords=("Monday",),
+        is_case_sensitive=1,
+        case_change_action="LOWER",
+    ).tolist() == ["tuesday", "monday"]
+    assert run("StringNormalizer", x.reshape(1, 3), case_change_action="UPPER").tolist() == [
+        ["MONDAY", "TUESDAY", "MONDAY"]
+    ]
     assert run("StringNormalizer", texts("x"), stopwords=("X",)).tolist() == [""]
     with pytest.raises(ModelError, match="StringNormalizer: "):
         run("StringNormalizer", x, case_change_action="TITLE")

@@ -16,7 +16,13 @@ def test_loss_is_evaluated_by_onnx(rng: np.random.Generator) -> None:
 
 
 def test_a_step_of_momentum() -> None:
-    inputs = (np.array(0.1, np.float32), np.array(0), np.array([1.0], np.float32), np.array([2.0], np.float32), np.array([0.0], np.float32))
+    inputs = (
+        np.array(0.1, np.float32),
+        np.array(0),
+        np.array([1.0], np.float32),
+        np.array([2.0], np.float32),
+        np.array([0.0], np.float32),
+    )
     attrs: Attrs = {"alpha": 0.9, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0}
     updated, velocity = evaluate(Call("ai.onnx.preview.training::Momentum", attrs, inputs, 2))
     np.testing.assert_allclose(velocity, [2.0])

@@ -1,4 +1,6 @@
-"""Quantised operators as TFLite models of one operator, run by LiteRT and by whence's passes and interpreter."""
+"""Quantised operators as TFLite models of one operator, run by LiteRT and by whence's passes and
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def codes(rng: np.random.Generator, dtype: Any, *shape: int) -> np.ndarray:
 
 
 def coding(dtype: Any, scale: float, zero: int = 3) -> Quantised:
-    """A coding that LiteRT takes for the type: 16 bits have no zero point, and zero points of 8 bits are shifted with the type."""
+    """A coding that LiteRT takes for the type: 16 bits have no zero point, and zero points of 8
+    bits are shifted with the type.
+    """
     return Quantised(scale, 0 if dtype is np.int16 else zero + 128 if dtype is np.uint8 else zero)
 
 
@@ -39,8 +43,17 @@ def operators(graph: Graph) -> Counter[str]:
     return Counter(node.op for node in graph if node.op not in {"Input", "Const", "Output"})
 
 
-def check(model: Model, feeds: Sequence[np.ndarray], *, quanta: int = 0, integers_only: bool = True, reference: bool = True) -> Counter[str]:
-    """LiteRT's kernels and the prepared graph agree; by default in every bit, with nothing dequantised. Returns what is in the graph."""
+def check(
+    model: Model,
+    feeds: Sequence[np.ndarray],
+    *,
+    quanta: int = 0,
+    integers_only: bool = True,
+    reference: bool = True,
+) -> Counter[str]:
+    """LiteRT's kernels and the prepared graph agree; by default in every bit, with nothing
+    dequantised. Returns what is in the graph.
+    """
     graph = prepared(model)
     ours, theirs = graph.run(list(feeds)), run_litert(model, feeds, reference=reference)
     for mine, other in zip(ours, theirs, strict=True):

@@ -12,7 +12,9 @@ from whence.graph import Graph
 
 
 def read_text(text: str, folder: Path) -> Graph:
-    """The graph of a model given in the text form of the `onnx` package. Each operator's source name is its first output's."""
+    """The graph of a model given in the text form of the `onnx` package. Each operator's source
+    name is its first output's.
+    """
     path = folder / "model.onnx"
     onnx.save(onnx.parser.parse_model(text), path)
     return read_onnx(path)

@@ -15,14 +15,17 @@ from whence.provenance import Reason
 def rewrite(graph: Graph, *passes: Pass, tolerance: float = 1e-4) -> dict[str, int]:
     """Run the passes and return how often each rule was applied.
 
-    The graph must keep its invariants and its outputs, lose no operator, and not change when the passes run once more.
+    The graph must keep its invariants and its outputs, lose no operator, and not change when the
+    passes run once more.
     """
     probe = Probe(graph)
     assert probe.comparable, probe.why_not
     reports = run_passes(graph, passes, check=CheckLevel.INVARIANTS)
     probe.compare(graph, passes[-1].name, tolerance)
     once = structure(graph)
-    assert all(report.changes == 0 for report in run_passes(graph, passes, check=CheckLevel.INVARIANTS))
+    assert all(
+        report.changes == 0 for report in run_passes(graph, passes, check=CheckLevel.INVARIANTS)
+    )
     assert structure(graph) == once
     run_passes(graph, (RemoveDeadNodes(), GatherConsts()), check=CheckLevel.INVARIANTS)
     assert structure(graph) == once
@@ -48,20 +51,34 @@ def only(graph: Graph, op: str) -> Node:
 
 
 def edges_into(graph: Graph, node: Node) -> dict[str, str]:
-    """The kind of the ledger's edge from each source operator that became this node directly, by the operator's name."""
+    """The kind of the ledger's edge from each source operator that became this node directly, by
+    the operator's name.
+    """
     ledger = graph.ledger
-    return {ledger.source(edge.parent).name: edge.kind.value for edge in ledger.edges if edge.child == node.id and edge.parent <= ledger.n_sources}
+    return {
+        ledger.source(edge.parent).name: edge.kind.value
+        for edge in ledger.edges
+        if edge.child == node.id and edge.parent <= ledger.n_sources
+    }
 
 
 def carried(graph: Graph, node: Node) -> tuple[list[str], list[str]]:
-    """The names of the source operators whose work the node does, and of those that are folded into its constants."""
+    """The names of the source operators whose work the node does, and of those that are folded into
+    its constants.
+    """
     ledger = graph.ledger
     folded = ledger.folded_origins()[node.id]
     names = {source: ledger.source(source).name for source in sorted(node.origin)}
-    return [name for source, name in names.items() if source not in folded], [name for source, name in names.items() if source in folded]
+    return [name for source, name in names.items() if source not in folded], [
+        name for source, name in names.items() if source in folded
+    ]
 
 
 def buried(graph: Graph) -> dict[str, Reason]:
     """Why each source operator that has a tombstone has it."""
     ledger = graph.ledger
-    return {ledger.source(source).name: stone.reason for stone in ledger.tombstones for source in stone.origin}
+    return {
+        ledger.source(source).name: stone.reason
+        for stone in ledger.tombstones
+        for source in stone.origin
+    }

@@ -33,5 +33,7 @@ def test_composition_is_doing_one_after_the_other(first: list[int], second: list
         ((0, 3), (3, 0), None),
     ],
 )
-def test_targets_of_reshapes(before: tuple[Dim, ...], after: tuple[Dim, ...], target: tuple[int, ...] | None) -> None:
+def test_targets_of_reshapes(
+    before: tuple[Dim, ...], after: tuple[Dim, ...], target: tuple[int, ...] | None
+) -> None:
     assert reshape_target(before, after) == target

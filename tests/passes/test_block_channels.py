@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import whence
-from tests.passes.rewriting import buried, carried, edges_into, is_left_alone, only, operators, rewrite
+from tests.passes.rewriting import (
+    buried,
+    carried,
+    edges_into,
+    is_left_alone,
+    only,
+    operators,
+    rewrite,
+)
 from whence.graph import Graph, NodeFlag
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.block_channels import BlockChannels
@@ -31,9 +39,17 @@ class Net:
     def weights(self, *shape: int) -> Symbol:
         return self.build.const(self.rng.standard_normal(shape).astype(np.float32))
 
-    def conv(self, x: Symbol, taken: int, made: int, *kernel: int, op: str = "Conv", **attrs: Any) -> Symbol:
-        shape = (taken, made // attrs.get("group", 1)) if "Transpose" in op else (made, taken // attrs.get("group", 1))
-        return self.build.op(op, x, self.weights(*shape, *(kernel or (1, 1))), self.weights(made), **attrs)
+    def conv(
+        self, x: Symbol, taken: int, made: int, *kernel: int, op: str = "Conv", **attrs: Any
+    ) -> Symbol:
+        shape = (
+            (taken, made // attrs.get("group", 1))
+            if "Transpose" in op
+            else (made, taken // attrs.get("group", 1))
+        )
+        return self.build.op(
+            op, x, self.weights(*shape, *(kernel or (1, 1))), self.weights(made), **attrs
+        )
 
     def op(self, op: str, *inputs: Symbol | None, **attrs: Any) -> Symbol:
         return self.build.op(op, *inputs, **attrs)
@@ -44,7 +60,12 @@ class Net:
         return self.build.finish()
 
 
-def between(make: Callable[[Net, Symbol], Symbol], channels: int = 32, made: int | None = None, spatial: tuple[int, ...] = (6, 5)) -> Graph:
+def between(
+    make: Callable[[Net, Symbol], Symbol],
+    channels: int = 32,
+    made: int | None = None,
+    spatial: tuple[int, ...] = (6, 5),
+) -> Graph:
     """A network with `make` between two pointwise convolutions."""
     net = Net(1, 16, *spatial)
     kernel = (1,) * len(spatial)
@@ -89,7 +110,13 @@ def test_conversions_between_convolutions_cancel() -> None:
     y = net.conv(net.conv(net.conv(net.x, 16, 32), 32, 24), 24, 16)
     graph = net.done(y)
     rewrite(graph, BlockChannels())
-    assert operators(graph) == ["ToBlocked", "BlockedConv", "BlockedConv", "BlockedConv", "FromBlocked"]
+    assert operators(graph) == [
+        "ToBlocked",
+        "BlockedConv",
+        "BlockedConv",
+        "BlockedConv",
+        "FromBlocked",
+    ]
     assert buried(graph) == {"Conv_1": Reason.CANCELLED, "Conv_2": Reason.CANCELLED}
 
 
@@ -112,7 +139,16 @@ def test_residual_and_activation() -> None:
     net = Net(1, 16, 6, 5)
     first = net.conv(net.x, 16, 32)
     w, b = net.weights(32, 32, 3, 3), net.weights(32)
-    y = net.op("FusedConv", first, w, b, first, pads=(1, 1, 1, 1), activation="LeakyRelu", activation_alpha=0.1)
+    y = net.op(
+        "FusedConv",
+        first,
+        w,
+        b,
+        first,
+        pads=(1, 1, 1, 1),
+        activation="LeakyRelu",
+        activation_alpha=0.1,
+    )
     graph = net.done(y)
     rewrite(graph, BlockChannels())
     assert operators(graph) == ["ToBlocked", "BlockedConv", "BlockedConv", "FromBlocked"]
@@ -130,7 +166,13 @@ def test_residual_and_activation() -> None:
         ({"group": 32}, 32, 64, 2),
         ({"group": 3}, 24, 24, 1),
     ],
-    ids=["depthwise", "whole blocks", "four groups at a time", "two results to a channel", "few odd groups become one"],
+    ids=[
+        "depthwise",
+        "whole blocks",
+        "four groups at a time",
+        "two results to a channel",
+        "few odd groups become one",
+    ],
 )
 def test_groups(attrs: dict[str, Any], taken: int, made: int, group: int) -> None:
     net = Net(2, taken, 6, 5)
@@ -143,7 +185,12 @@ _TRANSPOSED: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] 
     ((1, 32, 5, 6), 24, (2, 2), {"strides": (2, 2)}),
     ((1, 32, 5, 6), 16, (4, 4), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
     ((2, 3, 5, 6), 32, (3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1), "output_padding": (1, 1)}),
-    ((1, 16, 5, 6), 3, (3, 2), {"strides": (3, 1), "activation": "Relu", "op": "FusedConvTranspose"}),
+    (
+        (1, 16, 5, 6),
+        3,
+        (3, 2),
+        {"strides": (3, 1), "activation": "Relu", "op": "FusedConvTranspose"},
+    ),
     ((1, 16, 5, 6), 16, (3, 3), {"dilations": (2, 2), "pads": (2, 2, 2, 2)}),
     ((1, 16, 9), 4, (8,), {"strides": (4,), "pads": (2, 2)}),
     ((1, 16, 9), 32, (5,), {"strides": (3,)}),
@@ -151,7 +198,9 @@ _TRANSPOSED: list[tuple[tuple[int, ...], int, tuple[int, ...], dict[str, Any]]] 
 
 
 @pytest.mark.parametrize(("shape", "made", "kernel", "attrs"), _TRANSPOSED)
-def test_transposed(shape: tuple[int, ...], made: int, kernel: tuple[int, ...], attrs: dict[str, Any]) -> None:
+def test_transposed(
+    shape: tuple[int, ...], made: int, kernel: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
     net = Net(*shape)
     graph = net.done(net.conv(net.x, shape[1], made, *kernel, **{"op": "ConvTranspose", **attrs}))
     rewrite(graph, BlockChannels())
@@ -160,7 +209,12 @@ def test_transposed(shape: tuple[int, ...], made: int, kernel: tuple[int, ...], 
 
 
 def test_one_spatial_axis() -> None:
-    assert moved(between(lambda net, x: net.op("Relu", net.op("MaxPool", x, kernel_shape=(3,), pads=(1, 1))), spatial=(20,))) == [
+    assert moved(
+        between(
+            lambda net, x: net.op("Relu", net.op("MaxPool", x, kernel_shape=(3,), pads=(1, 1))),
+            spatial=(20,),
+        )
+    ) == [
         "BlockedMaxPool",
         "Relu",
     ]
@@ -181,28 +235,70 @@ def _spatial_mask(net: Net, x: Symbol) -> Symbol:
 
 def _batch_norm(net: Net, x: Symbol) -> Symbol:
     variance = net.build.const(np.abs(net.rng.standard_normal(24)).astype(np.float32))
-    return net.op("BatchNormalization", x, net.weights(24), net.weights(24), net.weights(24), variance, epsilon=0.01)
+    return net.op(
+        "BatchNormalization",
+        x,
+        net.weights(24),
+        net.weights(24),
+        net.weights(24),
+        variance,
+        epsilon=0.01,
+    )
 
 
 _ALONG: dict[str, tuple[Callable[[Net, Symbol], Symbol], list[str]]] = {
     "unary": (lambda net, x: net.op("Sigmoid", x), ["Sigmoid"]),
-    "clip with scalars": (lambda net, x: net.op("Clip", x, net.build.const(np.float32(0)), net.build.const(np.float32(6))), ["Clip"]),
+    "clip with scalars": (
+        lambda net, x: net.op(
+            "Clip", x, net.build.const(np.float32(0)), net.build.const(np.float32(6))
+        ),
+        ["Clip"],
+    ),
     "residual": (lambda net, x: net.op("Add", x, net.op("Relu", x)), ["Relu", "Add"]),
     "constants by channel": (_per_channel, ["Mul", "Add"]),
     "constant for every element": (lambda net, x: net.op("Sub", x, net.weights(24, 6, 5)), ["Sub"]),
     "constant over space": (lambda net, x: net.op("Div", x, net.weights(6, 5)), ["Div"]),
     "slopes": (lambda net, x: net.op("PRelu", x, net.weights(24, 1, 1)), ["PRelu"]),
-    "squeeze and excite": (_squeeze_excite, ["ReduceMean", "BlockedConv", "BlockedConv", "Sigmoid", "Mul"]),
-    "max pool": (lambda net, x: net.op("MaxPool", x, kernel_shape=(3, 3), auto_pad="SAME_UPPER"), ["BlockedMaxPool"]),
-    "average pool": (lambda net, x: net.op("AveragePool", x, kernel_shape=(2, 2)), ["BlockedAveragePool"]),
+    "squeeze and excite": (
+        _squeeze_excite,
+        ["ReduceMean", "BlockedConv", "BlockedConv", "Sigmoid", "Mul"],
+    ),
+    "max pool": (
+        lambda net, x: net.op("MaxPool", x, kernel_shape=(3, 3), auto_pad="SAME_UPPER"),
+        ["BlockedMaxPool"],
+    ),
+    "average pool": (
+        lambda net, x: net.op("AveragePool", x, kernel_shape=(2, 2)),
+        ["BlockedAveragePool"],
+    ),
     "global pool": (lambda net, x: net.op("GlobalAveragePool", x), ["ReduceMean"]),
-    "pad": (lambda net, x: net.op("Pad", x, net.build.const(np.array([0, 0, 1, 2, 0, 0, 3, 0]))), ["Pad"]),
-    "pad named axes": (
-        lambda net, x: net.op("Pad", x, net.build.const(np.array([2, 1])), None, net.build.const(np.array([-1])), mode="edge"),
+    "pad": (
+        lambda net, x: net.op("Pad", x, net.build.const(np.array([0, 0, 1, 2, 0, 0, 3, 0]))),
         ["Pad"],
     ),
-    "slice of space": (lambda net, x: net.op("Slice", x, *(net.build.const(np.array(v)) for v in ([1], [-1], [2], [2]))), ["Slice"]),
-    "resize": (lambda net, x: net.op("Resize", x, None, net.build.const(np.array([1, 1, 2, 2], np.float32)), mode="nearest"), ["Resize"]),
+    "pad named axes": (
+        lambda net, x: net.op(
+            "Pad",
+            x,
+            net.build.const(np.array([2, 1])),
+            None,
+            net.build.const(np.array([-1])),
+            mode="edge",
+        ),
+        ["Pad"],
+    ),
+    "slice of space": (
+        lambda net, x: net.op(
+            "Slice", x, *(net.build.const(np.array(v)) for v in ([1], [-1], [2], [2]))
+        ),
+        ["Slice"],
+    ),
+    "resize": (
+        lambda net, x: net.op(
+            "Resize", x, None, net.build.const(np.array([1, 1, 2, 2], np.float32)), mode="nearest"
+        ),
+        ["Resize"],
+    ),
     "normalisation": (_batch_norm, ["Mul", "Add"]),
 }
 
@@ -233,7 +329,16 @@ def test_slice_of_whole_blocks() -> None:
 def test_a_mask_over_space_is_spread_over_channels() -> None:
     graph = between(_spatial_mask, 24)
     rewrite(graph, BlockChannels())
-    assert operators(graph) == ["ToBlocked", "BlockedConv", "FromBlocked", "ReduceMax", "Reshape", "Mul", "BlockedConv", "FromBlocked"]
+    assert operators(graph) == [
+        "ToBlocked",
+        "BlockedConv",
+        "FromBlocked",
+        "ReduceMax",
+        "Reshape",
+        "Mul",
+        "BlockedConv",
+        "FromBlocked",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -244,15 +349,27 @@ def test_a_mask_over_space_is_spread_over_channels() -> None:
         lambda net, x: net.op("ReduceMean", x, net.build.const(np.array([1])), keepdims=1),
         lambda net, x: net.op("Pad", x, net.build.const(np.array([0, 1, 0, 0, 0, 0, 0, 0]))),
         lambda net, x: net.op("Slice", x, *(net.build.const(np.array(v)) for v in ([1], [9], [1]))),
-        lambda net, x: net.op("Add", net.op("Add", x, net.x), net.build.const(np.ones((2, 24, 1, 1), np.float32))),
+        lambda net, x: net.op(
+            "Add", net.op("Add", x, net.x), net.build.const(np.ones((2, 24, 1, 1), np.float32))
+        ),
     ],
-    ids=["softmax over channels", "concat inside a block", "mean of channels", "more channels", "slice inside a block", "another batch"],
+    ids=[
+        "softmax over channels",
+        "concat inside a block",
+        "mean of channels",
+        "more channels",
+        "slice inside a block",
+        "another batch",
+    ],
 )
 def test_what_mixes_channels_stays(make: Callable[[Net, Symbol], Symbol]) -> None:
     net = Net(1, 24, 6, 5)
     graph = net.done(make(net, net.conv(net.x, 24, 24)))
     rewrite(graph, BlockChannels())
-    assert operators(graph)[:3] in (["ToBlocked", "BlockedConv", "FromBlocked"], ["ToBlocked", "BlockedConv", "Add"])
+    assert operators(graph)[:3] in (
+        ["ToBlocked", "BlockedConv", "FromBlocked"],
+        ["ToBlocked", "BlockedConv", "Add"],
+    )
     assert not any(op.startswith("Blocked") for op in operators(graph)[3:])
 
 
@@ -264,7 +381,12 @@ def test_one_pixel_is_a_reshape() -> None:
 
 
 def test_what_is_not_known_or_not_worth_it_stays() -> None:
-    def one(dtype: type = np.float32, shape: tuple[Any, ...] = (1, 16, 6, 5), made: int = 16, constant: bool = True) -> Graph:
+    def one(
+        dtype: type = np.float32,
+        shape: tuple[Any, ...] = (1, 16, 6, 5),
+        made: int = 16,
+        constant: bool = True,
+    ) -> Graph:
         build = GraphBuilder("one")
         w: np.ndarray = np.ones((made, 16, 1, 1), dtype)
         x = build.input("x", DType.of(w), shape)
@@ -281,7 +403,9 @@ def test_what_is_not_known_or_not_worth_it_stays() -> None:
     assert is_left_alone(pinned, BlockChannels())
 
 
-@pytest.mark.parametrize("name", ["light_resnet50", "light_squeezenet", "light_densenet121", "light_inception_v2"])
+@pytest.mark.parametrize(
+    "name", ["light_resnet50", "light_squeezenet", "light_densenet121", "light_inception_v2"]
+)
 def test_whole_networks_stay_blocked(zoo_model: Callable[[str], Path], name: str) -> None:
     graph = whence.load(zoo_model(name))
     run_passes(graph, PREPARE)

@@ -41,10 +41,14 @@ def target(graph: Graph) -> list[int]:
 def test_two_become_one() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3, 4])
-    graph = finished(build, reshape(build, reshape(build, x, 0, 12, name="first"), -1, 6, name="second"))
+    graph = finished(
+        build, reshape(build, reshape(build, x, 0, 12, name="first"), -1, 6, name="second")
+    )
     expected = GraphBuilder()
     assert rewrite(graph, CancelReshapes()) == {"reshape(reshape(x)) = reshape(x)": 1}
-    assert structure(graph) == structure(finished(expected, reshape(expected, expected.input("x", DType.F32, [2, 3, 4]), 4, 6)))
+    assert structure(graph) == structure(
+        finished(expected, reshape(expected, expected.input("x", DType.F32, [2, 3, 4]), 4, 6))
+    )
     assert carried(graph, only(graph, "Reshape")) == (["first", "second"], [])
 
 
@@ -123,7 +127,12 @@ def test_shapes_that_numbers_cannot_say() -> None:
 def test_empty_tensors_stay() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [0, 3])
-    y = build.op("Reshape", build.op("Flatten", x, axis=0), build.const(np.array([3, 0], np.int64)), allowzero=1)
+    y = build.op(
+        "Reshape",
+        build.op("Flatten", x, axis=0),
+        build.const(np.array([3, 0], np.int64)),
+        allowzero=1,
+    )
     assert is_left_alone(finished(build, y), CancelReshapes())
 
 

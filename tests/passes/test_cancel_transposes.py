@@ -32,10 +32,14 @@ def finished(build: GraphBuilder, y: Symbol) -> Graph:
 def test_two_become_one() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3, 4])
-    graph = finished(build, turn(build, turn(build, x, 1, 2, 0, name="first"), 0, 2, 1, name="second"))
+    graph = finished(
+        build, turn(build, turn(build, x, 1, 2, 0, name="first"), 0, 2, 1, name="second")
+    )
     expected = GraphBuilder()
     y = turn(expected, expected.input("x", DType.F32, [2, 3, 4]), 1, 0, 2)
-    assert rewrite(graph, CancelTransposes()) == {"transpose(transpose(x, p), q) = transpose(x, pq)": 1}
+    assert rewrite(graph, CancelTransposes()) == {
+        "transpose(transpose(x, p), q) = transpose(x, pq)": 1
+    }
     assert structure(graph) == structure(finished(expected, y))
     assert carried(graph, only(graph, "Transpose")) == (["first", "second"], [])
 
@@ -47,7 +51,9 @@ def test_two_that_undo_each_other_vanish() -> None:
     assert rewrite(graph, CancelTransposes()) == {"transpose(transpose(x)) = x": 1}
     assert operators(graph) == ["Relu"]
     relu = only(graph, "Relu").id
-    assert [(stone.reason, stone.into) for stone in graph.ledger.tombstones] == [(Reason.CANCELLED, relu)] * 2
+    assert [(stone.reason, stone.into) for stone in graph.ledger.tombstones] == [
+        (Reason.CANCELLED, relu)
+    ] * 2
 
 
 def test_default_permutation() -> None:
@@ -65,12 +71,18 @@ def test_an_inner_transpose_that_others_read_stays_for_them() -> None:
     graph = finished(build, turn(build, first, 2, 0, 1, name="back"))
     rewrite(graph, CancelTransposes())
     assert operators(graph) == ["Transpose"]
-    assert [graph.ledger.source(source).name for stone in graph.ledger.tombstones for source in stone.origin] == ["back"]
+    assert [
+        graph.ledger.source(source).name
+        for stone in graph.ledger.tombstones
+        for source in stone.origin
+    ] == ["back"]
 
 
 def test_identity() -> None:
     build = GraphBuilder()
-    graph = finished(build, build.op("Relu", turn(build, build.input("x", DType.F32, [2, 3]), 0, 1)))
+    graph = finished(
+        build, build.op("Relu", turn(build, build.input("x", DType.F32, [2, 3]), 0, 1))
+    )
     assert rewrite(graph, CancelTransposes()) == {"transpose(x, identity) = x": 1}
     assert [stone.reason for stone in graph.ledger.tombstones] == [Reason.IDENTITY]
 
@@ -85,7 +97,9 @@ def test_identity() -> None:
         (("n", "m", 1, 3), (0, 2, 1, 3), (0, 1, -1, 3)),
     ],
 )
-def test_moving_axes_of_size_one_is_reshaping(shape: tuple[Dim, ...], perm: tuple[int, ...], target: tuple[int, ...]) -> None:
+def test_moving_axes_of_size_one_is_reshaping(
+    shape: tuple[Dim, ...], perm: tuple[int, ...], target: tuple[int, ...]
+) -> None:
     build = GraphBuilder()
     graph = finished(build, turn(build, build.input("x", DType.F32, shape), *perm, name="turn"))
     assert rewrite(graph, CancelTransposes()) == {"transpose of axes of size 1 = reshape": 1}
@@ -96,24 +110,38 @@ def test_moving_axes_of_size_one_is_reshaping(shape: tuple[Dim, ...], perm: tupl
 @pytest.mark.parametrize("shape", [(2, 3), (0, 1), ("n", "m"), (None, 4)])
 def test_real_transposes_stay(shape: tuple[Dim, ...]) -> None:
     build = GraphBuilder()
-    assert is_left_alone(finished(build, turn(build, build.input("x", DType.F32, shape), 1, 0)), CancelTransposes())
+    assert is_left_alone(
+        finished(build, turn(build, build.input("x", DType.F32, shape), 1, 0)), CancelTransposes()
+    )
 
 
 def test_axes_merged_moved_and_split_again() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3, 5, 4])
-    y = reshape(build, turn(build, reshape(build, x, -1, 5, 4, name="merge"), 0, 2, 1, name="turn"), 2, 3, 4, 5, name="split")
+    y = reshape(
+        build,
+        turn(build, reshape(build, x, -1, 5, 4, name="merge"), 0, 2, 1, name="turn"),
+        2,
+        3,
+        4,
+        5,
+        name="split",
+    )
     graph = finished(build, y)
     expected = GraphBuilder()
     rewrite(graph, CancelTransposes())
-    assert structure(graph) == structure(finished(expected, turn(expected, expected.input("x", DType.F32, [2, 3, 5, 4]), 0, 1, 3, 2)))
+    assert structure(graph) == structure(
+        finished(expected, turn(expected, expected.input("x", DType.F32, [2, 3, 5, 4]), 0, 1, 3, 2))
+    )
     assert carried(graph, only(graph, "Transpose")) == (["merge", "turn", "split"], [])
 
 
 def test_axes_merged_with_an_open_batch() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["batch", 3, 5, 4])
-    graph = finished(build, reshape(build, turn(build, reshape(build, x, -1, 5, 4), 0, 2, 1), -1, 3, 4, 5))
+    graph = finished(
+        build, reshape(build, turn(build, reshape(build, x, -1, 5, 4), 0, 2, 1), -1, 3, 4, 5)
+    )
     rewrite(graph, CancelTransposes())
     assert operators(graph) == ["Transpose"]
     assert only(graph, "Transpose").attrs == {"perm": (0, 1, 3, 2)}
@@ -122,7 +150,15 @@ def test_axes_merged_with_an_open_batch() -> None:
 def test_axes_split_otherwise_than_they_were_merged() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 4, 2, 5, 3])
-    y = reshape(build, turn(build, reshape(build, x, 8, 5, 3, name="merge"), 0, 2, 1, name="turn"), 1, 8, 3, 5, name="split")
+    y = reshape(
+        build,
+        turn(build, reshape(build, x, 8, 5, 3, name="merge"), 0, 2, 1, name="turn"),
+        1,
+        8,
+        3,
+        5,
+        name="split",
+    )
     graph = finished(build, y)
     rewrite(graph, CancelTransposes())
     assert operators(graph) == ["Reshape", "Transpose"]
@@ -133,13 +169,23 @@ def test_axes_split_otherwise_than_they_were_merged() -> None:
 def test_reshapes_that_cut_across_stay() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [6, 20])
-    assert is_left_alone(finished(build, reshape(build, turn(build, reshape(build, x, 2, 3, 20), 2, 1, 0), 10, 12)), CancelTransposes())
+    assert is_left_alone(
+        finished(build, reshape(build, turn(build, reshape(build, x, 2, 3, 20), 2, 1, 0), 10, 12)),
+        CancelTransposes(),
+    )
 
 
 def test_there_and_back_with_axes_of_size_one_between() -> None:
     build = GraphBuilder()
     x = build.op("Neg", build.input("x", DType.F32, [1, 4, 1, 5]))
-    y = turn(build, reshape(build, turn(build, x, 0, 2, 3, 1, name="there"), 1, 5, 4, name="drop"), 0, 2, 1, name="back")
+    y = turn(
+        build,
+        reshape(build, turn(build, x, 0, 2, 3, 1, name="there"), 1, 5, 4, name="drop"),
+        0,
+        2,
+        1,
+        name="back",
+    )
     graph = finished(build, y)
     rewrite(graph, CancelTransposes())
     assert operators(graph) == ["Neg", "Reshape"]

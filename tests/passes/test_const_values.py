@@ -20,7 +20,15 @@ def holding(value: Any) -> tuple[Graph, Ref]:
     return graph, next(node.ref() for node in graph if node.is_const)
 
 
-@pytest.mark.parametrize(("value", "found"), [(np.array([1, -2]), (1, -2)), (np.int32(7), (7,)), (np.zeros(0, np.int64), ()), (np.float32(1), None)])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (np.array([1, -2]), (1, -2)),
+        (np.int32(7), (7,)),
+        (np.zeros(0, np.int64), ()),
+        (np.float32(1), None),
+    ],
+)
 def test_lists_of_integers(value: Any, found: tuple[int, ...] | None) -> None:
     assert const_ints(*holding(value)) == found
 
@@ -29,7 +37,10 @@ def test_what_is_long_is_data() -> None:
     assert const_ints(*holding(np.zeros(4097, np.int64))) is None
 
 
-@pytest.mark.parametrize(("value", "found"), [(np.array(True), True), (np.array([False]), False), (np.array([True, True]), None)])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [(np.array(True), True), (np.array([False]), False), (np.array([True, True]), None)],
+)
 def test_truth_values(value: Any, found: bool | None) -> None:
     assert const_bool(*holding(value)) is found
 
@@ -45,7 +56,14 @@ def test_what_is_absent_or_computed_has_no_value() -> None:
 
 @pytest.mark.parametrize(
     ("value", "item", "filled"),
-    [([1, 1], 1, True), ([1, 2], 1, False), ([2, 1], 1, False), ([], 1, False), ([np.nan], np.nan, False), ([np.inf], np.inf, True)],
+    [
+        ([1, 1], 1, True),
+        ([1, 2], 1, False),
+        ([2, 1], 1, False),
+        ([], 1, False),
+        ([np.nan], np.nan, False),
+        ([np.inf], np.inf, True),
+    ],
 )
 def test_filled(value: list[float], item: float, filled: bool) -> None:
     assert is_filled_with(np.array(value, np.float32), item) is filled

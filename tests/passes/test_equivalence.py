@@ -81,7 +81,9 @@ class TestInputs:
             (TensorType(DType.BF16, (3,)), (3,), DType.BF16.numpy),
         ],
     )
-    def test_fit_the_declared_type(self, kind: TensorType, shape: tuple[int, ...], dtype: Any) -> None:
+    def test_fit_the_declared_type(
+        self, kind: TensorType, shape: tuple[int, ...], dtype: Any
+    ) -> None:
         graph = signature(kind)
         value = random_inputs(graph)["in"]
         assert value.shape == shape
@@ -114,7 +116,9 @@ class TestProbe:
         graph = chain("Relu", "Neg")
         probe = Probe(graph)
         graph.set_input(graph.outputs[0], 0, Ref(1))
-        with pytest.raises(GraphError, match="pass 'p' changed output 'y' by 2 of its largest magnitude"):
+        with pytest.raises(
+            GraphError, match="pass 'p' changed output 'y' by 2 of its largest magnitude"
+        ):
             probe.compare(graph, "p")
 
     def test_a_graph_that_does_not_run_any_more(self) -> None:
@@ -122,7 +126,9 @@ class TestProbe:
         probe = Probe(graph)
         broken = graph.insert_before(graph.outputs[0], fresh(graph, "vendor::Nothing", graph[1]))
         graph.set_input(graph.outputs[0], 0, broken.ref())
-        with pytest.raises(GraphError, match=r"pass 'p' left a graph that does not run any more: .*Nothing"):
+        with pytest.raises(
+            GraphError, match=r"pass 'p' left a graph that does not run any more: .*Nothing"
+        ):
             probe.compare(graph, "p")
 
     def test_outputs_that_disappeared(self) -> None:

@@ -21,12 +21,26 @@ def network() -> GraphBuilder:
     def weights(*shape: int) -> np.ndarray:
         return rng.standard_normal(shape).astype(np.float32)
 
-    a = build.op("ChannelsLastConv", x, build.const(weights(6, 3, 3, 3)), build.const(weights(6)), pads=(1, 1, 1, 1))
+    a = build.op(
+        "ChannelsLastConv",
+        x,
+        build.const(weights(6, 3, 3, 3)),
+        build.const(weights(6)),
+        pads=(1, 1, 1, 1),
+    )
     a = build.op("Relu", build.op("Add", a, build.const(weights(6))))
     b = build.op("ChannelsLastMaxPool", a, kernel_shape=(2, 2), strides=(2, 2))
     b = build.op("ChannelsLastConvTranspose", b, build.const(weights(6, 6, 2, 2)), strides=(2, 2))
     c = build.op("ChannelsLastAveragePool", a, kernel_shape=(2, 2), strides=(2, 2))
-    c = build.op("Resize", c, None, None, build.const(np.array([8, 8], np.int64)), axes=(1, 2), mode="nearest")
+    c = build.op(
+        "Resize",
+        c,
+        None,
+        None,
+        build.const(np.array([8, 8], np.int64)),
+        axes=(1, 2),
+        mode="nearest",
+    )
     build.output("y", build.op("Concat", b, c, axis=3))
     return build
 

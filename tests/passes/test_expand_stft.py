@@ -14,20 +14,41 @@ from whence.passes.expand_stft import ExpandStft
 from whence.types import DType
 
 
-def _stft(shape: list[int], step: int, window: int | None, length: int | None = None, *, dtype: DType = DType.F32, onesided: int = 1) -> Graph:
+def _stft(
+    shape: list[int],
+    step: int,
+    window: int | None,
+    length: int | None = None,
+    *,
+    dtype: DType = DType.F32,
+    onesided: int = 1,
+) -> Graph:
     build = GraphBuilder()
     x = build.input("x", dtype, shape)
     hann = None if window is None else build.const(np.hanning(window).astype(dtype.numpy))
     frame = None if length is None else build.const(np.int64(length))
-    build.output("y", build.op("STFT", x, build.const(np.int64(step)), hann, frame, onesided=onesided, name="spectrum"))
+    build.output(
+        "y",
+        build.op(
+            "STFT", x, build.const(np.int64(step)), hann, frame, onesided=onesided, name="spectrum"
+        ),
+    )
     return build.finish()
 
 
 @pytest.mark.parametrize(
-    ("shape", "step", "window", "length"), [([2, 400], 50, 64, None), ([1, 300, 1], 7, 33, 33), ([1, 128], 16, None, 32), ([1, 40], 1, None, None)]
+    ("shape", "step", "window", "length"),
+    [
+        ([2, 400], 50, 64, None),
+        ([1, 300, 1], 7, 33, 33),
+        ([1, 128], 16, None, 32),
+        ([1, 40], 1, None, None),
+    ],
 )
 @pytest.mark.parametrize("onesided", [0, 1])
-def test_a_transform_is_a_convolution(shape: list[int], step: int, window: int | None, length: int | None, onesided: int) -> None:
+def test_a_transform_is_a_convolution(
+    shape: list[int], step: int, window: int | None, length: int | None, onesided: int
+) -> None:
     graph = _stft(shape, step, window, length, onesided=onesided)
     rewrite(graph, ExpandStft())
     assert operators(graph) == ["Reshape", "Conv", "Transpose", "Reshape"]

@@ -40,7 +40,9 @@ def test_one_number_is_a_scalar() -> None:
     assert [each.shape for each in (*one, *several)] == [(), (), (2,), (2,)]
 
 
-@pytest.mark.parametrize(("real", "expected"), [(0.5, 1), (-0.5, -1), (2.5, 3), (1.49, 1), (-1.51, -2)])
+@pytest.mark.parametrize(
+    ("real", "expected"), [(0.5, 1), (-0.5, -1), (2.5, 3), (1.49, 1), (-1.51, -2)]
+)
 def test_halves_go_away_from_zero(real: float, expected: int) -> None:
     assert rounded(real) == expected
     assert code_of(real, np.float32(1), 7) == expected + 7

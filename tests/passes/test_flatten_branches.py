@@ -1,4 +1,6 @@
-"""An If that is decided at run time becomes the operators of both branches and a choice, and each keeps its own origin."""
+"""An If that is decided at run time becomes the operators of both branches and a choice, and each
+keeps its own origin.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,11 @@ def test_a_condition_that_is_a_list_of_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "branches",
     [
-        pytest.param("then_branch = a () => (float[n] p) {p = Relu(x)}, else_branch = b () => (float[m] q) { q = Concat<axis=0>(x, x) }", id="sizes"),
+        pytest.param(
+            "then_branch = a () => (float[n] p) {p = Relu(x)}, else_branch = b () => (float[m] q) {"
+            " q = Concat<axis=0>(x, x) }",
+            id="sizes",
+        ),
         pytest.param(
             "then_branch = a () => (seq(float[4]) p) { p = SequenceConstruct(x) },"
             "else_branch = b () => (seq(float[4]) q) { q = SequenceConstruct(x, x) }",
@@ -80,7 +86,9 @@ def test_a_condition_that_is_a_list_of_one(tmp_path: Path) -> None:
 )
 def test_what_has_no_one_fixed_size_is_left_alone(branches: str, tmp_path: Path) -> None:
     kind = "seq(float[4])" if "seq" in branches else "float[k]"
-    graph = read_text(f"{HEAD}main (bool c, float[4] x) => ({kind} y) {{ y = If (c) <{branches}> }}", tmp_path)
+    graph = read_text(
+        f"{HEAD}main (bool c, float[4] x) => ({kind} y) {{ y = If (c) <{branches}> }}", tmp_path
+    )
     assert is_left_alone(graph, FlattenBranches())
 
 

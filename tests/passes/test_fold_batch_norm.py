@@ -24,7 +24,9 @@ def weights(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return RNG.standard_normal(shape).astype(dtype)
 
 
-def batch_norm(build: GraphBuilder, x: Symbol, channels: int, dtype: Any = np.float32, **attrs: Any) -> Symbol:
+def batch_norm(
+    build: GraphBuilder, x: Symbol, channels: int, dtype: Any = np.float32, **attrs: Any
+) -> Symbol:
     scale, bias, mean = (build.const(weights(channels, dtype=dtype)) for _ in range(3))
     variance = build.const((np.abs(weights(channels)) + 0.5).astype(dtype))
     return build.op("BatchNormalization", x, scale, bias, mean, variance, name="bn", **attrs)
@@ -34,20 +36,33 @@ def test_conv_and_batch_norm_become_one_conv_with_the_stated_numbers() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 2, 4, 4])
     w, b = weights(3, 2, 3, 3), weights(3)
-    scale, beta, mean, variance = (np.array(v, np.float32) for v in ([2, 3, -1], [0.5, 0, 1], [1, -1, 2], [1, 4, 9]))
+    scale, beta, mean, variance = (
+        np.array(v, np.float32) for v in ([2, 3, -1], [0.5, 0, 1], [1, -1, 2], [1, 4, 9])
+    )
     y = build.op("Conv", x, build.const(w), build.const(b), name="conv", pads=(1, 1, 1, 1))
-    y = build.op("BatchNormalization", y, *map(build.const, (scale, beta, mean, variance)), name="bn", epsilon=0.0)
+    y = build.op(
+        "BatchNormalization",
+        y,
+        *map(build.const, (scale, beta, mean, variance)),
+        name="bn",
+        epsilon=0.0,
+    )
     build.output("y", build.op("Relu", y))
     graph = build.finish()
 
     expected = GraphBuilder()
     x = expected.input("x", DType.F32, [1, 2, 4, 4])
     s = scale.astype(np.float64) / np.sqrt(variance)
-    folded = (w * s.reshape(3, 1, 1, 1)).astype(np.float32), ((b - mean) * s + beta).astype(np.float32)
+    folded = (
+        (w * s.reshape(3, 1, 1, 1)).astype(np.float32),
+        ((b - mean) * s + beta).astype(np.float32),
+    )
     y = expected.op("Conv", x, *map(expected.const, folded), pads=(1, 1, 1, 1))
     expected.output("y", expected.op("Relu", y))
 
-    assert rewrite(graph, FoldBatchNorm()) == {"BN(conv(x, w, b)) = conv(x, w·s, (b-mean)·s+beta)": 1}
+    assert rewrite(graph, FoldBatchNorm()) == {
+        "BN(conv(x, w, b)) = conv(x, w·s, (b-mean)·s+beta)": 1
+    }
     assert structure(graph) == structure(expected.finish())
     assert carried(graph, only(graph, "Conv")) == (["conv"], ["bn"])
     assert edges_into(graph, only(graph, "Conv"))["bn"] == "fold"
@@ -103,7 +118,9 @@ def test_matmul_of_matrices_becomes_gemm() -> None:
 
 def test_it_is_found_through_reshape_and_transpose() -> None:
     build = GraphBuilder()
-    y = build.op("MatMul", build.input("x", DType.F32, [3, 5]), build.const(weights(5, 4)), name="matmul")
+    y = build.op(
+        "MatMul", build.input("x", DType.F32, [3, 5]), build.const(weights(5, 4)), name="matmul"
+    )
     y = build.op("Reshape", y, build.const(np.array([3, 1, 1, 4])), name="reshape")
     y = build.op("Transpose", y, name="transpose", perm=(0, 3, 1, 2))
     build.output("y", batch_norm(build, y, 4))
@@ -117,7 +134,12 @@ def test_it_is_found_through_reshape_and_transpose() -> None:
 
 def test_a_stack_of_matrices_keeps_the_addition() -> None:
     build = GraphBuilder()
-    y = build.op("MatMul", build.input("x", DType.F32, ["batch", 3, 5]), build.const(weights(5, 4)), name="matmul")
+    y = build.op(
+        "MatMul",
+        build.input("x", DType.F32, ["batch", 3, 5]),
+        build.const(weights(5, 4)),
+        name="matmul",
+    )
     build.output("y", batch_norm(build, build.op("Transpose", y, perm=(0, 2, 1)), 4))
     graph = build.finish()
     rewrite(graph, FoldBatchNorm())
@@ -138,7 +160,17 @@ def test_a_reshape_that_splits_the_channels_is_in_the_way() -> None:
 def test_batch_norm_before_a_conv_without_padding(group: int) -> None:
     build = GraphBuilder()
     y = batch_norm(build, build.input("x", DType.F32, [1, 4, 6, 6]), 4)
-    build.output("y", build.op("Conv", y, build.const(weights(8, 4 // group, 3, 3)), build.const(weights(8)), name="conv", group=group))
+    build.output(
+        "y",
+        build.op(
+            "Conv",
+            y,
+            build.const(weights(8, 4 // group, 3, 3)),
+            build.const(weights(8)),
+            name="conv",
+            group=group,
+        ),
+    )
     graph = build.finish()
     assert rewrite(graph, FoldBatchNorm()) == {"conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)": 1}
     assert operators(graph) == ["Conv"]
@@ -164,13 +196,17 @@ def test_padding_or_a_transposed_input_is_in_the_way_of_what_follows() -> None:
     ):
         build = GraphBuilder()
         y = batch_norm(build, build.input("x", DType.F32, shape), 4)
-        build.output("y", build.op(op, y, build.const(weights(4, 4, *[3] * (len(shape) - 2))), **attrs))
+        build.output(
+            "y", build.op(op, y, build.const(weights(4, 4, *[3] * (len(shape) - 2))), **attrs)
+        )
         assert is_left_alone(build.finish(), FoldBatchNorm()), (op, attrs)
 
 
 def test_a_second_reader_keeps_both() -> None:
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.const(weights(3, 2, 1, 1)))
+    y = build.op(
+        "Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.const(weights(3, 2, 1, 1))
+    )
     build.output("y", batch_norm(build, y, 3))
     build.output("raw", y)
     assert is_left_alone(build.finish(), FoldBatchNorm())
@@ -178,53 +214,88 @@ def test_a_second_reader_keeps_both() -> None:
 
 def test_weights_and_parameters_must_be_constant() -> None:
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.input("w", DType.F32, [3, 2, 1, 1]))
+    y = build.op(
+        "Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.input("w", DType.F32, [3, 2, 1, 1])
+    )
     build.output("y", batch_norm(build, y, 3))
     assert is_left_alone(build.finish(), FoldBatchNorm())
 
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.const(weights(3, 2, 1, 1)))
+    y = build.op(
+        "Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.const(weights(3, 2, 1, 1))
+    )
     one = build.const(np.ones(3, np.float32))
-    build.output("y", build.op("BatchNormalization", y, build.input("scale", DType.F32, [3]), one, one, one))
+    build.output(
+        "y", build.op("BatchNormalization", y, build.input("scale", DType.F32, [3]), one, one, one)
+    )
     assert is_left_alone(build.finish(), FoldBatchNorm())
 
 
 def test_training_mode_and_a_lone_normalisation_stay() -> None:
     build = GraphBuilder()
-    build.output("y", batch_norm(build, build.op("Relu", build.input("x", DType.F32, [2, 3, 4, 4])), 3))
+    build.output(
+        "y", batch_norm(build, build.op("Relu", build.input("x", DType.F32, [2, 3, 4, 4])), 3)
+    )
     assert is_left_alone(build.finish(), FoldBatchNorm())
 
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F32, [2, 2, 4, 4]), build.const(weights(3, 2, 1, 1)))
+    y = build.op(
+        "Conv", build.input("x", DType.F32, [2, 2, 4, 4]), build.const(weights(3, 2, 1, 1))
+    )
     build.output("y", batch_norm(build, y, 3, training_mode=1))
     assert is_left_alone(build.finish(), FoldBatchNorm())
 
 
 def test_a_scale_that_leaves_the_range_of_the_weights_stays() -> None:
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F16, [1, 1, 2, 2]), build.const(np.full((1, 1, 1, 1), 60000, np.float16)))
+    y = build.op(
+        "Conv",
+        build.input("x", DType.F16, [1, 1, 2, 2]),
+        build.const(np.full((1, 1, 1, 1), 60000, np.float16)),
+    )
     one, zero = build.const(np.full(1, 100, np.float16)), build.const(np.zeros(1, np.float16))
-    build.output("y", build.op("BatchNormalization", y, one, zero, zero, build.const(np.ones(1, np.float16))))
+    build.output(
+        "y", build.op("BatchNormalization", y, one, zero, zero, build.const(np.ones(1, np.float16)))
+    )
     assert is_left_alone(build.finish(), FoldBatchNorm())
 
 
 @given(data=st.data())
 def test_random_convolutions(data: st.DataObject) -> None:
-    """Any rank, grouping and stride; before or after; the outputs stay and nothing is left of the normalisation."""
+    """Any rank, grouping and stride; before or after; the outputs stay and nothing is left of the
+    normalisation.
+    """
     spatial = data.draw(st.integers(1, 3), "spatial axes")
     group = data.draw(st.integers(1, 3), "group")
-    c_in, c_out = group * data.draw(st.integers(1, 3), "inputs"), group * data.draw(st.integers(1, 3), "outputs")
+    c_in, c_out = (
+        group * data.draw(st.integers(1, 3), "inputs"),
+        group * data.draw(st.integers(1, 3), "outputs"),
+    )
     transposed, first = data.draw(st.booleans(), "transposed"), data.draw(st.booleans(), "before")
     kernel = data.draw(st.tuples(*[st.integers(1, 3)] * spatial), "kernel")
-    attrs: dict[str, Any] = {"group": group, "strides": data.draw(st.tuples(*[st.integers(1, 2)] * spatial), "strides")}
+    attrs: dict[str, Any] = {
+        "group": group,
+        "strides": data.draw(st.tuples(*[st.integers(1, 2)] * spatial), "strides"),
+    }
     if not first and data.draw(st.booleans(), "padded"):
         attrs["pads"] = tuple(min(size - 1, 1) for size in kernel) * 2
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, c_in, *[5] * spatial])
-    w = weights(c_in, c_out // group, *kernel) if transposed else weights(c_out, c_in // group, *kernel)
-    inputs = [build.const(w), *([build.const(weights(c_out))] if data.draw(st.booleans(), "bias") else [])]
+    w = (
+        weights(c_in, c_out // group, *kernel)
+        if transposed
+        else weights(c_out, c_in // group, *kernel)
+    )
+    inputs = [
+        build.const(w),
+        *([build.const(weights(c_out))] if data.draw(st.booleans(), "bias") else []),
+    ]
     op = "ConvTranspose" if transposed else "Conv"
-    y = build.op(op, batch_norm(build, x, c_in), *inputs, **attrs) if first else batch_norm(build, build.op(op, x, *inputs, **attrs), c_out)
+    y = (
+        build.op(op, batch_norm(build, x, c_in), *inputs, **attrs)
+        if first
+        else batch_norm(build, build.op(op, x, *inputs, **attrs), c_out)
+    )
     build.output("y", y)
     graph = build.finish()
     rewrite(graph, FoldBatchNorm())
@@ -233,7 +304,12 @@ def test_random_convolutions(data: st.DataObject) -> None:
 
 def test_bias_addition_between_conv_and_batch_norm() -> None:
     build = GraphBuilder()
-    y = build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), build.const(weights(3, 2, 3, 3)), name="conv")
+    y = build.op(
+        "Conv",
+        build.input("x", DType.F32, [1, 2, 4, 4]),
+        build.const(weights(3, 2, 3, 3)),
+        name="conv",
+    )
     y = build.op("Add", y, build.const(weights(1, 3, 1, 1)), name="add")
     build.output("y", batch_norm(build, y, 3))
     graph = build.finish()

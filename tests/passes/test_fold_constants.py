@@ -31,8 +31,16 @@ def numbers(constant: Node) -> Any:
 def test_a_chain_of_constant_operators_becomes_one_constant() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [3, 2])
-    w = build.op("Mul", build.op("Add", build.const(ONE), build.const(ONE * 2), name="add"), build.const(ONE * 5), name="mul")
-    build.output("y", build.op("Add", x, build.op("Transpose", w, perm=(1, 0), name="transpose"), name="last"))
+    w = build.op(
+        "Mul",
+        build.op("Add", build.const(ONE), build.const(ONE * 2), name="add"),
+        build.const(ONE * 5),
+        name="mul",
+    )
+    build.output(
+        "y",
+        build.op("Add", x, build.op("Transpose", w, perm=(1, 0), name="transpose"), name="last"),
+    )
     graph = build.finish()
 
     expected = GraphBuilder()
@@ -41,12 +49,15 @@ def test_a_chain_of_constant_operators_becomes_one_constant() -> None:
 
     assert rewrite(graph, FoldConstants()) == {"an operator on constants is a constant": 3}
     assert structure(graph) == structure(expected.finish())
-    # The last constant carries the last operator; the others were folded into it, and nothing else is left of them.
+    # The last constant carries the last operator; the others were folded into it, and nothing else
+    # is left of them.
     constant = only(graph, "Const")
     assert constant.origin == {3}
     assert constant.value is not None
     assert constant.value.flags.c_contiguous
-    assert [(edge.parent, edge.kind) for edge in graph.ledger.edges if edge.child == constant.id] == [(3, EdgeKind.FOLD)]
+    assert [
+        (edge.parent, edge.kind) for edge in graph.ledger.edges if edge.child == constant.id
+    ] == [(3, EdgeKind.FOLD)]
     assert buried(graph) == {"add": Reason.FOLDED, "mul": Reason.FOLDED}
     assert [stone.into for stone in graph.ledger.tombstones if stone.origin == {2}] == [constant.id]
 
@@ -64,7 +75,14 @@ def test_a_constant_with_other_readers_stays() -> None:
 def test_only_used_outputs_are_kept() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 3])
-    parts = build.op("Split", build.const(np.arange(6, dtype=np.float32).reshape(2, 3)), n_outputs=2, axis=0, num_outputs=2, name="split")
+    parts = build.op(
+        "Split",
+        build.const(np.arange(6, dtype=np.float32).reshape(2, 3)),
+        n_outputs=2,
+        axis=0,
+        num_outputs=2,
+        name="split",
+    )
     build.output("y", build.op("Add", x, parts[1]))
     graph = build.finish()
     rewrite(graph, FoldConstants())
@@ -83,7 +101,13 @@ def test_an_output_may_be_a_constant() -> None:
 def test_types_after_a_folded_shape_become_known() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["n", 6])
-    shape = build.op("Concat", build.const([-1]), build.op("Add", build.const([1]), build.const([1])), build.const([3]), axis=0)
+    shape = build.op(
+        "Concat",
+        build.const([-1]),
+        build.op("Add", build.const([1]), build.const([1])),
+        build.const([3]),
+        axis=0,
+    )
     build.output("y", build.op("Relu", build.op("Reshape", x, shape)))
     graph = build.finish()
     assert only(graph, "Relu").type == TensorType(DType.F32, (None, None, None))
@@ -117,14 +141,18 @@ def test_random_numbers_are_drawn_at_run_time() -> None:
 
 def test_what_fails_is_left_to_fail_at_run_time() -> None:
     build = GraphBuilder()
-    build.output("y", build.op("Gather", build.const(np.arange(3)), build.const(np.array([7])), axis=0))
+    build.output(
+        "y", build.op("Gather", build.const(np.arange(3)), build.const(np.array([7])), axis=0)
+    )
     graph = build.finish()
     assert run_passes(graph, [FoldConstants()], check=CheckLevel.INVARIANTS)[0].changes == 0
 
 
 def test_sequences_are_not_constants() -> None:
     build = GraphBuilder()
-    build.output("y", build.op("SequenceAt", build.op("SequenceConstruct", build.const(ONE)), build.const(0)))
+    build.output(
+        "y", build.op("SequenceAt", build.op("SequenceConstruct", build.const(ONE)), build.const(0))
+    )
     assert is_left_alone(build.finish(), FoldConstants())
 
 
@@ -160,7 +188,9 @@ def test_constant_of_shape_has_a_budget_of_its_own() -> None:
 
 def test_a_hostile_fill_is_neither_folded_nor_allocated() -> None:
     build = GraphBuilder()
-    build.output("y", build.op("Shape", build.op("ConstantOfShape", build.const([1 << 40, 1 << 20]))))
+    build.output(
+        "y", build.op("Shape", build.op("ConstantOfShape", build.const([1 << 40, 1 << 20])))
+    )
     assert run_passes(build.finish(), [FoldConstants()])[0].changes == 0
 
 
@@ -169,7 +199,11 @@ def transposed(readers: int) -> Graph:
     x, w = build.input("x", DType.F32, [1, 128]), build.const(np.ones((256, 128), np.float32))
     y = build.op("MatMul", x, build.op("Transpose", w, perm=(1, 0)))
     for _ in range(readers):
-        y = build.op("Add", y, build.op("MatMul", build.op("MatMul", y, w), build.op("Transpose", w, perm=(1, 0))))
+        y = build.op(
+            "Add",
+            y,
+            build.op("MatMul", build.op("MatMul", y, w), build.op("Transpose", w, perm=(1, 0))),
+        )
     build.output("y", y)
     return build.finish()
 
@@ -208,12 +242,16 @@ def test_a_captured_constant_becomes_one_of_the_branch_and_is_folded_there(tmp_p
     branch = only(graph, "If")
     assert branch.attrs["captures"] == 2
     rules = rewrite(graph, FoldConstants())
-    assert rules == {"an operator on constants is a constant": 2, "a captured constant is a constant of the nested graph": 1}
+    assert rules == {
+        "an operator on constants is a constant": 2,
+        "a captured constant is a constant of the nested graph": 1,
+    }
     assert branch.attrs["captures"] == 1
     assert [operators(body) for body in branch.bodies.values()] == [["Add"], ["Sub"]]
     folded = [only(body, "Const") for body in branch.bodies.values()]
     assert [numbers(constant) for constant in folded] == [[4, 4], [2, 2]]
-    # The addition was folded, went into both branches, and in one of them into what was folded there.
+    # The addition was folded, went into both branches, and in one of them into what was folded
+    # there.
     assert folded[1].origin == {1}
     assert graph.op_counts.get("Const", 0) == 0
 
@@ -245,7 +283,9 @@ def test_every_node_is_evaluated_at_most_once(monkeypatch) -> None:
 
 def test_weights_that_integer_arithmetic_left_are_dequantised_when_asked() -> None:
     build = GraphBuilder()
-    weights = build.op("DequantizeLinear", build.const(np.array([1, -2, 3], np.int8)), build.const(np.float32(0.5)))
+    weights = build.op(
+        "DequantizeLinear", build.const(np.array([1, -2, 3], np.int8)), build.const(np.float32(0.5))
+    )
     build.output("y", build.op("Mul", build.input("x", DType.F32, (3,)), weights))
     graph = build.finish()
     FoldConstants().run(Rewriter(graph, "fold_constants"))

@@ -29,8 +29,17 @@ def test_transposed_operands(op: str) -> None:
     b = build.op("Transpose", build.input("b", DType.F32, [5, 4]), name="tb")
     graph = finished(build, build.op(op, a, b, name="product"))
     expected = GraphBuilder()
-    y = expected.op("Gemm", expected.input("a", DType.F32, [4, 3]), expected.input("b", DType.F32, [5, 4]), transA=1, transB=1)
-    assert rewrite(graph, FoldMatmulTranspose()) == {"gemm with transposed a = gemm with transA": 1, "gemm with transposed b = gemm with transB": 1}
+    y = expected.op(
+        "Gemm",
+        expected.input("a", DType.F32, [4, 3]),
+        expected.input("b", DType.F32, [5, 4]),
+        transA=1,
+        transB=1,
+    )
+    assert rewrite(graph, FoldMatmulTranspose()) == {
+        "gemm with transposed a = gemm with transA": 1,
+        "gemm with transposed b = gemm with transB": 1,
+    }
     assert structure(graph) == structure(finished(expected, y))
     assert carried(graph, only(graph, "Gemm")) == (["ta", "tb", "product"], [])
 
@@ -39,7 +48,12 @@ def test_a_flag_is_turned_over_and_left_out_when_it_is_zero() -> None:
     build = GraphBuilder()
     a = build.op("Transpose", build.input("a", DType.F32, [3, 4]), name="ta")
     c = build.input("c", DType.F32, [5])
-    graph = finished(build, build.op("Gemm", a, build.input("b", DType.F32, [4, 5]), c, name="gemm", transA=1, beta=2.0))
+    graph = finished(
+        build,
+        build.op(
+            "Gemm", a, build.input("b", DType.F32, [4, 5]), c, name="gemm", transA=1, beta=2.0
+        ),
+    )
     rewrite(graph, FoldMatmulTranspose())
     assert operators(graph) == ["Gemm"]
     assert dict(only(graph, "Gemm").attrs) == {"beta": 2.0}
@@ -54,14 +68,21 @@ def test_a_shared_transpose_is_taken_by_each() -> None:
     graph = build.finish()
     rewrite(graph, FoldMatmulTranspose())
     assert operators(graph) == ["Gemm", "Gemm"]
-    assert [carried(graph, node)[0] for node in graph if node.op == "Gemm"] == [["t", "one"], ["t", "two"]]
+    assert [carried(graph, node)[0] for node in graph if node.op == "Gemm"] == [
+        ["t", "one"],
+        ["t", "two"],
+    ]
 
 
 @pytest.mark.parametrize("c", [None, (), (5,), (3, 1), (3, 5)])
 @pytest.mark.parametrize("op", ["MatMul", "Gemm"])
 def test_transposed_result(op: str, c: tuple[int, ...] | None) -> None:
     build = GraphBuilder()
-    extra = [] if c is None or op == "MatMul" else [build.const(np.random.default_rng(1).standard_normal(c).astype(np.float32))]
+    extra = (
+        []
+        if c is None or op == "MatMul"
+        else [build.const(np.random.default_rng(1).standard_normal(c).astype(np.float32))]
+    )
     attrs: dict[str, Any] = {} if op == "MatMul" else {"transA": 1, "alpha": 3.0}
     a = build.input("a", DType.F32, [3, 4] if op == "MatMul" else [4, 3])
     y = build.op(op, a, build.input("b", DType.F32, [4, 5]), *extra, name="product", **attrs)
@@ -73,14 +94,26 @@ def test_transposed_result(op: str, c: tuple[int, ...] | None) -> None:
 
 def test_a_variable_addend_cannot_be_transposed() -> None:
     build = GraphBuilder()
-    y = build.op("Gemm", build.input("a", DType.F32, [3, 4]), build.input("b", DType.F32, [4, 5]), build.input("c", DType.F32, [3, 5]))
+    y = build.op(
+        "Gemm",
+        build.input("a", DType.F32, [3, 4]),
+        build.input("b", DType.F32, [4, 5]),
+        build.input("c", DType.F32, [3, 5]),
+    )
     assert is_left_alone(finished(build, build.op("Transpose", y)), FoldMatmulTranspose())
 
 
 def test_factors_meet_in_alpha() -> None:
     build = GraphBuilder()
-    a = build.op("Mul", build.const(np.float32(3)), build.input("a", DType.F32, [3, 4]), name="scale_a")
-    b = build.op("Div", build.input("b", DType.F32, [4, 5]), build.const(np.full((1, 1), 4, np.float32)), name="scale_b")
+    a = build.op(
+        "Mul", build.const(np.float32(3)), build.input("a", DType.F32, [3, 4]), name="scale_a"
+    )
+    b = build.op(
+        "Div",
+        build.input("b", DType.F32, [4, 5]),
+        build.const(np.full((1, 1), 4, np.float32)),
+        name="scale_b",
+    )
     y = build.op("Gemm", a, b, build.input("c", DType.F32, [5]), name="gemm", alpha=2.0)
     graph = finished(build, build.op("Mul", y, build.const(np.float32(0.5)), name="scale_y"))
     rewrite(graph, FoldMatmulTranspose())
@@ -97,7 +130,15 @@ def test_one_multiple_on_both_sides_counts_twice() -> None:
     assert only(graph, "Gemm").attrs["alpha"] == 9.0
 
 
-def scaled(a: list[int], factor: Any, *, op: str = "Mul", first: bool = False, dtype: DType = DType.F32, b: list[int] | None = None) -> Graph:
+def scaled(
+    a: list[int],
+    factor: Any,
+    *,
+    op: str = "Mul",
+    first: bool = False,
+    dtype: DType = DType.F32,
+    b: list[int] | None = None,
+) -> Graph:
     build = GraphBuilder()
     x, c = build.input("a", dtype, list(a)), build.const(np.asarray(factor, dtype.numpy))
     y = build.op(op, c, x) if first else build.op(op, x, c)
@@ -139,7 +180,10 @@ def test_second_readers_keep_their_values() -> None:
 def test_stacks_of_matrices_stay() -> None:
     build = GraphBuilder()
     a = build.op("Transpose", build.input("a", DType.F32, [2, 4, 3]), perm=(0, 2, 1))
-    assert is_left_alone(finished(build, build.op("MatMul", a, build.input("b", DType.F32, [4, 5]))), FoldMatmulTranspose())
+    assert is_left_alone(
+        finished(build, build.op("MatMul", a, build.input("b", DType.F32, [4, 5]))),
+        FoldMatmulTranspose(),
+    )
 
 
 @given(data=st.data())
@@ -150,14 +194,27 @@ def test_random_surroundings(data: st.DataObject) -> None:
 
     def chain(value: Symbol, name: str) -> Symbol:
         for step in data.draw(steps, name):
-            value = build.op("Transpose", value) if step == "t" else build.op("Mul", value, build.const(np.float32(2)))
+            value = (
+                build.op("Transpose", value)
+                if step == "t"
+                else build.op("Mul", value, build.const(np.float32(2)))
+            )
         return value
 
     n = 3
-    a, b = chain(build.input("a", DType.F32, [n, n]), "a"), chain(build.input("b", DType.F32, [n, n]), "b")
-    c = [build.const(np.arange(9, dtype=np.float32).reshape(3, 3))] if data.draw(st.booleans(), "c") else []
+    a, b = (
+        chain(build.input("a", DType.F32, [n, n]), "a"),
+        chain(build.input("b", DType.F32, [n, n]), "b"),
+    )
+    c = (
+        [build.const(np.arange(9, dtype=np.float32).reshape(3, 3))]
+        if data.draw(st.booleans(), "c")
+        else []
+    )
     op = "Gemm" if c else data.draw(st.sampled_from(["Gemm", "MatMul"]), "op")
-    attrs: dict[str, Any] = {"transA": data.draw(st.integers(0, 1), "transA")} if op == "Gemm" else {}
+    attrs: dict[str, Any] = (
+        {"transA": data.draw(st.integers(0, 1), "transA")} if op == "Gemm" else {}
+    )
     graph = finished(build, chain(build.op(op, a, b, *c, **attrs), "y"))
     rewrite(graph, FoldMatmulTranspose())
     assert operators(graph) in (["Gemm"], ["MatMul"])

@@ -17,18 +17,31 @@ from whence.types import DType
 SPATIAL = (0, 0, 1, 2, 0, 0, 2, 1)
 
 
-def padded(build: GraphBuilder, x: Symbol, pads: tuple[int, ...] = SPATIAL, value: float | None = 0.0, axes: Any = None, **attrs: Any) -> Symbol:
+def padded(
+    build: GraphBuilder,
+    x: Symbol,
+    pads: tuple[int, ...] = SPATIAL,
+    value: float | None = 0.0,
+    axes: Any = None,
+    **attrs: Any,
+) -> Symbol:
     constant = None if value is None else build.const(np.float32(value))
     extra = [] if axes is None else [build.const(np.asarray(axes, np.int64))]
-    return build.op("Pad", x, build.const(np.asarray(pads, np.int64)), constant, *extra, name="pad", **attrs)
+    return build.op(
+        "Pad", x, build.const(np.asarray(pads, np.int64)), constant, *extra, name="pad", **attrs
+    )
 
 
-def before(op: str, pad: dict[str, Any] | None = None, first: str | None = None, **attrs: Any) -> Graph:
+def before(
+    op: str, pad: dict[str, Any] | None = None, first: str | None = None, **attrs: Any
+) -> Graph:
     """[first →] Pad → op."""
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 2, 6, 6])
     y = padded(build, x if first is None else build.op(first, x, name="first"), **(pad or {}))
-    extra = [build.const(np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3))] if op == "Conv" else []
+    extra = (
+        [build.const(np.arange(36, dtype=np.float32).reshape(2, 2, 3, 3))] if op == "Conv" else []
+    )
     attrs = attrs if op == "Conv" else {"kernel_shape": (3, 3), **attrs}
     build.output("y", build.op(op, y, *extra, name="reader", **attrs))
     return build.finish()
@@ -55,11 +68,21 @@ def test_the_pads_are_added_in_order() -> None:
         before("Conv", {"mode": "constant"}, auto_pad="VALID"),
         before("Conv", strides=(2, 2), dilations=(2, 2)),
         before("AveragePool"),
-        before("AveragePool", {"pads": (0, 0, 1, 1, 0, 0, 1, 1)}, pads=(1, 1, 0, 0), count_include_pad=1),
+        before(
+            "AveragePool",
+            {"pads": (0, 0, 1, 1, 0, 0, 1, 1)},
+            pads=(1, 1, 0, 0),
+            count_include_pad=1,
+        ),
         before("AveragePool", auto_pad="VALID", strides=(2, 2)),
         before("MaxPool", {"value": -np.inf}),
         before("MaxPool", {"value": -np.inf}, dilations=(2, 2)),
-        before("MaxPool", {"value": -np.inf, "pads": (0, 0, 1, 1, 0, 0, 1, 1)}, pads=(1, 1, 1, 1), strides=(2, 2)),
+        before(
+            "MaxPool",
+            {"value": -np.inf, "pads": (0, 0, 1, 1, 0, 0, 1, 1)},
+            pads=(1, 1, 1, 1),
+            strides=(2, 2),
+        ),
         before("MaxPool", first="Relu"),
         before("MaxPool", {"value": -3.0}, first="Sigmoid"),
     ],
@@ -74,7 +97,11 @@ def test_folded(graph: Graph) -> None:
 def test_average_pool_counts_the_padding_from_now_on() -> None:
     graph = before("AveragePool")
     rewrite(graph, FoldPad())
-    assert dict(only(graph, "AveragePool").attrs) == {"kernel_shape": (3, 3), "pads": (1, 2, 2, 1), "count_include_pad": 1}
+    assert dict(only(graph, "AveragePool").attrs) == {
+        "kernel_shape": (3, 3),
+        "pads": (1, 2, 2, 1),
+        "count_include_pad": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -111,9 +138,17 @@ def test_padded_channels_stay() -> None:
 
 
 def test_clip_bounds_what_a_maximum_sees() -> None:
-    for low, high, folds in ((0.0, 6.0, True), (0.0, None, True), (-1.0, 6.0, False), (None, 6.0, False), (2.0, -1.0, False)):
+    for low, high, folds in (
+        (0.0, 6.0, True),
+        (0.0, None, True),
+        (-1.0, 6.0, False),
+        (None, 6.0, False),
+        (2.0, -1.0, False),
+    ):
         build = GraphBuilder()
-        bounds = [None if bound is None else build.const(np.float32(bound)) for bound in (low, high)]
+        bounds = [
+            None if bound is None else build.const(np.float32(bound)) for bound in (low, high)
+        ]
         y = padded(build, build.op("Clip", build.input("x", DType.F32, [1, 2, 6, 6]), *bounds))
         build.output("y", build.op("MaxPool", y, kernel_shape=(3, 3)))
         graph = build.finish()
@@ -123,7 +158,12 @@ def test_clip_bounds_what_a_maximum_sees() -> None:
 
 def test_positions_of_the_maximum_count_the_padding() -> None:
     build = GraphBuilder()
-    y = build.op("MaxPool", padded(build, build.input("x", DType.F32, [1, 2, 6, 6]), value=-np.inf), n_outputs=2, kernel_shape=(3, 3))
+    y = build.op(
+        "MaxPool",
+        padded(build, build.input("x", DType.F32, [1, 2, 6, 6]), value=-np.inf),
+        n_outputs=2,
+        kernel_shape=(3, 3),
+    )
     build.output("y", y)
     build.output("indices", y[1])
     assert is_left_alone(build.finish(), FoldPad())
@@ -131,7 +171,9 @@ def test_positions_of_the_maximum_count_the_padding() -> None:
 
 def test_amounts_must_be_constant() -> None:
     build = GraphBuilder()
-    y = build.op("Pad", build.input("x", DType.F32, [1, 1, 6, 6]), build.input("pads", DType.I64, [8]))
+    y = build.op(
+        "Pad", build.input("x", DType.F32, [1, 1, 6, 6]), build.input("pads", DType.I64, [8])
+    )
     build.output("y", build.op("Conv", y, build.const(np.ones((1, 1, 1, 1), np.float32))))
     graph = build.finish()
     text = structure(graph)
@@ -149,7 +191,10 @@ def test_two_readers_each_take_it() -> None:
     graph = build.finish()
     rewrite(graph, FoldPad())
     assert operators(graph) == ["Conv", "Conv"]
-    assert [carried(graph, node)[0] for node in graph if node.op == "Conv"] == [["pad", "a"], ["pad", "b"]]
+    assert [carried(graph, node)[0] for node in graph if node.op == "Conv"] == [
+        ["pad", "a"],
+        ["pad", "b"],
+    ]
 
 
 def test_a_reader_that_needs_the_padded_value_keeps_it() -> None:

@@ -1,4 +1,6 @@
-"""Shapes computed in the graph become constants, wholly or in part, and the outputs stay the same for every size of input."""
+"""Shapes computed in the graph become constants, wholly or in part, and the outputs stay the same
+for every size of input.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ def ints(build: GraphBuilder, *values: int) -> Symbol:
 
 def size_of(build: GraphBuilder, x: Symbol, axis: int) -> Symbol:
     """One dimension as a list of one, as exporters write it: shape, gather, unsqueeze."""
-    return build.op("Unsqueeze", build.op("Gather", build.op("Shape", x), build.const(axis), axis=0), ints(build, 0))
+    return build.op(
+        "Unsqueeze",
+        build.op("Gather", build.op("Shape", x), build.const(axis), axis=0),
+        ints(build, 0),
+    )
 
 
 def run_at(graph: Graph, *shapes: tuple[int, ...]) -> list[Any]:
@@ -53,9 +59,18 @@ def test_a_known_shape_is_a_constant_and_so_is_what_is_made_of_it() -> None:
     x = build.input("x", DType.F32, [2, 3, 4])
     shape = build.op("Shape", x, name="shape")
     flat = build.op(
-        "Mul", build.op("Gather", shape, build.const(1), axis=0, name="g1"), build.op("Gather", shape, build.const(2), axis=0, name="g2"), name="mul"
+        "Mul",
+        build.op("Gather", shape, build.const(1), axis=0, name="g1"),
+        build.op("Gather", shape, build.const(2), axis=0, name="g2"),
+        name="mul",
     )
-    target = build.op("Concat", ints(build, -1), build.op("Unsqueeze", flat, ints(build, 0), name="list"), axis=0, name="concat")
+    target = build.op(
+        "Concat",
+        ints(build, -1),
+        build.op("Unsqueeze", flat, ints(build, 0), name="list"),
+        axis=0,
+        name="concat",
+    )
     build.output("y", build.op("Reshape", x, target, name="reshape"))
     graph = build.finish()
     rules = rewrite(graph, FoldShapes())
@@ -65,7 +80,9 @@ def test_a_known_shape_is_a_constant_and_so_is_what_is_made_of_it() -> None:
     assert only(graph, "Reshape").type == TensorType(DType.F32, (2, 12))
     assert set(buried(graph).values()) == {Reason.FOLDED}
     # The last operator of the chain is in the constant; the others say that they were folded.
-    assert {graph.ledger.source(source).name for source in only(graph, "Const").origin} == {"concat"}
+    assert {graph.ledger.source(source).name for source in only(graph, "Const").origin} == {
+        "concat"
+    }
 
 
 def test_known_elements_of_a_partly_known_shape() -> None:
@@ -87,7 +104,11 @@ def test_start_and_end_of_shape_and_the_size() -> None:
     graph = build.finish()
     rewrite(graph, FoldShapes(), RemoveDeadNodes())
     assert operators(graph) == ["Shape"]
-    assert [graph.const_value(output.inputs[0]) is not None for output in graph.outputs] == [True, False, True]
+    assert [graph.const_value(output.inputs[0]) is not None for output in graph.outputs] == [
+        True,
+        False,
+        True,
+    ]
     # The transpose was only there to be asked for its size: it is dead, not folded.
     assert buried(graph)["Transpose_3"] is Reason.DEAD
 
@@ -107,7 +128,9 @@ def test_a_dynamic_batch_is_copied() -> None:
     """The view that every transformer makes: [batch, length, 768] to [batch, length, 12, 64]."""
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["batch", "length", 12])
-    target = build.op("Concat", size_of(build, x, 0), size_of(build, x, 1), ints(build, 3), ints(build, 4), axis=0)
+    target = build.op(
+        "Concat", size_of(build, x, 0), size_of(build, x, 1), ints(build, 3), ints(build, 4), axis=0
+    )
     build.output("y", build.op("Reshape", x, target, name="view"))
     graph = build.finish()
     before = run_at(graph, (3, 5, 12))
@@ -140,7 +163,9 @@ def test_a_dynamic_batch_is_copied() -> None:
         (("n", 6), ("0*1",), [-1]),
     ],
 )
-def test_reshape_targets(shape: tuple[Dim, ...], pick: tuple[str | int, ...], target: list[int] | None) -> None:
+def test_reshape_targets(
+    shape: tuple[Dim, ...], pick: tuple[str | int, ...], target: list[int] | None
+) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, shape)
 
@@ -165,11 +190,15 @@ def test_reshape_targets(shape: tuple[Dim, ...], pick: tuple[str | int, ...], ta
 
 
 def test_an_empty_batch_is_still_an_empty_batch() -> None:
-    """A size that follows from the others would be undefined beside a copied 0, so it is not made to follow."""
+    """A size that follows from the others would be undefined beside a copied 0, so it is not made
+    to follow.
+    """
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["n", "h", "w"])
     area = build.op("Mul", size_of(build, x, 1), size_of(build, x, 2))
-    build.output("y", build.op("Reshape", x, build.op("Concat", size_of(build, x, 0), area, axis=0)))
+    build.output(
+        "y", build.op("Reshape", x, build.op("Concat", size_of(build, x, 0), area, axis=0))
+    )
     graph = build.finish()
     run_passes(graph, [FoldShapes()], check=CheckLevel.INVARIANTS)
     assert run_at(graph, (0, 4, 5))[0].shape == (0, 20)
@@ -179,7 +208,15 @@ def test_an_empty_batch_is_still_an_empty_batch() -> None:
 def test_where_zero_means_zero_nothing_is_copied() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["n", 0])
-    build.output("y", build.op("Reshape", x, build.op("Concat", size_of(build, x, 0), ints(build, 0, 3), axis=0), allowzero=1))
+    build.output(
+        "y",
+        build.op(
+            "Reshape",
+            x,
+            build.op("Concat", size_of(build, x, 0), ints(build, 0, 3), axis=0),
+            allowzero=1,
+        ),
+    )
     graph = build.finish()
     run_passes(graph, [FoldShapes()], check=CheckLevel.INVARIANTS)
     assert run_at(graph, (2, 0))[0].shape == (2, 0, 3)
@@ -187,7 +224,9 @@ def test_where_zero_means_zero_nothing_is_copied() -> None:
 
 
 def test_an_expansion_to_the_own_size_is_none() -> None:
-    """What torch writes for expand: -1 means "as it is", and is replaced by computing with truth values."""
+    """What torch writes for expand: -1 means "as it is", and is replaced by computing with truth
+    values.
+    """
     build = GraphBuilder()
     x, z = build.input("x", DType.F32, ["n", 1, 4]), build.input("z", DType.F32, ["n", 7])
     wanted = build.op("Concat", size_of(build, z, 0), ints(build, -1), ints(build, 4), axis=0)
@@ -205,7 +244,15 @@ def test_an_expansion_to_the_own_size_is_none() -> None:
 def test_an_expansion_that_enlarges_stays_and_its_type_is_known() -> None:
     build = GraphBuilder()
     x, z = build.input("x", DType.F32, [1, 4]), build.input("z", DType.F32, ["n"])
-    build.output("y", build.op("Expand", x, build.op("Concat", build.op("Shape", z), ints(build, 4), axis=0), name="expand"))
+    build.output(
+        "y",
+        build.op(
+            "Expand",
+            x,
+            build.op("Concat", build.op("Shape", z), ints(build, 4), axis=0),
+            name="expand",
+        ),
+    )
     graph = build.finish()
     run_passes(graph, [FoldShapes()], check=CheckLevel.INVARIANTS)
     assert operators(graph) == ["Shape", "Concat", "Expand"]
@@ -234,7 +281,12 @@ def test_a_slice_to_another_length_stays() -> None:
 def test_types_learn_what_constants_cannot_say() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["n", "m"])
-    build.output("zeros", build.op("ConstantOfShape", build.op("Concat", size_of(build, x, 1), ints(build, 3), axis=0)))
+    build.output(
+        "zeros",
+        build.op(
+            "ConstantOfShape", build.op("Concat", size_of(build, x, 1), ints(build, 3), axis=0)
+        ),
+    )
     length = build.op("Gather", build.op("Shape", x), build.const(0), axis=0)
     build.output("range", build.op("Range", build.const(0), length, build.const(1)))
     graph = build.finish()
@@ -249,7 +301,10 @@ def test_equal_lists_of_sizes_are_computed_once() -> None:
     value = build.input("x", DType.F32, ["n", "m"])
     for _ in range(3):
         swapped = build.op("Concat", size_of(build, value, 1), size_of(build, value, 0), axis=0)
-        value = build.op("Relu", build.op("Reshape", build.op("Reshape", value, swapped), build.op("Shape", value)))
+        value = build.op(
+            "Relu",
+            build.op("Reshape", build.op("Reshape", value, swapped), build.op("Shape", value)),
+        )
     build.output("y", value)
     graph = build.finish()
     before = run_at(graph, (3, 5))
@@ -266,19 +321,38 @@ def test_one_walk_settles_what_depends_on_what_it_finds() -> None:
     value = build.input("x", DType.F32, [1, 1, 4, 4])
     for _ in range(3):
         shape = build.op("Slice", build.op("Shape", value), ints(build, 2), ints(build, 4))
-        doubled = build.op("Cast", build.op("Floor", build.op("Mul", build.op("Cast", shape, to=1), build.const(np.float32(1.5)))), to=7)
-        value = build.op("Resize", value, None, None, build.op("Concat", ints(build, 1, 1), doubled, axis=0), mode="nearest")
+        doubled = build.op(
+            "Cast",
+            build.op(
+                "Floor",
+                build.op("Mul", build.op("Cast", shape, to=1), build.const(np.float32(1.5))),
+            ),
+            to=7,
+        )
+        value = build.op(
+            "Resize",
+            value,
+            None,
+            None,
+            build.op("Concat", ints(build, 1, 1), doubled, axis=0),
+            mode="nearest",
+        )
     build.output("y", value)
     graph = build.finish()
     rewrite(graph, FoldShapes())
     assert operators(graph) == ["Resize"] * 3
-    assert graph[max(node.id for node in graph if node.op == "Resize")].type == TensorType(DType.F32, (1, 1, 13, 13))
+    assert graph[max(node.id for node in graph if node.op == "Resize")].type == TensorType(
+        DType.F32, (1, 1, 13, 13)
+    )
 
 
 def test_a_declared_shape_that_is_wrong_is_not_acted_on() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["n", 6])
-    build.output("y", build.op("Reshape", x, build.op("Concat", size_of(build, x, 0), ints(build, 2, 3), axis=0)))
+    build.output(
+        "y",
+        build.op("Reshape", x, build.op("Concat", size_of(build, x, 0), ints(build, 2, 3), axis=0)),
+    )
     graph = build.finish()
     graph.set_types(only(graph, "Reshape"), [TensorType(DType.F32, (1, 9, 9))])
     run_passes(graph, [FoldShapes()], check=CheckLevel.INVARIANTS)
@@ -292,7 +366,9 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.sampled_from(BINARY), st.integers(0, 9), st.integers(0, 9)),
         st.tuples(
-            st.sampled_from(["Where", "Concat", "Gather", "Slice", "ReduceProd", "ReduceMax", "Cast", "Squeeze"]),
+            st.sampled_from(
+                ["Where", "Concat", "Gather", "Slice", "ReduceProd", "ReduceMax", "Cast", "Squeeze"]
+            ),
             st.integers(0, 9),
             st.integers(0, 9),
         ),
@@ -303,7 +379,9 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.tuples(st.integers(1, 5), st.integers(1, 5)))
-def test_whatever_is_computed_from_sizes_stays_the_same(steps: list[tuple[str, int, int]], sizes: tuple[int, int]) -> None:
+def test_whatever_is_computed_from_sizes_stays_the_same(
+    steps: list[tuple[str, int, int]], sizes: tuple[int, int]
+) -> None:
     """Lists of one and of three elements, combined at random; every intermediate is an output."""
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["a", "b", 3])
@@ -322,20 +400,35 @@ def test_whatever_is_computed_from_sizes_stays_the_same(steps: list[tuple[str, i
             values.append(build.op("Where", build.op("Less", one, two), two, one))
             lengths.append(max(lengths[i], lengths[j]))
         elif op == "Concat":
-            values.append(build.op("Slice", build.op("Concat", one, two, axis=0), ints(build, 0), ints(build, 1)))
+            values.append(
+                build.op(
+                    "Slice", build.op("Concat", one, two, axis=0), ints(build, 0), ints(build, 1)
+                )
+            )
             lengths.append(1)
         elif op == "Gather":
             values.append(build.op("Gather", one, ints(build, right % lengths[i]), axis=0))
             lengths.append(1)
         elif op == "Slice":
-            values.append(build.op("Slice", one, ints(build, -1), ints(build, -(2**63)), ints(build, 0), ints(build, -1)))
+            values.append(
+                build.op(
+                    "Slice",
+                    one,
+                    ints(build, -1),
+                    ints(build, -(2**63)),
+                    ints(build, 0),
+                    ints(build, -1),
+                )
+            )
             lengths.append(lengths[i])
         elif op == "Cast":
             values.append(build.op("Cast", build.op("Equal", one, two), to=7))
             lengths.append(max(lengths[i], lengths[j]))
         elif op == "Squeeze":
             scalar = build.op("Gather", one, build.const(0), axis=0)
-            values.append(build.op("Reshape", build.op("Unsqueeze", scalar, ints(build, 0)), ints(build, 1)))
+            values.append(
+                build.op("Reshape", build.op("Unsqueeze", scalar, ints(build, 0)), ints(build, 1))
+            )
             lengths.append(1)
         else:
             values.append(build.op(op, one, ints(build, 0), keepdims=1))

@@ -33,7 +33,9 @@ def finished(build: GraphBuilder, y: Symbol) -> Graph:
 
 def conv(build: GraphBuilder, x: Symbol | None = None, **attrs: Any) -> Symbol:
     x = build.input("x", DType.F32, [1, 2, 5, 5]) if x is None else x
-    return build.op("Conv", x, build.const(weights(3, 2, 3, 3)), build.const(weights(3)), name="conv", **attrs)
+    return build.op(
+        "Conv", x, build.const(weights(3, 2, 3, 3)), build.const(weights(3)), name="conv", **attrs
+    )
 
 
 def test_conv_residual_and_relu_become_one() -> None:
@@ -43,19 +45,31 @@ def test_conv_residual_and_relu_become_one() -> None:
     graph = finished(build, build.op("Relu", build.op("Add", z, y, name="add"), name="relu"))
 
     expected = GraphBuilder()
-    x, w, b = expected.input("x", DType.F32, [1, 2, 5, 5]), expected.const(weights(3, 2, 3, 3)), expected.const(weights(3))
+    x, w, b = (
+        expected.input("x", DType.F32, [1, 2, 5, 5]),
+        expected.const(weights(3, 2, 3, 3)),
+        expected.const(weights(3)),
+    )
     z = expected.input("z", DType.F32, [1, 3, 2, 2])
     y = expected.op("FusedConv", x, w, b, z, strides=(2, 2), activation="Relu")
 
     assert rewrite(graph, FuseActivations()) == {"Relu·Add·Conv = FusedConv": 1}
     assert structure(graph) == structure(finished(expected, y))
-    assert edges_into(graph, only(graph, "FusedConv")) == {"conv": "fuse", "add": "fuse", "relu": "fuse"}
+    assert edges_into(graph, only(graph, "FusedConv")) == {
+        "conv": "fuse",
+        "add": "fuse",
+        "relu": "fuse",
+    }
     assert carried(graph, only(graph, "FusedConv")) == (["conv", "add", "relu"], [])
 
 
 def _clip(low: float | None, high: float | None) -> Callable[[GraphBuilder, Symbol], Symbol]:
     def build_clip(build: GraphBuilder, x: Symbol) -> Symbol:
-        return build.op("Clip", x, *(None if bound is None else build.const(np.float32(bound)) for bound in (low, high)))
+        return build.op(
+            "Clip",
+            x,
+            *(None if bound is None else build.const(np.float32(bound)) for bound in (low, high)),
+        )
 
     return build_clip
 
@@ -68,13 +82,22 @@ ACTIVATIONS: list[tuple[Callable[[GraphBuilder, Symbol], Symbol], dict[str, Any]
     (_op("Relu"), {"activation": "Relu"}),
     (_op("LeakyRelu"), {"activation": "LeakyRelu", "activation_alpha": 0.01}),
     (_op("LeakyRelu", alpha=0.3), {"activation": "LeakyRelu", "activation_alpha": 0.3}),
-    (lambda build, x: build.op("PRelu", x, build.const(np.full((1, 1), 0.25, np.float32))), {"activation": "LeakyRelu", "activation_alpha": 0.25}),
+    (
+        lambda build, x: build.op("PRelu", x, build.const(np.full((1, 1), 0.25, np.float32))),
+        {"activation": "LeakyRelu", "activation_alpha": 0.25},
+    ),
     (_clip(0, 6), {"activation": "Clip", "activation_alpha": 0.0, "activation_beta": 6.0}),
     (_clip(None, 1), {"activation": "Clip", "activation_alpha": -math.inf, "activation_beta": 1.0}),
-    (_clip(-1, None), {"activation": "Clip", "activation_alpha": -1.0, "activation_beta": math.inf}),
+    (
+        _clip(-1, None),
+        {"activation": "Clip", "activation_alpha": -1.0, "activation_beta": math.inf},
+    ),
     (_op("Sigmoid"), {"activation": "Sigmoid"}),
     (_op("Tanh"), {"activation": "Tanh"}),
-    (_op("HardSigmoid", alpha=0.5), {"activation": "HardSigmoid", "activation_alpha": 0.5, "activation_beta": 0.5}),
+    (
+        _op("HardSigmoid", alpha=0.5),
+        {"activation": "HardSigmoid", "activation_alpha": 0.5, "activation_beta": 0.5},
+    ),
     (_op("HardSwish"), {"activation": "HardSwish"}),
     (_op("Swish", alpha=2.0), {"activation": "Swish", "activation_alpha": 2.0}),
     (_op("Gelu"), {"activation": "Gelu"}),
@@ -82,8 +105,14 @@ ACTIVATIONS: list[tuple[Callable[[GraphBuilder, Symbol], Symbol], dict[str, Any]
     (_op("Elu", alpha=0.5), {"activation": "Elu", "activation_alpha": 0.5}),
     (_op("Softplus"), {"activation": "Softplus"}),
     (_op("Mish"), {"activation": "Mish"}),
-    (lambda build, x: build.op("Mul", build.op("Sigmoid", x), x), {"activation": "Swish", "activation_alpha": 1.0}),
-    (lambda build, x: build.op("Mul", x, build.op("HardSigmoid", x, alpha=1 / 6)), {"activation": "HardSwish"}),
+    (
+        lambda build, x: build.op("Mul", build.op("Sigmoid", x), x),
+        {"activation": "Swish", "activation_alpha": 1.0},
+    ),
+    (
+        lambda build, x: build.op("Mul", x, build.op("HardSigmoid", x, alpha=1 / 6)),
+        {"activation": "HardSwish"},
+    ),
 ]
 
 
@@ -97,13 +126,25 @@ def test_every_operator_with_every_activation(op: str, index: int) -> None:
     activation, attrs = ACTIVATIONS[index]
     build = GraphBuilder()
     if op in {"Conv", "ConvTranspose"}:
-        y = build.op(op, build.input("x", DType.F32, [1, 4, 4, 4]), build.const(weights(4, 2, 3, 3)), group=2, name="base")
+        y = build.op(
+            op,
+            build.input("x", DType.F32, [1, 4, 4, 4]),
+            build.const(weights(4, 2, 3, 3)),
+            group=2,
+            name="base",
+        )
     else:
-        y = build.op(op, build.input("x", DType.F32, [4, 4]), build.const(weights(4, 4)), name="base")
+        y = build.op(
+            op, build.input("x", DType.F32, [4, 4]), build.const(weights(4, 4)), name="base"
+        )
     graph = finished(build, activation(build, y))
     rewrite(graph, FuseActivations())
     assert operators(graph) == [f"Fused{op}"]
-    assert {name: value for name, value in only(graph, f"Fused{op}").attrs.items() if name.startswith("activation")} == attrs
+    assert {
+        name: value
+        for name, value in only(graph, f"Fused{op}").attrs.items()
+        if name.startswith("activation")
+    } == attrs
     assert only(graph, f"Fused{op}").name == "base"
 
 
@@ -121,7 +162,9 @@ def test_nothing_to_take_in() -> None:
 
 def test_a_residual_alone_is_worth_it() -> None:
     build = GraphBuilder()
-    graph = finished(build, build.op("Add", conv(build), build.input("z", DType.F32, [1, 3, 3, 3]), name="add"))
+    graph = finished(
+        build, build.op("Add", conv(build), build.input("z", DType.F32, [1, 3, 3, 3]), name="add")
+    )
     rewrite(graph, FuseActivations())
     assert operators(graph) == ["FusedConv"]
     assert "activation" not in only(graph, "FusedConv").attrs
@@ -138,7 +181,10 @@ def test_a_symbolic_batch_is_one_shape() -> None:
 @pytest.mark.parametrize("shape", [[1, 3, 1, 1], [3, 3], [2, 3, 3, 3], [1, 3, 3, 1], []])
 def test_a_value_of_another_shape_is_no_residual(shape: list[int]) -> None:
     build = GraphBuilder()
-    assert is_left_alone(finished(build, build.op("Add", conv(build), build.input("z", DType.F32, list(shape)))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("Add", conv(build), build.input("z", DType.F32, list(shape)))),
+        FuseActivations(),
+    )
 
 
 def test_second_readers_are_in_the_way() -> None:
@@ -164,15 +210,23 @@ def test_a_gate_that_is_read_elsewhere_is_no_swish() -> None:
 
     build = GraphBuilder()
     y = conv(build)
-    assert is_left_alone(finished(build, build.op("Mul", y, build.op("HardSigmoid", y))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("Mul", y, build.op("HardSigmoid", y))), FuseActivations()
+    )
 
 
 def test_bounds_and_slopes_must_be_constant_scalars() -> None:
     build = GraphBuilder()
-    assert is_left_alone(finished(build, build.op("Clip", conv(build), build.input("low", DType.F32, []))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("Clip", conv(build), build.input("low", DType.F32, []))),
+        FuseActivations(),
+    )
 
     build = GraphBuilder()
-    assert is_left_alone(finished(build, build.op("PRelu", conv(build), build.const(weights(3, 1, 1)))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("PRelu", conv(build), build.const(weights(3, 1, 1)))),
+        FuseActivations(),
+    )
 
 
 def test_only_one_activation_is_taken() -> None:
@@ -188,7 +242,9 @@ def test_two_convolutions_in_one_sum() -> None:
     x = build.input("x", DType.F32, [1, 2, 5, 5])
     first = build.op("Conv", x, build.const(weights(3, 2, 3, 3)), name="first")
     second = build.op("Conv", build.op("Exp", x), build.const(weights(3, 2, 3, 3)), name="second")
-    graph = finished(build, build.op("Relu", build.op("Add", first, second, name="add"), name="relu"))
+    graph = finished(
+        build, build.op("Relu", build.op("Add", first, second, name="add"), name="relu")
+    )
     rewrite(graph, FuseActivations())
     assert operators(graph) == ["Exp", "Conv", "FusedConv"]
     assert carried(graph, only(graph, "FusedConv"))[0] == ["first", "add", "relu"]
@@ -204,7 +260,9 @@ def test_residual_blocks_in_a_row() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1, 4, 6, 6])
     for _ in range(3):
-        y = build.op("Relu", build.op("Conv", x, build.const(weights(4, 4, 3, 3)), pads=(1, 1, 1, 1)))
+        y = build.op(
+            "Relu", build.op("Conv", x, build.const(weights(4, 4, 3, 3)), pads=(1, 1, 1, 1))
+        )
         y = build.op("Conv", y, build.const(weights(4, 4, 3, 3)), pads=(1, 1, 1, 1))
         x = build.op("Relu", build.op("Add", y, x))
     graph = finished(build, x)
@@ -214,7 +272,12 @@ def test_residual_blocks_in_a_row() -> None:
 
 def test_matmul_with_bias_and_gelu() -> None:
     build = GraphBuilder()
-    y = build.op("MatMul", build.input("x", DType.F32, ["batch", 3, 4]), build.const(weights(4, 5)), name="matmul")
+    y = build.op(
+        "MatMul",
+        build.input("x", DType.F32, ["batch", 3, 4]),
+        build.const(weights(4, 5)),
+        name="matmul",
+    )
     y = build.op("Add", build.const(weights(5)), y, name="bias")
     graph = finished(build, build.op("Gelu", y, name="gelu"))
     assert rewrite(graph, FuseActivations()) == {"Gelu·Add·MatMul = FusedMatMul": 1}
@@ -235,21 +298,36 @@ def test_a_bias_may_have_leading_ones(shape: tuple[int, ...]) -> None:
 def test_another_addend_of_a_matmul_stays(shape: tuple[int, ...]) -> None:
     build = GraphBuilder()
     y = build.op("MatMul", build.input("x", DType.F32, [2, 3, 4]), build.const(weights(4, 5)))
-    assert is_left_alone(finished(build, build.op("Add", y, build.const(weights(*shape)))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("Add", y, build.const(weights(*shape)))), FuseActivations()
+    )
 
 
 def test_transposed_and_scaled_operands() -> None:
     build = GraphBuilder()
-    q = build.op("Mul", build.input("q", DType.F32, [2, 3, 4]), build.const(np.float32(0.5)), name="scale_q")
-    k = build.op("Transpose", build.input("k", DType.F32, [2, 5, 4]), name="transpose", perm=(0, 2, 1))
-    y = build.op("MatMul", q, build.op("Mul", k, build.const(np.float32(3)), name="scale_k"), name="matmul")
+    q = build.op(
+        "Mul", build.input("q", DType.F32, [2, 3, 4]), build.const(np.float32(0.5)), name="scale_q"
+    )
+    k = build.op(
+        "Transpose", build.input("k", DType.F32, [2, 5, 4]), name="transpose", perm=(0, 2, 1)
+    )
+    y = build.op(
+        "MatMul", q, build.op("Mul", k, build.const(np.float32(3)), name="scale_k"), name="matmul"
+    )
     y = build.op("Div", y, build.const(np.float32(8)), name="scale_y")
     y = build.op("Add", y, build.input("mask", DType.F32, [2, 3, 5]), name="mask")
     graph = finished(build, y)
     rewrite(graph, FuseActivations())
     assert operators(graph) == ["FusedMatMul"]
     assert dict(only(graph, "FusedMatMul").attrs) == {"alpha": 0.5 * 3 / 8, "trans_b": 1}
-    assert carried(graph, only(graph, "FusedMatMul"))[0] == ["scale_q", "transpose", "scale_k", "matmul", "scale_y", "mask"]
+    assert carried(graph, only(graph, "FusedMatMul"))[0] == [
+        "scale_q",
+        "transpose",
+        "scale_k",
+        "matmul",
+        "scale_y",
+        "mask",
+    ]
 
 
 def test_transposed_left_operand() -> None:
@@ -272,7 +350,11 @@ def test_one_scaled_value_as_both_operands() -> None:
 
 def test_a_shared_transpose_is_taken_by_each_but_not_what_is_before_it() -> None:
     build = GraphBuilder()
-    t = build.op("Transpose", build.op("Mul", build.input("a", DType.F32, [2, 3, 4]), build.const(np.float32(2))), perm=(0, 2, 1))
+    t = build.op(
+        "Transpose",
+        build.op("Mul", build.input("a", DType.F32, [2, 3, 4]), build.const(np.float32(2))),
+        perm=(0, 2, 1),
+    )
     build.output("one", build.op("MatMul", t, build.input("b", DType.F32, [3, 5])))
     build.output("two", t)
     graph = build.finish()
@@ -285,13 +367,18 @@ def test_other_transposes_stay(perm: tuple[int, ...] | None) -> None:
     build = GraphBuilder()
     attrs: dict[str, Any] = {} if perm is None else {"perm": perm}
     a = build.op("Transpose", build.input("a", DType.F32, [3, 3, 3]), **attrs)
-    assert is_left_alone(finished(build, build.op("MatMul", a, build.input("b", DType.F32, [3, 5]))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("MatMul", a, build.input("b", DType.F32, [3, 5]))),
+        FuseActivations(),
+    )
 
 
 def test_integers_stay() -> None:
     build = GraphBuilder()
     y = build.op("MatMul", build.input("a", DType.I32, [2, 2]), build.input("b", DType.I32, [2, 2]))
-    assert is_left_alone(finished(build, build.op("Clip", y, build.const(np.int32(0)))), FuseActivations())
+    assert is_left_alone(
+        finished(build, build.op("Clip", y, build.const(np.int32(0)))), FuseActivations()
+    )
 
 
 def test_float16_rounds_once() -> None:
@@ -316,6 +403,8 @@ def test_the_graph_is_no_longer_portable() -> None:
 def test_bounds_that_were_computed_are_part_of_the_supernode() -> None:
     build = GraphBuilder()
     high = build.op("Neg", build.const(np.float32(-6)), name="neg")
-    graph = finished(build, build.op("Clip", conv(build), build.const(np.float32(0)), high, name="clip"))
+    graph = finished(
+        build, build.op("Clip", conv(build), build.const(np.float32(0)), high, name="clip")
+    )
     rewrite(graph, FoldConstants(), FuseActivations())
     assert carried(graph, only(graph, "FusedConv")) == (["conv", "clip"], ["neg"])

@@ -33,14 +33,20 @@ def product_and_sum(
     extra = [] if gemm_c is None else [build.const(np.asarray(gemm_c, np.float32))]
     y = build.op(op, left, right, *extra, name="product", **attrs)
     z = build.input("c", dtype, [5] if c is None else c)
-    build.output("y", build.op(addition, z, y, name="sum") if swapped else build.op(addition, y, z, name="sum"))
+    build.output(
+        "y",
+        build.op(addition, z, y, name="sum") if swapped else build.op(addition, y, z, name="sum"),
+    )
     return build.finish()
 
 
 def test_matmul_and_add_become_gemm() -> None:
     graph = product_and_sum()
     expected = GraphBuilder()
-    a, b, c = (expected.input(name, DType.F32, shape) for name, shape in (("a", [3, 4]), ("b", [4, 5]), ("c", [5])))
+    a, b, c = (
+        expected.input(name, DType.F32, shape)
+        for name, shape in (("a", [3, 4]), ("b", [4, 5]), ("c", [5]))
+    )
     expected.output("y", expected.op("Gemm", a, b, c))
     assert rewrite(graph, FuseMatmulBias()) == {"matmul(a, b) + c = gemm(a, b, c)": 1}
     assert structure(graph) == structure(expected.finish())

@@ -19,7 +19,16 @@ def scattered(count: int) -> Graph:
     kind = TensorType(DType.F32, (2,))
     value: Ref = graph.append(Node(graph.new_id(), "Input", (), (kind,), name="x")).ref()
     for number in range(count):
-        constant = graph.append(Node(graph.new_id(), "Const", (), (kind,), value=np.full(2, number, np.float32), name=f"c{number}"))
+        constant = graph.append(
+            Node(
+                graph.new_id(),
+                "Const",
+                (),
+                (kind,),
+                value=np.full(2, number, np.float32),
+                name=f"c{number}",
+            )
+        )
         value = graph.append(Node(graph.new_id(), "Add", (value, constant.ref()), (kind,))).ref()
     graph.append(Node(graph.new_id(), "Output", (value,), (), name="y"))
     return graph
@@ -47,7 +56,14 @@ def test_what_stands_right_is_left_alone() -> None:
 def test_a_late_constant_goes_behind_the_earlier_ones() -> None:
     graph = scattered(2)
     run_passes(graph, [GatherConsts()])
-    late = Node(graph.new_id(), "Const", (), (TensorType(DType.F32, (2,)),), value=np.zeros(2, np.float32), name="late")
+    late = Node(
+        graph.new_id(),
+        "Const",
+        (),
+        (TensorType(DType.F32, (2,)),),
+        value=np.zeros(2, np.float32),
+        name="late",
+    )
     graph.insert_before(graph.outputs[0], late)
     run_passes(graph, [GatherConsts()])
     assert [node.name for node in graph if node.is_const] == ["c0", "c1", "late"]

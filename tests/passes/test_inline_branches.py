@@ -1,4 +1,6 @@
-"""Branches and loops whose course is certain become plain operators, and each keeps its own origin."""
+"""Branches and loops whose course is certain become plain operators, and each keeps its own
+origin.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,12 @@ def ids(graph: Graph) -> dict[str, int]:
     return {source.outputs[0]: source.id for source in graph.ledger.sources}
 
 
-@pytest.mark.parametrize(("condition", "left"), [(1, ["Exp", "Mul", "Relu", "Sqrt"]), (0, ["Neg", "Abs", "Sqrt"])])
-def test_an_if_with_a_constant_condition_is_the_branch_it_takes(tmp_path: Path, condition: int, left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("condition", "left"), [(1, ["Exp", "Mul", "Relu", "Sqrt"]), (0, ["Neg", "Abs", "Sqrt"])]
+)
+def test_an_if_with_a_constant_condition_is_the_branch_it_takes(
+    tmp_path: Path, condition: int, left: list[str]
+) -> None:
     graph = read_text(BRANCH % condition, tmp_path)
     number = ids(graph)
     which = "true is its then" if condition else "false is its else"
@@ -50,7 +56,9 @@ def test_an_if_with_a_constant_condition_is_the_branch_it_takes(tmp_path: Path, 
     for name in taken:
         (node,) = (node for node in graph if number[name] in node.origin)
         assert node.origin == {number[name]}
-        assert [(edge.parent, edge.kind) for edge in graph.ledger.edges if edge.child == node.id] == [(number[name], EdgeKind.COPY)]
+        assert [
+            (edge.parent, edge.kind) for edge in graph.ledger.edges if edge.child == node.id
+        ] == [(number[name], EdgeKind.COPY)]
     reasons = {stone.node: stone for stone in graph.ledger.tombstones}
     assert reasons[number["b"]].reason is Reason.INLINED
     assert all(reasons[number[name]].reason is Reason.DEAD for name in other)
@@ -166,7 +174,9 @@ main (float[4] x, float[4] z, int64 n) => (float[4] y, float[k, 4] rows)
 def test_a_loop_of_one_turn_is_its_body(tmp_path: Path) -> None:
     graph = read_text(LOOP % (1, "one"), tmp_path)
     number = ids(graph)
-    assert rewrite(graph, InlineBranches(), RemoveDeadNodes())["a Loop of one turn is its body"] == 1
+    assert (
+        rewrite(graph, InlineBranches(), RemoveDeadNodes())["a Loop of one turn is its body"] == 1
+    )
     assert operators(graph) == ["Exp", "Add", "Neg", "Unsqueeze", "Sqrt"]
     (unsqueeze,) = (node for node in graph if node.op == "Unsqueeze")
     assert unsqueeze.origin == {number["b"]}
@@ -192,7 +202,9 @@ main (float[4] x, int64 n) => (float[4] y)
 
 
 @pytest.mark.parametrize(("turns", "condition"), [("zero", ""), ("n", "never")])
-def test_a_loop_of_no_turns_yields_what_it_was_given(tmp_path: Path, turns: str, condition: str) -> None:
+def test_a_loop_of_no_turns_yields_what_it_was_given(
+    tmp_path: Path, turns: str, condition: str
+) -> None:
     text = NO_TURNS.replace("TURNS", turns).replace("CONDITION", condition)
     graph = read_text(text, tmp_path)
     assert rewrite(graph, InlineBranches()) == {"a Loop of no turns yields what it was given": 1}

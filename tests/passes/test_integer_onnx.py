@@ -1,4 +1,6 @@
-"""Quantised ONNX models compute on codes: the same bits as ONNX Runtime, which fuses the same patterns."""
+"""Quantised ONNX models compute on codes: the same bits as ONNX Runtime, which fuses the same
+patterns.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,13 @@ def codes(rng: np.random.Generator, dtype: Any, *shape: int) -> np.ndarray:
 
 
 def real(build: GraphBuilder, x: Symbol, scale: Any, zero: Any, **attrs: Any) -> Symbol:
-    return build.op("DequantizeLinear", x, build.const(np.asarray(scale, np.float32)), build.const(zero), **attrs)
+    return build.op(
+        "DequantizeLinear",
+        x,
+        build.const(np.asarray(scale, np.float32)),
+        build.const(zero),
+        **attrs,
+    )
 
 
 def quantised(build: GraphBuilder, x: Symbol, scale: float, zero: Any) -> Symbol:
@@ -37,8 +45,14 @@ def quantised(build: GraphBuilder, x: Symbol, scale: float, zero: Any) -> Symbol
 def onnx_runtime(graph: Graph, feeds: list[np.ndarray]) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, dict(zip([each.name for each in session.get_inputs()], feeds, strict=True))))
+    session = onnxruntime.InferenceSession(
+        to_model(graph).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(
+        session.run(
+            None, dict(zip([each.name for each in session.get_inputs()], feeds, strict=True))
+        )
+    )
 
 
 def check(build: GraphBuilder, feeds: list[np.ndarray], *, quanta: int = 0) -> Counter[str]:
@@ -52,19 +66,31 @@ def check(build: GraphBuilder, feeds: list[np.ndarray], *, quanta: int = 0) -> C
     return operators(graph)
 
 
-@pytest.mark.parametrize(("x_type", "w_type"), [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8)])
+@pytest.mark.parametrize(
+    ("x_type", "w_type"), [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8)]
+)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
-def test_conv(rng: np.random.Generator, x_type: Any, w_type: Any, per_channel: bool, relu: bool) -> None:
+def test_conv(
+    rng: np.random.Generator, x_type: Any, w_type: Any, per_channel: bool, relu: bool
+) -> None:
     build = GraphBuilder()
     x = build.input("x", TYPES[x_type], [1, 6, 9, 8])
     scales = (0.01 + 0.002 * np.arange(8)).astype(np.float32) if per_channel else np.float32(0.011)
-    zeros = np.zeros(8, w_type) if per_channel else np.asarray(3 if w_type is np.uint8 else 0, w_type)
+    zeros = (
+        np.zeros(8, w_type) if per_channel else np.asarray(3 if w_type is np.uint8 else 0, w_type)
+    )
     w = real(build, build.const(codes(rng, w_type, 8, 6, 3, 3)), scales, zeros, axis=0)
     bias = real(
-        build, build.const(rng.integers(-900, 900, 8).astype(np.int32)), np.float32(0.02) * scales, np.zeros(np.shape(scales), np.int32), axis=0
+        build,
+        build.const(rng.integers(-900, 900, 8).astype(np.int32)),
+        np.float32(0.02) * scales,
+        np.zeros(np.shape(scales), np.int32),
+        axis=0,
     )
-    y = build.op("Conv", real(build, x, 0.02, x_type(5)), w, bias, pads=(1, 1, 1, 1), strides=(2, 1))
+    y = build.op(
+        "Conv", real(build, x, 0.02, x_type(5)), w, bias, pads=(1, 1, 1, 1), strides=(2, 1)
+    )
     build.output("y", quantised(build, build.op("Relu", y) if relu else y, 0.07, x_type(4)))
     found = check(build, [codes(rng, x_type, 1, 6, 9, 8)])
     assert found["IntegerConv"] == 1
@@ -83,9 +109,13 @@ def test_transposes_between_convolutions_cancel(rng: np.random.Generator) -> Non
         if index == 0:
             x = skip = build.op("MaxPool", x, kernel_shape=(2, 2), strides=(2, 2))
     assert skip is not None
-    total = build.op("Add", real(build, x, 0.05, np.uint8(100)), real(build, skip, 0.05, np.uint8(100)))
+    total = build.op(
+        "Add", real(build, x, 0.05, np.uint8(100)), real(build, skip, 0.05, np.uint8(100))
+    )
     x = quantised(build, total, 0.06, np.uint8(90))
-    x = quantised(build, build.op("GlobalAveragePool", real(build, x, 0.06, np.uint8(90))), 0.03, np.uint8(80))
+    x = quantised(
+        build, build.op("GlobalAveragePool", real(build, x, 0.06, np.uint8(90))), 0.03, np.uint8(80)
+    )
     build.output("y", x)
     found = check(build, [codes(rng, np.uint8, 1, 4, 12, 12)], quanta=1)
     assert found["Transpose"] == 1
@@ -98,8 +128,19 @@ def test_matmul(rng: np.random.Generator, per_column: bool) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.U8, [2, 5, 16])
     scales = (0.01 + 0.001 * np.arange(7)).astype(np.float32) if per_column else np.float32(0.01)
-    w = real(build, build.const(codes(rng, np.int8, 16, 7)), scales, np.zeros(np.shape(scales), np.int8), axis=1)
-    build.output("y", quantised(build, build.op("MatMul", real(build, x, 0.02, np.uint8(120)), w), 0.06, np.uint8(128)))
+    w = real(
+        build,
+        build.const(codes(rng, np.int8, 16, 7)),
+        scales,
+        np.zeros(np.shape(scales), np.int8),
+        axis=1,
+    )
+    build.output(
+        "y",
+        quantised(
+            build, build.op("MatMul", real(build, x, 0.02, np.uint8(120)), w), 0.06, np.uint8(128)
+        ),
+    )
     assert check(build, [codes(rng, np.uint8, 2, 5, 16)])["MatMulInteger"] == 1
 
 
@@ -107,8 +148,21 @@ def test_gemm_with_bias(rng: np.random.Generator) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.U8, [5, 16])
     w = real(build, build.const(codes(rng, np.int8, 7, 16)), 0.01, np.int8(0))
-    bias = real(build, build.const(rng.integers(-900, 900, 7).astype(np.int32)), np.float32(0.02) * np.float32(0.01), np.int32(0))
-    build.output("y", quantised(build, build.op("Gemm", real(build, x, 0.02, np.uint8(120)), w, bias, transB=1), 0.06, np.uint8(128)))
+    bias = real(
+        build,
+        build.const(rng.integers(-900, 900, 7).astype(np.int32)),
+        np.float32(0.02) * np.float32(0.01),
+        np.int32(0),
+    )
+    build.output(
+        "y",
+        quantised(
+            build,
+            build.op("Gemm", real(build, x, 0.02, np.uint8(120)), w, bias, transB=1),
+            0.06,
+            np.uint8(128),
+        ),
+    )
     assert check(build, [codes(rng, np.uint8, 5, 16)])["MatMulInteger"] == 1
 
 
@@ -130,15 +184,21 @@ def test_a_product_that_stays_real(rng: np.random.Generator) -> None:
 def test_functions_are_tables(op: str, dtype: Any) -> None:
     build = GraphBuilder()
     x = build.input("x", TYPES[dtype], [16, 16])
-    build.output("y", quantised(build, build.op(op, real(build, x, 0.05, dtype(10))), 0.03, dtype(3)))
-    assert check(build, [np.arange(256, dtype=np.uint8).view(dtype).reshape(16, 16)]) == {"LookUp": 1}
+    build.output(
+        "y", quantised(build, build.op(op, real(build, x, 0.05, dtype(10))), 0.03, dtype(3))
+    )
+    assert check(build, [np.arange(256, dtype=np.uint8).view(dtype).reshape(16, 16)]) == {
+        "LookUp": 1
+    }
 
 
 def test_a_gate_is_a_table_too() -> None:
     """x · sigmoid(x) + 1, whose parts all come from one code."""
     build = GraphBuilder()
     x = real(build, build.input("x", DType.U8, [256]), 0.05, np.uint8(128))
-    y = build.op("Add", build.op("Mul", x, build.op("Sigmoid", x)), build.const(np.array([1.0], np.float32)))
+    y = build.op(
+        "Add", build.op("Mul", x, build.op("Sigmoid", x)), build.const(np.array([1.0], np.float32))
+    )
     build.output("y", quantised(build, y, 0.04, np.uint8(20)))
     assert check(build, [np.arange(256, dtype=np.uint8)], quanta=1) == {"LookUp": 1}
 
@@ -163,24 +223,73 @@ def test_what_chooses_and_moves_works_on_codes(rng: np.random.Generator, op: str
 def test_conv_integer(rng: np.random.Generator) -> None:
     build = GraphBuilder()
     x, zero = build.input("x", DType.U8, [1, 4, 8, 8]), build.input("zero", DType.U8, [])
-    build.output("y", build.op("ConvInteger", x, build.const(codes(rng, np.uint8, 6, 2, 3, 3)), zero, group=2, pads=(1, 1, 1, 1)))
+    build.output(
+        "y",
+        build.op(
+            "ConvInteger",
+            x,
+            build.const(codes(rng, np.uint8, 6, 2, 3, 3)),
+            zero,
+            group=2,
+            pads=(1, 1, 1, 1),
+        ),
+    )
     found = check(build, [codes(rng, np.uint8, 1, 4, 8, 8), np.asarray(77, np.uint8)])
     assert found["IntegerConv"] == 1
     assert "ConvInteger" not in found
 
 
 def test_operators_on_codes_are_read_as_the_same(rng: np.random.Generator) -> None:
-    """QLinearConv and QLinearMatMul with constant scales arrive at the operators that a model of dequantise and quantise arrives at."""
+    """QLinearConv and QLinearMatMul with constant scales arrive at the operators that a model of
+    dequantise and quantise arrives at.
+    """
     build = GraphBuilder()
     parameters = {
-        name: build.const(value) for name, value in {"xs": np.float32(0.02), "xz": np.uint8(5), "ys": np.float32(0.07), "yz": np.uint8(9)}.items()
+        name: build.const(value)
+        for name, value in {
+            "xs": np.float32(0.02),
+            "xz": np.uint8(5),
+            "ys": np.float32(0.07),
+            "yz": np.uint8(9),
+        }.items()
     }
     x = build.input("x", DType.U8, [1, 6, 9, 8])
-    scales, zeros = build.const((0.01 + 0.002 * np.arange(8)).astype(np.float32)), build.const(np.zeros(8, np.int8))
-    w, bias = build.const(codes(rng, np.int8, 8, 6, 3, 3)), build.const(rng.integers(-900, 900, 8).astype(np.int32))
-    y = build.op("QLinearConv", x, parameters["xs"], parameters["xz"], w, scales, zeros, parameters["ys"], parameters["yz"], bias)
-    m, one, none = build.const(codes(rng, np.int8, 6, 5)), build.const(np.float32(0.01)), build.const(np.int8(0))
-    z = build.op("QLinearMatMul", y, parameters["ys"], parameters["yz"], m, one, none, parameters["ys"], parameters["yz"])
+    scales, zeros = (
+        build.const((0.01 + 0.002 * np.arange(8)).astype(np.float32)),
+        build.const(np.zeros(8, np.int8)),
+    )
+    w, bias = (
+        build.const(codes(rng, np.int8, 8, 6, 3, 3)),
+        build.const(rng.integers(-900, 900, 8).astype(np.int32)),
+    )
+    y = build.op(
+        "QLinearConv",
+        x,
+        parameters["xs"],
+        parameters["xz"],
+        w,
+        scales,
+        zeros,
+        parameters["ys"],
+        parameters["yz"],
+        bias,
+    )
+    m, one, none = (
+        build.const(codes(rng, np.int8, 6, 5)),
+        build.const(np.float32(0.01)),
+        build.const(np.int8(0)),
+    )
+    z = build.op(
+        "QLinearMatMul",
+        y,
+        parameters["ys"],
+        parameters["yz"],
+        m,
+        one,
+        none,
+        parameters["ys"],
+        parameters["yz"],
+    )
     build.output("z", z)
     written = to_model(build.finish())
     graph = read_onnx(written)
@@ -197,7 +306,11 @@ def test_a_value_that_others_read_stays(rng: np.random.Generator) -> None:
     """The real sum is an output as well, so it must be computed."""
     build = GraphBuilder()
     x = build.input("x", DType.U8, [5, 16])
-    y = build.op("MatMul", real(build, x, 0.02, np.uint8(120)), real(build, build.input("w", DType.I8, [16, 7]), 0.01, np.int8(0)))
+    y = build.op(
+        "MatMul",
+        real(build, x, 0.02, np.uint8(120)),
+        real(build, build.input("w", DType.I8, [16, 7]), 0.01, np.int8(0)),
+    )
     build.output("real", y)
     build.output("y", quantised(build, y, 0.06, np.uint8(128)))
     graph = build.finish()
@@ -205,12 +318,21 @@ def test_a_value_that_others_read_stays(rng: np.random.Generator) -> None:
     assert operators(graph) == {"DequantizeLinear": 2, "MatMul": 1, "QuantizeLinear": 1}
 
 
-def test_the_strictest_check_takes_the_new_arithmetic_for_granted_and_nothing_else(rng: np.random.Generator) -> None:
-    """A sum whose real value lies just beside a half rounds one way in float32 and the other in integers."""
+def test_the_strictest_check_takes_the_new_arithmetic_for_granted_and_nothing_else(
+    rng: np.random.Generator,
+) -> None:
+    """A sum whose real value lies just beside a half rounds one way in float32 and the other in
+    integers.
+    """
     build = GraphBuilder()
     x = build.input("x", DType.U8, [64, 33])
     w = real(build, build.const(codes(rng, np.int8, 33, 50)), 0.01, np.int8(0))
-    build.output("y", quantised(build, build.op("MatMul", real(build, x, 0.5, np.uint8(1)), w), 0.0399, np.uint8(128)))
+    build.output(
+        "y",
+        quantised(
+            build, build.op("MatMul", real(build, x, 0.5, np.uint8(1)), w), 0.0399, np.uint8(128)
+        ),
+    )
     graph = build.finish()
     run_passes(graph, PREPARE, check=CheckLevel.OUTPUTS)
     assert operators(graph)["MatMulInteger"] == 1

@@ -98,9 +98,18 @@ class TestOrder:
 class TestReports:
     def test_what_each_pass_did(self) -> None:
         graph = chain("Identity", "Neg", "Neg", "Identity", "Relu")
-        first, second, third = run_passes(graph, [DropIdentities(), CancelNegations(), OnConvolutions()], check=CheckLevel.OUTPUTS)
+        first, second, third = run_passes(
+            graph, [DropIdentities(), CancelNegations(), OnConvolutions()], check=CheckLevel.OUTPUTS
+        )
         assert ops_of(graph) == ["Relu"]
-        assert (first.name, first.summary, first.changes, first.removed, first.added, first.skipped) == (
+        assert (
+            first.name,
+            first.summary,
+            first.changes,
+            first.removed,
+            first.added,
+            first.skipped,
+        ) == (
             "drop_identities",
             "identity(x) = x",
             2,
@@ -122,7 +131,11 @@ class TestReports:
 
     def test_progress(self) -> None:
         told: list[tuple[str, int, int]] = []
-        run_passes(chain("Relu"), [DropIdentities(), CancelNegations()], progress=lambda *what: told.append(what))
+        run_passes(
+            chain("Relu"),
+            [DropIdentities(), CancelNegations()],
+            progress=lambda *what: told.append(what),
+        )
         assert told == [("drop_identities", 0, 2), ("cancel_negations", 1, 2)]
 
     def test_the_ledger_is_signed_with_the_name_of_the_pass(self) -> None:
@@ -134,7 +147,9 @@ class TestReports:
 class TestNested:
     def test_bodies_are_transformed_too(self) -> None:
         graph = with_branches(("Identity", "Relu"), ("Neg", "Neg", "Exp"))
-        first, second = run_passes(graph, [DropIdentities(), CancelNegations()], check=CheckLevel.INVARIANTS)
+        first, second = run_passes(
+            graph, [DropIdentities(), CancelNegations()], check=CheckLevel.INVARIANTS
+        )
         assert ops_of(graph[1].bodies["then_branch"]) == ["Relu"]
         assert ops_of(graph[1].bodies["else_branch"]) == ["Exp"]
         assert (first.removed, second.removed) == (1, 2)
@@ -202,13 +217,17 @@ class Littering(Pass):
     ensures: ClassVar[Property] = Property.NO_DEAD_NODES | Property.CONSTS_FIRST
 
     def run(self, rewriter: Rewriter) -> None:
-        rewriter.graph.append(Node(rewriter.graph.new_id(), "Const", (), rewriter.graph[1].outputs, value=X))
+        rewriter.graph.append(
+            Node(rewriter.graph.new_id(), "Const", (), rewriter.graph[1].outputs, value=X)
+        )
 
 
 class TestBlame:
     @pytest.mark.parametrize("level", list(CheckLevel))
     def test_a_lost_operator_is_noticed_at_every_level(self, level: CheckLevel) -> None:
-        with pytest.raises(ProvenanceError, match=r"pass 'careless' lost 'node2' \(Neg, number 2\)"):
+        with pytest.raises(
+            ProvenanceError, match=r"pass 'careless' lost 'node2' \(Neg, number 2\)"
+        ):
             run_passes(chain("Relu", "Neg"), [DropIdentities(), Careless()], check=level)
 
     def test_broken_invariants(self) -> None:
@@ -232,7 +251,10 @@ class TestBlame:
 
 
 class TestLevelFromEnvironment:
-    @pytest.mark.parametrize(("text", "level"), [("0", CheckLevel.OFF), ("1", CheckLevel.INVARIANTS), ("2", CheckLevel.OUTPUTS)])
+    @pytest.mark.parametrize(
+        ("text", "level"),
+        [("0", CheckLevel.OFF), ("1", CheckLevel.INVARIANTS), ("2", CheckLevel.OUTPUTS)],
+    )
     def test_levels(self, text: str, level: CheckLevel, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WHENCE_CHECK", text)
         assert CheckLevel.from_environment() is level
@@ -291,11 +313,15 @@ class TestRulePass:
                 edit.node("Abs" if node.op == "Relu" else "Relu", node.inputs, inherit=node)
                 edit.apply()
 
-        with pytest.raises(GraphError, match=r"pass 'restless' does not come to an end at .* two of its rules undo each other"):
+        with pytest.raises(
+            GraphError,
+            match=r"pass 'restless' does not come to an end at .* two of its rules undo each other",
+        ):
             run_passes(chain("Relu"), [Restless()])
 
     def test_redirected_readers_are_visited_again_however_many_read_the_same_value(self) -> None:
-        # The second Neg of the pair comes to read the first only after the identity between them is gone.
+        # The second Neg of the pair comes to read the first only after the identity between them is
+        # gone.
         @dataclass(frozen=True, slots=True)
         class Both(RulePass):
             name: ClassVar[str] = "both"
@@ -303,7 +329,9 @@ class TestRulePass:
             anchors: ClassVar[frozenset[str]] = frozenset({"Neg", "Identity"})
 
             def visit(self, node: Node, rewriter: Rewriter) -> None:
-                (DropIdentities() if node.op == "Identity" else CancelNegations()).visit(node, rewriter)
+                (DropIdentities() if node.op == "Identity" else CancelNegations()).visit(
+                    node, rewriter
+                )
 
         build = GraphBuilder()
         negated = build.op("Neg", build.input("x", DType.F32, [4]))
@@ -325,7 +353,12 @@ class TestRulePass:
 
 
 def test_a_graph_without_nodes() -> None:
-    assert [report.skipped for report in run_passes(Graph(), [DropIdentities(), CancelNegations()], check=CheckLevel.OUTPUTS)] == [
+    assert [
+        report.skipped
+        for report in run_passes(
+            Graph(), [DropIdentities(), CancelNegations()], check=CheckLevel.OUTPUTS
+        )
+    ] == [
         "no Identity",
         "no Neg",
     ]

@@ -29,7 +29,9 @@ def casts(first: DType, *others: DType) -> Graph:
     return build.finish()
 
 
-@pytest.mark.parametrize("there", [(F16, F32), (U8, I32), (I32, F64), (BOOL, F16), (I8, I64), (BF16, F64)])
+@pytest.mark.parametrize(
+    "there", [(F16, F32), (U8, I32), (I32, F64), (BOOL, F16), (I8, I64), (BF16, F64)]
+)
 def test_there_and_back_cancels(there: tuple[DType, DType]) -> None:
     graph = casts(there[0], there[1], there[0])
     assert rewrite(graph, MergeCasts()) == {"casts there and back cancel": 1}
@@ -37,7 +39,9 @@ def test_there_and_back_cancels(there: tuple[DType, DType]) -> None:
     assert buried(graph) == {"cast1": Reason.CANCELLED, "cast2": Reason.CANCELLED}
 
 
-@pytest.mark.parametrize("path", [(F16, F32, I64), (U8, I64, F32), (BOOL, I32, F32), (I8, I32, U8), (F32, F64, F16)])
+@pytest.mark.parametrize(
+    "path", [(F16, F32, I64), (U8, I64, F32), (BOOL, I32, F32), (I8, I32, U8), (F32, F64, F16)]
+)
 def test_a_cast_after_a_widening_one_starts_from_the_original(path: tuple[DType, ...]) -> None:
     graph = casts(*path)
     rewrite(graph, MergeCasts())
@@ -49,7 +53,17 @@ def test_a_cast_after_a_widening_one_starts_from_the_original(path: tuple[DType,
 
 
 @pytest.mark.parametrize(
-    "path", [(F32, F16, F32), (I64, I32, I64), (F32, I32, F32), (I32, F32, I32), (I64, F64, I64), (F32, BOOL, F32), (I8, U8, I8), (I32, F64, I8)]
+    "path",
+    [
+        (F32, F16, F32),
+        (I64, I32, I64),
+        (F32, I32, F32),
+        (I32, F32, I32),
+        (I64, F64, I64),
+        (F32, BOOL, F32),
+        (I8, U8, I8),
+        (I32, F64, I8),
+    ],
 )
 def test_what_loses_something_stays(path: tuple[DType, ...]) -> None:
     assert is_left_alone(casts(*path), MergeCasts())
@@ -98,11 +112,20 @@ def is_nan(values: np.ndarray) -> np.ndarray:
     return np.isnan(values.astype(np.float64))
 
 
-@pytest.mark.parametrize(("narrow", "wide"), list(itertools.permutations([BOOL, U8, I8, DType.U16, I32, I64, DType.U64, F16, BF16, F32, F64], 2)))
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    list(
+        itertools.permutations(
+            [BOOL, U8, I8, DType.U16, I32, I64, DType.U64, F16, BF16, F32, F64], 2
+        )
+    ),
+)
 def test_lossless_means_that_every_value_comes_back(narrow: DType, wide: DType) -> None:
     values = values_of(narrow)
     back = cast(cast(values, wide), narrow)
-    same = back.tolist() == values.tolist() or bool(np.all((back == values) | (is_nan(back) & is_nan(values))))
+    same = back.tolist() == values.tolist() or bool(
+        np.all((back == values) | (is_nan(back) & is_nan(values)))
+    )
     if is_lossless(narrow, wide):
         assert same
     elif wide.is_float or wide is BOOL or narrow.is_float:

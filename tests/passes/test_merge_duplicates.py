@@ -23,7 +23,10 @@ from whence.types import DType
 def test_twins_and_their_twin_readers_become_one() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3])
-    chains = [build.op("Exp", build.op("Transpose", x, perm=(1, 0), name=f"t{i}"), name=f"e{i}") for i in range(3)]
+    chains = [
+        build.op("Exp", build.op("Transpose", x, perm=(1, 0), name=f"t{i}"), name=f"e{i}")
+        for i in range(3)
+    ]
     build.output("y", build.op("Sum", *chains))
     graph = build.finish()
 
@@ -32,14 +35,20 @@ def test_twins_and_their_twin_readers_become_one() -> None:
     chain = expected.op("Exp", expected.op("Transpose", x, perm=(1, 0)))
     expected.output("y", expected.op("Sum", chain, chain, chain))
 
-    assert rewrite(graph, MergeDuplicates()) == {"the same operator on the same inputs computes the same": 4}
+    assert rewrite(graph, MergeDuplicates()) == {
+        "the same operator on the same inputs computes the same": 4
+    }
     assert structure(graph) == structure(expected.finish())
     assert buried(graph) == dict.fromkeys(("t1", "t2", "e1", "e2"), Reason.CSE)
-    survivors = {graph.ledger.source(stone.node).name: stone.into for stone in graph.ledger.tombstones}
+    survivors = {
+        graph.ledger.source(stone.node).name: stone.into for stone in graph.ledger.tombstones
+    }
     assert survivors == {"t1": 1, "t2": 1, "e1": 2, "e2": 2}
 
 
-@pytest.mark.parametrize(("op", "merged"), [("Add", True), ("Mul", True), ("Sub", False), ("Div", False)])
+@pytest.mark.parametrize(
+    ("op", "merged"), [("Add", True), ("Mul", True), ("Sub", False), ("Div", False)]
+)
 def test_inputs_of_commutative_operators_may_be_swapped(op: str, merged: bool) -> None:
     build = GraphBuilder()
     x, z = build.input("x", DType.F32, [3]), build.input("z", DType.F32, [3])
@@ -52,7 +61,12 @@ def test_inputs_of_commutative_operators_may_be_swapped(op: str, merged: bool) -
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [({"axis": 0}, {"axis": 1}), ({"axis": 0}, {}), ({}, {"axis": 1}), ({"axis": 1}, {"axis": 1.0})],
+    [
+        ({"axis": 0}, {"axis": 1}),
+        ({"axis": 0}, {}),
+        ({}, {"axis": 1}),
+        ({"axis": 1}, {"axis": 1.0}),
+    ],
 )
 def test_other_attributes_are_another_operator(left: dict[str, Any], right: dict[str, Any]) -> None:
     build = GraphBuilder()
@@ -78,8 +92,12 @@ def test_all_outputs_of_a_twin_are_taken_over() -> None:
 def test_random_twins_differ() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [4])
-    build.output("y", build.op("Add", build.op("RandomNormalLike", x), build.op("RandomNormalLike", x)))
-    assert run_passes(build.finish(), [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
+    build.output(
+        "y", build.op("Add", build.op("RandomNormalLike", x), build.op("RandomNormalLike", x))
+    )
+    assert (
+        run_passes(build.finish(), [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
+    )
 
 
 def test_absent_inputs_count() -> None:
@@ -120,21 +138,47 @@ def test_equal_constants_are_one() -> None:
     assert count(constants(BIG, BIG.copy(), BIG)) == 1
     assert count(constants(BIG, late, middle, late.copy(), middle.copy(), BIG.copy())) == 3
     assert count(constants(BIG.reshape(100, 100), BIG)) == 2
-    assert count(constants(BIG.reshape(100, 100), np.ascontiguousarray(BIG.reshape(100, 100).T).T)) == 1
+    assert (
+        count(constants(BIG.reshape(100, 100), np.ascontiguousarray(BIG.reshape(100, 100).T).T))
+        == 1
+    )
 
 
 def test_bits_decide_not_numbers() -> None:
     assert count(constants(scalar(0.0), scalar(-0.0))) == 2
     assert count(constants(np.array([np.nan, 1.0]), np.array([np.nan, 1.0]))) == 1
     assert count(constants(scalar(1, np.int32), scalar(1, np.int64), scalar(1))) == 3
-    assert count(constants(np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 2), np.float32))) == 2
-    assert count(constants(np.array(["a", "b"], object), np.array(["a", "b"], object), np.array(["a", "c"], object))) == 2
+    assert (
+        count(
+            constants(
+                np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 2), np.float32)
+            )
+        )
+        == 2
+    )
+    assert (
+        count(
+            constants(
+                np.array(["a", "b"], object),
+                np.array(["a", "b"], object),
+                np.array(["a", "c"], object),
+            )
+        )
+        == 2
+    )
 
 
 def test_a_merged_constant_leaves_the_cache_and_its_origin_a_tombstone() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2])
-    build.output("y", build.op("Add", build.op("Add", x, build.const(np.ones(2, np.float32))), build.const(np.ones(2, np.float32))))
+    build.output(
+        "y",
+        build.op(
+            "Add",
+            build.op("Add", x, build.const(np.ones(2, np.float32))),
+            build.const(np.ones(2, np.float32)),
+        ),
+    )
     graph = build.finish()
     first, second = (node for node in graph if node.is_const)
     graph.consts.put(scalar(5), second.id)
@@ -174,7 +218,15 @@ def test_nothing_to_merge() -> None:
     assert is_left_alone(build.finish(), MergeDuplicates())
 
 
-@given(st.lists(st.tuples(st.sampled_from(["Add", "Mul", "Sub", "Max"]), st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["Add", "Mul", "Sub", "Max"]), st.integers(0, 5), st.integers(0, 5)
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
 def test_random_graphs_compute_the_same_afterwards(steps: list[tuple[str, int, int]]) -> None:
     build = GraphBuilder()
     values = [build.input("x", DType.F32, [2]), build.input("z", DType.F32, [2])]
@@ -183,5 +235,9 @@ def test_random_graphs_compute_the_same_afterwards(steps: list[tuple[str, int, i
     build.output("y", build.op("Sum", *values))
     graph = build.finish()
     rewrite(graph, MergeDuplicates())
-    keys = [(node.op, node.inputs if node.op == "Sub" else frozenset(node.inputs)) for node in graph if node.op in ("Add", "Mul", "Sub", "Max")]
+    keys = [
+        (node.op, node.inputs if node.op == "Sub" else frozenset(node.inputs))
+        for node in graph
+        if node.op in ("Add", "Mul", "Sub", "Max")
+    ]
     assert len(set(keys)) == len(keys)

@@ -16,7 +16,13 @@ from whence.types import DType
 
 def real(build: GraphBuilder, x: Symbol, scale: Any = 0.5, zero: Any = 3, **attrs: Any) -> Symbol:
     scales = np.asarray(scale, np.float32)
-    return build.op("DequantizeLinear", x, build.const(scales), build.const(np.broadcast_to(np.int8(zero), scales.shape).copy()), **attrs)
+    return build.op(
+        "DequantizeLinear",
+        x,
+        build.const(scales),
+        build.const(np.broadcast_to(np.int8(zero), scales.shape).copy()),
+        **attrs,
+    )
 
 
 def codes(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -49,7 +55,9 @@ def test_dequantise_later(op: str, others: list[np.ndarray], attrs: dict[str, An
 def test_quantise_earlier(op: str, others: list[np.ndarray], attrs: dict[str, Any]) -> None:
     build = GraphBuilder()
     x = build.op("Exp", build.input("x", DType.F32, [2, 3, 4]))
-    graph = finished(build, codes(build, build.op(op, x, *(build.const(each) for each in others), **attrs)))
+    graph = finished(
+        build, codes(build, build.op(op, x, *(build.const(each) for each in others), **attrs))
+    )
     rewrite(graph, MoveCodes())
     assert operators(graph) == ["Exp", "QuantizeLinear", op]
 
@@ -58,10 +66,18 @@ def test_several_moves_and_several_readers() -> None:
     build = GraphBuilder()
     x = real(build, build.input("x", DType.I8, [2, 3]))
     build.output("plain", build.op("Exp", x))
-    y = build.op("Reshape", build.op("Transpose", x, perm=(1, 0)), build.const(np.array([6], np.int64)))
+    y = build.op(
+        "Reshape", build.op("Transpose", x, perm=(1, 0)), build.const(np.array([6], np.int64))
+    )
     graph = finished(build, y)
     rewrite(graph, MoveCodes())
-    assert operators(graph) == ["DequantizeLinear", "Exp", "Transpose", "Reshape", "DequantizeLinear"]
+    assert operators(graph) == [
+        "DequantizeLinear",
+        "Exp",
+        "Transpose",
+        "Reshape",
+        "DequantizeLinear",
+    ]
 
 
 def test_constants_are_moved_at_once_and_scales_with_their_axis() -> None:
@@ -76,7 +92,11 @@ def test_constants_are_moved_at_once_and_scales_with_their_axis() -> None:
 
 def test_left_alone() -> None:
     def scales_of_an_axis(build: GraphBuilder) -> Symbol:
-        return build.op("Transpose", real(build, build.input("x", DType.I8, [2, 3]), [0.5, 0.25], 0, axis=0), perm=(1, 0))
+        return build.op(
+            "Transpose",
+            real(build, build.input("x", DType.I8, [2, 3]), [0.5, 0.25], 0, axis=0),
+            perm=(1, 0),
+        )
 
     def read_by_another(build: GraphBuilder) -> Symbol:
         moved = build.op("Transpose", build.input("x", DType.F32, [2, 3]), perm=(1, 0))
@@ -84,7 +104,9 @@ def test_left_alone() -> None:
         return codes(build, moved)
 
     def computed_scale(build: GraphBuilder) -> Symbol:
-        x = build.op("DequantizeLinear", build.input("x", DType.I8, [2, 3]), build.input("s", DType.F32, []))
+        x = build.op(
+            "DequantizeLinear", build.input("x", DType.I8, [2, 3]), build.input("s", DType.F32, [])
+        )
         return build.op("Transpose", x, perm=(1, 0))
 
     for form in (scales_of_an_axis, read_by_another, computed_scale):

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from whence.graph.builder import GraphBuilder
-from whence.passes.operands import broadcasts_into, is_addition, is_exact_attribute, other_operand, same_shape, scalar_factor, with_const
+from whence.passes.operands import (
+    broadcasts_into,
+    is_addition,
+    is_exact_attribute,
+    other_operand,
+    same_shape,
+    scalar_factor,
+    with_const,
+)
 from whence.types import Dim, DType, TensorType
 
 
@@ -27,7 +35,9 @@ from whence.types import Dim, DType, TensorType
         (None, (3,), False),
     ],
 )
-def test_broadcasts_into(shape: tuple[Dim, ...] | None, target: tuple[Dim, ...] | None, fits: bool) -> None:
+def test_broadcasts_into(
+    shape: tuple[Dim, ...] | None, target: tuple[Dim, ...] | None, fits: bool
+) -> None:
     assert broadcasts_into(shape, target) is fits
 
 
@@ -49,7 +59,12 @@ def test_with_const_wants_exactly_one() -> None:
         build.output(f"{left.entry}{right.entry}", build.op("Sub", left, right))
     graph = build.finish()
     found = [with_const(graph, node) for node in graph if node.op == "Sub"]
-    assert [None if each is None else each.const_first for each in found] == [False, True, None, None]
+    assert [None if each is None else each.const_first for each in found] == [
+        False,
+        True,
+        None,
+        None,
+    ]
 
 
 def test_other_operand_of_a_square_is_none() -> None:
@@ -69,13 +84,31 @@ def test_other_operand_of_a_square_is_none() -> None:
 
 def test_scalar_factor() -> None:
     build = GraphBuilder()
-    x, two, stack = build.input("x", DType.F32, [2]), build.const(np.float32(2)), build.const(np.full((1, 1), 2, np.float32))
-    operators = [("Mul", x, two), ("Mul", two, x), ("Div", x, two), ("Div", two, x), ("Mul", x, stack), ("Add", x, two)]
+    x, two, stack = (
+        build.input("x", DType.F32, [2]),
+        build.const(np.float32(2)),
+        build.const(np.full((1, 1), 2, np.float32)),
+    )
+    operators = [
+        ("Mul", x, two),
+        ("Mul", two, x),
+        ("Div", x, two),
+        ("Div", two, x),
+        ("Mul", x, stack),
+        ("Add", x, two),
+    ]
     for number, (op, left, right) in enumerate(operators):
         build.output(str(number), build.op(op, left, right))
     graph = build.finish()
     found = [scalar_factor(graph, node) for node in graph if node.op in {"Mul", "Div", "Add"}]
-    assert [None if each is None else each[1] for each in found] == [2.0, 2.0, 0.5, None, None, None]
+    assert [None if each is None else each[1] for each in found] == [
+        2.0,
+        2.0,
+        0.5,
+        None,
+        None,
+        None,
+    ]
 
 
 def test_attributes_hold_float32() -> None:

@@ -25,7 +25,14 @@ from whence.types import Dim, DType
 
 def test_constants_as_numbers() -> None:
     build = GraphBuilder()
-    values = [np.float32(2.5), np.full((1, 1), 3), np.array([1, 2]), np.array([True]), np.array(["text"], dtype=object), np.array([1j])]
+    values = [
+        np.float32(2.5),
+        np.full((1, 1), 3),
+        np.array([1, 2]),
+        np.array([True]),
+        np.array(["text"], dtype=object),
+        np.array([1j]),
+    ]
     x = build.input("x", DType.F32, [1])
     consts = [build.const(value) for value in values]
     build.output("y", build.op("Relu", x))
@@ -62,7 +69,9 @@ def test_near() -> None:
         ((2,), (2, 1), False),
     ],
 )
-def test_shapes_of_the_same_number_of_elements(left: tuple[Dim, ...], right: tuple[Dim, ...], equal: bool) -> None:
+def test_shapes_of_the_same_number_of_elements(
+    left: tuple[Dim, ...], right: tuple[Dim, ...], equal: bool
+) -> None:
     assert same_but_one(left, right) is equal
     assert same_but_one(None, right) is False
 
@@ -100,7 +109,12 @@ def test_axes_of_reductions() -> None:
     build.output("c", build.op("ReduceSum", x, noop_with_empty_axes=1))
     build.output("d", build.op("ReduceSum", x, given))
     graph = build.finish()
-    assert [reduced_axes(graph, graph[index]) for index in range(1, 5)] == [(0, 2), (0, 1, 2), None, None]
+    assert [reduced_axes(graph, graph[index]) for index in range(1, 5)] == [
+        (0, 2),
+        (0, 1, 2),
+        None,
+        None,
+    ]
 
 
 def test_values_before_casts() -> None:
@@ -118,7 +132,11 @@ def test_polynomials() -> None:
     x = build.input("x", DType.F32, [2])
     two = build.const(np.float32(2))
     square = build.op("Mul", x, x)
-    cubic = build.op("Sub", build.op("Pow", build.op("Add", x, two), build.const(np.float32(3))), build.op("Neg", square))
+    cubic = build.op(
+        "Sub",
+        build.op("Pow", build.op("Add", x, two), build.const(np.float32(3))),
+        build.op("Neg", square),
+    )
     build.output("y", build.op("Div", cubic, two))
     build.output("z", build.op("Mul", build.op("Mul", square, square), two))
     graph = build.finish()

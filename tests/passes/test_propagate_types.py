@@ -94,7 +94,9 @@ main (bool c, float[n, m] x, int64[2] s) => (float[p, q] y) {
 """
 
 
-def test_nested_graphs_learn_what_they_capture_and_an_if_what_its_branches_agree_on(tmp_path: Path) -> None:
+def test_nested_graphs_learn_what_they_capture_and_an_if_what_its_branches_agree_on(
+    tmp_path: Path,
+) -> None:
     graph = read_text(BRANCH, tmp_path)
     branch = only(graph, "If")
     graph.set_types(only(graph, "Reshape"), [TensorType(F32, (4, 5))])
@@ -102,7 +104,10 @@ def test_nested_graphs_learn_what_they_capture_and_an_if_what_its_branches_agree
     types.learnt.add(only(graph, "Reshape").id)
     for node in graph:
         types.visit(node)
-    assert [only(body, op).type for body, op in zip(branch.bodies.values(), ("Relu", "Neg"), strict=True)] == [TensorType(F32, (4, 5))] * 2
+    assert [
+        only(body, op).type
+        for body, op in zip(branch.bodies.values(), ("Relu", "Neg"), strict=True)
+    ] == [TensorType(F32, (4, 5))] * 2
     assert branch.type == TensorType(F32, (4, 5))
     assert only(graph, "Abs").type == TensorType(F32, (4, 5))
 

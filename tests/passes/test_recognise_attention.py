@@ -1,4 +1,6 @@
-"""Attention is found between four-dimensional values, with its scale and its mask, and left alone where the mask would change meaning."""
+"""Attention is found between four-dimensional values, with its scale and its mask, and left alone
+where the mask would change meaning.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ ROOT = np.float32(math.sqrt(SCALE))
 class Attending(GraphBuilder):
     """A graph with Q, K and V as inputs."""
 
-    def __init__(self, queries: Dim = Q, keys: Dim = K, batch: Dim = B, dtype: DType = DType.F32) -> None:
+    def __init__(
+        self, queries: Dim = Q, keys: Dim = K, batch: Dim = B, dtype: DType = DType.F32
+    ) -> None:
         super().__init__()
         self.q = self.input("q", dtype, [batch, H, queries, D])
         self.k = self.input("k", dtype, [batch, H, keys, D])
@@ -34,20 +38,29 @@ class Attending(GraphBuilder):
         return self.const(np.array(value, np.float32))
 
     def scores(self) -> Symbol:
-        return self.op("MatMul", self.q, self.op("Transpose", self.k, name="turn", perm=SWAP), name="scores")
+        return self.op(
+            "MatMul", self.q, self.op("Transpose", self.k, name="turn", perm=SWAP), name="scores"
+        )
 
     def scaled(self) -> Symbol:
         return self.op("Mul", self.scores(), self.number(SCALE), name="scale")
 
     def weigh(self, scores: Symbol, **attrs: Any) -> Symbol:
-        return self.op("MatMul", self.op("Softmax", scores, name="softmax", **{"axis": -1, **attrs}), self.v, name="values")
+        return self.op(
+            "MatMul",
+            self.op("Softmax", scores, name="softmax", **{"axis": -1, **attrs}),
+            self.v,
+            name="values",
+        )
 
     def done(self, y: Symbol) -> Graph:
         self.output("y", y)
         return self.finish()
 
 
-def expected(mask: np.ndarray | None = None, queries: int = Q, keys: int = K, batch: Dim = B, **attrs: Any) -> str:
+def expected(
+    mask: np.ndarray | None = None, queries: int = Q, keys: int = K, batch: Dim = B, **attrs: Any
+) -> str:
     build = Attending(queries, keys, batch)
     inputs = [build.q, build.k, build.v, *([] if mask is None else [build.const(mask)])]
     return structure(build.done(build.op("Attention", *inputs, **{"scale": SCALE, **attrs})))
@@ -56,9 +69,14 @@ def expected(mask: np.ndarray | None = None, queries: int = Q, keys: int = K, ba
 def test_scores_times_scale() -> None:
     build = Attending()
     graph = build.done(build.weigh(build.scaled()))
-    assert rewrite(graph, RecogniseAttention()) == {"softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)": 1}
+    assert rewrite(graph, RecogniseAttention()) == {
+        "softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)": 1
+    }
     assert structure(graph) == expected()
-    assert carried(graph, only(graph, "Attention")) == (["turn", "scores", "scale", "softmax", "values"], [])
+    assert carried(graph, only(graph, "Attention")) == (
+        ["turn", "scores", "scale", "softmax", "values"],
+        [],
+    )
 
 
 def test_scale_by_division_on_q_on_both_and_absent() -> None:
@@ -69,13 +87,17 @@ def test_scale_by_division_on_q_on_both_and_absent() -> None:
 
     build = Attending()
     q = build.op("Mul", build.q, build.const(np.array([SCALE], np.float32)))
-    graph = build.done(build.weigh(build.op("MatMul", q, build.op("Transpose", build.k, perm=SWAP))))
+    graph = build.done(
+        build.weigh(build.op("MatMul", q, build.op("Transpose", build.k, perm=SWAP)))
+    )
     rewrite(graph, RecogniseAttention())
     assert structure(graph) == expected()
 
     build = Attending()
     k = build.op("Mul", build.op("Transpose", build.k, perm=SWAP), build.const(ROOT))
-    graph = build.done(build.weigh(build.op("MatMul", build.op("Mul", build.q, build.const(ROOT)), k)))
+    graph = build.done(
+        build.weigh(build.op("MatMul", build.op("Mul", build.q, build.const(ROOT)), k))
+    )
     rewrite(graph, RecogniseAttention())
     assert operators(graph) == ["Attention"]
     assert only(graph, "Attention").attrs == {"scale": pytest.approx(SCALE)}
@@ -88,14 +110,19 @@ def test_scale_by_division_on_q_on_both_and_absent() -> None:
 
 def test_a_negative_scale_is_left_alone() -> None:
     build = Attending()
-    assert is_left_alone(build.done(build.weigh(build.op("Mul", build.scores(), build.number(-0.5)))), RecogniseAttention())
+    assert is_left_alone(
+        build.done(build.weigh(build.op("Mul", build.scores(), build.number(-0.5)))),
+        RecogniseAttention(),
+    )
 
 
 def test_a_scaled_q_that_others_read_stays_scaled() -> None:
     build = Attending()
     q = build.op("Mul", build.q, build.number(0.5))
     build.output("other", q)
-    graph = build.done(build.weigh(build.op("MatMul", q, build.op("Transpose", build.k, perm=SWAP))))
+    graph = build.done(
+        build.weigh(build.op("MatMul", q, build.op("Transpose", build.k, perm=SWAP)))
+    )
     rewrite(graph, RecogniseAttention())
     assert operators(graph) == ["Mul", "Attention"]
     assert only(graph, "Attention").attrs == {"scale": 1.0}
@@ -103,7 +130,9 @@ def test_a_scaled_q_that_others_read_stays_scaled() -> None:
 
 def test_k_in_one_transpose_with_its_heads() -> None:
     build = Attending()
-    k = build.op("Transpose", build.input("flat", DType.F32, [B, K, H, D]), name="turn", perm=(0, 2, 3, 1))
+    k = build.op(
+        "Transpose", build.input("flat", DType.F32, [B, K, H, D]), name="turn", perm=(0, 2, 3, 1)
+    )
     graph = build.done(build.weigh(build.op("MatMul", build.q, k, name="scores")))
     rewrite(graph, RecogniseAttention())
     assert operators(graph) == ["Transpose", "Attention"]
@@ -133,12 +162,24 @@ def test_a_transpose_of_k_that_others_read_stays_for_them() -> None:
 
 def test_values_in_front() -> None:
     build = Attending()
-    weights = build.op("Transpose", build.op("Softmax", build.scaled(), name="softmax", axis=-1), name="back", perm=SWAP)
+    weights = build.op(
+        "Transpose",
+        build.op("Softmax", build.scaled(), name="softmax", axis=-1),
+        name="back",
+        perm=SWAP,
+    )
     values = build.input("across", DType.F32, [B, H, E, K])
     graph = build.done(build.op("MatMul", values, weights, name="values"))
     rewrite(graph, RecogniseAttention())
     assert operators(graph) == ["Transpose", "Attention", "Transpose"]
-    assert carried(graph, only(graph, "Attention"))[0] == ["turn", "scores", "scale", "softmax", "back", "values"]
+    assert carried(graph, only(graph, "Attention"))[0] == [
+        "turn",
+        "scores",
+        "scale",
+        "softmax",
+        "back",
+        "values",
+    ]
 
 
 def masked(shape: tuple[Dim, ...], dtype: DType = DType.F32, **sizes: Any) -> Graph:
@@ -165,7 +206,11 @@ def test_a_mask_for_all_queries_gets_a_row_for_each(shape: tuple[int, ...]) -> N
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "made"), [("n", "n", ["Shape", "Concat", "Expand", "Attention"]), ("n", 2, ["Shape", "Concat", "Expand", "Attention"])]
+    ("queries", "keys", "made"),
+    [
+        ("n", "n", ["Shape", "Concat", "Expand", "Attention"]),
+        ("n", 2, ["Shape", "Concat", "Expand", "Attention"]),
+    ],
 )
 def test_rows_for_an_open_number_of_queries(queries: Dim, keys: Dim, made: list[str]) -> None:
     graph = masked((B, 1, 1, keys), queries=queries, keys=keys)
@@ -204,8 +249,16 @@ def test_a_constant_mask_with_a_row_of_lowest_floats() -> None:
 
 
 def test_masks_that_would_change_meaning() -> None:
-    # One number for all keys of a query; rows without columns; more batches than there are; another rank.
-    for shape in ((B, 1, Q, 1), (K,), (1, 1, 1, 1), ("b", 1, Q, K), (None, 1, Q, K), (3, B, H, Q, K)):
+    # One number for all keys of a query; rows without columns; more batches than there are; another
+    # rank.
+    for shape in (
+        (B, 1, Q, 1),
+        (K,),
+        (1, 1, 1, 1),
+        ("b", 1, Q, K),
+        (None, 1, Q, K),
+        (3, B, H, Q, K),
+    ):
         assert is_left_alone(masked(shape), RecogniseAttention())
     assert is_left_alone(masked((B, 1, Q, "keys"), keys=2), RecogniseAttention())
 
@@ -221,7 +274,9 @@ def test_a_mask_of_another_type_cannot_be_added() -> None:
     scores = build.op("Cast", build.scores(), to=int(DType.F32))
     build.v = build.op("Cast", build.v, to=int(DType.F32))
     mask = build.input("mask", DType.F32, [Q, K])
-    assert is_left_alone(build.done(build.weigh(build.op("Add", scores, mask))), RecogniseAttention())
+    assert is_left_alone(
+        build.done(build.weigh(build.op("Add", scores, mask))), RecogniseAttention()
+    )
 
 
 def constant_mask(mask: np.ndarray, queries: int = Q, keys: int = K) -> Graph:
@@ -266,7 +321,11 @@ def chosen(low: float, *, constant: bool, inverted: bool = False, blind: bool = 
     seen[0, :] &= not blind
     mask = build.const(seen ^ inverted) if constant else build.input("mask", DType.BOOL, [Q, K])
     operands = (build.scaled(), build.number(low))
-    return build.done(build.weigh(build.op("Where", mask, *(operands[::-1] if inverted else operands), name="where")))
+    return build.done(
+        build.weigh(
+            build.op("Where", mask, *(operands[::-1] if inverted else operands), name="where")
+        )
+    )
 
 
 @pytest.mark.parametrize("inverted", [False, True])
@@ -274,7 +333,9 @@ def chosen(low: float, *, constant: bool, inverted: bool = False, blind: bool = 
 def test_scores_chosen_by_a_mask(constant: bool, inverted: bool) -> None:
     graph = chosen(-math.inf, constant=constant, inverted=inverted)
     rewrite(graph, RecogniseAttention())
-    assert operators(graph) == (["Not", "Attention"] if inverted and not constant else ["Attention"])
+    assert operators(graph) == (
+        ["Not", "Attention"] if inverted and not constant else ["Attention"]
+    )
     mask = only(graph, "Attention").inputs[3]
     assert mask is not None
     assert str(graph.type_of(mask)) == f"bool[{Q},{K}]"
@@ -294,8 +355,16 @@ def guarded(replacement: float) -> Graph:
     build = Attending()
     mask = np.zeros((Q, K), np.float32)
     mask[1] = -np.inf
-    weights = build.op("Softmax", build.op("Add", build.scaled(), build.const(mask)), name="softmax", axis=-1)
-    safe = build.op("Where", build.op("IsNaN", weights, name="test"), build.number(replacement), weights, name="guard")
+    weights = build.op(
+        "Softmax", build.op("Add", build.scaled(), build.const(mask)), name="softmax", axis=-1
+    )
+    safe = build.op(
+        "Where",
+        build.op("IsNaN", weights, name="test"),
+        build.number(replacement),
+        weights,
+        name="guard",
+    )
     return build.done(build.op("MatMul", safe, build.v, name="values"))
 
 

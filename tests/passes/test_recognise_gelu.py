@@ -19,7 +19,9 @@ from whence.types import DType
 ROOT = math.sqrt(2 / math.pi)
 
 
-def number(build: GraphBuilder, value: float, dtype: type = np.float32, shape: tuple[int, ...] = ()) -> Symbol:
+def number(
+    build: GraphBuilder, value: float, dtype: type = np.float32, shape: tuple[int, ...] = ()
+) -> Symbol:
     return build.const(np.full(shape, value, dtype))
 
 
@@ -58,15 +60,21 @@ def half_by_division(build: GraphBuilder, x: Symbol) -> Symbol:
 
 def half_inside(build: GraphBuilder, x: Symbol) -> Symbol:
     e = build.op("Erf", build.op("Mul", number(build, 0.7071067690849304), x))
-    return build.op("Mul", build.op("Add", build.op("Mul", e, number(build, 0.5)), number(build, 0.5)), x)
+    return build.op(
+        "Mul", build.op("Add", build.op("Mul", e, number(build, 0.5)), number(build, 0.5)), x
+    )
 
 
 def complement(build: GraphBuilder, x: Symbol) -> Symbol:
     e = build.op("Erf", build.op("Mul", build.op("Neg", x), number(build, math.sqrt(0.5))))
-    return build.op("Mul", build.op("Sub", number(build, 1.0), e), build.op("Mul", x, number(build, 0.5)))
+    return build.op(
+        "Mul", build.op("Sub", number(build, 1.0), e), build.op("Mul", x, number(build, 0.5))
+    )
 
 
-@pytest.mark.parametrize("form", [half_first, half_last, half_on_the_sum, half_by_division, half_inside, complement])
+@pytest.mark.parametrize(
+    "form", [half_first, half_last, half_on_the_sum, half_by_division, half_inside, complement]
+)
 def test_exact_form(form: Callable[[GraphBuilder, Symbol], Symbol]) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources if source.name != "before"]
@@ -88,15 +96,21 @@ def by_products(build: GraphBuilder, x: Symbol) -> Symbol:
 
 def by_horner(build: GraphBuilder, x: Symbol) -> Symbol:
     square = build.op("Mul", x, build.op("Mul", x, number(build, 0.044715)))
-    return build.op("Mul", build.op("Mul", x, number(build, ROOT)), build.op("Add", square, number(build, 1.0)))
+    return build.op(
+        "Mul", build.op("Mul", x, number(build, ROOT)), build.op("Add", square, number(build, 1.0))
+    )
 
 
 def expanded(build: GraphBuilder, x: Symbol) -> Symbol:
-    square = build.op("Mul", number(build, 0.035677408136300125), build.op("Pow", x, number(build, 2.0)))
+    square = build.op(
+        "Mul", number(build, 0.035677408136300125), build.op("Pow", x, number(build, 2.0))
+    )
     return build.op("Mul", x, build.op("Add", square, number(build, 0.7978845608028654)))
 
 
-def tanh_gelu(build: GraphBuilder, x: Symbol, argument: Callable[[GraphBuilder, Symbol], Symbol]) -> Symbol:
+def tanh_gelu(
+    build: GraphBuilder, x: Symbol, argument: Callable[[GraphBuilder, Symbol], Symbol]
+) -> Symbol:
     bracket = build.op("Add", number(build, 1.0), build.op("Tanh", argument(build, x)))
     return build.op("Mul", number(build, 0.5), build.op("Mul", x, bracket))
 
@@ -112,7 +126,9 @@ def test_tanh_form(argument: Callable[[GraphBuilder, Symbol], Symbol]) -> None:
 
 def test_sigmoid_form() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
-        return build.op("Mul", x, build.op("Sigmoid", build.op("Mul", by_cube(build, x), number(build, 2.0))))
+        return build.op(
+            "Mul", x, build.op("Sigmoid", build.op("Mul", by_cube(build, x), number(build, 2.0)))
+        )
 
     graph = finished(form)
     rewrite(graph, RecogniseGelu())
@@ -122,7 +138,9 @@ def test_sigmoid_form() -> None:
 def test_all_orders_of_three_factors() -> None:
     for first, second, third in itertools.permutations(range(3)):
 
-        def form(build: GraphBuilder, x: Symbol, order: tuple[int, ...] = (first, second, third)) -> Symbol:
+        def form(
+            build: GraphBuilder, x: Symbol, order: tuple[int, ...] = (first, second, third)
+        ) -> Symbol:
             factors = [x, number(build, 0.5), cdf(build, x)]
             left = build.op("Mul", factors[order[0]], factors[order[1]])
             return build.op("Mul", left, factors[order[2]])
@@ -141,7 +159,11 @@ def test_x_may_itself_be_a_scaled_value() -> None:
 def test_half_precision() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
         e = build.op("Erf", build.op("Div", x, number(build, 1.4142, np.float16)))
-        return build.op("Mul", build.op("Mul", x, number(build, 0.5, np.float16)), build.op("Add", e, number(build, 1.0, np.float16)))
+        return build.op(
+            "Mul",
+            build.op("Mul", x, number(build, 0.5, np.float16)),
+            build.op("Add", e, number(build, 1.0, np.float16)),
+        )
 
     graph = finished(form, DType.F16)
     rewrite(graph, RecogniseGelu(), tolerance=3e-3)
@@ -162,15 +184,26 @@ def test_an_inner_value_that_others_read() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [4])
     e = build.op("Erf", build.op("Mul", x, number(build, math.sqrt(0.5))))
-    build.output("y", build.op("Mul", build.op("Mul", x, number(build, 0.5)), build.op("Add", e, number(build, 1.0))))
+    build.output(
+        "y",
+        build.op(
+            "Mul", build.op("Mul", x, number(build, 0.5)), build.op("Add", e, number(build, 1.0))
+        ),
+    )
     build.output("erf", e)
     assert is_left_alone(build.finish(), RecogniseGelu())
 
 
-def variant(divisor: float = math.sqrt(2), one: float = 1.0, half: float = 0.5, shape: tuple[int, ...] = ()) -> Graph:
+def variant(
+    divisor: float = math.sqrt(2), one: float = 1.0, half: float = 0.5, shape: tuple[int, ...] = ()
+) -> Graph:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
         e = build.op("Erf", build.op("Div", x, number(build, divisor)))
-        return build.op("Mul", build.op("Mul", x, number(build, half, shape=shape)), build.op("Add", e, number(build, one)))
+        return build.op(
+            "Mul",
+            build.op("Mul", x, number(build, half, shape=shape)),
+            build.op("Add", e, number(build, one)),
+        )
 
     return finished(form)
 

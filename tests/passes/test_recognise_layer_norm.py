@@ -1,4 +1,6 @@
-"""Layer norm is found in the forms exporters write it in, with all of its operators in the new node's origin."""
+"""Layer norm is found in the forms exporters write it in, with all of its operators in the new
+node's origin.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,20 @@ def finished(form: Form, shape: tuple[Dim, ...] = (2, 3, 8), dtype: DType = DTyp
     return build.finish()
 
 
-def layer_norm(shape: tuple[Dim, ...] = (2, 3, 8), scale: np.ndarray = SCALE, bias: np.ndarray | None = BIAS, **attrs: Any) -> str:
+def layer_norm(
+    shape: tuple[Dim, ...] = (2, 3, 8),
+    scale: np.ndarray = SCALE,
+    bias: np.ndarray | None = BIAS,
+    **attrs: Any,
+) -> str:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
         given = (build.const(scale),) if bias is None else (build.const(scale), build.const(bias))
-        return build.op("LayerNormalization", x, *given, **{"axis": -1, "epsilon": EPSILON, "stash_type": 1, **attrs})
+        return build.op(
+            "LayerNormalization",
+            x,
+            *given,
+            **{"axis": -1, "epsilon": EPSILON, "stash_type": 1, **attrs},
+        )
 
     return structure(finished(form, shape))
 
@@ -49,7 +61,9 @@ def centred(build: GraphBuilder, x: Symbol, axes: tuple[int, ...] = (-1,)) -> Sy
 
 
 def variance(build: GraphBuilder, d: Symbol, axes: tuple[int, ...] = (-1,)) -> Symbol:
-    return build.op("Add", mean(build, build.op("Pow", d, number(build, 2.0)), axes), number(build, EPSILON))
+    return build.op(
+        "Add", mean(build, build.op("Pow", d, number(build, 2.0)), axes), number(build, EPSILON)
+    )
 
 
 def affine(build: GraphBuilder, y: Symbol) -> Symbol:
@@ -70,12 +84,19 @@ def by_mul_and_reciprocal(build: GraphBuilder, x: Symbol) -> Symbol:
 
 def by_division_of_one(build: GraphBuilder, x: Symbol) -> Symbol:
     d = centred(build, x)
-    return affine(build, build.op("Mul", d, build.op("Div", number(build, 1.0), build.op("Sqrt", variance(build, d)))))
+    return affine(
+        build,
+        build.op(
+            "Mul", d, build.op("Div", number(build, 1.0), build.op("Sqrt", variance(build, d)))
+        ),
+    )
 
 
 def by_power(build: GraphBuilder, x: Symbol) -> Symbol:
     d = centred(build, x)
-    return affine(build, build.op("Mul", d, build.op("Pow", variance(build, d), number(build, -0.5))))
+    return affine(
+        build, build.op("Mul", d, build.op("Pow", variance(build, d), number(build, -0.5)))
+    )
 
 
 def with_two_differences(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -85,24 +106,39 @@ def with_two_differences(build: GraphBuilder, x: Symbol) -> Symbol:
 
 
 def with_two_means(build: GraphBuilder, x: Symbol) -> Symbol:
-    return affine(build, build.op("Div", centred(build, x), build.op("Sqrt", variance(build, centred(build, x)))))
+    return affine(
+        build,
+        build.op("Div", centred(build, x), build.op("Sqrt", variance(build, centred(build, x)))),
+    )
 
 
 def with_scale_in_the_factor(build: GraphBuilder, x: Symbol) -> Symbol:
     d = centred(build, x)
-    factor = build.op("Mul", build.op("Reciprocal", build.op("Sqrt", variance(build, d))), build.const(SCALE))
+    factor = build.op(
+        "Mul", build.op("Reciprocal", build.op("Sqrt", variance(build, d))), build.const(SCALE)
+    )
     return build.op("Add", build.op("Mul", d, factor), build.const(BIAS))
 
 
 def as_tensorflow(build: GraphBuilder, x: Symbol) -> Symbol:
     m = mean(build, x)
-    factor = build.op("Mul", build.op("Reciprocal", build.op("Sqrt", variance(build, build.op("Sub", x, m)))), build.const(SCALE))
-    return build.op("Add", build.op("Mul", x, factor), build.op("Sub", build.const(BIAS), build.op("Mul", m, factor)))
+    factor = build.op(
+        "Mul",
+        build.op("Reciprocal", build.op("Sqrt", variance(build, build.op("Sub", x, m)))),
+        build.const(SCALE),
+    )
+    return build.op(
+        "Add",
+        build.op("Mul", x, factor),
+        build.op("Sub", build.const(BIAS), build.op("Mul", m, factor)),
+    )
 
 
 def by_pooling(build: GraphBuilder, x: Symbol) -> Symbol:
     d = build.op("Sub", x, build.op("GlobalAveragePool", x))
-    v = build.op("Add", build.op("GlobalAveragePool", build.op("Mul", d, d)), number(build, EPSILON))
+    v = build.op(
+        "Add", build.op("GlobalAveragePool", build.op("Mul", d, d)), number(build, EPSILON)
+    )
     return affine(build, build.op("Div", d, build.op("Sqrt", v)))
 
 
@@ -143,7 +179,11 @@ def test_with_bias_only_and_tensorflow_without_scale() -> None:
     def shifted(build: GraphBuilder, x: Symbol) -> Symbol:
         m = mean(build, x)
         factor = build.op("Reciprocal", build.op("Sqrt", variance(build, build.op("Sub", x, m))))
-        return build.op("Add", build.op("Mul", x, factor), build.op("Sub", build.const(BIAS), build.op("Mul", m, factor)))
+        return build.op(
+            "Add",
+            build.op("Mul", x, factor),
+            build.op("Sub", build.const(BIAS), build.op("Mul", m, factor)),
+        )
 
     for form in (shifted, lambda build, x: build.op("Add", plain(build, x), build.const(BIAS))):
         graph = finished(form)
@@ -155,7 +195,9 @@ def test_two_axes_and_parameters_of_other_ranks() -> None:
     bias = RNG.standard_normal((1, 3, 1)).astype(np.float32)
 
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
-        return build.op("Add", build.op("Mul", plain(build, x, (1, 2)), number(build, 3.0)), build.const(bias))
+        return build.op(
+            "Add", build.op("Mul", plain(build, x, (1, 2)), number(build, 3.0)), build.const(bias)
+        )
 
     graph = finished(form)
     rewrite(graph, RecogniseLayerNorm())
@@ -166,12 +208,17 @@ def test_two_axes_and_parameters_of_other_ranks() -> None:
 def test_scale_and_bias_from_inputs_and_open_dimensions() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, ["batch", "words", "size"])
-    scale, bias = build.input("scale", DType.F32, ["size"]), build.input("bias", DType.F32, ["size"])
+    scale, bias = (
+        build.input("scale", DType.F32, ["size"]),
+        build.input("bias", DType.F32, ["size"]),
+    )
     build.output("y", build.op("Add", build.op("Mul", scale, plain(build, x)), bias))
     graph = build.finish()
     rewrite(graph, RecogniseLayerNorm())
     assert operators(graph) == ["LayerNormalization"]
-    assert [graph[ref.node].name for ref in only(graph, "LayerNormalization").inputs if ref is not None] == ["x", "scale", "bias"]
+    assert [
+        graph[ref.node].name for ref in only(graph, "LayerNormalization").inputs if ref is not None
+    ] == ["x", "scale", "bias"]
 
 
 def test_a_residual_is_no_bias() -> None:
@@ -199,8 +246,12 @@ def narrow(value: np.ndarray) -> np.ndarray:
 
 def test_casts_around_the_core_are_part_of_it() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
-        y = build.op("Cast", plain(build, build.op("Cast", x, to=int(DType.F32))), to=int(DType.F16))
-        return build.op("Add", build.op("Mul", y, build.const(narrow(SCALE))), build.const(narrow(BIAS)))
+        y = build.op(
+            "Cast", plain(build, build.op("Cast", x, to=int(DType.F32))), to=int(DType.F16)
+        )
+        return build.op(
+            "Add", build.op("Mul", y, build.const(narrow(SCALE))), build.const(narrow(BIAS))
+        )
 
     graph = finished(form, dtype=DType.F16)
     sources = [source.name for source in graph.ledger.sources]
@@ -212,7 +263,9 @@ def test_casts_around_the_core_are_part_of_it() -> None:
 def test_a_cast_of_the_difference_only() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
         d = build.op("Cast", centred(build, x), to=int(DType.F32))
-        return build.op("Cast", build.op("Div", d, build.op("Sqrt", variance(build, d))), to=int(DType.F16))
+        return build.op(
+            "Cast", build.op("Div", d, build.op("Sqrt", variance(build, d))), to=int(DType.F16)
+        )
 
     graph = finished(form, dtype=DType.F16)
     rewrite(graph, RecogniseLayerNorm(), tolerance=3e-3)
@@ -262,7 +315,9 @@ def test_what_only_looks_like_it() -> None:
 
     def cube(build: GraphBuilder, x: Symbol) -> Symbol:
         d = centred(build, x)
-        v = build.op("Add", mean(build, build.op("Pow", d, number(build, 4.0))), number(build, EPSILON))
+        v = build.op(
+            "Add", mean(build, build.op("Pow", d, number(build, 4.0))), number(build, EPSILON)
+        )
         return build.op("Div", d, build.op("Sqrt", v))
 
     def upside_down(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -281,7 +336,15 @@ def test_what_only_looks_like_it() -> None:
     def other_numerator(build: GraphBuilder, x: Symbol) -> Symbol:
         return build.op("Div", x, build.op("Sqrt", variance(build, centred(build, x))))
 
-    for form in (other_axis, mixed_axes, cube, upside_down, undivided, epsilon_outside, other_numerator):
+    for form in (
+        other_axis,
+        mixed_axes,
+        cube,
+        upside_down,
+        undivided,
+        epsilon_outside,
+        other_numerator,
+    ):
         assert is_left_alone(finished(form), RecogniseLayerNorm())
 
 

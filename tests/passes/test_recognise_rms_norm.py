@@ -29,9 +29,15 @@ def number(build: GraphBuilder, value: float) -> Symbol:
     return build.const(np.array(value, np.float32))
 
 
-def mean_square(build: GraphBuilder, x: Symbol, axes: tuple[int, ...] = (-1,), exponent: float = 2.0) -> Symbol:
+def mean_square(
+    build: GraphBuilder, x: Symbol, axes: tuple[int, ...] = (-1,), exponent: float = 2.0
+) -> Symbol:
     square = build.op("Pow", x, number(build, exponent))
-    return build.op("Add", build.op("ReduceMean", square, build.const(np.array(axes, np.int64))), number(build, EPSILON))
+    return build.op(
+        "Add",
+        build.op("ReduceMean", square, build.const(np.array(axes, np.int64))),
+        number(build, EPSILON),
+    )
 
 
 def by_reciprocal(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -40,11 +46,15 @@ def by_reciprocal(build: GraphBuilder, x: Symbol) -> Symbol:
 
 
 def by_division(build: GraphBuilder, x: Symbol) -> Symbol:
-    return build.op("Mul", build.op("Div", x, build.op("Sqrt", mean_square(build, x))), build.const(SCALE))
+    return build.op(
+        "Mul", build.op("Div", x, build.op("Sqrt", mean_square(build, x))), build.const(SCALE)
+    )
 
 
 def by_product_and_power(build: GraphBuilder, x: Symbol) -> Symbol:
-    m = build.op("ReduceMean", build.op("Mul", x, x), build.const(np.array([2], np.int64)), keepdims=1)
+    m = build.op(
+        "ReduceMean", build.op("Mul", x, x), build.const(np.array([2], np.int64)), keepdims=1
+    )
     r = build.op("Pow", build.op("Add", number(build, EPSILON), m), number(build, -0.5))
     return build.op("Mul", build.op("Mul", r, x), build.const(SCALE.reshape(1, 1, 8)))
 
@@ -55,19 +65,31 @@ def with_scale_in_the_factor(build: GraphBuilder, x: Symbol) -> Symbol:
 
 
 def expected(scale: np.ndarray) -> str:
-    return structure(finished(lambda build, x: build.op("RMSNormalization", x, build.const(scale), axis=-1, epsilon=EPSILON, stash_type=1)))
+    return structure(
+        finished(
+            lambda build, x: build.op(
+                "RMSNormalization", x, build.const(scale), axis=-1, epsilon=EPSILON, stash_type=1
+            )
+        )
+    )
 
 
-@pytest.mark.parametrize("form", [by_reciprocal, by_division, by_product_and_power, with_scale_in_the_factor])
+@pytest.mark.parametrize(
+    "form", [by_reciprocal, by_division, by_product_and_power, with_scale_in_the_factor]
+)
 def test_forms(form: Form) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources]
-    assert rewrite(graph, RecogniseRmsNorm()) == {"x/√(mean(x²) + ε)·scale = RMSNormalization(x, scale)": 1}
+    assert rewrite(graph, RecogniseRmsNorm()) == {
+        "x/√(mean(x²) + ε)·scale = RMSNormalization(x, scale)": 1
+    }
     assert structure(graph) == expected(SCALE)
     assert carried(graph, only(graph, "RMSNormalization")) == (sources, [])
 
 
-def plain(build: GraphBuilder, x: Symbol, axes: tuple[int, ...] = (-1,), exponent: float = 2.0) -> Symbol:
+def plain(
+    build: GraphBuilder, x: Symbol, axes: tuple[int, ...] = (-1,), exponent: float = 2.0
+) -> Symbol:
     return build.op("Div", x, build.op("Sqrt", mean_square(build, x, axes, exponent)))
 
 
@@ -79,7 +101,9 @@ def test_without_scale() -> None:
 
 def test_casts_around_the_core_are_part_of_it() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
-        y = build.op("Cast", plain(build, build.op("Cast", x, to=int(DType.F32))), to=int(DType.F16))
+        y = build.op(
+            "Cast", plain(build, build.op("Cast", x, to=int(DType.F32))), to=int(DType.F16)
+        )
         return build.op("Mul", y, build.const(SCALE.astype(np.float16)))
 
     graph = finished(form, DType.F16)
@@ -92,7 +116,11 @@ def test_casts_around_the_core_are_part_of_it() -> None:
 def test_a_wide_root_on_a_narrow_value() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
         wide = build.op("Cast", x, to=int(DType.F32))
-        r = build.op("Cast", build.op("Reciprocal", build.op("Sqrt", mean_square(build, wide))), to=int(DType.F16))
+        r = build.op(
+            "Cast",
+            build.op("Reciprocal", build.op("Sqrt", mean_square(build, wide))),
+            to=int(DType.F16),
+        )
         return build.op("Mul", x, r)
 
     graph = finished(form, DType.F16)
@@ -102,9 +130,21 @@ def test_a_wide_root_on_a_narrow_value() -> None:
 
 def test_what_only_looks_like_it() -> None:
     for axes, exponent in (((1,), 2.0), ((-1,), 4.0)):
-        assert is_left_alone(finished(lambda build, x, a=axes, e=exponent: plain(build, x, a, e)), RecogniseRmsNorm())  # type: ignore[misc]
-    assert is_left_alone(finished(lambda build, x: build.op("Mul", x, build.op("Sqrt", mean_square(build, x)))), RecogniseRmsNorm())
-    assert is_left_alone(finished(lambda build, x: build.op("Div", build.op("Neg", x), build.op("Sqrt", mean_square(build, x)))), RecogniseRmsNorm())
+        assert is_left_alone(
+            finished(lambda build, x, a=axes, e=exponent: plain(build, x, a, e)), RecogniseRmsNorm()
+        )  # type: ignore[misc]
+    assert is_left_alone(
+        finished(lambda build, x: build.op("Mul", x, build.op("Sqrt", mean_square(build, x)))),
+        RecogniseRmsNorm(),
+    )
+    assert is_left_alone(
+        finished(
+            lambda build, x: build.op(
+                "Div", build.op("Neg", x), build.op("Sqrt", mean_square(build, x))
+            )
+        ),
+        RecogniseRmsNorm(),
+    )
 
 
 def test_an_inner_value_that_others_read() -> None:

@@ -48,7 +48,11 @@ def without_maximum(build: GraphBuilder, x: Symbol) -> Symbol:
 
 
 def axis_lost_and_found(build: GraphBuilder, x: Symbol) -> Symbol:
-    peak = build.op("Max", build.const(np.float32(-np.inf)), build.op("ReduceMax", x, axes(build, 2), keepdims=0))
+    peak = build.op(
+        "Max",
+        build.const(np.float32(-np.inf)),
+        build.op("ReduceMax", x, axes(build, 2), keepdims=0),
+    )
     e = build.op("Exp", build.op("Sub", x, build.op("Unsqueeze", peak, axes(build, 2))))
     total = build.op("ReduceSum", e, axes(build, -1), keepdims=0)
     return build.op("Div", e, build.op("Reshape", total, axes(build, 2, 3, 1)))
@@ -75,7 +79,9 @@ def log_of_softmax(build: GraphBuilder, x: Symbol) -> Symbol:
 
 def stable(build: GraphBuilder, x: Symbol) -> Symbol:
     s = shifted(build, x)
-    return build.op("Sub", s, build.op("Log", build.op("ReduceSum", build.op("Exp", s), axes(build, -1))))
+    return build.op(
+        "Sub", s, build.op("Log", build.op("ReduceSum", build.op("Exp", s), axes(build, -1)))
+    )
 
 
 def log_sum_exp(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -87,7 +93,9 @@ def test_log_softmax(form: Form) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources]
     rewrite(graph, RecogniseSoftmax())
-    assert structure(graph) == structure(finished(lambda build, x: build.op("LogSoftmax", x, axis=-1)))
+    assert structure(graph) == structure(
+        finished(lambda build, x: build.op("LogSoftmax", x, axis=-1))
+    )
     assert carried(graph, only(graph, "LogSoftmax")) == (sources, [])
 
 

@@ -40,7 +40,9 @@ def test_swish(form: Form, alpha: float) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources]
     assert rewrite(graph, RecogniseSwish()) == {"x·sigmoid(αx) = Swish(x, α)": 1}
-    assert structure(graph) == structure(finished(lambda build, x: build.op("Swish", x, alpha=alpha)))
+    assert structure(graph) == structure(
+        finished(lambda build, x: build.op("Swish", x, alpha=alpha))
+    )
     assert carried(graph, only(graph, "Swish")) == (sources, [])
 
 
@@ -61,13 +63,24 @@ def test_a_sigmoid_that_others_read_stays() -> None:
 
 
 def test_a_shifted_or_doubled_sigmoid_is_no_swish() -> None:
-    assert is_left_alone(finished(lambda b, x: b.op("Mul", x, b.op("Sigmoid", b.op("Add", x, number(b, 1.0))))), RecogniseSwish())
-    assert is_left_alone(finished(lambda b, x: b.op("Mul", x, b.op("Add", b.op("Sigmoid", x), number(b, 1.0)))), RecogniseSwish())
-    assert is_left_alone(finished(lambda b, x: b.op("Mul", b.op("Mul", x, number(b, 2.0)), b.op("Sigmoid", x))), RecogniseSwish())
+    assert is_left_alone(
+        finished(lambda b, x: b.op("Mul", x, b.op("Sigmoid", b.op("Add", x, number(b, 1.0))))),
+        RecogniseSwish(),
+    )
+    assert is_left_alone(
+        finished(lambda b, x: b.op("Mul", x, b.op("Add", b.op("Sigmoid", x), number(b, 1.0)))),
+        RecogniseSwish(),
+    )
+    assert is_left_alone(
+        finished(lambda b, x: b.op("Mul", b.op("Mul", x, number(b, 2.0)), b.op("Sigmoid", x))),
+        RecogniseSwish(),
+    )
 
 
 def relu6(build: GraphBuilder, x: Symbol, shift: float = 3.0, top: float = 6.0) -> Symbol:
-    return build.op("Clip", build.op("Add", x, number(build, shift)), number(build, 0.0), number(build, top))
+    return build.op(
+        "Clip", build.op("Add", x, number(build, shift)), number(build, 0.0), number(build, top)
+    )
 
 
 def divided_last(build: GraphBuilder, x: Symbol) -> Symbol:
@@ -95,7 +108,9 @@ def by_hard_sigmoid(build: GraphBuilder, x: Symbol) -> Symbol:
     return build.op("Mul", build.op("HardSigmoid", x, alpha=0.1666667), x)
 
 
-@pytest.mark.parametrize("form", [divided_last, divided_first, multiplied, scaled_x, unit_clip, by_hard_sigmoid])
+@pytest.mark.parametrize(
+    "form", [divided_last, divided_first, multiplied, scaled_x, unit_clip, by_hard_sigmoid]
+)
 def test_hard_swish(form: Form) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources]
@@ -106,7 +121,9 @@ def test_hard_swish(form: Form) -> None:
 
 def test_a_scaled_convolution_in_front_stays_outside() -> None:
     def form(build: GraphBuilder, x: Symbol) -> Symbol:
-        x = build.op("Add", build.op("Mul", x, number(build, 1.38, (1,))), number(build, 0.58, (1,)))
+        x = build.op(
+            "Add", build.op("Mul", x, number(build, 1.38, (1,))), number(build, 0.58, (1,))
+        )
         return divided_last(build, x)
 
     graph = finished(form)
@@ -137,7 +154,9 @@ def hard_sigmoid_of_one(build: GraphBuilder, x: Symbol) -> Symbol:
     return build.op("Clip", ramp, number(build, 0.0), number(build, 1.0))
 
 
-@pytest.mark.parametrize(("form", "alpha"), [(hard_sigmoid_of_six, 1 / 6), (hard_sigmoid_of_one, 0.2)])
+@pytest.mark.parametrize(
+    ("form", "alpha"), [(hard_sigmoid_of_six, 1 / 6), (hard_sigmoid_of_one, 0.2)]
+)
 def test_hard_sigmoid(form: Form, alpha: float) -> None:
     graph = finished(form)
     sources = [source.name for source in graph.ledger.sources]
@@ -149,8 +168,17 @@ def test_hard_sigmoid(form: Form, alpha: float) -> None:
 
 
 def test_a_plain_clip_is_no_hard_sigmoid() -> None:
-    assert is_left_alone(finished(lambda b, x: b.op("Clip", x, number(b, 0.0), number(b, 1.0))), RecogniseSwish())
-    assert is_left_alone(finished(lambda b, x: b.op("Clip", b.op("Add", x, number(b, 1.0)), number(b, -1.0), number(b, 1.0))), RecogniseSwish())
+    assert is_left_alone(
+        finished(lambda b, x: b.op("Clip", x, number(b, 0.0), number(b, 1.0))), RecogniseSwish()
+    )
+    assert is_left_alone(
+        finished(
+            lambda b, x: b.op(
+                "Clip", b.op("Add", x, number(b, 1.0)), number(b, -1.0), number(b, 1.0)
+            )
+        ),
+        RecogniseSwish(),
+    )
 
 
 def test_integers_divide_differently() -> None:

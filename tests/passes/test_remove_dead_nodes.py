@@ -22,7 +22,13 @@ from whence.types import DType
 def test_a_whole_dead_chain_leaves_with_its_constants() -> None:
     build = GraphBuilder()
     x, unused = build.input("x", DType.F32, [4]), build.input("unused", DType.F32, [4])
-    build.op("Sqrt", build.op("Mul", build.op("Exp", x, name="a"), build.const(np.ones(4, np.float32)), name="b"), name="c")
+    build.op(
+        "Sqrt",
+        build.op(
+            "Mul", build.op("Exp", x, name="a"), build.const(np.ones(4, np.float32)), name="b"
+        ),
+        name="c",
+    )
     build.op("Neg", unused, name="d")
     build.output("y", build.op("Relu", x, name="kept"))
     graph = build.finish()
@@ -32,7 +38,12 @@ def test_a_whole_dead_chain_leaves_with_its_constants() -> None:
     assert [node.name for node in graph.inputs] == ["x", "unused"]
     stones = {graph.ledger.source(stone.node).name: stone for stone in graph.ledger.tombstones}
     assert set(stones) == {"a", "b", "c", "d"}
-    assert all(stone.reason is Reason.DEAD and stone.pass_name == "remove_dead_nodes" and stone.into is None for stone in stones.values())
+    assert all(
+        stone.reason is Reason.DEAD
+        and stone.pass_name == "remove_dead_nodes"
+        and stone.into is None
+        for stone in stones.values()
+    )
 
 
 def test_one_read_output_keeps_a_node_and_retained_nodes_stay() -> None:
@@ -83,7 +94,8 @@ def test_each_reader_of_a_node_is_looked_at_at_most_once(monkeypatch) -> None:
         monkeypatch.setattr(node, "_uses", CountingDict(node._uses))
     uses = sum(len(node._uses) for node in graph)
     RemoveDeadNodes().run(Rewriter(graph, "test"))
-    # Once to find what is dead, and once more, for what is, to check that its readers are dead as well.
+    # Once to find what is dead, and once more, for what is, to check that its readers are dead as
+    # well.
     assert looks <= 2 * uses
     assert operators(graph) == ["Add"] * 300
 
@@ -116,7 +128,10 @@ def test_a_capture_that_no_branch_reads_is_not_passed_in(tmp_path: Path) -> None
     graph = read_text(CAPTURES, tmp_path)
     (branch,) = (node for node in graph if node.op == "If")
     assert branch.attrs["captures"] == 2
-    assert rewrite(graph, RemoveDeadNodes()) == {"nothing reads it": 2, "an unused capture is not passed in": 1}
+    assert rewrite(graph, RemoveDeadNodes()) == {
+        "nothing reads it": 2,
+        "an unused capture is not passed in": 1,
+    }
     assert branch.attrs["captures"] == 1
     assert [len(body.inputs) for body in branch.bodies.values()] == [1, 1]
     assert operators(graph) == ["If"]
@@ -135,9 +150,13 @@ def test_remove_unread_follows_what_only_the_removed_read() -> None:
     build.output("y", build.op("Relu", a))
     graph = build.finish()
     add = reading(graph, "Add")
-    remove_unread(Rewriter(graph, "test"), [add.ref(), None], reason=Reason.FOLDED, rule="why", into=7)
+    remove_unread(
+        Rewriter(graph, "test"), [add.ref(), None], reason=Reason.FOLDED, rule="why", into=7
+    )
     assert operators(graph) == ["Exp", "Relu"]
-    assert [(stone.node, stone.reason, stone.rule, stone.into) for stone in graph.ledger.tombstones] == [
+    assert [
+        (stone.node, stone.reason, stone.rule, stone.into) for stone in graph.ledger.tombstones
+    ] == [
         (3, Reason.FOLDED, "why", 7),
         (2, Reason.FOLDED, "why", 7),
     ]
@@ -149,5 +168,12 @@ def test_remove_unread_stops_where_it_is_told_to() -> None:
     build.op("Abs", build.op("Shape", build.op("Exp", x)))
     build.output("y", build.op("Relu", x))
     graph = build.finish()
-    remove_unread(Rewriter(graph, "test"), [reading(graph, "Abs").ref()], reason=Reason.FOLDED, rule="why", into=None, last={"Shape"})
+    remove_unread(
+        Rewriter(graph, "test"),
+        [reading(graph, "Abs").ref()],
+        reason=Reason.FOLDED,
+        rule="why",
+        into=None,
+        last={"Shape"},
+    )
     assert operators(graph) == ["Exp", "Relu"]

@@ -18,9 +18,19 @@ from whence.provenance import Reason
 from whence.types import Dim, DType
 
 
-def with_constant(op: str, value: Any, shape: tuple[Dim, ...] | None, *, left: bool = False, dtype: Any = np.float32) -> Graph:
+def with_constant(
+    op: str,
+    value: Any,
+    shape: tuple[Dim, ...] | None,
+    *,
+    left: bool = False,
+    dtype: Any = np.float32,
+) -> Graph:
     build = GraphBuilder()
-    x, c = build.input("x", DType.of(np.zeros(0, dtype)), shape), build.const(np.asarray(value, dtype))
+    x, c = (
+        build.input("x", DType.of(np.zeros(0, dtype)), shape),
+        build.const(np.asarray(value, dtype)),
+    )
     build.output("y", build.op(op, *((c, x) if left else (x, c)), name="neutral"))
     return build.finish()
 
@@ -28,7 +38,13 @@ def with_constant(op: str, value: Any, shape: tuple[Dim, ...] | None, *, left: b
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 @pytest.mark.parametrize(
     ("op", "neutral", "law"),
-    [("Add", 0, "x + 0 = x"), ("Sub", 0, "x - 0 = x"), ("Mul", 1, "x * 1 = x"), ("Div", 1, "x / 1 = x"), ("Pow", 1, "x ^ 1 = x")],
+    [
+        ("Add", 0, "x + 0 = x"),
+        ("Sub", 0, "x - 0 = x"),
+        ("Mul", 1, "x * 1 = x"),
+        ("Div", 1, "x / 1 = x"),
+        ("Pow", 1, "x ^ 1 = x"),
+    ],
 )
 def test_neutral_on_the_right(op: str, neutral: int, law: str, dtype: Any) -> None:
     graph = with_constant(op, [neutral] * 3, (2, 3), dtype=dtype)
@@ -38,8 +54,13 @@ def test_neutral_on_the_right(op: str, neutral: int, law: str, dtype: Any) -> No
     assert (stone.reason, stone.rule, stone.into) == (Reason.IDENTITY, law, graph.inputs[0].id)
 
 
-@pytest.mark.parametrize(("op", "neutral", "leaves"), [("Add", 0, True), ("Mul", 1, True), ("Sub", 0, False), ("Div", 1, False), ("Pow", 1, False)])
-def test_on_the_left_only_where_the_operator_is_commutative(op: str, neutral: int, leaves: bool) -> None:
+@pytest.mark.parametrize(
+    ("op", "neutral", "leaves"),
+    [("Add", 0, True), ("Mul", 1, True), ("Sub", 0, False), ("Div", 1, False), ("Pow", 1, False)],
+)
+def test_on_the_left_only_where_the_operator_is_commutative(
+    op: str, neutral: int, leaves: bool
+) -> None:
     graph = with_constant(op, neutral, (2, 3), left=True)
     rewrite(graph, RemoveNeutralArithmetic())
     assert (operators(graph) == []) is leaves
@@ -51,7 +72,9 @@ def test_truth_values(op: str, neutral: bool) -> None:
         graph = with_constant(op, neutral, (2, 3), left=left, dtype=np.bool_)
         rewrite(graph, RemoveNeutralArithmetic())
         assert operators(graph) == []
-    assert is_left_alone(with_constant(op, not neutral, (2, 3), dtype=np.bool_), RemoveNeutralArithmetic())
+    assert is_left_alone(
+        with_constant(op, not neutral, (2, 3), dtype=np.bool_), RemoveNeutralArithmetic()
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +97,9 @@ def test_truth_values(op: str, neutral: bool) -> None:
         ((0,), (1,), False),
     ],
 )
-def test_a_constant_that_enlarges_is_not_neutral(constant: tuple[int, ...], shape: tuple[Dim, ...] | None, leaves: bool) -> None:
+def test_a_constant_that_enlarges_is_not_neutral(
+    constant: tuple[int, ...], shape: tuple[Dim, ...] | None, leaves: bool
+) -> None:
     graph = with_constant("Add", np.zeros(constant), shape)
     RemoveNeutralArithmetic().run(Rewriter(graph, "test"))
     assert (operators(graph) == []) is leaves
@@ -91,7 +116,10 @@ def test_a_negative_zero_is_a_zero() -> None:
     assert operators(graph) == []
 
 
-@pytest.mark.parametrize(("op", "dtype"), [("Neg", DType.F32), ("Not", DType.BOOL), ("BitwiseNot", DType.I32), ("Reciprocal", DType.F32)])
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("Neg", DType.F32), ("Not", DType.BOOL), ("BitwiseNot", DType.I32), ("Reciprocal", DType.F32)],
+)
 def test_what_undoes_itself_cancels(op: str, dtype: DType) -> None:
     build = GraphBuilder()
     x = build.input("x", dtype, [4])
@@ -141,8 +169,14 @@ def test_a_choice_between_equals() -> None:
 def test_rules_see_what_other_rules_left() -> None:
     """-(1 · (-x + 0)) is x."""
     build = GraphBuilder()
-    x, zero, one = build.input("x", DType.F32, [4]), build.const(np.float32(0)), build.const(np.float32(1))
-    build.output("y", build.op("Neg", build.op("Mul", one, build.op("Add", build.op("Neg", x), zero))))
+    x, zero, one = (
+        build.input("x", DType.F32, [4]),
+        build.const(np.float32(0)),
+        build.const(np.float32(1)),
+    )
+    build.output(
+        "y", build.op("Neg", build.op("Mul", one, build.op("Add", build.op("Neg", x), zero)))
+    )
     expected = GraphBuilder()
     expected.output("y", expected.input("x", DType.F32, [4]))
     graph = build.finish()
@@ -152,7 +186,11 @@ def test_rules_see_what_other_rules_left() -> None:
 
 def test_a_constant_is_looked_at_once_however_many_read_it(monkeypatch) -> None:
     build = GraphBuilder()
-    value, one, two = build.input("x", DType.F32, [4]), build.const(np.ones(4, np.float32)), build.const(np.full(4, 2, np.float32))
+    value, one, two = (
+        build.input("x", DType.F32, [4]),
+        build.const(np.ones(4, np.float32)),
+        build.const(np.full(4, 2, np.float32)),
+    )
     for _ in range(300):
         value = build.op("Mul", build.op("Mul", value, one), two)
     build.output("y", value)

@@ -55,26 +55,50 @@ NO_OPS: dict[str, tuple[Make, tuple[Dim, ...]]] = {
     "Expand by ones": (lambda b, x: b.op("Expand", x, ints(b, 1, 1)), (None, "n")),
     "Tile": (lambda b, x: b.op("Tile", x, ints(b, 1, 1)), (2, 3)),
     "Pad": (lambda b, x: b.op("Pad", x, ints(b, 0, 0, 0, 0)), (2, 3)),
-    "Slice": (lambda b, x: b.op("Slice", x, ints(b, 0), ints(b, 2**63 - 1), ints(b, 1)), (None, None)),
-    "Slice of a known length": (lambda b, x: b.op("Slice", x, ints(b, -3), ints(b, 3), ints(b, 1)), (2, 3)),
+    "Slice": (
+        lambda b, x: b.op("Slice", x, ints(b, 0), ints(b, 2**63 - 1), ints(b, 1)),
+        (None, None),
+    ),
+    "Slice of a known length": (
+        lambda b, x: b.op("Slice", x, ints(b, -3), ints(b, 3), ints(b, 1)),
+        (2, 3),
+    ),
     "Concat": (lambda b, x: b.op("Concat", x, axis=0), (2, 3)),
     "Split": (lambda b, x: b.op("Split", x, ints(b, 2), axis=0), (2, 3)),
     "Split without sizes": (lambda b, x: b.op("Split", x, axis=0, num_outputs=1), (2, 3)),
     "DepthToSpace": (lambda b, x: b.op("DepthToSpace", x, blocksize=1), (1, 2, 3, 3)),
     "SpaceToDepth": (lambda b, x: b.op("SpaceToDepth", x, blocksize=1), (1, 2, 3, 3)),
-    "Resize by scales": (lambda b, x: b.op("Resize", x, None, floats(b, 1, 1, 1, 1), mode="linear"), (1, 2, 3, 3)),
-    "Resize by sizes": (lambda b, x: b.op("Resize", x, None, None, ints(b, 1, 2, 3, 3), mode="cubic"), (1, 2, 3, 3)),
-    "Resize of axes": (lambda b, x: b.op("Resize", x, None, None, ints(b, 3, 3), axes=(2, 3), mode="nearest"), (1, 2, 3, 3)),
+    "Resize by scales": (
+        lambda b, x: b.op("Resize", x, None, floats(b, 1, 1, 1, 1), mode="linear"),
+        (1, 2, 3, 3),
+    ),
+    "Resize by sizes": (
+        lambda b, x: b.op("Resize", x, None, None, ints(b, 1, 2, 3, 3), mode="cubic"),
+        (1, 2, 3, 3),
+    ),
+    "Resize of axes": (
+        lambda b, x: b.op("Resize", x, None, None, ints(b, 3, 3), axes=(2, 3), mode="nearest"),
+        (1, 2, 3, 3),
+    ),
     "MaxPool": (lambda b, x: b.op("MaxPool", x, kernel_shape=(1, 1)), (1, 2, 3, 3)),
-    "AveragePool": (lambda b, x: b.op("AveragePool", x, kernel_shape=(1, 1), strides=(1, 1)), (1, 2, 3, 3)),
+    "AveragePool": (
+        lambda b, x: b.op("AveragePool", x, kernel_shape=(1, 1), strides=(1, 1)),
+        (1, 2, 3, 3),
+    ),
     "GlobalAveragePool": (lambda b, x: b.op("GlobalAveragePool", x), ("n", 2, 1, 1)),
     "Sum": (lambda b, x: b.op("Sum", x), (2, 3)),
     "Max": (lambda b, x: b.op("Max", x), (2, 3)),
     "Min": (lambda b, x: b.op("Min", x), (2, 3)),
     "Mean": (lambda b, x: b.op("Mean", x), (2, 3)),
     "Clip": (lambda b, x: b.op("Clip", x), (2, 3)),
-    "Clip by infinities": (lambda b, x: b.op("Clip", x, b.const(np.float32(-np.inf)), b.const(np.float32(np.inf))), (2, 3)),
-    "ReduceSum of no axes": (lambda b, x: b.op("ReduceSum", x, ints(b), noop_with_empty_axes=1), (2, 3)),
+    "Clip by infinities": (
+        lambda b, x: b.op("Clip", x, b.const(np.float32(-np.inf)), b.const(np.float32(np.inf))),
+        (2, 3),
+    ),
+    "ReduceSum of no axes": (
+        lambda b, x: b.op("ReduceSum", x, ints(b), noop_with_empty_axes=1),
+        (2, 3),
+    ),
     "ReduceMean of an axis of one": (lambda b, x: b.op("ReduceMean", x, ints(b, -1)), (None, 1)),
     "ReduceMax of one element": (lambda b, x: b.op("ReduceMax", x), (1, 1)),
     "OptionalGetElement": (lambda b, x: b.op("OptionalGetElement", x), (2, 3)),
@@ -107,15 +131,27 @@ KEPT: dict[str, tuple[Make, tuple[Dim, ...]]] = {
     "Tile": (lambda b, x: b.op("Tile", x, ints(b, 1, 2)), (2, 3)),
     "Pad": (lambda b, x: b.op("Pad", x, ints(b, 0, 1, 0, -1)), (2, 3)),
     "Slice": (lambda b, x: b.op("Slice", x, ints(b, 1), ints(b, 2**63 - 1), ints(b, 1)), (2, 3)),
-    "Slice backwards": (lambda b, x: b.op("Slice", x, ints(b, -1), ints(b, -(2**63)), ints(b, 1), ints(b, -1)), (2, 3)),
+    "Slice backwards": (
+        lambda b, x: b.op("Slice", x, ints(b, -1), ints(b, -(2**63)), ints(b, 1), ints(b, -1)),
+        (2, 3),
+    ),
     "Concat": (lambda b, x: b.op("Concat", x, x, axis=0), (2, 3)),
     "DepthToSpace": (lambda b, x: b.op("DepthToSpace", x, blocksize=2), (1, 4, 3, 3)),
-    "Resize": (lambda b, x: b.op("Resize", x, None, floats(b, 1, 1, 2, 2), mode="linear"), (1, 2, 3, 3)),
-    "MaxPool with strides": (lambda b, x: b.op("MaxPool", x, kernel_shape=(1, 1), strides=(2, 2)), (1, 2, 3, 3)),
+    "Resize": (
+        lambda b, x: b.op("Resize", x, None, floats(b, 1, 1, 2, 2), mode="linear"),
+        (1, 2, 3, 3),
+    ),
+    "MaxPool with strides": (
+        lambda b, x: b.op("MaxPool", x, kernel_shape=(1, 1), strides=(2, 2)),
+        (1, 2, 3, 3),
+    ),
     "GlobalAveragePool": (lambda b, x: b.op("GlobalAveragePool", x), (1, 2, 1, 2)),
     "Clip": (lambda b, x: b.op("Clip", x, b.const(np.float32(0))), (2, 3)),
     "ReduceSum": (lambda b, x: b.op("ReduceSum", x), (2, 3)),
-    "ReduceSum without the axis": (lambda b, x: b.op("ReduceSum", x, ints(b, 0), keepdims=0), (1, 3)),
+    "ReduceSum without the axis": (
+        lambda b, x: b.op("ReduceSum", x, ints(b, 0), keepdims=0),
+        (1, 3),
+    ),
     "ReduceL1 of one": (lambda b, x: b.op("ReduceL1", x, ints(b, 0)), (1, 3)),
 }
 
@@ -127,7 +163,9 @@ def test_stays(name: str) -> None:
 
 
 def test_dropout_in_training_and_dropout_whose_mask_is_read_stay() -> None:
-    training = between(lambda b, x: b.op("Dropout", x, b.const(np.float32(0.5)), b.const(np.array(True))), 2, 3)
+    training = between(
+        lambda b, x: b.op("Dropout", x, b.const(np.float32(0.5)), b.const(np.array(True))), 2, 3
+    )
     assert run_passes(training, [RemoveNoOps()], check=CheckLevel.INVARIANTS)[0].changes == 0
     build = GraphBuilder()
     dropout = build.op("Dropout", build.input("x", DType.F32, [4]), n_outputs=2)
@@ -140,8 +178,12 @@ def test_dropout_in_training_and_dropout_whose_mask_is_read_stay() -> None:
 @pytest.mark.parametrize("mode", ["default", "constant"])
 def test_dropout_outside_training_leaves_unless_its_mask_is_read(mode: str, outputs: int) -> None:
     build = GraphBuilder()
-    given = (build.const(np.float32(0.5)), build.const(np.array(False))) if mode == "constant" else ()
-    build.output("y", build.op("Dropout", build.input("x", DType.F32, [4]), *given, n_outputs=outputs)[0])
+    given = (
+        (build.const(np.float32(0.5)), build.const(np.array(False))) if mode == "constant" else ()
+    )
+    build.output(
+        "y", build.op("Dropout", build.input("x", DType.F32, [4]), *given, n_outputs=outputs)[0]
+    )
     graph = build.finish()
     x = np.array([1, -2, 3, 0], np.float32)
     np.testing.assert_array_equal(graph.run([x])[0], x)
@@ -155,8 +197,12 @@ def test_what_is_wrapped_and_taken_out_is_what_went_in() -> None:
     build = GraphBuilder()
     x, z = build.input("x", DType.F32, [4]), build.input("z", DType.F32, [4])
     a = build.op("OptionalGetElement", build.op("Optional", x, name="wrap"), name="get")
-    b = build.op("SequenceAt", build.op("SequenceConstruct", x, z, name="list"), build.const(-1), name="at")
-    c = build.op("ConcatFromSequence", build.op("SequenceConstruct", z, name="single"), axis=0, name="concat")
+    b = build.op(
+        "SequenceAt", build.op("SequenceConstruct", x, z, name="list"), build.const(-1), name="at"
+    )
+    c = build.op(
+        "ConcatFromSequence", build.op("SequenceConstruct", z, name="single"), axis=0, name="concat"
+    )
     build.output("y", build.op("Sum", a, b, c))
     graph = build.finish()
     rewrite(graph, RemoveNoOps())
@@ -176,7 +222,9 @@ def test_a_chain_of_no_ops_between_input_and_output() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 3])
     value = x
-    for make in (NO_OPS[name][0] for name in ("Identity", "Cast", "Reshape", "Pad", "Identity", "Sum")):
+    for make in (
+        NO_OPS[name][0] for name in ("Identity", "Cast", "Reshape", "Pad", "Identity", "Sum")
+    ):
         value = make(build, value)
     build.output("y", value)
     build.output("z", value)
@@ -205,7 +253,9 @@ def test_a_declared_type_that_contradicts_is_not_acted_on() -> None:
 
 
 def test_every_node_is_reconnected_at_most_once(monkeypatch) -> None:
-    """A node that reads a thousand no-ops, and a no-op with a thousand readers, cost a thousand steps and not a million."""
+    """A node that reads a thousand no-ops, and a no-op with a thousand readers, cost a thousand
+    steps and not a million.
+    """
     build = GraphBuilder()
     x = build.input("x", DType.F32, [1])
     shared = build.op("Identity", build.op("Neg", x))

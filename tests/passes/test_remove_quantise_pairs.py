@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.rewriting import buried, carried, edges_into, is_left_alone, only, operators, rewrite
+from tests.passes.rewriting import (
+    buried,
+    carried,
+    edges_into,
+    is_left_alone,
+    only,
+    operators,
+    rewrite,
+)
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.structure import structure
@@ -19,7 +27,14 @@ from whence.types import DType
 class Coding:
     """Scale, zero point and attributes of a pair."""
 
-    def __init__(self, scale: Any = 0.1, zero: Any = 3, dtype: DType = DType.U8, real: Any = np.float32, **attrs: Any) -> None:
+    def __init__(
+        self,
+        scale: Any = 0.1,
+        zero: Any = 3,
+        dtype: DType = DType.U8,
+        real: Any = np.float32,
+        **attrs: Any,
+    ) -> None:
         self.scale, self.attrs = np.asarray(scale, real), attrs
         self.zero = None if zero is None else np.asarray(zero, dtype.numpy)
 
@@ -34,7 +49,9 @@ class Coding:
         return self.op(build, "DequantizeLinear", x, name)
 
 
-def pair(first: Coding, second: Coding, dtype: DType = DType.U8, shape: tuple[int, ...] = (2, 3, 4)) -> Graph:
+def pair(
+    first: Coding, second: Coding, dtype: DType = DType.U8, shape: tuple[int, ...] = (2, 3, 4)
+) -> Graph:
     """q(dq(x)), between operators that make the ends visible."""
     build = GraphBuilder()
     x = build.input("x", dtype, list(shape))
@@ -66,7 +83,9 @@ def test_four_in_a_row_become_two() -> None:
 def test_quantise_then_dequantise_rounds_and_stays() -> None:
     build = GraphBuilder()
     coding = Coding()
-    build.output("y", coding.dequantise(build, coding.quantise(build, build.input("x", DType.F32, [2, 3]))))
+    build.output(
+        "y", coding.dequantise(build, coding.quantise(build, build.input("x", DType.F32, [2, 3])))
+    )
     assert is_left_alone(build.finish(), RemoveQuantisePairs())
 
 
@@ -76,7 +95,11 @@ def test_quantise_then_dequantise_rounds_and_stays() -> None:
         (Coding(zero=None), Coding(zero=0), DType.U8),
         (Coding(zero=-7, dtype=DType.I8), Coding(zero=[-7], scale=[0.1], dtype=DType.I8), DType.I8),
         (Coding(zero=100, dtype=DType.U16), Coding(zero=100, dtype=DType.U16), DType.U16),
-        (Coding(scale=[0.1, 0.2, 0.3], zero=[1, 2, 3], axis=1), Coding(scale=[0.1, 0.2, 0.3], zero=[1, 2, 3], axis=-2), DType.U8),
+        (
+            Coding(scale=[0.1, 0.2, 0.3], zero=[1, 2, 3], axis=1),
+            Coding(scale=[0.1, 0.2, 0.3], zero=[1, 2, 3], axis=-2),
+            DType.U8,
+        ),
         (Coding(scale=0.5, axis=0), Coding(scale=0.5, axis=2), DType.U8),
         (Coding(real=np.float16), Coding(real=np.float16), DType.U8),
     ],
@@ -94,9 +117,17 @@ def test_equal_codings(first: Coding, second: Coding, dtype: DType) -> None:
         (Coding(), Coding(zero=4), DType.U8),
         (Coding(zero=3), Coding(zero=3, dtype=DType.I8), DType.U8),
         (Coding(zero=0, dtype=DType.I8), Coding(zero=None), DType.I8),
-        (Coding(scale=[0.1, 0.2, 0.3], zero=[3, 3, 3], axis=0), Coding(scale=[0.1, 0.2, 0.3], zero=[3, 3, 3], axis=1), DType.U8),
+        (
+            Coding(scale=[0.1, 0.2, 0.3], zero=[3, 3, 3], axis=0),
+            Coding(scale=[0.1, 0.2, 0.3], zero=[3, 3, 3], axis=1),
+            DType.U8,
+        ),
         # Not every code survives: too many codes for the type, or a scale at the edge of its range.
-        (Coding(zero=0, dtype=DType.U16, real=np.float16), Coding(zero=0, dtype=DType.U16, real=np.float16), DType.U16),
+        (
+            Coding(zero=0, dtype=DType.U16, real=np.float16),
+            Coding(zero=0, dtype=DType.U16, real=np.float16),
+            DType.U16,
+        ),
         (Coding(scale=1e-42), Coding(scale=1e-42), DType.U8),
         (Coding(scale=0.0), Coding(scale=0.0), DType.U8),
         (Coding(scale=-0.1), Coding(scale=-0.1), DType.U8),
@@ -109,9 +140,16 @@ def test_different_codings(first: Coding, second: Coding, dtype: DType) -> None:
 def test_every_code_survives_what_is_called_exact() -> None:
     """The claim behind the rule, code by code, at scales all over the range."""
     codes = np.arange(256, dtype=np.uint8)
-    for real, scales in ((np.float32, (1e-37, 1 / 3, 0.1, 7.3, 1e36)), (np.float16, (2e-4, 1 / 3, 0.1, 200.0))):
+    for real, scales in (
+        (np.float32, (1e-37, 1 / 3, 0.1, 7.3, 1e36)),
+        (np.float16, (2e-4, 1 / 3, 0.1, 200.0)),
+    ):
         for scale in scales:
-            graph = pair(Coding(scale=scale, zero=77, real=real), Coding(scale=scale, zero=77, real=real), shape=(256,))
+            graph = pair(
+                Coding(scale=scale, zero=77, real=real),
+                Coding(scale=scale, zero=77, real=real),
+                shape=(256,),
+            )
             assert np.array_equal(graph.run([codes])[0], codes)
             rewrite(graph, RemoveQuantisePairs())
             assert operators(graph) == []
@@ -132,11 +170,22 @@ def test_another_reader_of_the_numbers_keeps_the_dequantiser() -> None:
 def test_parameters_must_be_constant() -> None:
     build = GraphBuilder()
     scale = build.input("scale", DType.F32, [])
-    build.output("y", build.op("QuantizeLinear", build.op("DequantizeLinear", build.input("x", DType.U8, [2]), scale), scale))
+    build.output(
+        "y",
+        build.op(
+            "QuantizeLinear",
+            build.op("DequantizeLinear", build.input("x", DType.U8, [2]), scale),
+            scale,
+        ),
+    )
     assert is_left_alone(build.finish(), RemoveQuantisePairs())
 
 
-def moved(*steps: tuple[str, list[Any], dict[str, Any]], coding: Coding | None = None, dtype: DType = DType.U8) -> Graph:
+def moved(
+    *steps: tuple[str, list[Any], dict[str, Any]],
+    coding: Coding | None = None,
+    dtype: DType = DType.U8,
+) -> Graph:
     coding = coding or Coding()
     build = GraphBuilder()
     y = coding.dequantise(build, build.input("x", dtype, [1, 4, 6, 6]), "dq")
@@ -155,7 +204,11 @@ def moved(*steps: tuple[str, list[Any], dict[str, Any]], coding: Coding | None =
         [("Slice", [[0], [2], [1]], {})],
         [("Gather", [[3, 0]], {"axis": 1})],
         [("MaxPool", [], {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1)})],
-        [("DepthToSpace", [], {"blocksize": 2}), ("Expand", [[2, 1, 12, 12]], {}), ("Tile", [[1, 1, 2, 1]], {})],
+        [
+            ("DepthToSpace", [], {"blocksize": 2}),
+            ("Expand", [[2, 1, 12, 12]], {}),
+            ("Tile", [[1, 1, 2, 1]], {}),
+        ],
     ],
 )
 def test_moves_are_done_on_the_codes(steps: list[tuple[str, list[Any], dict[str, Any]]]) -> None:
@@ -178,9 +231,16 @@ def test_moves_are_done_on_the_codes(steps: list[tuple[str, list[Any], dict[str,
         moved(("Relu", [], {})),
         moved(("AveragePool", [], {"kernel_shape": (2, 2)})),
         # A scale per channel would have to move too.
-        moved(("Transpose", [], {"perm": (0, 1, 3, 2)}), coding=Coding(scale=[0.1, 0.2, 0.3, 0.4], zero=[1, 2, 3, 4], axis=1)),
+        moved(
+            ("Transpose", [], {"perm": (0, 1, 3, 2)}),
+            coding=Coding(scale=[0.1, 0.2, 0.3, 0.4], zero=[1, 2, 3, 4], axis=1),
+        ),
         # MaxPool is not defined on 16-bit integers.
-        moved(("MaxPool", [], {"kernel_shape": (2, 2)}), coding=Coding(dtype=DType.U16), dtype=DType.U16),
+        moved(
+            ("MaxPool", [], {"kernel_shape": (2, 2)}),
+            coding=Coding(dtype=DType.U16),
+            dtype=DType.U16,
+        ),
     ],
 )
 def test_what_computes_stays(graph: Graph) -> None:

@@ -1,4 +1,6 @@
-"""Reshapes of a product's rows move to before it, where they meet those that numbered the rows through."""
+"""Reshapes of a product's rows move to before it, where they meet those that numbered the rows
+through.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,24 @@ def test_reshapes_around_a_gemm_vanish() -> None:
     bias = np.arange(6, dtype=np.float32)
     y = build.op("Gemm", rows, build.const(WEIGHTS), build.const(bias), name="product", alpha=0.5)
     graph = finished(build, reshape(build, y, 2, 3, 6, name="divide"))
-    assert rewrite(graph, ReshapeBeforeProduct(), CancelReshapes()) == {"reshape(gemm(a)) = FusedMatMul(reshape(a))": 1, "reshape(reshape(x)) = x": 1}
+    assert rewrite(graph, ReshapeBeforeProduct(), CancelReshapes()) == {
+        "reshape(gemm(a)) = FusedMatMul(reshape(a))": 1,
+        "reshape(reshape(x)) = x": 1,
+    }
     expected = GraphBuilder()
     x = expected.input("x", DType.F32, [2, 3, 4])
-    z = expected.op("FusedMatMul", x, expected.const(WEIGHTS), expected.const(bias), trans_b=0, alpha=0.5)
+    z = expected.op(
+        "FusedMatMul", x, expected.const(WEIGHTS), expected.const(bias), trans_b=0, alpha=0.5
+    )
     assert structure(graph) == structure(finished(expected, z))
     assert carried(graph, only(graph, "FusedMatMul")) == (["product"], [])
 
 
 def test_a_product_of_matrices_keeps_its_operator() -> None:
     build = GraphBuilder()
-    y = build.op("MatMul", build.input("x", DType.F32, [6, 4]), build.const(WEIGHTS), name="product")
+    y = build.op(
+        "MatMul", build.input("x", DType.F32, [6, 4]), build.const(WEIGHTS), name="product"
+    )
     graph = finished(build, reshape(build, y, 2, 3, 6, name="divide"))
     rewrite(graph, ReshapeBeforeProduct())
     assert operators(graph) == ["Reshape", "MatMul"]
@@ -52,7 +61,9 @@ def test_a_product_of_matrices_keeps_its_operator() -> None:
 
 def test_the_transposed_right_hand_side_stays_so() -> None:
     build = GraphBuilder()
-    y = build.op("Gemm", build.input("x", DType.F32, [6, 4]), build.const(WEIGHTS.T.copy()), transB=1)
+    y = build.op(
+        "Gemm", build.input("x", DType.F32, [6, 4]), build.const(WEIGHTS.T.copy()), transB=1
+    )
     graph = finished(build, reshape(build, y, 2, 3, 6))
     rewrite(graph, ReshapeBeforeProduct())
     assert only(graph, "FusedMatMul").attrs["trans_b"] == 1
@@ -68,7 +79,9 @@ def test_the_transposed_right_hand_side_stays_so() -> None:
         ((2, 3, 6), {"beta": 2.0}, (6,), "the bias is scaled"),
     ],
 )
-def test_what_must_stay(shape: tuple[int, ...], attrs: dict[str, Any], bias: tuple[int, ...] | None, why: str) -> None:
+def test_what_must_stay(
+    shape: tuple[int, ...], attrs: dict[str, Any], bias: tuple[int, ...] | None, why: str
+) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [4, 6] if attrs.get("transA") else [6, 4])
     addend = [] if bias is None else [build.const(np.ones(bias, np.float32))]

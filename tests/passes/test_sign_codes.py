@@ -18,7 +18,9 @@ def network(weights: Any = np.int8, **attrs: Any) -> Graph:
     scale, zero = build.const(np.float32(0.1)), build.const(np.uint8(100))
     x = build.op("QuantizeLinear", build.input("x", DType.F32, [2, 4]), scale, zero, **attrs)
     stored = build.const(np.arange(12).reshape(4, 3).astype(weights))
-    w = build.op("DequantizeLinear", stored, build.const(np.float32(0.5)), build.const(np.zeros((), weights)))
+    w = build.op(
+        "DequantizeLinear", stored, build.const(np.float32(0.5)), build.const(np.zeros((), weights))
+    )
     build.output("y", build.op("MatMul", build.op("DequantizeLinear", x, scale, zero), w))
     build.output("z", build.op("DequantizeLinear", x, scale, zero))
     return build.finish()
@@ -42,7 +44,9 @@ def test_codes_that_somebody_else_reads_stay() -> None:
     build = GraphBuilder()
     scale, zero = build.const(np.float32(0.1)), build.const(np.uint8(100))
     x = build.op("QuantizeLinear", build.input("x", DType.F32, [2, 4]), scale, zero)
-    w = build.op("DequantizeLinear", build.const(np.ones((4, 3), np.int8)), build.const(np.float32(0.5)))
+    w = build.op(
+        "DequantizeLinear", build.const(np.ones((4, 3), np.int8)), build.const(np.float32(0.5))
+    )
     build.output("y", build.op("MatMul", build.op("DequantizeLinear", x, scale, zero), w))
     build.output("codes", x)
     assert is_left_alone(build.finish(), SignCodes())

@@ -33,7 +33,9 @@ def ints(build: GraphBuilder, *values: int) -> Symbol:
 
 
 def floats(build: GraphBuilder, *shape: int) -> Symbol:
-    return build.const((np.arange(np.prod(shape, dtype=int)) % 7 + 1).reshape(shape).astype(np.float32))
+    return build.const(
+        (np.arange(np.prod(shape, dtype=int)) % 7 + 1).reshape(shape).astype(np.float32)
+    )
 
 
 def finished(build: GraphBuilder, *results: Symbol) -> Graph:
@@ -45,16 +47,29 @@ def finished(build: GraphBuilder, *results: Symbol) -> Graph:
 def test_through_elementwise_operators() -> None:
     build = GraphBuilder()
     x = turn(build, build.input("x", DType.F32, SHAPE), LAST, name="there")
-    y = build.op("Clip", build.op("Relu", x, name="relu"), build.const(np.float32(0)), build.const(np.float32(6)), name="clip")
+    y = build.op(
+        "Clip",
+        build.op("Relu", x, name="relu"),
+        build.const(np.float32(0)),
+        build.const(np.float32(6)),
+        name="clip",
+    )
     graph = finished(build, turn(build, y, FIRST, name="back"))
 
     expected = GraphBuilder()
     y = expected.op("Relu", expected.input("x", DType.F32, SHAPE))
     y = expected.op("Clip", y, expected.const(np.float32(0)), expected.const(np.float32(6)))
-    assert rewrite(graph, SinkTransposes()) == {"f(transpose(x)) = transpose(f(x))": 2, "transpose(transpose(x)) = x": 1}
+    assert rewrite(graph, SinkTransposes()) == {
+        "f(transpose(x)) = transpose(f(x))": 2,
+        "transpose(transpose(x)) = x": 1,
+    }
     assert structure(graph) == structure(finished(expected, y))
     assert carried(graph, only(graph, "Relu")) == (["relu"], [])
-    stones = {graph.ledger.source(source).name: stone.reason for stone in graph.ledger.tombstones for source in stone.origin}
+    stones = {
+        graph.ledger.source(source).name: stone.reason
+        for stone in graph.ledger.tombstones
+        for source in stone.origin
+    }
     assert stones == {"there": Reason.CANCELLED, "back": Reason.CANCELLED}
 
 
@@ -62,7 +77,13 @@ def through(op: str, *more: Any, outputs: int = 1, **attrs: Any) -> Graph:
     """Channels last, the operator, channels first again."""
     build = GraphBuilder()
     x = turn(build, build.input("x", DType.F32, SHAPE), LAST)
-    y = build.op(op, x, *(None if value is None else build.const(value) for value in more), n_outputs=outputs, **attrs)
+    y = build.op(
+        op,
+        x,
+        *(None if value is None else build.const(value) for value in more),
+        n_outputs=outputs,
+        **attrs,
+    )
     return finished(build, *(turn(build, y[index], FIRST) for index in range(outputs)))
 
 
@@ -90,7 +111,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Greater", (np.arange(5, dtype=np.float32).reshape(1, 1, 5, 1),), {}),
     ("Cast", (), {"to": int(DType.F16)}),
     ("QuantizeLinear", (np.float32(0.1), np.uint8(3)), {}),
-    ("QuantizeLinear", (np.array([0.1, 0.2, 0.3], np.float32), np.array([1, 2, 3], np.uint8)), {"axis": -1}),
+    (
+        "QuantizeLinear",
+        (np.array([0.1, 0.2, 0.3], np.float32), np.array([1, 2, 3], np.uint8)),
+        {"axis": -1},
+    ),
     ("Concat", (np.ones((2, 1, 5, 3), np.float32),), {"axis": 1}),
     ("LeakyRelu", (), {"alpha": 0.2}),
 ]
@@ -106,7 +131,12 @@ def test_through_each_operator(op: str, more: tuple[Any, ...], attrs: dict[str, 
 def test_where_with_all_kinds_of_operands() -> None:
     build = GraphBuilder()
     x, y = (turn(build, build.input(name, DType.F32, SHAPE), LAST) for name in "xy")
-    chosen = build.op("Where", build.op("Less", x, y), build.op("Mul", x, build.input("s", DType.F32, [1])), floats(build, 5, 3))
+    chosen = build.op(
+        "Where",
+        build.op("Less", x, y),
+        build.op("Mul", x, build.input("s", DType.F32, [1])),
+        floats(build, 5, 3),
+    )
     graph = finished(build, turn(build, chosen, FIRST))
     rewrite(graph, SinkTransposes())
     assert operators(graph) == ["Less", "Mul", "Where"]
@@ -135,8 +165,12 @@ def test_a_reduction_that_leaves_another_order() -> None:
 
 def test_two_transposes_join_into_one() -> None:
     build = GraphBuilder()
-    x, y = (turn(build, build.input(name, DType.F32, SHAPE), LAST, name=f"turn_{name}") for name in "xy")
-    graph = finished(build, build.op("MatMul", build.op("Concat", x, y, axis=3), floats(build, 6, 2)))
+    x, y = (
+        turn(build, build.input(name, DType.F32, SHAPE), LAST, name=f"turn_{name}") for name in "xy"
+    )
+    graph = finished(
+        build, build.op("MatMul", build.op("Concat", x, y, axis=3), floats(build, 6, 2))
+    )
     rewrite(graph, SinkTransposes())
     assert operators(graph) == ["Concat", "Transpose", "MatMul"]
     assert only(graph, "Concat").attrs == {"axis": 1}
@@ -144,8 +178,14 @@ def test_two_transposes_join_into_one() -> None:
 
 
 def residual(build: GraphBuilder) -> Symbol:
-    """Blocks as TensorFlow exports them: convolutions between transposes, the rest channels last."""
-    x = turn(build, build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), floats(build, 2, 2, 1, 1)), LAST)
+    """Blocks as TensorFlow exports them: convolutions between transposes, the rest channels
+    last.
+    """
+    x = turn(
+        build,
+        build.op("Conv", build.input("x", DType.F32, [1, 2, 4, 4]), floats(build, 2, 2, 1, 1)),
+        LAST,
+    )
     for _ in range(2):
         x = build.op("Relu", x)
         inner = build.op("Conv", turn(build, x, FIRST), floats(build, 2, 2, 1, 1))
@@ -189,7 +229,12 @@ def test_operators_that_mind_the_order_of_axes() -> None:
         return build.op("Add", x, build.input("z", DType.F32, [2, 4, 5, 3]))
 
     def of_higher_rank(build: GraphBuilder, x: Symbol) -> Symbol:
-        return build.op("ReduceSum", build.op("Add", x, floats(build, 2, 1, 1, 1, 1)), ints(build, 0), keepdims=0)
+        return build.op(
+            "ReduceSum",
+            build.op("Add", x, floats(build, 2, 1, 1, 1, 1)),
+            ints(build, 0),
+            keepdims=0,
+        )
 
     def with_open_axes(build: GraphBuilder, x: Symbol) -> Symbol:
         return build.op("ReduceSum", x, build.input("axes", DType.I64, [1]))
@@ -219,7 +264,10 @@ def test_transposes_meet_over_any_distance() -> None:
 def test_branches_that_meet_again_move_together() -> None:
     """Neither transpose alone gets past the addition, whose other operand is no transpose."""
     build = GraphBuilder()
-    a, b = (build.op(op, turn(build, build.input(name, DType.F32, SHAPE), LAST)) for op, name in (("Relu", "a"), ("Abs", "b")))
+    a, b = (
+        build.op(op, turn(build, build.input(name, DType.F32, SHAPE), LAST))
+        for op, name in (("Relu", "a"), ("Abs", "b"))
+    )
     graph = finished(build, turn(build, build.op("Add", a, b), FIRST))
     rewrite(graph, SinkTransposes())
     assert sorted(operators(graph)) == ["Abs", "Add", "Relu"]
@@ -243,7 +291,9 @@ def test_through_resize(named: bool) -> None:
     scales = [1.0, 2.0, 3.0, 1.0]
     extra: dict[str, Any] = {"axes": (1, 2)} if named else {}
     factors = build.const(np.array(scales[1:3] if named else scales, np.float32))
-    graph = finished(build, turn(build, build.op("Resize", x, None, factors, mode="nearest", **extra), FIRST))
+    graph = finished(
+        build, turn(build, build.op("Resize", x, None, factors, mode="nearest", **extra), FIRST)
+    )
     rewrite(graph, SinkTransposes())
     assert operators(graph) == ["Resize"]
 
@@ -262,7 +312,12 @@ def test_a_scale_for_each_channel_keeps_channels_last() -> None:
     build = GraphBuilder()
     x = turn(build, build.input("x", DType.I32, SHAPE), LAST)
     channels = SHAPE[1]
-    y = build.op("FixedPointScale", x, build.const(np.full(channels, 1 << 30, np.int32)), build.const(np.zeros(channels, np.int32)))
+    y = build.op(
+        "FixedPointScale",
+        x,
+        build.const(np.full(channels, 1 << 30, np.int32)),
+        build.const(np.zeros(channels, np.int32)),
+    )
     assert is_left_alone(finished(build, turn(build, y, FIRST)), SinkTransposes())
 
 
@@ -271,13 +326,21 @@ UNARY = ("Relu", "Neg", "Tanh")
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Random graphs of transposes, elementwise operators, sums, concatenations and reductions over values of one shape and two orders."""
+    """Random graphs of transposes, elementwise operators, sums, concatenations and reductions over
+    values of one shape and two orders.
+    """
     build = GraphBuilder()
-    values: dict[tuple[int, ...], list[Symbol]] = {(2, 3, 4): [build.input("x", DType.F32, [2, 3, 4]), build.input("y", DType.F32, [2, 3, 4])]}
+    values: dict[tuple[int, ...], list[Symbol]] = {
+        (2, 3, 4): [build.input("x", DType.F32, [2, 3, 4]), build.input("y", DType.F32, [2, 3, 4])]
+    }
     for _ in range(draw(st.integers(1, 14))):
         shape = draw(st.sampled_from(sorted(values)))
         value = draw(st.sampled_from(values[shape]))
-        kind = draw(st.sampled_from(["turn", "turn", "turn", "unary", "unary", "join", "const", "softmax", "reduce"]))
+        kind = draw(
+            st.sampled_from(
+                ["turn", "turn", "turn", "unary", "unary", "join", "const", "softmax", "reduce"]
+            )
+        )
         if kind == "turn":
             perm = draw(st.sampled_from([(1, 2, 0), (2, 0, 1), (0, 2, 1), (1, 0, 2)]))
             value, shape = turn(build, value, perm), tuple(shape[axis] for axis in perm)
@@ -291,7 +354,9 @@ def graphs(draw: st.DrawFn) -> Graph:
             value = build.op("Softmax", value, axis=draw(st.integers(-3, 2)))
         else:
             axis = draw(st.integers(0, 2))
-            value = build.op("Add", value, build.op("ReduceMax", value, ints(build, axis), keepdims=1))
+            value = build.op(
+                "Add", value, build.op("ReduceMax", value, ints(build, axis), keepdims=1)
+            )
         values.setdefault(shape, []).append(value)
     build.output("last", value)
     build.output("other", draw(st.sampled_from(values[draw(st.sampled_from(sorted(values)))])))
@@ -310,7 +375,9 @@ def test_transposes_never_grow_in_number(graph: Graph) -> None:
 def test_through_a_quantisation_that_finds_its_own_scale() -> None:
     """The scale and the zero point have no axes to turn."""
     build = GraphBuilder()
-    made = build.op("DynamicQuantizeLinear", turn(build, build.input("x", DType.F32, SHAPE), LAST), n_outputs=3)
+    made = build.op(
+        "DynamicQuantizeLinear", turn(build, build.input("x", DType.F32, SHAPE), LAST), n_outputs=3
+    )
     graph = finished(build, turn(build, made, FIRST), made[1], made[2])
     rewrite(graph, SinkTransposes())
     assert operators(graph) == ["DynamicQuantizeLinear"]

@@ -10,15 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.passes.size_algebra import Size, Sizes, add, equal, less, multiply, negate, number, subtract
+from whence.passes.size_algebra import (
+    Size,
+    Sizes,
+    add,
+    equal,
+    less,
+    multiply,
+    negate,
+    number,
+    subtract,
+)
 
 NAMES = ("a", "b", "c")
 Build = tuple[Any, ...]
 
 # An expression as nested tuples, so that it can be built as a Size and computed as a number.
 EXPRESSIONS: st.SearchStrategy[Build] = st.recursive(
-    st.one_of(st.tuples(st.just("name"), st.sampled_from(NAMES)), st.tuples(st.just("number"), st.integers(-4, 6))),
-    lambda inner: st.tuples(st.sampled_from(["add", "subtract", "multiply", "divide", "remainder", "smaller", "larger"]), inner, inner),
+    st.one_of(
+        st.tuples(st.just("name"), st.sampled_from(NAMES)),
+        st.tuples(st.just("number"), st.integers(-4, 6)),
+    ),
+    lambda inner: st.tuples(
+        st.sampled_from(
+            ["add", "subtract", "multiply", "divide", "remainder", "smaller", "larger"]
+        ),
+        inner,
+        inner,
+    ),
     max_leaves=6,
 )
 NUMBERS: dict[str, Callable[[int, int], int]] = {
@@ -44,7 +63,9 @@ def build(sizes: Sizes, expression: Build) -> Size | None:
 
 
 def compute(expression: Build, values: dict[str, int]) -> int | None:
-    """As the graph computes it: integer division truncates, the remainder has the sign of the divisor, and by zero there is nothing."""
+    """As the graph computes it: integer division truncates, the remainder has the sign of the
+    divisor, and by zero there is nothing.
+    """
     kind, *rest = expression
     if kind == "name":
         return values[rest[0]]
@@ -91,7 +112,9 @@ def test_a_size_has_the_value_of_its_expression(expression: Build, values: dict[
 
 
 @given(EXPRESSIONS, EXPRESSIONS, st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES}))
-def test_comparisons_hold_for_all_dimensions(left: Build, right: Build, values: dict[str, int]) -> None:
+def test_comparisons_hold_for_all_dimensions(
+    left: Build, right: Build, values: dict[str, int]
+) -> None:
     sizes = Sizes()
     one, two = build(sizes, left), build(sizes, right)
     a, b = compute(left, values), compute(right, values)

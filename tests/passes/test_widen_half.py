@@ -30,7 +30,17 @@ def _network(half: DType = F16) -> Graph:
 
     build = GraphBuilder("network")
     x = build.input("x", half, [1, 3, 16, 16])
-    y = build.op("Relu", build.op("Conv", x, build.const(weights(32, 3, 3, 3)), build.const(weights(32)), pads=(1, 1, 1, 1), name="first"))
+    y = build.op(
+        "Relu",
+        build.op(
+            "Conv",
+            x,
+            build.const(weights(32, 3, 3, 3)),
+            build.const(weights(32)),
+            pads=(1, 1, 1, 1),
+            name="first",
+        ),
+    )
     pooled = build.op("MaxPool", y, kernel_shape=(2, 2), strides=(2, 2), name="pool")
     z = build.op("Conv", pooled, build.const(weights(32, 32, 1, 1)), name="second")
     z = build.op("Concat", build.op("Add", z, pooled), pooled, axis=1)
@@ -48,12 +58,17 @@ def test_values_stay_in_single_between_operators() -> None:
     ops = operators(graph)
     # In at the input, out at the two outputs.
     assert ops.count("Cast") == 3
-    assert ops.count("RoundTo") == 7, "convolutions, the sum, the mean, the sigmoid, the product, the softmax; nothing that only chooses or moves"
+    assert ops.count("RoundTo") == 7, (
+        "convolutions, the sum, the mean, the sigmoid, the product, the softmax; nothing that only"
+        " chooses or moves"
+    )
     for node in graph:
         if node.op not in {"Cast", "Input", "Output", "Const"}:
             assert isinstance(node.type, TensorType)
             assert node.type.dtype is F32, node
-    assert [graph.type_of(node.inputs[0]) for node in graph.outputs if node.inputs[0] is not None] == [
+    assert [
+        graph.type_of(node.inputs[0]) for node in graph.outputs if node.inputs[0] is not None
+    ] == [
         TensorType(F16, (1, 10)),
         TensorType(F16, (1, 32, 8, 8)),
     ]
@@ -64,14 +79,18 @@ def test_nothing_is_lost() -> None:
     rewrite(graph, WidenHalf())
     check_graph(graph, Check.ALL)
     assert not graph.ledger.lost()
-    assert {source for node in graph for source in node.origin} == set(range(1, graph.ledger.n_sources + 1))
+    assert {source for node in graph for source in node.origin} == set(
+        range(1, graph.ledger.n_sources + 1)
+    )
     first = next(node for node in graph if node.op == "Conv")
     assert [graph.ledger.source(source).name for source in first.origin] == ["first"]
 
 
 @pytest.mark.parametrize("half", [F16, BF16])
 def test_the_results_are_those_of_the_file_to_the_bit(half: DType) -> None:
-    """The reference implementations compute in single and round once, which is what the pass writes out."""
+    """The reference implementations compute in single and round once, which is what the pass writes
+    out.
+    """
     graph = _network(half)
     x = np.random.default_rng(1).standard_normal((1, 3, 16, 16)).astype(half.numpy)
     expected = graph.run([x])
@@ -113,7 +132,12 @@ def test_a_table_stays_in_half() -> None:
     build = GraphBuilder()
     rows = build.input("rows", DType.I64, [5])
     table = build.const(np.random.default_rng(0).standard_normal((100, 8)).astype(np.float16))
-    build.output("y", build.op("MatMul", build.op("Gather", table, rows), build.const(np.ones((8, 2), np.float16))))
+    build.output(
+        "y",
+        build.op(
+            "MatMul", build.op("Gather", table, rows), build.const(np.ones((8, 2), np.float16))
+        ),
+    )
     graph = build.finish()
     rewrite(graph, WidenHalf())
     assert only(graph, "Gather").type == TensorType(F16, (5, 8))
@@ -149,7 +173,9 @@ def test_compiled_against_onnx_runtime(tmp_path: Path) -> None:
     model = compile_model(tmp_path / "m.onnx", engine=Engine(threads=2))
     assert model.programs[0].native_steps == len(model.programs[0].steps)
     results = model(x)
-    peer = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    peer = onnxruntime.InferenceSession(
+        str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"]
+    ).run(None, {"x": x})
     for was, now, reference in zip(peer, results, graph.run([x]), strict=True):
         assert now.dtype == np.float16
         assert difference(was, now) <= 5e-3
@@ -174,15 +200,27 @@ def test_results_that_leave_in_half_precision(half: DType) -> None:
     build = GraphBuilder()
     x, image = build.input("x", half, [7, 33]), build.input("image", half, [1, 32, 9, 9])
     build.output("product", build.op("MatMul", x, build.const(values(33, 65))))
-    build.output("conv", build.op("Conv", image, build.const(values(32, 32, 3, 3)), pads=(1, 1, 1, 1)))
-    build.output("depthwise", build.op("Relu", build.op("Conv", image, build.const(values(32, 1, 3, 3)), group=32)))
+    build.output(
+        "conv", build.op("Conv", image, build.const(values(32, 32, 3, 3)), pads=(1, 1, 1, 1))
+    )
+    build.output(
+        "depthwise",
+        build.op("Relu", build.op("Conv", image, build.const(values(32, 1, 3, 3)), group=32)),
+    )
     build.output("few", build.op("Conv", image, build.const(values(3, 32, 1, 1))))
     build.output("mean", build.op("GlobalAveragePool", image))
     build.output("pool", build.op("MaxPool", image, kernel_shape=(3, 3)))
     build.output("scaled", build.op("LayerNormalization", x, build.const(values(33))))
-    build.output("attended", build.op("Attention", *[build.op("Reshape", x, build.const(np.array([1, 3, 7, 11])))] * 3))
+    build.output(
+        "attended",
+        build.op("Attention", *[build.op("Reshape", x, build.const(np.array([1, 3, 7, 11])))] * 3),
+    )
     graph = build.finish()
     given = [values(7, 33), values(1, 32, 9, 9)]
-    for now, reference in zip(compile_model(graph, threads=1)(*given), graph.run(given), strict=True):
+    for now, reference in zip(
+        compile_model(graph, threads=1)(*given), graph.run(given), strict=True
+    ):
         assert now.dtype == half.numpy
-        assert difference(reference.astype(np.float32), now.astype(np.float32)) <= (1e-2 if half is BF16 else 2e-3)
+        assert difference(reference.astype(np.float32), now.astype(np.float32)) <= (
+            1e-2 if half is BF16 else 2e-3
+        )

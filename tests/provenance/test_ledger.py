@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from whence.errors import ProvenanceError
-from whence.provenance import NO_ORIGIN, EdgeKind, Entry, Ledger, Origin, Reason, SourceOp, Tombstone, union_of
+from whence.provenance import (
+    NO_ORIGIN,
+    EdgeKind,
+    Entry,
+    Ledger,
+    Origin,
+    Reason,
+    SourceOp,
+    Tombstone,
+    union_of,
+)
 
 
 def ledger_of(count: int) -> Ledger:
@@ -30,7 +40,10 @@ class TestIds:
 
     @pytest.mark.parametrize("number", [0, 1, 3, -1])
     def test_a_gap_or_repetition_is_refused(self, number: int) -> None:
-        with pytest.raises(ProvenanceError, match=f"source operator 'x' has number {number}; the next free number is 2"):
+        with pytest.raises(
+            ProvenanceError,
+            match=f"source operator 'x' has number {number}; the next free number is 2",
+        ):
             ledger_of(1).add_source(SourceOp(number, "x", "Relu"))
 
     def test_no_source_after_the_first_node(self) -> None:
@@ -52,7 +65,13 @@ class TestConservation:
         ledger = ledger_of(8)
         ledger.check_conserved("fine")
         ledger.release(frozenset((2, 5)))
-        with pytest.raises(ProvenanceError, match=r"pass 'bad' lost 'op2' \(Relu, number 2\), 'op5' \(Relu, number 5\): make new nodes through"):
+        with pytest.raises(
+            ProvenanceError,
+            match=(
+                r"pass 'bad' lost 'op2' \(Relu, number 2\), 'op5' \(Relu, number 5\): make new"
+                r" nodes through"
+            ),
+        ):
             ledger.check_conserved("bad")
         ledger.release(frozenset((1, 3, 4, 6, 7)))
         with pytest.raises(ProvenanceError, match=r"number 5.* and 2 more:"):
@@ -113,7 +132,14 @@ class TestReplay:
         ledger.record(4, [(1, EdgeKind.FUSE), (2, EdgeKind.FUSE)], "a", "r")
         ledger.record(5, [(4, EdgeKind.COPY)], "b", "r")
         ledger.record(6, [(5, EdgeKind.FUSE), (3, EdgeKind.FUSE)], "c", "r")
-        assert ledger.replay_origins() == {1: {1}, 2: {2}, 3: {3}, 4: {1, 2}, 5: {1, 2}, 6: {1, 2, 3}}
+        assert ledger.replay_origins() == {
+            1: {1},
+            2: {2},
+            3: {3},
+            4: {1, 2},
+            5: {1, 2},
+            6: {1, 2, 3},
+        }
 
     def test_a_node_that_inherits_an_id_grows_it_for_later_children_only(self) -> None:
         ledger = ledger_of(2)
@@ -163,7 +189,10 @@ class TestReplay:
         ledger.record(3, [(1, EdgeKind.FUSE), (2, EdgeKind.FUSE)], "a", "r")
         ledger.record(4, [(1, EdgeKind.REMAT)], "b", "r")
         index = ledger.children()
-        assert [(edge.child, edge.kind) for edge in index[1]] == [(3, EdgeKind.FUSE), (4, EdgeKind.REMAT)]
+        assert [(edge.child, edge.kind) for edge in index[1]] == [
+            (3, EdgeKind.FUSE),
+            (4, EdgeKind.REMAT),
+        ]
         assert [edge.pass_name for edge in index[2]] == ["a"]
         assert 3 not in index
 

@@ -1,4 +1,6 @@
-"""The luci tables: upstream's bytes, upstream's verdicts on malformed bytes, and round trips of anything else."""
+"""The luci tables: upstream's bytes, upstream's verdicts on malformed bytes, and round trips of
+anything else.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def rejects(table: Table[Any], data: bytes, what: str, offset: int) -> None:
     assert "\n" not in message
 
 
-# --- bytes that upstream writes --------------------------------------------------------------------------------------
+# --- bytes that upstream writes
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,10 +70,16 @@ def rejects(table: Table[Any], data: bytes, what: str, offset: int) -> None:
         (OP_TABLE, {5: frozenset()}, "01000000 05000000 00000000"),
         (EXECUTION_PLAN_TABLE, {}, "00000000"),
         (EXECUTION_PLAN_TABLE, {1: (1, 100)}, "01000000 01000000 02000000 01000000 64000000"),
-        (EXECUTION_PLAN_TABLE, {1: (7, 9, 9, 2)}, "01000000 01000000 04000000 07000000 09000000 09000000 02000000"),
+        (
+            EXECUTION_PLAN_TABLE,
+            {1: (7, 9, 9, 2)},
+            "01000000 01000000 04000000 07000000 09000000 09000000 02000000",
+        ),
     ],
 )
-def test_vectors_in_both_directions(table: Table[Any], entries: dict[int, Any], expected: str) -> None:
+def test_vectors_in_both_directions(
+    table: Table[Any], entries: dict[int, Any], expected: str
+) -> None:
     data = bytes.fromhex(expected)
     assert table.encode(entries) == data
     assert table.decode(data).entries == entries
@@ -86,7 +95,8 @@ def test_the_import_test_plan_of_upstream() -> None:
 
 
 def test_the_op_table_of_the_seeds_picture() -> None:
-    # node1 and node2 became node5, then node6; node3 absorbed node4. In the last file node6 is operator 0 and node3 operator 1.
+    # node1 and node2 became node5, then node6; node3 absorbed node4. In the last file node6 is
+    # operator 0 and node3 operator 1.
     node6 = composite_origin([single_origin(1), single_origin(2)])
     node3 = add_origin(single_origin(3), single_origin(4))
     assert node6 is not None
@@ -94,10 +104,14 @@ def test_the_op_table_of_the_seeds_picture() -> None:
     data = OP_TABLE.encode({0: node6, 1: node3})
     assert data == u32(2, 0, 2, 1, 2, 1, 2, 3, 4)
     sources = {number: f"node{number}" for number in (1, 2, 3, 4)}
-    assert origins(sources, OP_TABLE.decode(data).entries) == {0: frozenset({1, 2}), 1: frozenset({3, 4})}
+    assert origins(sources, OP_TABLE.decode(data).entries) == {
+        0: frozenset({1, 2}),
+        1: frozenset({3, 4}),
+    }
 
 
-# --- bytes that upstream rejects -------------------------------------------------------------------------------------
+# --- bytes that upstream rejects
+# -------------------------------------------------------------------------------------
 
 
 @every_table
@@ -135,7 +149,9 @@ def test_count_disagrees_with_the_entries(table: Table[Any], count: int) -> None
     rejects(table, u32(count) + ENTRY[table.name], f"says {count}, the table holds 1", 0)
 
 
-@pytest.mark.parametrize("table", [SOURCE_TABLE, EXECUTION_PLAN_TABLE], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [SOURCE_TABLE, EXECUTION_PLAN_TABLE], ids=lambda table: table.name
+)
 def test_zero_length_payload_is_rejected(table: Table[Any]) -> None:
     rejects(table, u32(1, 9, 0), "9 has length 0", 8)
     rejects(table, u32(2, 9, 0) + ENTRY[table.name], "9 has length 0", 8)
@@ -153,7 +169,8 @@ def test_hostile_counts_fail_without_allocating(table: Table[Any]) -> None:
     assert peak < 1_000_000
 
 
-# --- bytes that upstream accepts although it never writes them -------------------------------------------------------
+# --- bytes that upstream accepts although it never writes them
+# -------------------------------------------------------
 
 
 @every_table
@@ -172,7 +189,12 @@ def test_op_entry_without_sources_decodes_but_has_no_origin() -> None:
 def test_name_without_nul_loses_its_last_byte_and_says_so() -> None:
     decoded = SOURCE_TABLE.decode(u32(2, 1, 2) + b"a\0" + u32(2, 5) + b"node1")
     assert decoded.entries == {1: "a", 2: "node"}
-    assert decoded.notes == ("ONE_source_table: a name does not end in NUL, its last byte is dropped (first at offset 22)",)
+    assert decoded.notes == (
+        (
+            "ONE_source_table: a name does not end in NUL, its last byte is dropped (first at"
+            " offset 22)"
+        ),
+    )
 
 
 def test_embedded_nul_is_kept() -> None:
@@ -184,7 +206,12 @@ def test_embedded_nul_is_kept() -> None:
 def test_repeated_source_ids_collapse_and_are_noted() -> None:
     decoded = OP_TABLE.decode(u32(1, 5, 3, 2, 1, 2))
     assert decoded.entries == {5: frozenset({1, 2})}
-    assert decoded.notes == ("ONE_op_table: the source ids of an operator are out of order or repeated (first at offset 12)",)
+    assert decoded.notes == (
+        (
+            "ONE_op_table: the source ids of an operator are out of order or repeated (first at"
+            " offset 12)"
+        ),
+    )
 
 
 def test_repeated_plan_numbers_are_kept() -> None:
@@ -205,7 +232,8 @@ def test_names_are_raw_bytes() -> None:
     assert SOURCE_TABLE.encode(SOURCE_TABLE.decode(data).entries) == data
 
 
-# --- metadata of a whole file ----------------------------------------------------------------------------------------
+# --- metadata of a whole file
+# ----------------------------------------------------------------------------------------
 
 
 def test_unknown_metadata_is_ignored_and_the_last_of_a_name_wins() -> None:
@@ -236,12 +264,18 @@ def test_no_metadata_means_empty_tables() -> None:
     assert read_tables([]) == LuciTables({}, {}, {}, ())
 
 
-# --- origins ---------------------------------------------------------------------------------------------------------
+# --- origins
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_origins_need_both_tables() -> None:
     # What ONE 1.20 and later write: all sources, no operators.
-    tables = read_tables([("ONE_source_table", SOURCE_TABLE.encode({0: "conv", 1: "relu"})), ("ONE_op_table", u32(0))])
+    tables = read_tables(
+        [
+            ("ONE_source_table", SOURCE_TABLE.encode({0: "conv", 1: "relu"})),
+            ("ONE_op_table", u32(0)),
+        ]
+    )
     assert tables.sources == {0: "conv", 1: "relu"}
     assert origins(tables.sources, tables.ops) == {}
     # Without sources, not even a dangling or an empty entry matters.
@@ -252,7 +286,10 @@ def test_origins_need_both_tables() -> None:
 def test_origin_of_an_unlisted_source_is_an_error() -> None:
     with pytest.raises(ModelError) as caught:
         origins({1: "a"}, {0: frozenset({1}), 4: frozenset({1, 8, 7})})
-    assert str(caught.value) == "ONE_op_table: operator 4 stems from source 7, which ONE_source_table does not list"
+    assert (
+        str(caught.value)
+        == "ONE_op_table: operator 4 stems from source 7, which ONE_source_table does not list"
+    )
 
 
 def test_origin_algebra() -> None:
@@ -270,7 +307,8 @@ def test_origin_algebra() -> None:
     assert add == frozenset({3})
 
 
-# --- what cannot be written ------------------------------------------------------------------------------------------
+# --- what cannot be written
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -285,38 +323,54 @@ def test_origin_algebra() -> None:
         (EXECUTION_PLAN_TABLE, {4: (0, 2**32)}, "position 4"),
     ],
 )
-def test_what_the_format_cannot_hold_is_refused(table: Table[Any], entries: dict[int, Any], what: str) -> None:
+def test_what_the_format_cannot_hold_is_refused(
+    table: Table[Any], entries: dict[int, Any], what: str
+) -> None:
     with pytest.raises(ModelError) as caught:
         table.encode(entries)
     assert str(caught.value).startswith(f"{table.name}: {what} cannot be written: ")
     assert "\n" not in str(caught.value)
 
 
-# --- anything else ---------------------------------------------------------------------------------------------------
+# --- anything else
+# ---------------------------------------------------------------------------------------------------
 
 numbers = st.integers(0, U32_MAX)
 raw_names = st.one_of(st.binary(max_size=12), st.text("a/é☃🙂\0\n", max_size=8).map(str.encode))
 names = raw_names.map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 
-# Words small enough to be plausible counts and ids, mixed with any bytes: random bytes alone never get past the first length.
-fragments = st.one_of(st.integers(0, 4).map(u32), numbers.map(u32), st.sampled_from(list(ENTRY.values())), st.binary(max_size=5))
+# Words small enough to be plausible counts and ids, mixed with any bytes: random bytes alone never
+# get past the first length.
+fragments = st.one_of(
+    st.integers(0, 4).map(u32),
+    numbers.map(u32),
+    st.sampled_from(list(ENTRY.values())),
+    st.binary(max_size=5),
+)
 table_like = st.one_of(st.binary(max_size=64), st.lists(fragments, max_size=12).map(b"".join))
 
 
 @given(st.dictionaries(numbers, raw_names))
 def test_any_names_round_trip(table: dict[int, bytes]) -> None:
-    data = u32(len(table)) + b"".join(u32(key, len(table[key]) + 1) + table[key] + b"\0" for key in sorted(table))
+    data = u32(len(table)) + b"".join(
+        u32(key, len(table[key]) + 1) + table[key] + b"\0" for key in sorted(table)
+    )
     decoded = SOURCE_TABLE.decode(data)
     assert decoded.notes == ()
     assert SOURCE_TABLE.encode(decoded.entries) == data
-    assert {key: name.encode("utf-8", "surrogateescape") for key, name in decoded.entries.items()} == table
+    assert {
+        key: name.encode("utf-8", "surrogateescape") for key, name in decoded.entries.items()
+    } == table
 
 
 @given(
     st.one_of(
         st.tuples(st.just(SOURCE_TABLE), st.dictionaries(numbers, names)),
         st.tuples(st.just(OP_TABLE), st.dictionaries(numbers, st.frozensets(numbers))),
-        st.tuples(st.just(EXECUTION_PLAN_TABLE), st.dictionaries(numbers, st.lists(numbers, min_size=1).map(tuple))),
+        st.tuples(
+            st.just(EXECUTION_PLAN_TABLE),
+            st.dictionaries(numbers, st.lists(numbers, min_size=1).map(tuple)),
+        ),
     )
 )
 def test_tables_round_trip_in_id_order(case: tuple[Table[Any], dict[int, Any]]) -> None:
@@ -340,14 +394,27 @@ def test_any_bytes_decode_or_are_a_model_error(table: Table[Any], data: bytes) -
     assert canonical.notes == ()
 
 
-@given(st.sampled_from(ALL_TABLES), st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=12)), max_size=4))
-def test_notes_are_empty_exactly_when_the_bytes_are_canonical(table: Table[Any], entries: list[tuple[int, bytes]]) -> None:
-    # Whole entries, so that most examples decode and many of them are out of order, repeated or unterminated.
-    units = [(key, payload[: len(payload) // table.unit_bytes * table.unit_bytes]) for key, payload in entries]
-    data = u32(len(units)) + b"".join(u32(key, len(payload) // table.unit_bytes) + payload for key, payload in units)
+@given(
+    st.sampled_from(ALL_TABLES),
+    st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=12)), max_size=4),
+)
+def test_notes_are_empty_exactly_when_the_bytes_are_canonical(
+    table: Table[Any], entries: list[tuple[int, bytes]]
+) -> None:
+    # Whole entries, so that most examples decode and many of them are out of order, repeated or
+    # unterminated.
+    units = [
+        (key, payload[: len(payload) // table.unit_bytes * table.unit_bytes])
+        for key, payload in entries
+    ]
+    data = u32(len(units)) + b"".join(
+        u32(key, len(payload) // table.unit_bytes) + payload for key, payload in units
+    )
     try:
         decoded = table.decode(data)
     except ModelError:
-        assert len({key for key, _ in units}) < len(units) or not all(payload for _, payload in units)
+        assert len({key for key, _ in units}) < len(units) or not all(
+            payload for _, payload in units
+        )
         return
     assert (table.encode(decoded.entries) == data) == (decoded.notes == ())

@@ -46,8 +46,13 @@ ATTACKS = (
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[Any]:
-    """Chromium with an empty profile of its own, 1280 by 800. Without one the test is skipped, or fails where a browser is required."""
-    browser, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    """Chromium with an empty profile of its own, 1280 by 800. Without one the test is skipped, or
+    fails where a browser is required.
+    """
+    browser, driver = (
+        shutil.which("chromium") or shutil.which("google-chrome"),
+        shutil.which("chromedriver"),
+    )
     if browser is None or driver is None:
         missing = "chromium and chromedriver are needed to test the report in a browser"
         if os.environ.get(REQUIRED):
@@ -68,14 +73,24 @@ def chromium(folder: Path) -> Iterator[Any]:
 
 
 def requested(page: Any) -> list[str]:
-    """Every address that was asked for since the last call, except by the page that the browser itself opens with."""
+    """Every address that was asked for since the last call, except by the page that the browser
+    itself opens with.
+    """
     messages = (json.loads(entry["message"])["message"] for entry in page.get_log("performance"))
-    asked = (message["params"] for message in messages if message["method"] == "Network.requestWillBeSent")
-    return [each["request"]["url"] for each in asked if not each["documentURL"].startswith("chrome://")]
+    asked = (
+        message["params"]
+        for message in messages
+        if message["method"] == "Network.requestWillBeSent"
+    )
+    return [
+        each["request"]["url"] for each in asked if not each["documentURL"].startswith("chrome://")
+    ]
 
 
 def residual_net(names: tuple[str, ...] = ATTACKS) -> Graph:
-    """A block per name: convolution, normalisation, activation, a sum; and a softmax at the end. The name is in names and modules."""
+    """A block per name: convolution, normalisation, activation, a sum; and a softmax at the end.
+    The name is in names and modules.
+    """
     rng = np.random.default_rng(0)
     build = GraphBuilder("net")
     x = build.input("x", DType.F32, [1, 16, 8, 8])
@@ -93,12 +108,23 @@ def residual_net(names: tuple[str, ...] = ATTACKS) -> Graph:
 
 
 def attacked_profile() -> Profile:
-    """With times that differ from kernel to kernel, and hostile text in every place where a file can put some."""
+    """With times that differ from kernel to kernel, and hostile text in every place where a file
+    can put some.
+    """
     graph = residual_net()
     steps = len(profile_of(graph).kernels)
-    found = profile_of(graph, [1_000_000 * (position % 5 + 1) for position in range(steps)], runs=4, residual_ns={"dispatch": 70_000, "idle": 3})
+    found = profile_of(
+        graph,
+        [1_000_000 * (position % 5 + 1) for position in range(steps)],
+        runs=4,
+        residual_ns={"dispatch": 70_000, "idle": 3},
+    )
     sources = tuple(
-        dataclasses.replace(row, line=f"/home/me/work/net/{ATTACKS[row.id % len(ATTACKS)]}.py:{row.id}") if row.id % 2 else row
+        dataclasses.replace(
+            row, line=f"/home/me/work/net/{ATTACKS[row.id % len(ATTACKS)]}.py:{row.id}"
+        )
+        if row.id % 2
+        else row
         for row in found.sources
     )
     return dataclasses.replace(found, model=f"/home/me/{ATTACKS[1]}.onnx", sources=sources)

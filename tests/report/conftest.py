@@ -19,7 +19,12 @@ def hostile() -> str:
 
 @pytest.fixture
 def profile() -> Profile:
-    found = profile_of(conv_bn_relu(HOSTILE), 1_000_003, runs=4, residual_ns={"dispatch": 70_000, "idle": 3, "profiler": 11})
+    found = profile_of(
+        conv_bn_relu(HOSTILE),
+        1_000_003,
+        runs=4,
+        residual_ns={"dispatch": 70_000, "idle": 3, "profiler": 11},
+    )
     first, second, *rest = found.sources
     # An operator with a line, and one with a hostile name that took some time.
     first = dataclasses.replace(first, line="net/model.py:12", module="net.layer1", name=HOSTILE)

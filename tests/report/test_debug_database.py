@@ -26,7 +26,12 @@ HOSTILE = 'a"b\\c\n\x1b[31m</script>]]>&\x00;漢\udc80 _x0041_'
 
 @pytest.fixture(scope="module")
 def profile() -> Profile:
-    return profile_executable(compile_model(conv_bn_relu(HOSTILE), threads=1), runs=5, warmup=1, model="some/where/tiny.onnx")
+    return profile_executable(
+        compile_model(conv_bn_relu(HOSTILE), threads=1),
+        runs=5,
+        warmup=1,
+        model="some/where/tiny.onnx",
+    )
 
 
 def test_both_files_hold_the_same_rows(profile: Profile, tmp_path: Path) -> None:
@@ -42,7 +47,9 @@ def test_both_files_hold_the_same_rows(profile: Profile, tmp_path: Path) -> None
     assert one.passes
 
 
-def test_the_times_in_both_files_are_those_of_profile_json(profile: Profile, tmp_path: Path) -> None:
+def test_the_times_in_both_files_are_those_of_profile_json(
+    profile: Profile, tmp_path: Path
+) -> None:
     profile.save(tmp_path)
     write_debug_database(profile, tmp_path)
     saved = json.loads((tmp_path / "profile.json").read_text())
@@ -51,18 +58,24 @@ def test_the_times_in_both_files_are_those_of_profile_json(profile: Profile, tmp
 
 
 def test_a_kernel_of_nobodys_counts_once(profile: Profile, tmp_path: Path) -> None:
-    sources = tuple(dataclasses.replace(row, time_ns=0, share=0.0, kernels=()) for row in profile.sources)
+    sources = tuple(
+        dataclasses.replace(row, time_ns=0, share=0.0, kernels=()) for row in profile.sources
+    )
     kernels = tuple(dataclasses.replace(kernel, origin=()) for kernel in profile.kernels)
     residual = {**profile.residual_ns, "unattributed: copy": profile.attributed_ns}
     nobodys = dataclasses.replace(profile, sources=sources, kernels=kernels, residual_ns=residual)
     _, file = write_debug_database(nobodys, tmp_path)
     check_times(read_duckdb(file), nobodys.to_dict())
-    given = ask(read_duckdb(file), "SELECT source_id, time_ns FROM kernels_of_source ORDER BY kernel_id").rows
+    given = ask(
+        read_duckdb(file), "SELECT source_id, time_ns FROM kernels_of_source ORDER BY kernel_id"
+    ).rows
     assert given == [(None, kernel.time_ns) for kernel in kernels]
 
 
 def check_times(db: DebugDatabase, saved: dict[str, Any]) -> None:
-    """Every time that the views give is the integer of profile.json, and every share is of the wall time."""
+    """Every time that the views give is the integer of profile.json, and every share is of the wall
+    time.
+    """
     rows = ask(db, "SELECT source_id, name, time_ns, share, kernels FROM time_by_source").rows
     assert all(type(row[2]) is int for row in rows)
     assert sum(int(str(row[2])) for row in rows) == saved["wall_ns"]
@@ -70,13 +83,28 @@ def check_times(db: DebugDatabase, saved: dict[str, Any]) -> None:
         row["id"]: (row["time_ns"], row["share"], len(row["kernels"])) for row in saved["sources"]
     }
     assert {row[1]: row[2] for row in rows if row[0] is None} == saved["residual_ns"]
-    kernels = ask(db, "SELECT kernel_id, calls, time_ns, min_ns FROM time_by_kernel ORDER BY kernel_id").rows
-    assert kernels == [(row["id"], row["calls"], row["time_ns"], row["min_ns"]) for row in saved["kernels"]]
-    parts = ask(db, "SELECT kernel_id, source_id, weight, time_ns FROM kernels_of_source WHERE source_id IS NOT NULL").rows
+    kernels = ask(
+        db, "SELECT kernel_id, calls, time_ns, min_ns FROM time_by_kernel ORDER BY kernel_id"
+    ).rows
+    assert kernels == [
+        (row["id"], row["calls"], row["time_ns"], row["min_ns"]) for row in saved["kernels"]
+    ]
+    parts = ask(
+        db,
+        "SELECT kernel_id, source_id, weight, time_ns FROM kernels_of_source WHERE source_id IS NOT"
+        " NULL",
+    ).rows
     assert sorted(parts, key=str) == sorted(
-        ((kernel["id"], part["id"], part["weight"], part["time_ns"]) for kernel in saved["kernels"] for part in kernel["origin"]), key=str
+        (
+            (kernel["id"], part["id"], part["weight"], part["time_ns"])
+            for kernel in saved["kernels"]
+            for part in kernel["origin"]
+        ),
+        key=str,
     )
-    assert ask(db, "SELECT value FROM profile WHERE key = 'wall_ns'").rows == [(str(saved["wall_ns"]),)]
+    assert ask(db, "SELECT value FROM profile WHERE key = 'wall_ns'").rows == [
+        (str(saved["wall_ns"]),)
+    ]
 
 
 def test_the_policy_is_in_it(profile: Profile, tmp_path: Path) -> None:
@@ -93,12 +121,25 @@ def test_local_paths_stay_at_home(tmp_path: Path) -> None:
     build.output("y", build.op("Exp", build.input("x", DType.F32, [4]), name="exp"))
     graph = build.finish()
     stack = 'File "/home/me/secret/net/model.py", line 3, in forward\n  return x'
-    graph.ledger.sources[0] = dataclasses.replace(graph.ledger.sources[0], line="/home/me/secret/net/model.py:3", stack=stack)
-    found = profile_executable(compile_model(graph, threads=1), [np.ones(4, np.float32)], runs=1, warmup=0, model="/home/me/m.onnx")
+    graph.ledger.sources[0] = dataclasses.replace(
+        graph.ledger.sources[0], line="/home/me/secret/net/model.py:3", stack=stack
+    )
+    found = profile_executable(
+        compile_model(graph, threads=1),
+        [np.ones(4, np.float32)],
+        runs=1,
+        warmup=0,
+        model="/home/me/m.onnx",
+    )
     for shown, is_there in ((found.without_local_paths(), False), (found, True)):
         assert shown.background is not None
         db = debug_database(shown, shown.background)
-        assert ("secret" in db.operator[0].stack) == ("secret" in db.operator[0].line) == ("/home" in db.source_path) == is_there
+        assert (
+            ("secret" in db.operator[0].stack)
+            == ("secret" in db.operator[0].line)
+            == ("/home" in db.source_path)
+            == is_there
+        )
     assert "model.py" in db.operator[0].stack
 
 

@@ -1,4 +1,6 @@
-"""The report as a file: everything is in it, nothing breaks out of it, and the same profile gives the same bytes."""
+"""The report as a file: everything is in it, nothing breaks out of it, and the same profile gives
+the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +49,28 @@ def test_every_operator_is_in_it_with_its_time(attacked: Profile) -> None:
     told = data_in(page(attacked))
     assert told["operators"]["name"] == [escape(row.name) for row in attacked.sources]
     assert told["operators"]["time_ns"] == [row.time_ns for row in attacked.sources]
-    assert sum(told["operators"]["time_ns"]) + sum(attacked.residual_ns.values()) == told["wall_ns"] == sum(time for _, time, _ in told["sum"])
+    assert (
+        sum(told["operators"]["time_ns"]) + sum(attacked.residual_ns.values())
+        == told["wall_ns"]
+        == sum(time for _, time, _ in told["sum"])
+    )
     assert told["policy"] == attacked.policy
-    assert told["source_ops"] == sum(count for _, count in told["fates"]) == attacked.coverage.source_ops
+    assert (
+        told["source_ops"]
+        == sum(count for _, count in told["fates"])
+        == attacked.coverage.source_ops
+    )
 
 
 def test_the_heading_says_what_the_terminal_says(attacked: Profile) -> None:
     told = data_in(page(attacked))
     assert ", ".join(f"{count} {name}" for name, count in told["fates"]) in fates_line(attacked)
     assert sum(tenths for *_, tenths in told["sum"]) == 1000
-    assert all(f"{name} {tenths / 10:.1f} %" in closure_line(attacked) for name, _, tenths in told["sum"] if tenths)
+    assert all(
+        f"{name} {tenths / 10:.1f} %" in closure_line(attacked)
+        for name, _, tenths in told["sum"]
+        if tenths
+    )
 
 
 def test_relations_lead_to_rows_that_exist(attacked: Profile) -> None:
@@ -67,7 +81,11 @@ def test_relations_lead_to_rows_that_exist(attacked: Profile) -> None:
         assert len({len(column) for column in table.values()}) == 1
     n_operators, n_kernels = len(operators["name"]), len(kernels["id"])
     assert all(0 <= item < n_operators for origin in nodes["origin"] for item in origin)
-    assert all(0 <= item < n_kernels for listed in (*nodes["kernels"], *operators["kernels"]) for item in listed)
+    assert all(
+        0 <= item < n_kernels
+        for listed in (*nodes["kernels"], *operators["kernels"])
+        for item in listed
+    )
     assert all(0 <= kernel < n_kernels and begin <= end for kernel, begin, end in told["timeline"])
     for row, step in zip(attacked.kernels, attacked.background.program.steps, strict=True):
         number = kernels["id"].index(row.id)
@@ -95,7 +113,17 @@ def test_a_profile_from_a_file_has_a_report_too(attacked: Profile, tmp_path: Pat
 
 
 def test_a_profile_of_nothing_has_a_report(profile: Profile) -> None:
-    empty = dataclasses.replace(profile, sources=(), kernels=(), timeline=(), runs=0, wall_ns=0, residual_ns={}, background=None, runs_ns=())
+    empty = dataclasses.replace(
+        profile,
+        sources=(),
+        kernels=(),
+        timeline=(),
+        runs=0,
+        wall_ns=0,
+        residual_ns={},
+        background=None,
+        runs_ns=(),
+    )
     assert data_in(page(empty))["operators"]["name"] == []
 
 
@@ -118,7 +146,11 @@ def test_the_page_has_two_scripts_and_loads_nothing(attacked: Profile) -> None:
     # The name of SVG's namespace is an address that nobody visits.
     assert set(re.findall(r"https?://[^\s'\"]*", text)) == {"http://www.w3.org/2000/svg"}
     assert not re.search(r"<(?:img|link|iframe|object|embed|svg onload)", text, re.IGNORECASE)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|\bfetch\(|XMLHttpRequest|import\(", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new"
+        r" Function|\bfetch\(|XMLHttpRequest|import\(",
+        text,
+    )
 
 
 def test_the_page_admits_only_its_own_script_and_style(attacked: Profile) -> None:
@@ -157,5 +189,9 @@ def test_the_same_profile_gives_the_same_bytes(attacked: Profile, tmp_path: Path
 
 
 def test_every_part_of_the_page_is_used() -> None:
-    names = {file.name for file in resources.files("whence.report.html").iterdir() if file.name.endswith((".js", ".css", ".html"))}
+    names = {
+        file.name
+        for file in resources.files("whence.report.html").iterdir()
+        if file.name.endswith((".js", ".css", ".html"))
+    }
     assert names == {*page_module._SCRIPTS, "report.css", "page.html"}

@@ -1,4 +1,6 @@
-"""The report in a real browser: it opens from disk, asks nobody for anything, and answers to pointer and keyboard."""
+"""The report in a real browser: it opens from disk, asks nobody for anything, and answers to
+pointer and keyboard.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,19 @@ def file(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Any, file: Path) -> Iterator[Any]:
-    """The report, freshly opened. Whatever a test does with it must leave the console empty and the network alone."""
+    """The report, freshly opened. Whatever a test does with it must leave the console empty and the
+    network alone.
+    """
     requested(browser)
     browser.get(file.as_uri())
     yield browser
     assert browser.get_log("browser") == []
     assert requested(browser) == [file.as_uri()]
     assert browser.execute_script("return window.hacked") is None
-    assert browser.execute_script("return [document.scripts.length, document.images.length]") == [2, 0]
+    assert browser.execute_script("return [document.scripts.length, document.images.length]") == [
+        2,
+        0,
+    ]
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -67,7 +74,11 @@ def find(page: Any, selector: str) -> Any:
 
 def rows(page: Any, selector: str) -> list[Any]:
     """The rows in sight, from the top."""
-    found = [row for row in page.find_elements("css selector", f"{selector} .row:not([hidden])") if row.is_displayed()]
+    found = [
+        row
+        for row in page.find_elements("css selector", f"{selector} .row:not([hidden])")
+        if row.is_displayed()
+    ]
     return sorted(found, key=lambda row: row.location["y"])
 
 
@@ -79,7 +90,10 @@ def texts(page: Any, selector: str, column: int) -> list[str]:
 
 
 def lit(page: Any, selector: str, column: int) -> set[str]:
-    script = "return [...document.querySelectorAll(arguments[0] + ' .row.lit:not([hidden])')].map(row => row.children[arguments[1]].textContent)"
+    script = (
+        "return [...document.querySelectorAll(arguments[0] + ' .row.lit:not([hidden])')].map(row =>"
+        " row.children[arguments[1]].textContent)"
+    )
     return set(page.execute_script(script, selector, column))
 
 
@@ -111,13 +125,18 @@ def test_the_heading(page: Any, profile: Profile) -> None:
     assert find(page, "#fates").text.endswith(", 0 lost")
     find(page, "#policy summary").click()
     assert find(page, "#policy-text").text == profile.policy
-    assert [note.text for note in page.find_elements("css selector", "#policy-notes li")] == [escape(ATTACKS[0])]
+    assert [note.text for note in page.find_elements("css selector", "#policy-notes li")] == [
+        escape(ATTACKS[0])
+    ]
 
 
 def test_it_fits_the_window(page: Any) -> None:
     for view in ("#tab-time", "#tab-lineage"):
         find(page, view).click()
-        size = page.execute_script("const e = document.documentElement; return [e.scrollWidth, e.scrollHeight, innerWidth, innerHeight]")
+        size = page.execute_script(
+            "const e = document.documentElement; return [e.scrollWidth, e.scrollHeight, innerWidth,"
+            " innerHeight]"
+        )
         assert size[:2] == size[2:] == [1280, 800]
 
 
@@ -125,7 +144,9 @@ def test_hostile_names_are_shown_and_do_nothing(page: Any) -> None:
     for attack in ATTACKS:
         # The part of a name after its last slash is one that the table shows.
         shown = escape(attack)
-        type_into_search(page, f'"{shown}"' if '"' not in shown else shown.split('"', maxsplit=1)[0].split()[0])
+        type_into_search(
+            page, f'"{shown}"' if '"' not in shown else shown.split('"', maxsplit=1)[0].split()[0]
+        )
         assert any(shown in name for name in texts(page, "#operator-rows", 2))
     open_lineage(page)
     for row in rows(page, "#pane-operators"):
@@ -135,7 +156,10 @@ def test_hostile_names_are_shown_and_do_nothing(page: Any) -> None:
 def test_light_and_dark(page: Any) -> None:
     grounds = set()
     for scheme in ("light", "dark"):
-        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        page.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
         grounds.add(page.execute_script("return getComputedStyle(document.body).backgroundColor"))
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert len(grounds) == 2
@@ -193,11 +217,19 @@ def test_pointing_at_an_operator_lights_up_its_relatives(page: Any, profile: Pro
     open_lineage(page)
     item = told["operators"]["type"].index("BatchNormalization")
     name = told["operators"]["name"][item]
-    nodes = {f"%{told['nodes']['id'][number]}" for number, origin in enumerate(told["nodes"]["origin"]) if item in origin}
+    nodes = {
+        f"%{told['nodes']['id'][number]}"
+        for number, origin in enumerate(told["nodes"]["origin"])
+        if item in origin
+    }
     kernels = {str(told["kernels"]["id"][number]) for number in told["operators"]["kernels"][item]}
     assert nodes
     assert kernels
-    (row,) = [row for row in rows(page, "#pane-operators") if row.find_element("css selector", ".middle").get_attribute("title") == name]
+    (row,) = [
+        row
+        for row in rows(page, "#pane-operators")
+        if row.find_element("css selector", ".middle").get_attribute("title") == name
+    ]
     assert lit(page, "#pane-nodes", 0) == set()
     point_at(page, row)
     wait_for(lambda: lit(page, "#pane-nodes", 0))
@@ -219,14 +251,24 @@ def test_pointing_at_a_kernel_and_at_a_node_lights_up_theirs(page: Any, profile:
     wait_for(lambda: lit(page, "#pane-operators", 1))
     number = int(next(iter(lit(page, "#pane-kernels", 1))))
     kernel = told["kernels"]["id"].index(number)
-    expected = {told["operators"]["name"][item] for item, kernels in enumerate(told["operators"]["kernels"]) if kernel in kernels}
+    expected = {
+        told["operators"]["name"][item]
+        for item, kernels in enumerate(told["operators"]["kernels"])
+        if kernel in kernels
+    }
     assert lit(page, "#pane-operators", 1) == expected
     assert find(page, "#code-title").text.startswith(f"Code of kernel {number}")
-    symbol = told["functions"][told["kernels"]["function"][kernel]].partition("void ")[2].partition("(")[0]
+    symbol = (
+        told["functions"][told["kernels"]["function"][kernel]]
+        .partition("void ")[2]
+        .partition("(")[0]
+    )
     assert symbol in find(page, "#code").get_attribute("textContent")
     point_at(page, rows(page, "#pane-nodes")[2])
     wait_for(lambda: lit(page, "#pane-nodes", 0) == {f"%{told['nodes']['id'][2]}"})
-    assert lit(page, "#pane-operators", 1) == {told["operators"]["name"][item] for item in told["nodes"]["origin"][2]}
+    assert lit(page, "#pane-operators", 1) == {
+        told["operators"]["name"][item] for item in told["nodes"]["origin"][2]
+    }
 
 
 def test_a_click_pins_until_it_is_released(page: Any) -> None:
@@ -256,7 +298,13 @@ def test_everything_can_be_done_without_a_pointer(page: Any) -> None:
     pane.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
     second = texts(page, "#pane-operators", 1)[1]
     assert lit(page, "#pane-operators", 1) == {second}
-    assert find(page, f"#{pane.get_attribute('aria-activedescendant')}").get_attribute("class").split().count("here") == 1
+    assert (
+        find(page, f"#{pane.get_attribute('aria-activedescendant')}")
+        .get_attribute("class")
+        .split()
+        .count("here")
+        == 1
+    )
     pane.send_keys(Keys.ENTER)
     assert find(page, "#pinned").text.startswith(second)
     body.send_keys("1")
@@ -285,19 +333,30 @@ def test_a_click_goes_into_the_treemap_and_the_path_leads_out(page: Any) -> None
     treemap = find(page, "#treemap")
     before = page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
     ActionChains(page, duration=0).move_to_element_with_offset(treemap, -300, 0).click().perform()
-    assert [button.text for button in page.find_elements("css selector", "#crumbs button")] == ["all", "net"]
+    assert [button.text for button in page.find_elements("css selector", "#crumbs button")] == [
+        "all",
+        "net",
+    ]
     ActionChains(page, duration=0).move_to_element_with_offset(treemap, -300, 1).click().perform()
     names = [button.text for button in page.find_elements("css selector", "#crumbs button")]
     assert len(names) == 3
     assert names[2].startswith("block")
-    assert page.execute_script("return document.querySelector('#treemap canvas').toDataURL()") != before
+    assert (
+        page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
+        != before
+    )
     find(page, "#crumbs button").click()
     point_at(page, find(page, "#model"))
-    assert page.execute_script("return document.querySelector('#treemap canvas').toDataURL()") == before
+    assert (
+        page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
+        == before
+    )
 
 
 def test_the_treemap_names_what_is_under_the_pointer(page: Any, profile: Profile) -> None:
-    ActionChains(page, duration=0).move_to_element_with_offset(find(page, "#treemap"), -300, 20).perform()
+    ActionChains(page, duration=0).move_to_element_with_offset(
+        find(page, "#treemap"), -300, 20
+    ).perform()
     wait_for(lambda: find(page, "#tip").is_displayed())
     assert find(page, "#tip b").text
     assert "per run" in find(page, "#tip").text
@@ -319,7 +378,9 @@ def test_the_timeline_zooms_and_pans(page: Any) -> None:
 
 
 def test_the_treemap_divides_its_area_by_weight(page: Any) -> None:
-    script = resources.files("whence.report.html").joinpath("squarify.js").read_text(encoding="utf-8")
+    script = (
+        resources.files("whence.report.html").joinpath("squarify.js").read_text(encoding="utf-8")
+    )
     weights = sorted((1 + number * number % 97 for number in range(60)), reverse=True)
     cells = page.execute_script(f"{script}; return squarify(arguments[0], 3, 5, 400, 210)", weights)
     assert len(cells) == len(weights)
@@ -332,7 +393,9 @@ def test_the_treemap_divides_its_area_by_weight(page: Any) -> None:
         assert max(w / h, h / w) < 4
     for number, (x, y, w, h) in enumerate(cells):
         for a, b, c, d in cells[:number]:
-            assert min(x + w, a + c) - max(x, a) < 1e-6 or min(y + h, b + d) - max(y, b) < 1e-6, "two overlap"
+            assert min(x + w, a + c) - max(x, a) < 1e-6 or min(y + h, b + d) - max(y, b) < 1e-6, (
+                "two overlap"
+            )
 
 
 # ---- large and small ----
@@ -343,17 +406,42 @@ def large_profile() -> Profile:
     wall = MANY * 2000
     sources = tuple(
         SourceRow(
-            number, f"/net/stage{number // 500}/block{number // 5}/op{number}", f"Type{number % 12}", "live", 2000, 2000 / wall, ((number - 1) // 2,)
+            number,
+            f"/net/stage{number // 500}/block{number // 5}/op{number}",
+            f"Type{number % 12}",
+            "live",
+            2000,
+            2000 / wall,
+            ((number - 1) // 2,),
         )
         for number in range(1, MANY + 1)
     )
     kernels = tuple(
-        KernelRow(number, f"fuse_{number}", (Part(2 * number + 1, 0.5, 2000), Part(2 * number + 2, 0.5, 2000)), 4000, 10, 300, True)
+        KernelRow(
+            number,
+            f"fuse_{number}",
+            (Part(2 * number + 1, 0.5, 2000), Part(2 * number + 2, 0.5, 2000)),
+            4000,
+            10,
+            300,
+            True,
+        )
         for number in range(MANY // 2)
     )
     timeline = tuple(Event(number, number * 400, number * 400 + 390) for number in range(MANY // 2))
     return Profile(
-        "large.onnx", "cpu", 2, 10, wall, {}, 0.0, Coverage(MANY, MANY, 0, 0, 0, 0), sources, kernels, timeline=timeline, timeline_ns=MANY * 200
+        "large.onnx",
+        "cpu",
+        2,
+        10,
+        wall,
+        {},
+        0.0,
+        Coverage(MANY, MANY, 0, 0, 0, 0),
+        sources,
+        kernels,
+        timeline=timeline,
+        timeline_ns=MANY * 200,
     )
 
 
@@ -366,7 +454,16 @@ def test_five_thousand_operators_are_a_small_page(browser: Any, tmp_path: Path) 
     }  # fmt: skip
     assert set(columns) == set(told["nodes"])
     report = tmp_path / "report.html"
-    report.write_text(assembled({**told, "has_graph": True, "nodes": {name: list(column) for name, column in columns.items()}}), encoding="utf-8")
+    report.write_text(
+        assembled(
+            {
+                **told,
+                "has_graph": True,
+                "nodes": {name: list(column) for name, column in columns.items()},
+            }
+        ),
+        encoding="utf-8",
+    )
     browser.get(report.as_uri())
     open_lineage(browser)
     browser.execute_script("document.getElementById('pane-operators').scrollTop = 1e9")
@@ -381,9 +478,13 @@ def test_five_thousand_operators_are_a_small_page(browser: Any, tmp_path: Path) 
     assert browser.get_log("browser") == []
 
 
-def test_a_report_without_graph_or_without_anything(browser: Any, profile: Profile, tmp_path: Path) -> None:
+def test_a_report_without_graph_or_without_anything(
+    browser: Any, profile: Profile, tmp_path: Path
+) -> None:
     bare = dataclasses.replace(profile, background=None)
-    nothing = dataclasses.replace(bare, sources=(), kernels=(), timeline=(), runs=0, wall_ns=0, residual_ns={}, runs_ns=())
+    nothing = dataclasses.replace(
+        bare, sources=(), kernels=(), timeline=(), runs=0, wall_ns=0, residual_ns={}, runs_ns=()
+    )
     for each in (bare, nothing):
         (report,) = write_html(each, tmp_path)
         browser.get(report.as_uri())

@@ -1,4 +1,6 @@
-"""Model Explorer's files: ids that exist, edges that lead somewhere, and each node in one entry of the mapping."""
+"""Model Explorer's files: ids that exist, edges that lead somewhere, and each node in one entry of
+the mapping.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from whence.attribution.profile import Profile
-from whence.report.model_explorer import AFTER, BEFORE, graphs, node_data, sync_navigation, write_model_explorer
+from whence.report.model_explorer import (
+    AFTER,
+    BEFORE,
+    graphs,
+    node_data,
+    sync_navigation,
+    write_model_explorer,
+)
 
 
 def test_the_graphs_hang_together(profile: Profile) -> None:
@@ -23,18 +32,28 @@ def test_the_graphs_hang_together(profile: Profile) -> None:
             assert {"id", "label", "namespace", "attrs", "incomingEdges"} <= set(node)
             assert all(edge["sourceNodeId"] in ids for edge in node["incomingEdges"])
     before = {node["id"]: node for node in content["graphs"][0]["nodes"]}
-    assert [before[str(number)]["label"] for number in (1, 2, 3, 4)] == ["Conv", "BatchNormalization", "Relu", "Identity"]
+    assert [before[str(number)]["label"] for number in (1, 2, 3, 4)] == [
+        "Conv",
+        "BatchNormalization",
+        "Relu",
+        "Identity",
+    ]
     assert before["1"]["namespace"] == "net/layer1"
 
 
 def test_the_times_are_on_nodes_that_exist(profile: Profile) -> None:
     assert profile.background is not None
     content = node_data(profile, profile.background)
-    drawn = {graph["id"]: {node["id"] for node in graph["nodes"]} for graph in graphs(profile, profile.background)["graphs"]}
+    drawn = {
+        graph["id"]: {node["id"] for node in graph["nodes"]}
+        for graph in graphs(profile, profile.background)["graphs"]
+    }
     for name in (BEFORE, AFTER):
         results = content[name]["results"]
         assert set(results) <= drawn[name]
-        assert sum(each["value"] for each in results.values()) == pytest.approx(profile.attributed_ns / profile.runs / 1000)
+        assert sum(each["value"] for each in results.values()) == pytest.approx(
+            profile.attributed_ns / profile.runs / 1000
+        )
 
 
 def test_a_node_stands_in_one_entry_only(profile: Profile) -> None:

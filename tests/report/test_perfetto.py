@@ -77,10 +77,16 @@ def test_an_operator_carries_its_number_and_its_line(profile: Profile) -> None:
 
 def _unknown(message: Any) -> list[tuple[str, int]]:
     """The fields, at any depth, that the format does not have."""
-    found = [(message.DESCRIPTOR.full_name, field.field_number) for field in UnknownFieldSet(message)]
+    found = [
+        (message.DESCRIPTOR.full_name, field.field_number) for field in UnknownFieldSet(message)
+    ]
     for field, value in message.ListFields():
         if field.message_type is not None:
-            found += [each for part in (value if field.is_repeated else [value]) for each in _unknown(part)]
+            found += [
+                each
+                for part in (value if field.is_repeated else [value])
+                for each in _unknown(part)
+            ]
     return found
 
 
@@ -96,7 +102,11 @@ def test_perfettos_own_description_of_the_format_knows_every_field(profile: Prof
     }
     notes = {note.name: note.string_value for note in events[0].track_event.debug_annotations}
     assert notes == {"policy": profile.policy, "note 1": "one", "note 2": "two"}
-    tracks = {packet.track_descriptor.uuid: packet.track_descriptor for packet in trace.packet if packet.HasField("track_descriptor")}
+    tracks = {
+        packet.track_descriptor.uuid: packet.track_descriptor
+        for packet in trace.packet
+        if packet.HasField("track_descriptor")
+    }
     assert [tracks[uuid].parent_uuid for uuid in sorted(tracks)] == [0, 1, 1]
     begun: dict[int, list[str]] = {uuid: [] for uuid in tracks}
     length = dict.fromkeys((kernel.name for kernel in profile.kernels), 0)

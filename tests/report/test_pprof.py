@@ -19,18 +19,27 @@ def test_it_is_a_valid_profile(profile: Profile, hostile: str) -> None:
     kinds = [(strings[number(kind, 1)], strings[number(kind, 2)]) for kind in messages(data, 1)]
     assert kinds == [("calls", "count"), ("attributed", "nanoseconds")]
     functions = {number(each, 1): strings[number(each, 2)] for each in messages(data, 5)}
-    locations = {number(each, 1): [functions[number(fields(line), 1)] for line in each[4] if isinstance(line, bytes)] for each in messages(data, 4)}
+    locations = {
+        number(each, 1): [
+            functions[number(fields(line), 1)] for line in each[4] if isinstance(line, bytes)
+        ]
+        for each in messages(data, 4)
+    }
     assert 0 not in functions
     assert 0 not in locations
     samples = messages(data, 2)
-    stacks = [[name for place in unpacked(sample, 1) for name in locations[place]] for sample in samples]
+    stacks = [
+        [name for place in unpacked(sample, 1) for name in locations[place]] for sample in samples
+    ]
     values = [unpacked(sample, 2) for sample in samples]
     assert sum(time for _, time in values) == profile.wall_ns == number(whole, 10)
     assert strings[number(whole, 14)] == "attributed"
     assert profile.policy in [strings[each] for each in unpacked(whole, 13)]
     # Leaf first: the operator, the kernel it is inlined into, its modules, the model.
     escaped = hostile.replace("\udc80", "\\udc80")
-    conv = next(stack for stack in stacks if stack[0] == f"{escaped} (Conv)" and "conv" in stack[1].lower())
+    conv = next(
+        stack for stack in stacks if stack[0] == f"{escaped} (Conv)" and "conv" in stack[1].lower()
+    )
     assert conv[1].startswith("kernel ")
     assert conv[2:] == ["net.layer1", "net", "made/up.onnx"]
     assert ["(dispatch)", "made/up.onnx"] in stacks

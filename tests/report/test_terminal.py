@@ -48,17 +48,36 @@ def test_rows_that_are_left_out_are_counted(profile: Profile) -> None:
 @pytest.mark.parametrize(
     ("residual", "line"),
     [
-        ({"dispatch": 6, "idle": 3, "profiler": 0}, " kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %"),
-        ({"dispatch": 0, "idle": 0, "unattributed: x\n": 9}, " kernels 99.1 % + dispatch 0.0 % + idle 0.0 % + unattributed: x\\n 0.9 % = 100 %"),
+        (
+            {"dispatch": 6, "idle": 3, "profiler": 0},
+            " kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %",
+        ),
+        (
+            {"dispatch": 0, "idle": 0, "unattributed: x\n": 9},
+            " kernels 99.1 % + dispatch 0.0 % + idle 0.0 % + unattributed: x\\n 0.9 % = 100 %",
+        ),
     ],
 )
 def test_the_last_line_adds_up(profile: Profile, residual: dict[str, int], line: str) -> None:
     row = dataclasses.replace(profile.sources[0], time_ns=991)
-    assert closure_line(dataclasses.replace(profile, sources=(row,), residual_ns=residual, wall_ns=1000)) == line
+    assert (
+        closure_line(
+            dataclasses.replace(profile, sources=(row,), residual_ns=residual, wall_ns=1000)
+        )
+        == line
+    )
 
 
 @pytest.mark.parametrize(
-    ("nanoseconds", "text"), [(0, "0 ns"), (999, "999 ns"), (3060, "3.06 µs"), (31_200_000, "31.2 ms"), (2.5e9, "2.50 s"), (4e11, "400 s")]
+    ("nanoseconds", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (3060, "3.06 µs"),
+        (31_200_000, "31.2 ms"),
+        (2.5e9, "2.50 s"),
+        (4e11, "400 s"),
+    ],
 )
 def test_durations(nanoseconds: float, text: str) -> None:
     assert duration(nanoseconds) == text
@@ -71,13 +90,21 @@ def test_a_name_loses_its_middle(profile: Profile) -> None:
 
 
 def test_an_unmeasurable_cost_is_not_called_negative(profile: Profile) -> None:
-    assert "profiling cost below 0.1 %" in header(dataclasses.replace(profile, overhead_ratio=-0.02), 120)
+    assert "profiling cost below 0.1 %" in header(
+        dataclasses.replace(profile, overhead_ratio=-0.02), 120
+    )
 
 
 def test_every_writer_writes(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("out")
     names = {path.name for path in dataclasses.replace(profile, writers=WRITERS).save(folder)}
-    assert names >= {"profile.json", "speedscope.json", "profile.pb.gz", "trace.pftrace", "model_explorer.json"}
+    assert names >= {
+        "profile.json",
+        "speedscope.json",
+        "profile.pb.gz",
+        "trace.pftrace",
+        "model_explorer.json",
+    }
     assert names == {path.name for path in folder.iterdir()}
 
 
@@ -85,5 +112,9 @@ def test_how_shares_were_found_is_said(profile: Profile) -> None:
     assert policy_line(profile) == " shares within kernels: modelled"
     waiting = dataclasses.replace(profile.kernels[0], waited_ns=profile.attributed_ns // 4)
     other = dataclasses.replace(profile, policy=EXACT, notes=("a", "b"), kernels=(waiting,))
-    assert policy_line(other) == " shares within kernels: measured by leaving out · 2 notes in profile.json · threads waited for others 25.0 %"
+    assert (
+        policy_line(other)
+        == " shares within kernels: measured by leaving out · 2 notes in profile.json · threads"
+        " waited for others 25.0 %"
+    )
     assert policy_line(profile) in printed(profile, 80, "op")

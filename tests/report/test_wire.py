@@ -11,7 +11,9 @@ from whence.report import wire
 
 @given(st.integers(1, 2**29 - 1), st.integers(0, 2**64 - 1))
 def test_numbers(field: int, value: int) -> None:
-    assert wire_reader.fields(wire.number(field, value) + wire.fixed64(field, value)) == {field: [value, value]}
+    assert wire_reader.fields(wire.number(field, value) + wire.fixed64(field, value)) == {
+        field: [value, value]
+    }
 
 
 @given(st.text())

@@ -1,4 +1,6 @@
-"""Reading protocol buffers without knowing their schema: fields by number. Written apart from the encoder, to check it."""
+"""Reading protocol buffers without knowing their schema: fields by number. Written apart from the
+encoder, to check it.
+"""
 
 from __future__ import annotations
 

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import re
 
-_TRIGRAPHS = {"=": "#", "/": "\\", "'": "^", "(": "[", ")": "]", "!": "|", "<": "{", ">": "}", "-": "~"}
+_TRIGRAPHS = {
+    "=": "#",
+    "/": "\\",
+    "'": "^",
+    "(": "[",
+    ")": "]",
+    "!": "|",
+    "<": "{",
+    ">": "}",
+    "-": "~",
+}
 _TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|.', re.DOTALL)
 
 
 def code_of(source: str) -> str:
-    """The code of a C source, by the first phases of translation: trigraphs, then lines joined, then comments to spaces.
+    """The code of a C source, by the first phases of translation: trigraphs, then lines joined,
+    then comments to spaces.
 
-    Strings are emptied, and anything that begins a comment or a string without ending it is left standing, to be seen.
+    Strings are emptied, and anything that begins a comment or a string without ending it is left
+    standing, to be seen.
     """
-    joined = re.sub(r"\?\?([=/'()!<>-])", lambda found: _TRIGRAPHS[found[1]], source).replace("\\\n", "")
+    joined = re.sub(r"\?\?([=/'()!<>-])", lambda found: _TRIGRAPHS[found[1]], source).replace(
+        "\\\n", ""
+    )
     return _TOKEN.sub(lambda found: _plain(found[0]), joined)
 
 

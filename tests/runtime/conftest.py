@@ -1,4 +1,6 @@
-"""What the tests of the runtime share: one engine, since starting one compiles and starts threads."""
+"""What the tests of the runtime share: one engine, since starting one compiles and starts
+threads.
+"""
 
 from __future__ import annotations
 

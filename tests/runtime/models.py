@@ -28,7 +28,9 @@ def relu(*shape: Dim) -> Graph:
 
 
 def mixed() -> Graph:
-    """A native kernel, a reference step with a size known only at run time, another native kernel."""
+    """A native kernel, a reference step with a size known only at run time, another native
+    kernel.
+    """
     build = GraphBuilder("mixed")
     x = build.input("x", DType.F32, [4])
     found = build.op("NonZero", build.op("Relu", x), name="found")

@@ -1,4 +1,6 @@
-"""Models compiled by another process: the one that runs them holds no more than if it had found them compiled."""
+"""Models compiled by another process: the one that runs them holds no more than if it had found
+them compiled.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from whence.runtime.engine import CpuEngine
 from whence.types import Dim, DType
 
 X = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
-# A program as people write them: it would compile twice if the other process began by running it again.
+# A program as people write them: it would compile twice if the other process began by running it
+# again.
 _PROGRAM = """
 import json, os, sys
 import numpy as np
@@ -47,9 +50,13 @@ print(json.dumps(found))
 
 def _net(*, batch: Dim = 1, seed: int = 0) -> Graph:
     build = GraphBuilder("net")
-    weights = build.const(np.random.default_rng(seed).standard_normal((16, 3, 3, 3)).astype(np.float32))
+    weights = build.const(
+        np.random.default_rng(seed).standard_normal((16, 3, 3, 3)).astype(np.float32)
+    )
     x = build.input("x", DType.F32, [batch, 3, 8, 8])
-    build.output("y", build.op("Relu", build.op("Conv", x, weights, kernel_shape=(3, 3)), name="relu"))
+    build.output(
+        "y", build.op("Relu", build.op("Conv", x, weights, kernel_shape=(3, 3)), name="relu")
+    )
     return build.finish()
 
 
@@ -57,8 +64,19 @@ def _run(folder: Path, model: Path, *options: str, **environment: str) -> dict[s
     """What the program finds out, in a process of its own that says nothing else."""
     np.save(folder / "x.npy", X)
     (folder / "program.py").write_text(_PROGRAM, encoding="utf-8")
-    command = [sys.executable, str(folder / "program.py"), str(model), str(folder / "x.npy"), *options]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "WHENCE_CACHE": str(folder / "cache"), **environment}
+    command = [
+        sys.executable,
+        str(folder / "program.py"),
+        str(model),
+        str(folder / "x.npy"),
+        *options,
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "WHENCE_CACHE": str(folder / "cache"),
+        **environment,
+    }
     ended = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert ended.stderr == ""
     found: dict[str, Any] = json.loads(ended.stdout)
@@ -66,7 +84,9 @@ def _run(folder: Path, model: Path, *options: str, **environment: str) -> dict[s
 
 
 @pytest.mark.parametrize("batch", [1, "N"])
-def test_a_process_that_compiles_holds_no_more_than_one_that_finds_the_model(batch: Dim, tmp_path: Path) -> None:
+def test_a_process_that_compiles_holds_no_more_than_one_that_finds_the_model(
+    batch: Dim, tmp_path: Path
+) -> None:
     graph = _net(batch=batch)
     api.save(graph, tmp_path / "m.onnx")
     cold, warm = (_run(tmp_path, tmp_path / "m.onnx") for _ in range(2))
@@ -80,7 +100,9 @@ def test_a_process_that_compiles_holds_no_more_than_one_that_finds_the_model(bat
 
 def test_errors_are_those_of_compiling_here(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"no model")
-    apart, here = (_run(tmp_path, tmp_path / "m.onnx", *options) for options in ((), ("--progress",)))
+    apart, here = (
+        _run(tmp_path, tmp_path / "m.onnx", *options) for options in ((), ("--progress",))
+    )
     assert apart["error"].startswith("ModelError: ")
     assert apart["error"] == here["error"]
 
@@ -89,10 +111,15 @@ def test_who_wants_to_see_it_compiles_here(tmp_path: Path) -> None:
     api.save(_net(), tmp_path / "m.onnx")
     # Nothing is kept when every pass is checked: there is nothing that another process could leave.
     for options, environment in (((), {"WHENCE_CHECK": "1"}), (("--progress",), {})):
-        assert "whence.runtime.build" in _run(tmp_path, tmp_path / "m.onnx", *options, **environment)["compiler"]
+        assert (
+            "whence.runtime.build"
+            in _run(tmp_path, tmp_path / "m.onnx", *options, **environment)["compiler"]
+        )
 
 
-def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
 
     def forget(call: Any, *given: Any) -> bool:
@@ -105,7 +132,9 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(tmp_path: Path
     api.save(_net(), tmp_path / "m.onnx")
     for _ in range(2):
         engine = CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
-        assert api._compile_file(tmp_path / "m.onnx", 1, engine, {}, "dominator", apart=True)(X).shape == (1, 16, 6, 6)
+        assert api._compile_file(tmp_path / "m.onnx", 1, engine, {}, "dominator", apart=True)(
+            X
+        ).shape == (1, 16, 6, 6)
     assert len(calls) == 1
 
 
@@ -126,7 +155,9 @@ def test_a_call_apart_is_made_in_another_process(tmp_path: Path) -> None:
     assert (text, int(process) != os.getpid()) == ("done by", True)
 
 
-def test_a_call_that_fails_or_warns_is_to_be_made_here(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_call_that_fails_or_warns_is_to_be_made_here(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert not call_apart(_write, tmp_path / "no folder" / "a", "")
     assert not call_apart(_warn)
     assert not call_apart(lambda: None)
@@ -135,13 +166,17 @@ def test_a_call_that_fails_or_warns_is_to_be_made_here(tmp_path: Path, capfd: py
 
 
 @pytest.mark.parametrize("executable", ["", None, "/usr/bin/pythonic", "/no/such/folder/python3"])
-def test_no_other_program_is_started(executable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_other_program_is_started(
+    executable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     assert not call_apart(_write, tmp_path / "a", "")
     assert not (tmp_path / "a").exists()
 
 
-def test_a_frozen_program_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_program_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert not call_apart(_write, tmp_path / "a", "")
     assert not (tmp_path / "a").exists()

@@ -54,7 +54,10 @@ def _programs(model: Any) -> dict[str, list[Program] | None]:
     """The programs of the compiled bodies; `None` for one that the interpreter runs."""
     (program,) = model.programs
     assert program._bodies is not None
-    return {name: None if body is None else list(body._executable.programs) for (_, name), body in program._bodies._known.items()}
+    return {
+        name: None if body is None else list(body._executable.programs)
+        for (_, name), body in program._bodies._known.items()
+    }
 
 
 def _compiled(graph: Graph, engine: Engine, given: list[np.ndarray]) -> Any:
@@ -66,7 +69,9 @@ def _compiled(graph: Graph, engine: Engine, given: list[np.ndarray]) -> Any:
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
 def test_a_loop(turns: int, engine: Engine) -> None:
-    model = _compiled(parsed(LOOP), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(turns)])
+    model = _compiled(
+        parsed(LOOP), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(turns)]
+    )
     if turns:
         (program,) = _programs(model)["body"] or []
         assert program.native_steps == len(program.steps) > 0
@@ -77,7 +82,9 @@ def test_a_loop(turns: int, engine: Engine) -> None:
 
 
 def test_a_loop_whose_shapes_grow_is_not_compiled_for_ever(engine: Engine) -> None:
-    model = _compiled(parsed(GROWING), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(6)])
+    model = _compiled(
+        parsed(GROWING), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(6)]
+    )
     assert len(_programs(model)["body"] or []) == module._MOST_SIGNATURES
 
 

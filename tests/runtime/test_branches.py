@@ -1,4 +1,6 @@
-"""Conditions are decided in native code: each branch gives what the interpreter gives, and the one that is not taken does not run."""
+"""Conditions are decided in native code: each branch gives what the interpreter gives, and the one
+that is not taken does not run.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +81,12 @@ parts (float[1,16] x, bool c) => (float[1,32] y) <float[16,16] w = {{{", ".join(
   >
   y = Neg(b)
 }}"""
-# Conditions that are easily lost sight of, and a branch that fails where it runs: Add(q, y) does not fit.
-_FITS, _FAILS = "s = Constant<value_ints = [6]>() t = Reshape(q, s)", "b = Add(q, y) s = Constant<value_ints = [6]>() e = Reshape(b, s)"
+# Conditions that are easily lost sight of, and a branch that fails where it runs: Add(q, y) does
+# not fit.
+_FITS, _FAILS = (
+    "s = Constant<value_ints = [6]>() t = Reshape(q, s)",
+    "b = Add(q, y) s = Constant<value_ints = [6]>() e = Reshape(b, s)",
+)
 LATE = f"""
 late (float x, float[2,3] q, float[4] y) => (float[6] z, float w) {{
   zero = Constant<value_float = 0.0>()
@@ -109,7 +115,8 @@ index (float[6] x, bool c) => (float[2] y) {
   >
 }"""
 
-# The same, where that is known only once other passes ran: the index is computed from codes, or the axis is that of what another If gives.
+# The same, where that is known only once other passes ran: the index is computed from codes, or the
+# axis is that of what another If gives.
 COMPUTED_INDEX = """
 computed (float[6] x, bool c) => (float[2] y) <uint8[2] codes = {0, 100}, float scale = {1.0}, int64[2] i = {0, 1}> {
   y = If (c) <
@@ -130,10 +137,21 @@ axis (float[6] x, bool c, bool d, float[2,3] v) => (float[2] y) <int64[2] i = {0
 def _chain(length: int) -> str:
     """As many conditions one after the other, of which the first has a branch that fails."""
     given = ", ".join(f"bool c{number}" for number in range(length))
-    first = f"z0 = If (c0) <then_branch = a () => (float[6] t) {{ {_FITS} }}, else_branch = b () => (float[6] e) {{ {_FAILS} }}>"
-    branches = "then_branch = t{k} () => (float[6] u) {{ u = Exp({z}) }}, else_branch = e{k} () => (float[6] v) {{ v = Abs({z}) }}"
-    rest = " ".join(f"z{k} = If (c{k}) <{branches.format(k=k, z=f'z{k - 1}')}>" for k in range(1, length))
-    return f"chain ({given}, float[2,3] q, float[4] y) => (float[6] w) {{ {first} {rest} w = Neg(z{length - 1}) }}"
+    first = (
+        f"z0 = If (c0) <then_branch = a () => (float[6] t) {{ {_FITS} }}, else_branch = b () =>"
+        f" (float[6] e) {{ {_FAILS} }}>"
+    )
+    branches = (
+        "then_branch = t{k} () => (float[6] u) {{ u = Exp({z}) }}, else_branch = e{k} () =>"
+        " (float[6] v) {{ v = Abs({z}) }}"
+    )
+    rest = " ".join(
+        f"z{k} = If (c{k}) <{branches.format(k=k, z=f'z{k - 1}')}>" for k in range(1, length)
+    )
+    return (
+        f"chain ({given}, float[2,3] q, float[4] y) => (float[6] w) {{ {first} {rest} w ="
+        f" Neg(z{length - 1}) }}"
+    )
 
 
 SEQUENCE = """
@@ -162,7 +180,11 @@ def test_captures_and_values_that_are_handed_through(engine: Engine) -> None:
 
 
 def test_a_condition_in_a_condition(engine: Engine) -> None:
-    runs = [[X, np.array(taken), np.array(limit, np.float32)] for taken in (True, False) for limit in (-1e9, 1e9)]
+    runs = [
+        [X, np.array(taken), np.array(limit, np.float32)]
+        for taken in (True, False)
+        for limit in (-1e9, 1e9)
+    ]
     program = _compared(parsed(NESTED), engine, *runs)
     assert program.plan.is_native
     (segment,) = program.actions
@@ -178,7 +200,9 @@ def test_a_condition_in_a_loop(engine: Engine) -> None:
     assert all(each.plan.is_native for each in body._executable.programs)
 
 
-@pytest.mark.parametrize("kind", ["float", "double", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"])
+@pytest.mark.parametrize(
+    "kind", ["float", "double", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"]
+)
 @pytest.mark.parametrize("shape", ["", "[3]", "[2,0]"])
 def test_types(kind: str, shape: str, engine: Engine) -> None:
     text = f"""types ({kind}{shape} x, {kind}{shape} z, bool[1] c) => ({kind}{shape} y) {{
@@ -262,18 +286,32 @@ def test_what_would_fail_does_not_run(text: str, given: list[np.ndarray], engine
     _compared(parsed(text), engine, given)
 
 
-@pytest.mark.parametrize(("text", "more"), [(COMPUTED_INDEX, []), (LATE_AXIS, [np.array(True), Q])], ids=["a computed index", "a late axis"])
-def test_an_index_outside_its_axis_is_an_error_where_it_is_needed(text: str, more: list[np.ndarray], engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [(COMPUTED_INDEX, []), (LATE_AXIS, [np.array(True), Q])],
+    ids=["a computed index", "a late axis"],
+)
+def test_an_index_outside_its_axis_is_an_error_where_it_is_needed(
+    text: str, more: list[np.ndarray], engine: Engine
+) -> None:
     model = compile_model(parsed(text), engine=engine)
     for _ in range(2):
-        np.testing.assert_array_equal(outputs(model(SIX, np.array(True), *more))[0], parsed(text).run([SIX, np.array(True), *more])[0])
-        with pytest.raises(ModelError, match=r"^operator 'e' \(Gather\): Gather: index 100 is outside an axis of 6$"):
+        np.testing.assert_array_equal(
+            outputs(model(SIX, np.array(True), *more))[0],
+            parsed(text).run([SIX, np.array(True), *more])[0],
+        )
+        with pytest.raises(
+            ModelError,
+            match=r"^operator 'e' \(Gather\): Gather: index 100 is outside an axis of 6$",
+        ):
             model(SIX, np.array(False), *more)
 
 
 def test_an_index_that_every_run_needs_is_an_error_at_once(engine: Engine) -> None:
     text = "always (float[6] x) => (float[2] y) <int64[2] j = {0, 100}> { y = Gather(x, j) }"
-    with pytest.raises(ModelError, match=r"^operator 'y' \(Gather\): Gather: index 100 is outside an axis of 6$"):
+    with pytest.raises(
+        ModelError, match=r"^operator 'y' \(Gather\): Gather: index 100 is outside an axis of 6$"
+    ):
         compile_model(parsed(text), engine=engine)
 
 
@@ -282,20 +320,25 @@ def test_what_is_made_in_place_in_a_branch_that_is_not_taken_does_not_run(engine
     program = _compared(parsed(PARTS), engine, [given, np.array(True)], [given, np.array(False)])
     (segment,) = (action for action in program.plan.actions if isinstance(action, Segment))
     guarded = [segment.plan.steps[number].n_guards for number in range(segment.plan.n_steps)]
-    # Nothing copies: a product and something else for each branch, then the choice and what follows it.
+    # Nothing copies: a product and something else for each branch, then the choice and what follows
+    # it.
     assert guarded == [1, 1, 1, 1, 0, 0]
 
 
 def test_the_profile_has_what_ran_and_adds_up(engine: Engine) -> None:
     model = compile_model(parsed(CAPTURES), engine=engine)
-    found = profile_executable(model, {"x": X, "c": np.array(True)}, runs=5, warmup=1, model="captures")
+    found = profile_executable(
+        model, {"x": X, "c": np.array(True)}, runs=5, warmup=1, model="captures"
+    )
     assert found.coverage.lost == 0
     assert [row.id for row in found.sources] == list(range(1, found.coverage.source_ops + 1))
     assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
     times = {row.name: (row.time_ns, row.fate) for row in found.sources}
     assert sum(time for time, _ in times.values()) == found.attributed_ns
     calls = {row.name: row.calls for row in found.kernels}
-    assert sum(calls[name] == 0 for name in calls) == 2, "the product and the softmax of the other branch"
+    assert sum(calls[name] == 0 for name in calls) == 2, (
+        "the product and the softmax of the other branch"
+    )
     products = [row for row in found.sources if row.op == "MatMul"]
     assert sorted(row.time_ns > 0 for row in products) == [False, True]
     assert {row.fate for row in products} == {"live"}
@@ -324,13 +367,19 @@ def test_threads_that_take_different_branches(engine: Engine) -> None:
 
 def test_a_model_that_was_compiled_before(tmp_path: Path, engine: Engine) -> None:
     x, v = np.array([-1, 2, -3, 4], np.float32), np.ones((2, 3), np.float32)
-    for name, text, given in (("captures", CAPTURES, [X]), ("aside", ASIDE, [np.abs(x)]), ("failing", FAILING, [x])):
+    for name, text, given in (
+        ("captures", CAPTURES, [X]),
+        ("aside", ASIDE, [np.abs(x)]),
+        ("failing", FAILING, [x]),
+    ):
         path = tmp_path / f"{name}.onnx"
         onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]>' + text), path)
         more = [v] if name == "failing" else []
         for taken in (True,) if name == "failing" else (True, False):
             first = outputs(compile_model(path, engine=engine)(*given, np.array(taken), *more))
-            assert_same(outputs(compile_model(path, engine=engine)(*given, np.array(taken), *more)), first)
+            assert_same(
+                outputs(compile_model(path, engine=engine)(*given, np.array(taken), *more)), first
+            )
 
 
 def test_a_condition_leaves_python(tmp_path: Path, engine: CpuEngine) -> None:

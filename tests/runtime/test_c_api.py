@@ -1,4 +1,6 @@
-"""A compiled model as a C program sees it: results, and the status of every row of the profiling interface."""
+"""A compiled model as a C program sees it: results, and the status of every row of the profiling
+interface.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ class Model:
 
     def __init__(self, graph: Graph, engine: CpuEngine, folder: Path, threads: int = 2) -> None:
         self.graph = graph
-        library, header, _, self.weights, _ = export(build_program(graph, engine.toolchain, load=False), engine.toolchain, folder, "net")
+        library, header, _, self.weights, _ = export(
+            build_program(graph, engine.toolchain, load=False), engine.toolchain, folder, "net"
+        )
         self.code = ctypes.CDLL(str(library))
         for name in ("whence_input_bytes", "whence_output_bytes"):
             getattr(self.code, name).restype = ctypes.c_int64
@@ -60,14 +64,20 @@ class Model:
 
     def create(self, threads: int = 1, weights: Path | None = None) -> int:
         file = str(self.weights if weights is None else weights).encode()
-        return int(self.code.whence_model_create(ctypes.byref(self.handle), self.description, file, threads))
+        return int(
+            self.code.whence_model_create(
+                ctypes.byref(self.handle), self.description, file, threads
+            )
+        )
 
     def stream(self, flags: int = PROFILING) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
         assert self.code.whence_stream_create(ctypes.byref(handle), self.handle, flags) == SUCCESS
         return handle
 
-    def execute(self, stream: ctypes.c_void_p, inputs: Sequence[np.ndarray]) -> tuple[int, list[np.ndarray]]:
+    def execute(
+        self, stream: ctypes.c_void_p, inputs: Sequence[np.ndarray]
+    ) -> tuple[int, list[np.ndarray]]:
         made = []
         for node in self.graph.outputs:
             (ref,) = node.inputs
@@ -90,10 +100,14 @@ class Model:
         status = self.code.whence_query_profiling_data(stream, UNDEF, ctypes.byref(number), None)
         return int(status), number.value
 
-    def times(self, stream: ctypes.c_void_p, kind: int = TIME, room: int = 300) -> tuple[int, list[int]]:
+    def times(
+        self, stream: ctypes.c_void_p, kind: int = TIME, room: int = 300
+    ) -> tuple[int, list[int]]:
         data = (ctypes.c_uint64 * room)(*[2**64 - 1] * room)
         number = ctypes.c_int(-7)
-        status = int(self.code.whence_query_profiling_data(stream, kind, ctypes.byref(number), data))
+        status = int(
+            self.code.whence_query_profiling_data(stream, kind, ctypes.byref(number), data)
+        )
         assert number.value == -7, "with data, the count is neither read nor written"
         return status, [value for value in data if value != 2**64 - 1]
 
@@ -118,12 +132,23 @@ def test_results_are_those_of_the_interpreter(model: Model) -> None:
 def test_conditions_are_decided_in_c(engine: CpuEngine, tmp_path: Path) -> None:
     build = GraphBuilder("branch")
     x, c = build.input("x", DType.F32, [8, 8]), build.input("c", DType.BOOL, ())
-    build.output("y", build.op("Choose", c, build.op("Softmax", x, name="one"), build.op("MatMul", x, x, name="other")))
+    build.output(
+        "y",
+        build.op(
+            "Choose", c, build.op("Softmax", x, name="one"), build.op("MatMul", x, x, name="other")
+        ),
+    )
     made = Model(build.finish(), engine, tmp_path)
     stream = made.stream()
     for turn, taken in enumerate((True, False, False), 1):
         assert_same(made.run(stream, X, np.array(taken)), made.graph.run([X, np.array(taken)]))
-        assert sum(_step(made, stream, step)[1] for step in range(made.code.whence_step_count(made.handle))) == 2 * turn
+        assert (
+            sum(
+                _step(made, stream, step)[1]
+                for step in range(made.code.whence_step_count(made.handle))
+            )
+            == 2 * turn
+        )
     made.code.whence_stream_destroy(stream)
     made.code.whence_model_destroy(made.handle)
 
@@ -132,8 +157,20 @@ def test_sizes_are_told(model: Model) -> None:
     code = model.code
     assert (code.whence_input_count(model.handle), code.whence_output_count(model.handle)) == (1, 6)
     assert [code.whence_input_bytes(model.handle, index) for index in (-1, 0, 1)] == [-1, 256, -1]
-    assert [code.whence_output_bytes(model.handle, index) for index in range(7)] == [256, 256, 256, 256, 6, 4, -1]
-    assert (code.whence_input_count(None), code.whence_output_count(None), code.whence_input_bytes(None, 0)) == (0, 0, -1)
+    assert [code.whence_output_bytes(model.handle, index) for index in range(7)] == [
+        256,
+        256,
+        256,
+        256,
+        6,
+        4,
+        -1,
+    ]
+    assert (
+        code.whence_input_count(None),
+        code.whence_output_count(None),
+        code.whence_input_bytes(None, 0),
+    ) == (0, 0, -1)
 
 
 # ---- profiling, row by row ----
@@ -152,7 +189,10 @@ def test_a_stream_without_the_flag(model: Model) -> None:
 @pytest.mark.parametrize("flags", [OUT_OF_ORDER, OUT_OF_ORDER | PROFILING, 8, 0x80000000])
 def test_flags_that_cannot_be_kept(model: Model, flags: int) -> None:
     handle = ctypes.c_void_p()
-    assert model.code.whence_stream_create(ctypes.byref(handle), model.handle, ctypes.c_uint(flags)) == INVALID_ARGUMENTS
+    assert (
+        model.code.whence_stream_create(ctypes.byref(handle), model.handle, ctypes.c_uint(flags))
+        == INVALID_ARGUMENTS
+    )
     assert handle.value is None
 
 
@@ -184,7 +224,9 @@ def test_an_unknown_kind_matters_only_with_data(model: Model, kind: int) -> None
     model.run(stream, X)
     assert model.times(stream, kind) == (INVALID_ARGUMENTS, [])
     number = ctypes.c_int(-7)
-    assert model.code.whence_query_profiling_data(stream, kind, ctypes.byref(number), None) == SUCCESS
+    assert (
+        model.code.whence_query_profiling_data(stream, kind, ctypes.byref(number), None) == SUCCESS
+    )
     assert number.value == 1
     model.code.whence_stream_destroy(stream)
 
@@ -227,7 +269,9 @@ def test_streams_are_independent(model: Model) -> None:
 
 def _step(model: Model, stream: ctypes.c_void_p, step: int) -> tuple[int, int, int]:
     calls, nanoseconds = ctypes.c_uint64(0), ctypes.c_uint64(0)
-    status = model.code.whence_query_step(stream, step, ctypes.byref(calls), ctypes.byref(nanoseconds))
+    status = model.code.whence_query_step(
+        stream, step, ctypes.byref(calls), ctypes.byref(nanoseconds)
+    )
     return int(status), calls.value, nanoseconds.value
 
 
@@ -235,7 +279,9 @@ def test_under_an_execution_lie_its_steps(model: Model) -> None:
     stream = model.stream()
     for _ in range(4):
         model.run(stream, X)
-    steps = [_step(model, stream, step) for step in range(model.code.whence_step_count(model.handle))]
+    steps = [
+        _step(model, stream, step) for step in range(model.code.whence_step_count(model.handle))
+    ]
     assert all((status, calls) == (SUCCESS, 4) for status, calls, _ in steps)
     assert sum(nanoseconds for _, _, nanoseconds in steps) == sum(model.times(stream)[1])
     names = [model.code.whence_step_name(model.handle, step).decode() for step in range(len(steps))]
@@ -255,17 +301,29 @@ def test_null_is_refused_everywhere(model: Model) -> None:
     pointer = (ctypes.c_void_p * 6)()
     assert code.whence_model_create(nothing, model.description, weights, 1) == INVALID_ARGUMENTS
     assert code.whence_model_create(ctypes.byref(handle), nothing, weights, 1) == INVALID_ARGUMENTS
-    assert code.whence_model_create(ctypes.byref(handle), model.description, nothing, 1) == INVALID_ARGUMENTS
-    assert code.whence_model_create(ctypes.byref(handle), model.description, weights, -1) == INVALID_ARGUMENTS
+    assert (
+        code.whence_model_create(ctypes.byref(handle), model.description, nothing, 1)
+        == INVALID_ARGUMENTS
+    )
+    assert (
+        code.whence_model_create(ctypes.byref(handle), model.description, weights, -1)
+        == INVALID_ARGUMENTS
+    )
     assert code.whence_stream_create(nothing, model.handle, DEFAULT) == INVALID_ARGUMENTS
     assert code.whence_stream_create(ctypes.byref(handle), nothing, DEFAULT) == INVALID_ARGUMENTS
     assert code.whence_execute(nothing, pointer, pointer) == INVALID_ARGUMENTS
     assert code.whence_execute(stream, nothing, pointer) == INVALID_ARGUMENTS
     assert code.whence_execute(stream, pointer, pointer) == INVALID_ARGUMENTS
-    assert code.whence_execute(stream, (ctypes.c_void_p * 1)(X.ctypes.data), nothing) == INVALID_ARGUMENTS
+    assert (
+        code.whence_execute(stream, (ctypes.c_void_p * 1)(X.ctypes.data), nothing)
+        == INVALID_ARGUMENTS
+    )
     assert code.whence_stream_wait(nothing) == INVALID_ARGUMENTS
     assert code.whence_reset_profiling(nothing) == INVALID_ARGUMENTS
-    assert code.whence_query_profiling_data(nothing, TIME, ctypes.byref(number), nothing) == INVALID_ARGUMENTS
+    assert (
+        code.whence_query_profiling_data(nothing, TIME, ctypes.byref(number), nothing)
+        == INVALID_ARGUMENTS
+    )
     assert code.whence_query_step(stream, 0, nothing, nothing) == INVALID_ARGUMENTS
     assert code.whence_step_count(nothing) == 0
     code.whence_model_destroy(nothing)
@@ -293,7 +351,10 @@ def test_an_execution_without_a_step_has_no_entry(engine: CpuEngine, tmp_path: P
     model = Model(build.finish(), engine, tmp_path)
     stream = model.stream()
     given = np.arange(4, dtype=np.float32)
-    assert_same(model.run(stream, given, np.zeros((0, 3), np.float32)), [given, np.zeros((0, 3), np.float32)])
+    assert_same(
+        model.run(stream, given, np.zeros((0, 3), np.float32)),
+        [given, np.zeros((0, 3), np.float32)],
+    )
     assert model.count(stream) == (SUCCESS, 0)
     assert model.times(stream) == (SUCCESS, [])
     model.code.whence_stream_destroy(stream)
@@ -309,7 +370,10 @@ def test_two_threads_on_two_streams(model: Model) -> None:
         given = (sign * X).astype(np.float32)
         for _ in range(50):
             result = model.run(stream, given)
-            if not all(np.allclose(one, two, atol=1e-5) for one, two in zip(result, expected[sign], strict=True)):
+            if not all(
+                np.allclose(one, two, atol=1e-5)
+                for one, two in zip(result, expected[sign], strict=True)
+            ):
                 wrong.append(sign)
         if model.count(stream) != (SUCCESS, 50):
             wrong.append(0)
@@ -327,18 +391,44 @@ def test_two_threads_on_two_streams(model: Model) -> None:
 
 
 def test_the_example_builds_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
-    export(build_program(relu(16, 16), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
-    flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-DMODEL=net", "-I.", "-L.", "-lnet", "-Wl,-rpath,$ORIGIN")
+    export(
+        build_program(relu(16, 16), engine.toolchain, load=False), engine.toolchain, tmp_path, "net"
+    )
+    flags = (
+        "-std=c11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-DMODEL=net",
+        "-I.",
+        "-L.",
+        "-lnet",
+        "-Wl,-rpath,$ORIGIN",
+    )
     zig_cc(engine.toolchain, tmp_path, str(EXAMPLE), *flags, "-o", "run_model")
-    done = subprocess.run([str(tmp_path / "run_model"), str(tmp_path / "net.weights")], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [str(tmp_path / "run_model"), str(tmp_path / "net.weights")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["execution 0", "execution 1", "execution 2", lines[3].split(":")[0], "output 0"]
+    assert [line.split(":")[0] for line in lines] == [
+        "execution 0",
+        "execution 1",
+        "execution 2",
+        lines[3].split(":")[0],
+        "output 0",
+    ]
     assert all(re.fullmatch(r"execution \d: [1-9]\d* ns", line) for line in lines[:3])
     assert re.fullmatch(r"3 x fuse_add_relu: Add_1 \+ Relu_2: [1-9]\d* ns", lines[3])
     assert lines[4] == "output 0: 1024 bytes"
     assert subprocess.run([str(tmp_path / "run_model")], check=False).returncode == 1
-    assert subprocess.run([str(tmp_path / "run_model"), "/nowhere"], check=False).returncode == (0 if _weightless(tmp_path) else 1)
+    assert subprocess.run([str(tmp_path / "run_model"), "/nowhere"], check=False).returncode == (
+        0 if _weightless(tmp_path) else 1
+    )
 
 
 def _weightless(folder: Path) -> bool:

@@ -40,7 +40,9 @@ def _settles(count: int) -> None:
 def test_what_an_engine_can_be() -> None:
     assert Engine().threads == usable_cores()
     assert Engine("cpu", 0, 3).threads == 3
-    with pytest.raises(UnsupportedError, match="there is no engine 'gpu'; there are cpu and opencl"):
+    with pytest.raises(
+        UnsupportedError, match="there is no engine 'gpu'; there are cpu and opencl"
+    ):
         Engine("gpu")
     with pytest.raises(InputError, match="index 0 only"):
         Engine(index=1)
@@ -78,7 +80,13 @@ def test_work_is_shared_among_threads_and_every_item_is_done_once() -> None:
 
 
 def _python(text: str) -> str:
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

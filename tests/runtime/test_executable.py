@@ -65,7 +65,9 @@ def test_inputs_in_order_or_by_name(engine: Engine) -> None:
         ((X, object()), {}, "is string"),
     ],
 )
-def test_inputs_that_do_not_fit(engine: Engine, args: tuple[Any, ...], kwargs: dict[str, Any], message: str) -> None:
+def test_inputs_that_do_not_fit(
+    engine: Engine, args: tuple[Any, ...], kwargs: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
         _two(engine)(*args, **kwargs)
     assert "\n" not in str(caught.value)
@@ -93,7 +95,11 @@ def test_results_are_new_arrays_each_call(engine: Engine) -> None:
     kept = [each.copy() for each in first]
     second = outputs(model(-given))
     everything = [given, *first, *second]
-    assert not any(np.shares_memory(one, two) for index, one in enumerate(everything) for two in everything[:index])
+    assert not any(
+        np.shares_memory(one, two)
+        for index, one in enumerate(everything)
+        for two in everything[:index]
+    )
     assert_same(first, kept)
     for each in first:
         each[...] = 0
@@ -251,7 +257,10 @@ def test_many_threads_call_one_model(engine: Engine) -> None:
     build.output("hidden", hidden)
     graph = build.finish()
     model = compiled(graph, engine)
-    given = [np.random.default_rng(seed).standard_normal((4 + seed % 2, 32)).astype(np.float32) for seed in range(6)]
+    given = [
+        np.random.default_rng(seed).standard_normal((4 + seed % 2, 32)).astype(np.float32)
+        for seed in range(6)
+    ]
     expected = [graph.run([each]) for each in given]
 
     def work(mine: int) -> None:
@@ -309,7 +318,15 @@ def test_a_dropped_model_releases_its_memory_and_code(engine: Engine) -> None:
     assert program.library is not None
     code = str(program.library.path)
     assert code in Path("/proc/self/maps").read_text(encoding="utf-8")
-    held = [weakref.ref(each) for each in (program, program.library, program.weights, next(iter(model._programs.values())).free[0]._arena)]
+    held = [
+        weakref.ref(each)
+        for each in (
+            program,
+            program.library,
+            program.weights,
+            next(iter(model._programs.values())).free[0]._arena,
+        )
+    ]
     # Nothing holds them in a circle: they are gone at once, without waiting for the collector.
     gc.disable()
     try:
@@ -323,11 +340,20 @@ def test_a_dropped_model_releases_its_memory_and_code(engine: Engine) -> None:
 def test_a_model_from_a_file_holds_its_weights_once(engine: Engine, tmp_path: Path) -> None:
     build = GraphBuilder("heavy")
     x = build.input("x", DType.F32, [4, 100])
-    weights = build.const(np.random.default_rng(0).standard_normal((100, 100)).astype(np.float32), name="weights")
-    late = build.op("Compress", build.op("MatMul", x, weights), build.const(np.array([True, False, True, True])), axis=0)
+    weights = build.const(
+        np.random.default_rng(0).standard_normal((100, 100)).astype(np.float32), name="weights"
+    )
+    late = build.op(
+        "Compress",
+        build.op("MatMul", x, weights),
+        build.const(np.array([True, False, True, True])),
+        axis=0,
+    )
     build.output("late", late)
     build.output("weights", weights)
-    build.output("y", build.op("MatMul", x, build.const(np.ones((100, 100), np.float32), name="ones")))
+    build.output(
+        "y", build.op("MatMul", x, build.const(np.ones((100, 100), np.float32), name="ones"))
+    )
     graph = build.finish()
     save(graph, tmp_path / "m.onnx")
     given = np.random.default_rng(1).standard_normal((4, 100)).astype(np.float32)
@@ -336,7 +362,12 @@ def test_a_model_from_a_file_holds_its_weights_once(engine: Engine, tmp_path: Pa
     for _ in range(2):
         np.testing.assert_allclose(model(given)[2], expected[2], rtol=1e-4, atol=1e-4)
         assert_same(list(model(given)[:2]), expected[:2])
-    held = {id(node.value): node.value.nbytes for each in (model.graph, model.programs[0].graph) for node in each if node.value is not None}
+    held = {
+        id(node.value): node.value.nbytes
+        for each in (model.graph, model.programs[0].graph)
+        for node in each
+        if node.value is not None
+    }
     assert sum(held.values()) < 50_000, "only what is an output, or read by reference"
     # A graph that somebody else holds is left as it is.
     compile_model(graph, engine=engine)

@@ -80,7 +80,9 @@ def _graph(names: tuple[str, ...] = ()) -> Graph:
 
 def _spread(names: tuple[str, ...], places: int = 41) -> tuple[str, ...]:
     """The names over and over, each with its position, so that no two are equal."""
-    return tuple(f"{names[index % len(names)]}{index // len(names) or ''}" for index in range(places))
+    return tuple(
+        f"{names[index % len(names)]}{index // len(names) or ''}" for index in range(places)
+    )
 
 
 # ---- names ----
@@ -88,7 +90,11 @@ def _spread(names: tuple[str, ...], places: int = 41) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_in_a_comment_stays_in_it(name: str) -> None:
-    for text in (f"/* {c_comment(name)} */", f"/* {c_comment(name)}  f32\n*/", f"/* {c_comment(name)}\n   {c_comment(name)} */"):
+    for text in (
+        f"/* {c_comment(name)} */",
+        f"/* {c_comment(name)}  f32\n*/",
+        f"/* {c_comment(name)}\n   {c_comment(name)} */",
+    ):
         assert code_of(text + "\nint x;").strip() == "int x;"
 
 
@@ -102,7 +108,11 @@ def test_any_text_in_a_comment_or_a_string_stays_in_it(text: str) -> None:
 
 @given(st.text(max_size=20))
 def test_a_string_says_what_it_was_made_from(text: str) -> None:
-    data = re.sub(rb"\\([0-3][0-7][0-7])", lambda found: bytes([int(found[1], 8)]), c_string(text)[1:-1].encode("ascii"))
+    data = re.sub(
+        rb"\\([0-3][0-7][0-7])",
+        lambda found: bytes([int(found[1], 8)]),
+        c_string(text)[1:-1].encode("ascii"),
+    )
     assert data == text.encode()
 
 
@@ -119,7 +129,9 @@ def test_an_identifier_is_one(text: str) -> None:
 
 
 def test_identifiers_are_readable() -> None:
-    assert [identifier(name) for name in ("resnet50", "a/b-c.d", "1st", "", "日本", "../../etc/passwd")] == [
+    assert [
+        identifier(name) for name in ("resnet50", "a/b-c.d", "1st", "", "日本", "../../etc/passwd")
+    ] == [
         "resnet50",
         "a_b_c_d",
         "model_1st",
@@ -130,7 +142,10 @@ def test_identifiers_are_readable() -> None:
 
 
 def test_hostile_names_leave_the_code_as_it_is(engine: CpuEngine) -> None:
-    plain, hostile = (build_program(_graph(names), engine.toolchain, load=False) for names in ((), _spread(HOSTILE)))
+    plain, hostile = (
+        build_program(_graph(names), engine.toolchain, load=False)
+        for names in ((), _spread(HOSTILE))
+    )
     assert [unit.name for unit in plain.units] == [unit.name for unit in hostile.units]
     for one, two in zip(plain.units, hostile.units, strict=True):
         assert squeezed(one.source) == squeezed(two.source)
@@ -153,7 +168,11 @@ def test_an_operator_type_cannot_become_code(engine: CpuEngine) -> None:
 
 
 def _kernels(graph: Graph, engine: CpuEngine) -> list[Kernel]:
-    return [step.kernel for step in lower(fuse(graph, find_groups(graph, "dominator")), tile_for(engine.toolchain)) if step.kernel is not None]
+    return [
+        step.kernel
+        for step in lower(fuse(graph, find_groups(graph, "dominator")), tile_for(engine.toolchain))
+        if step.kernel is not None
+    ]
 
 
 def test_a_model_of_hostile_names_compiles_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
@@ -170,11 +189,22 @@ def test_a_model_of_hostile_names_compiles_and_runs(engine: CpuEngine, tmp_path:
     description = getattr(code, f"{header.stem}_description")
     description.restype = ctypes.c_void_p
     weights = str(header.with_suffix(".weights")).encode()
-    assert code.whence_model_create(ctypes.byref(handle), ctypes.c_void_p(description()), weights, 1) == 0
+    assert (
+        code.whence_model_create(ctypes.byref(handle), ctypes.c_void_p(description()), weights, 1)
+        == 0
+    )
     told = [code.whence_step_name(handle, step) for step in range(code.whence_step_count(handle))]
-    sources = {source.name.encode("utf-8", "surrogateescape").split(b"\0")[0] for source in _sources(graph) if "\ud800" not in source.name}
+    sources = {
+        source.name.encode("utf-8", "surrogateescape").split(b"\0")[0]
+        for source in _sources(graph)
+        if "\ud800" not in source.name
+    }
     assert any(source in title for source in sources for title in told)
-    assert all(any(source in title for title in told) for source in sources if b"ends in" in source or b"error" in source)
+    assert all(
+        any(source in title for title in told)
+        for source in sources
+        if b"ends in" in source or b"error" in source
+    )
     code.whence_model_destroy(handle)
 
 
@@ -183,13 +213,41 @@ def _sources(graph: Graph) -> list[SourceOp]:
 
 
 @pytest.mark.parametrize(("language", "standard"), [("c", "c99"), ("c", "c11"), ("c++", "c++11")])
-def test_the_header_is_clean_in_every_language(engine: CpuEngine, tmp_path: Path, language: str, standard: str) -> None:
+def test_the_header_is_clean_in_every_language(
+    engine: CpuEngine, tmp_path: Path, language: str, standard: str
+) -> None:
     program = build_program(_graph(_spread(HOSTILE)), engine.toolchain, load=False)
     export(program, engine.toolchain, tmp_path, "net")
-    (tmp_path / "use.source").write_text('#include "net.h"\n#include "net.h"\nint use(void);\nint use(void) { return net_description() != 0; }\n')
+    (tmp_path / "use.source").write_text(
+        '#include "net.h"\n#include "net.h"\nint use(void);\nint use(void) { return'
+        " net_description() != 0; }\n"
+    )
     # Trigraphs are part of these standards, and comments within comments are warned of.
-    strict = (f"-std={standard}", "-trigraphs", "-pedantic", "-Wall", "-Wextra", "-Wcomment", "-Wtrigraphs", "-Werror")
-    assert zig_cc(engine.toolchain, tmp_path, "-c", "-nostdinc++", *strict, "-x", language, "use.source", "-o", "use.o") == ""
+    strict = (
+        f"-std={standard}",
+        "-trigraphs",
+        "-pedantic",
+        "-Wall",
+        "-Wextra",
+        "-Wcomment",
+        "-Wtrigraphs",
+        "-Werror",
+    )
+    assert (
+        zig_cc(
+            engine.toolchain,
+            tmp_path,
+            "-c",
+            "-nostdinc++",
+            *strict,
+            "-x",
+            language,
+            "use.source",
+            "-o",
+            "use.o",
+        )
+        == ""
+    )
 
 
 # ---- files ----
@@ -198,11 +256,22 @@ def test_the_header_is_clean_in_every_language(engine: CpuEngine, tmp_path: Path
 def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
     build = GraphBuilder("product")
     x = build.input("image", DType.F32, [2, 3])
-    build.output("scores", build.op("MatMul", x, build.const(np.arange(12, dtype=np.float32).reshape(3, 4)), name="classify"))
+    build.output(
+        "scores",
+        build.op(
+            "MatMul", x, build.const(np.arange(12, dtype=np.float32).reshape(3, 4)), name="classify"
+        ),
+    )
     program = build_program(build.finish(), engine.toolchain, load=False)
     written = export(program, engine.toolchain, tmp_path / "deep" / "er", "my net")
     folder = tmp_path / "deep" / "er"
-    assert written == [folder / "libmy_net.so", folder / "my_net.h", folder / "whence.h", folder / "my_net.weights", folder / "src"]
+    assert written == [
+        folder / "libmy_net.so",
+        folder / "my_net.h",
+        folder / "whence.h",
+        folder / "my_net.weights",
+        folder / "src",
+    ]
     header = (folder / "my_net.h").read_text(encoding="ascii")
     assert "     0  image  f32[2,3], 24 bytes" in header
     assert "     0  scores  f32[2,4], 32 bytes" in header
@@ -224,32 +293,69 @@ def test_the_written_sources_compile_by_themselves(engine: CpuEngine, tmp_path: 
     export(build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
     sources = sorted(path.name for path in (tmp_path / "src").glob("*.c"))
     strict = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
-    zig_cc(engine.toolchain, tmp_path / "src", "-shared", "-fPIC", *strict, *sources, "-lm", "-lpthread", "-o", "libagain.so")
+    zig_cc(
+        engine.toolchain,
+        tmp_path / "src",
+        "-shared",
+        "-fPIC",
+        *strict,
+        *sources,
+        "-lm",
+        "-lpthread",
+        "-o",
+        "libagain.so",
+    )
 
 
-@pytest.mark.parametrize("name", ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread"])
+@pytest.mark.parametrize(
+    "name", ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread"]
+)
 def test_a_name_that_is_taken_gets_a_prefix(engine: CpuEngine, tmp_path: Path, name: str) -> None:
-    written = export(build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, name)
+    written = export(
+        build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, name
+    )
     assert written[0].name == f"libmodel_{name}.so"
     assert len({path.name for path in (tmp_path / "src").iterdir()}) == 8
 
 
 def test_exporting_again_replaces(engine: CpuEngine, tmp_path: Path) -> None:
     for shape in ((4,), (5,)):
-        export(build_program(relu(*shape), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
+        export(
+            build_program(relu(*shape), engine.toolchain, load=False),
+            engine.toolchain,
+            tmp_path,
+            "net",
+        )
     assert "f32[5]" in (tmp_path / "net.h").read_text(encoding="ascii")
 
 
 def test_a_model_that_needs_python_is_refused(engine: CpuEngine, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"need Python, first reference_NonZero: "):
-        export(build_program(mixed(), engine.toolchain, load=False), engine.toolchain, tmp_path / "out", "net")
+        export(
+            build_program(mixed(), engine.toolchain, load=False),
+            engine.toolchain,
+            tmp_path / "out",
+            "net",
+        )
     assert not (tmp_path / "out").exists()
 
 
 def test_values_without_a_size_are_refused(engine: CpuEngine, tmp_path: Path) -> None:
-    graph = parsed("text (string[2] words, float[n] x) => (string[2] same) { same = Identity(words) }")
+    graph = parsed(
+        "text (string[2] words, float[n] x) => (string[2] same) { same = Identity(words) }"
+    )
     with pytest.raises(UnsupportedError, match="input 'words' is string"):
-        export(build_program(graph, engine.toolchain, load=False), engine.toolchain, tmp_path / "out", "net")
+        export(
+            build_program(graph, engine.toolchain, load=False),
+            engine.toolchain,
+            tmp_path / "out",
+            "net",
+        )
     open_shape = relu("n")
     with pytest.raises(UnsupportedError):
-        export(build_program(open_shape, engine.toolchain, load=False), engine.toolchain, tmp_path / "out", "net")
+        export(
+            build_program(open_shape, engine.toolchain, load=False),
+            engine.toolchain,
+            tmp_path / "out",
+            "net",
+        )

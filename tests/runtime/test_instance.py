@@ -1,4 +1,6 @@
-"""Where values lie, and that no run reads what is not there any more: views, outputs of every sort, sizes known late, nested graphs."""
+"""Where values lie, and that no run reads what is not there any more: views, outputs of every sort,
+sizes known late, nested graphs.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,12 @@ from whence.types import DType, TensorType
 M = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 
 
-def _check(graph: Graph, engine: CpuEngine, inputs: Sequence[object], *, prepared: bool = True) -> Program:
-    """The graph computes by program what it computes by the interpreter; `prepared` says whether the passes may have a go at it first."""
+def _check(
+    graph: Graph, engine: CpuEngine, inputs: Sequence[object], *, prepared: bool = True
+) -> Program:
+    """The graph computes by program what it computes by the interpreter; `prepared` says whether
+    the passes may have a go at it first.
+    """
     expected = graph.run(list(inputs))
     program = build_program(prepare(graph.copy()) if prepared else graph.copy(), engine.toolchain)
     for _ in range(2):
@@ -94,7 +100,11 @@ def a_value_and_its_view_as_outputs(build: GraphBuilder, x: Symbol) -> None:
 def a_view_of_a_view(build: GraphBuilder, x: Symbol) -> None:
     y = build.op("Exp", x)
     flat = _flat(build, y)
-    deep = build.op("Unsqueeze", build.op("Reshape", flat, build.const(np.array([2, 6]))), build.const(np.array([0])))
+    deep = build.op(
+        "Unsqueeze",
+        build.op("Reshape", flat, build.const(np.array([2, 6]))),
+        build.const(np.array([0])),
+    )
     build.output("deep", deep)
     build.output("y", build.op("Transpose", deep, perm=(2, 0, 1)))
 
@@ -105,7 +115,11 @@ def a_view_outlives_what_it_views(build: GraphBuilder, x: Symbol) -> None:
     view = _flat(build, build.op("Transpose", x, perm=(1, 0)))
     value = x
     for _ in range(5):
-        value = build.op("Transpose", build.op("MatMul", value, build.const(np.eye(4, dtype=np.float32) * 2)), perm=(1, 0))
+        value = build.op(
+            "Transpose",
+            build.op("MatMul", value, build.const(np.eye(4, dtype=np.float32) * 2)),
+            perm=(1, 0),
+        )
         value = build.op("Transpose", value, perm=(1, 0))
     build.output("y", build.op("Add", view, _flat(build, value)))
 
@@ -167,7 +181,9 @@ def test_tensors_without_elements(engine: CpuEngine, shape: tuple[int, ...]) -> 
     _check(build.finish(), engine, [np.zeros(shape, np.float32)])
 
 
-@pytest.mark.parametrize("dtype", [DType.F32, DType.F64, DType.I64, DType.BOOL, DType.U8, DType.F16])
+@pytest.mark.parametrize(
+    "dtype", [DType.F32, DType.F64, DType.I64, DType.BOOL, DType.U8, DType.F16]
+)
 def test_scalars_of_every_size(engine: CpuEngine, dtype: DType) -> None:
     build = GraphBuilder("scalar")
     x = build.input("x", dtype, [])
@@ -177,14 +193,34 @@ def test_scalars_of_every_size(engine: CpuEngine, dtype: DType) -> None:
     _check(build.finish(), engine, [np.array(1, dtype.numpy)])
 
 
-@pytest.mark.parametrize("dtype", [DType.BF16, DType.F8E4M3FN, DType.F8E5M2, DType.I4, DType.U4, DType.U2, DType.F4E2M1, DType.C64, DType.STRING])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        DType.BF16,
+        DType.F8E4M3FN,
+        DType.F8E5M2,
+        DType.I4,
+        DType.U4,
+        DType.U2,
+        DType.F4E2M1,
+        DType.C64,
+        DType.STRING,
+    ],
+)
 def test_elements_that_native_code_has_no_words_for(engine: CpuEngine, dtype: DType) -> None:
     build = GraphBuilder("odd")
     x = build.input("x", dtype, [2, 2])
     build.output("same", x)
     build.output("flat", build.op("Reshape", x, build.const(np.array([4]))))
-    build.output("picked", build.op("Gather", build.op("Flatten", x, axis=1), build.const(np.array([1, 0, 1]))))
-    value = np.array([["a", "b"], ["", "d" * 100]], object) if dtype is DType.STRING else np.array([[0, 1], [1, 0]]).astype(dtype.numpy)
+    build.output(
+        "picked",
+        build.op("Gather", build.op("Flatten", x, axis=1), build.const(np.array([1, 0, 1]))),
+    )
+    value = (
+        np.array([["a", "b"], ["", "d" * 100]], object)
+        if dtype is DType.STRING
+        else np.array([[0, 1], [1, 0]]).astype(dtype.numpy)
+    )
     _check(build.finish(), engine, [value])
 
 
@@ -198,7 +234,9 @@ def test_a_dynamic_value_between_native_steps(engine: CpuEngine) -> None:
     where = build.op("NonZero", y)
     build.output("where", where)
     build.output("found", build.op("GatherND", y, build.op("Transpose", where, perm=(1, 0))))
-    build.output("count", build.op("ReduceSum", build.op("Cast", where, to=int(DType.I64)), keepdims=0))
+    build.output(
+        "count", build.op("ReduceSum", build.op("Cast", where, to=int(DType.I64)), keepdims=0)
+    )
     build.output("y", build.op("Neg", y))
     program = _check(build.finish(), engine, [M])
     assert {type(action) is Segment for action in program.actions} == {True, False}
@@ -232,7 +270,10 @@ def test_a_dynamic_value_does_not_change_when_the_arena_is_reused(engine: CpuEng
 
 
 def test_results_that_are_not_what_the_model_says(engine: CpuEngine) -> None:
-    graph = parsed("lying (float[4] x, int64[1] n) => (float[6] y) <float[6] w> { w = Expand(x, n)  y = Neg(w) }")
+    graph = parsed(
+        "lying (float[4] x, int64[1] n) => (float[6] y) <float[6] w> { w = Expand(x, n)  y ="
+        " Neg(w) }"
+    )
     (expand,) = [node for node in graph if node.op == "Expand"]
     graph.set_types(expand, (TensorType(DType.F32, (6,)),))
     program = build_program(graph, engine.toolchain)
@@ -280,23 +321,20 @@ def test_optionals(engine: CpuEngine) -> None:
 
 @pytest.mark.parametrize("condition", [True, False])
 def test_branches(engine: CpuEngine, condition: bool) -> None:
-    graph = parsed(
-        """branches (bool c, float[4] x) => (float[4] y, float[?] z) {
+    graph = parsed("""branches (bool c, float[4] x) => (float[4] y, float[?] z) {
             a = Relu(x)
             b, w = If(c) <
                 then_branch = then_graph () => (float[4] p, float[?] q) { p = Add(a, x) q = Concat<axis = 0>(a, x) },
                 else_branch = else_graph () => (float[4] p, float[?] q) { p = Neg(a) q = Identity(a) }
             >
             y = Mul(b, a)  z = Neg(w)
-        }"""
-    )
+        }""")
     _check(graph, engine, [np.array(condition), X])
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
 def test_loops(engine: CpuEngine, turns: int) -> None:
-    graph = parsed(
-        """loops (int64 n, float[4] x) => (float[4] y, float[?,4] rows) {
+    graph = parsed("""loops (int64 n, float[4] x) => (float[4] y, float[?,4] rows) {
             go = Constant<value_int = 1>()  keep = Cast<to = 9>(go)  start = Exp(x)
             last, rows = Loop(n, keep, start) <
                 body = turn (int64 i, bool k, float[4] v) => (bool k2, float[4] v2, float[4] row) {
@@ -304,8 +342,7 @@ def test_loops(engine: CpuEngine, turns: int) -> None:
                 }
             >
             y = Neg(last)
-        }"""
-    )
+        }""")
     _check(graph, engine, [np.array(turns), X])
 
 
@@ -331,7 +368,9 @@ def _refuse(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emit
 @settings(max_examples=60)
 @given(graphs(max_operators=16), st.booleans())
 def test_any_graph_by_reference(engine: CpuEngine, graph: Graph, prepared: bool) -> None:
-    """Views, lifetimes and outputs of random graphs, every step by reference, which takes no compiler."""
+    """Views, lifetimes and outputs of random graphs, every step by reference, which takes no
+    compiler.
+    """
     x, y = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build_module, "emit", _refuse)
@@ -345,7 +384,12 @@ def test_any_graph_by_reference(engine: CpuEngine, graph: Graph, prepared: bool)
 def test_any_graph_natively(engine: CpuEngine, graph: Graph) -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 4, 4)).astype(np.float32)
     program = _check(graph, engine, [x, y])
-    sizes = [kind.nbytes or 0 for node in program.graph for kind in node.outputs if isinstance(kind, TensorType)]
+    sizes = [
+        kind.nbytes or 0
+        for node in program.graph
+        for kind in node.outputs
+        if isinstance(kind, TensorType)
+    ]
     assert program.memory.arena_bytes <= sum(aligned(size) for size in sizes)
 
 
@@ -353,7 +397,9 @@ def test_any_graph_natively(engine: CpuEngine, graph: Graph) -> None:
 def test_every_way_of_grouping(engine: CpuEngine, fusion: str) -> None:
     build = GraphBuilder("groups")
     x = build.input("x", DType.F32, [3, 4])
-    y = build.op("Relu", build.op("MatMul", x, build.const(np.arange(16, dtype=np.float32).reshape(4, 4))))
+    y = build.op(
+        "Relu", build.op("MatMul", x, build.const(np.arange(16, dtype=np.float32).reshape(4, 4)))
+    )
     total = build.op("ReduceSum", build.op("Exp", build.op("Neg", y)), build.const(np.array([1])))
     build.output("y", build.op("Add", build.op("Tanh", y), total))
     build.output("flat", _flat(build, y))
@@ -434,7 +480,11 @@ def test_places_tell_where_things_are(engine: CpuEngine) -> None:
     build.output("y", y)
     build.output("c", build.const(np.ones(3, np.float32)))
     program = build_program(build.finish(), engine.toolchain)
-    regions = {node.name or node.op: program.layout.places[node.ref()].region for node in program.graph if node.ref() in program.layout.places}
+    regions = {
+        node.name or node.op: program.layout.places[node.ref()].region
+        for node in program.graph
+        if node.ref() in program.layout.places
+    }
     assert regions == {"x": Region.INPUT, "Softmax_1": Region.ARENA, "Softmax_2": Region.OUTPUT}
     (copy,) = program.copies
     assert (copy.output, copy.size, copy.source.region) == (1, 12, Region.WEIGHTS)

@@ -1,4 +1,6 @@
-"""Models that were compiled before: the same in everything, however the cache was treated meanwhile."""
+"""Models that were compiled before: the same in everything, however the cache was treated
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -57,21 +59,41 @@ def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
         with monkeypatch.context() as patch:
             patch.setattr(api, "load", refuse)
             patch.setattr(api, "prepare", refuse)
-            return api.compile_model(path, engine=CpuEngine(threads=2, toolchain=Toolchain(cache=Cache(folder))), **options)
+            return api.compile_model(
+                path,
+                engine=CpuEngine(threads=2, toolchain=Toolchain(cache=Cache(folder))),
+                **options,
+            )
 
     return start
 
 
 def _net(name: str = "net", *, batch: Dim = 1, seed: int = 0) -> Graph:
-    """A convolution, a normalisation that is folded, a product, and an output that is a constant."""
+    """A convolution, a normalisation that is folded, a product, and an output that is a
+    constant.
+    """
     rng = np.random.default_rng(seed)
     build = GraphBuilder(name)
     x = build.input("x", DType.F32, [batch, 3, 8, 8])
     weights = build.const(rng.standard_normal((16, 3, 3, 3)).astype(np.float32))
     y = build.op("Conv", x, weights, pads=(1, 1, 1, 1), kernel_shape=(3, 3), name="conv")
-    y = build.op("Relu", build.op("Add", y, build.const(rng.standard_normal((1, 16, 1, 1)).astype(np.float32)), name="add"), name="relu")
+    y = build.op(
+        "Relu",
+        build.op(
+            "Add", y, build.const(rng.standard_normal((1, 16, 1, 1)).astype(np.float32)), name="add"
+        ),
+        name="relu",
+    )
     y = build.op("Flatten", y, axis=1, name="flat")
-    build.output("y", build.op("MatMul", y, build.const(rng.standard_normal((1024, 10)).astype(np.float32)), name="product"))
+    build.output(
+        "y",
+        build.op(
+            "MatMul",
+            y,
+            build.const(rng.standard_normal((1024, 10)).astype(np.float32)),
+            name="product",
+        ),
+    )
     build.output("fixed", build.const(np.arange(3, dtype=np.int64)))
     return build.finish()
 
@@ -88,7 +110,9 @@ def _entries(folder: Path) -> list[Path]:
 # ---- the same ----
 
 
-def test_a_warm_start_gives_what_a_fresh_one_gives(engine: CpuEngine, warm: Start, tmp_path: Path) -> None:
+def test_a_warm_start_gives_what_a_fresh_one_gives(
+    engine: CpuEngine, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(_net("same"), tmp_path / "m.onnx")
     fresh, again = api.compile_model(path, engine=engine), warm(path)
     for _ in range(2):
@@ -106,41 +130,78 @@ def test_a_warm_start_gives_what_a_fresh_one_gives(engine: CpuEngine, warm: Star
     assert one.fused.groups == two.fused.groups
 
 
-def test_a_warm_model_is_profiled_as_a_fresh_one(engine: CpuEngine, warm: Start, tmp_path: Path) -> None:
+def test_a_warm_model_is_profiled_as_a_fresh_one(
+    engine: CpuEngine, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(_net("profiled"), tmp_path / "m.onnx")
-    found = [profile_executable(model, [X], runs=2, warmup=1, model="m") for model in (api.compile_model(path, engine=engine), warm(path))]
-    rows = [[(row.id, row.name, row.op, row.fate, row.kernels, row.module, row.line, row.became) for row in each.sources] for each in found]
+    found = [
+        profile_executable(model, [X], runs=2, warmup=1, model="m")
+        for model in (api.compile_model(path, engine=engine), warm(path))
+    ]
+    rows = [
+        [
+            (row.id, row.name, row.op, row.fate, row.kernels, row.module, row.line, row.became)
+            for row in each.sources
+        ]
+        for each in found
+    ]
     assert rows[0] == rows[1]
-    kernels = [[(row.id, row.name, row.native, [(part.id, part.weight) for part in row.origin]) for row in each.kernels] for each in found]
+    kernels = [
+        [
+            (row.id, row.name, row.native, [(part.id, part.weight) for part in row.origin])
+            for row in each.kernels
+        ]
+        for each in found
+    ]
     assert kernels[0] == kernels[1]
     for each in found:
         assert each.attributed_ns + sum(each.residual_ns.values()) == each.wall_ns
 
 
-def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(engine: CpuEngine, warm: Start, tmp_path: Path) -> None:
+def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(
+    engine: CpuEngine, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(_net("told"), tmp_path / "m.onnx")
     fresh, again = api.compile_model(path, engine=engine), warm(path)
     stories = []
     for model in (fresh, again):
         graph = model.programs[0].graph
-        stories.append([(story.fate, story.steps, story.tombstones) for story in (tell(graph, source) for source in graph.ledger.sources)])
+        stories.append(
+            [
+                (story.fate, story.steps, story.tombstones)
+                for story in (tell(graph, source) for source in graph.ledger.sources)
+            ]
+        )
     assert stories[0] == stories[1]
     graph = _net("exported")
     graph_path = _saved(graph, tmp_path / "e.onnx")
     folders = []
-    for name, model in (("one", api.compile_model(graph_path, engine=engine)), ("two", warm(graph_path))):
+    for name, model in (
+        ("one", api.compile_model(graph_path, engine=engine)),
+        ("two", warm(graph_path)),
+    ):
         export(model.programs[0], engine.toolchain, tmp_path / name, "net")
-        folders.append({file.relative_to(tmp_path / name): file.read_bytes() for file in (tmp_path / name).rglob("*") if file.is_file()})
+        folders.append(
+            {
+                file.relative_to(tmp_path / name): file.read_bytes()
+                for file in (tmp_path / name).rglob("*")
+                if file.is_file()
+            }
+        )
     assert folders[0] == folders[1]
 
 
-def test_reference_steps_run_from_a_warm_start(engine: CpuEngine, warm: Start, tmp_path: Path) -> None:
+def test_reference_steps_run_from_a_warm_start(
+    engine: CpuEngine, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(mixed(), tmp_path / "m.onnx")
     x = np.array([1.0, -1.0, 2.0, 0.0], np.float32)
     assert_same(outputs(api.compile_model(path, engine=engine)(x)), outputs(warm(path)(x)))
 
 
-def test_a_model_with_open_shapes_keeps_every_program(engine: CpuEngine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_with_open_shapes_keeps_every_program(
+    engine: CpuEngine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _saved(_net("open", batch="n"), tmp_path / "m.onnx")
     fresh = api.compile_model(path, engine=engine)
     batches = [np.repeat(X, count, 0) for count in (1, 3)]
@@ -153,7 +214,9 @@ def test_a_model_with_open_shapes_keeps_every_program(engine: CpuEngine, warm: S
     assert outputs(again(np.repeat(X, 2, 0)))[0].shape == (2, 10)
 
 
-def test_what_a_start_depends_on(engine: CpuEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_start_depends_on(
+    engine: CpuEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _saved(_net("keys", batch="n"), tmp_path / "m.onnx")
     calls: list[Path] = []
     load = api.load
@@ -202,11 +265,19 @@ def test_a_changed_file_is_compiled_anew(engine: CpuEngine, tmp_path: Path) -> N
     assert not np.allclose(first[0], second[0])
 
 
-def test_changed_external_data_is_compiled_anew(engine: CpuEngine, warm: Start, tmp_path: Path) -> None:
+def test_changed_external_data_is_compiled_anew(
+    engine: CpuEngine, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(_net("outside", seed=3), tmp_path / "m.onnx")
     (tmp_path / "sub").mkdir()
     proto = onnx.load(path)
-    onnx.save(proto, tmp_path / "sub/e.onnx", save_as_external_data=True, location="data.bin", size_threshold=0)
+    onnx.save(
+        proto,
+        tmp_path / "sub/e.onnx",
+        save_as_external_data=True,
+        location="data.bin",
+        size_threshold=0,
+    )
     first = outputs(api.compile_model(tmp_path / "sub/e.onnx", engine=engine)(X))
     assert_same(outputs(warm(tmp_path / "sub/e.onnx")(X)), first)
     data = bytearray((tmp_path / "sub/data.bin").read_bytes())
@@ -220,7 +291,9 @@ def test_changed_external_data_is_compiled_anew(engine: CpuEngine, warm: Start, 
         api.compile_model(tmp_path / "sub/e.onnx", engine=engine)
 
 
-def test_a_file_that_changes_under_a_model_with_open_shapes(engine: CpuEngine, tmp_path: Path) -> None:
+def test_a_file_that_changes_under_a_model_with_open_shapes(
+    engine: CpuEngine, tmp_path: Path
+) -> None:
     path = _saved(_net("open", batch="m", seed=4), tmp_path / "m.onnx")
     model = api.compile_model(path, engine=engine)
     expected = outputs(model(X))
@@ -241,7 +314,11 @@ def test_every_part_may_be_lost(harm: str, tmp_path: Path, folder: Path) -> None
     kept = {file.name for file in _entries(mine)}
 
     def start() -> list[Any]:
-        return outputs(api.compile_model(path, engine=CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(mine))))(X))
+        return outputs(
+            api.compile_model(
+                path, engine=CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(mine)))
+            )(X)
+        )
 
     expected = start()
     parts = [file.name for file in _entries(mine) if file.name not in kept]
@@ -261,7 +338,9 @@ def test_every_part_may_be_lost(harm: str, tmp_path: Path, folder: Path) -> None
         assert_same(start(), expected)
 
 
-def test_a_full_disk_is_a_warning(engine: CpuEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_a_warning(
+    engine: CpuEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = _saved(_net("full"), tmp_path / "m.onnx")
     keep = Cache.keep_content
 
@@ -276,7 +355,9 @@ def test_a_full_disk_is_a_warning(engine: CpuEngine, tmp_path: Path, monkeypatch
     assert_same(outputs(model(X)), outputs(api.compile_model(path, engine=engine)(X)))
 
 
-def test_reference_steps_whose_operators_are_damaged(folder: Path, engine: CpuEngine, tmp_path: Path) -> None:
+def test_reference_steps_whose_operators_are_damaged(
+    folder: Path, engine: CpuEngine, tmp_path: Path
+) -> None:
     x = np.array([1.0, -1.0, 2.0, 0.0], np.float32)
     before = set(_entries(folder))
     build = GraphBuilder("late")
@@ -289,7 +370,9 @@ def test_reference_steps_whose_operators_are_damaged(folder: Path, engine: CpuEn
     assert_same(outputs(api.compile_model(path, engine=engine)(x)), expected)
 
 
-def test_a_part_that_was_pruned_meanwhile(engine: CpuEngine, folder: Path, warm: Start, tmp_path: Path) -> None:
+def test_a_part_that_was_pruned_meanwhile(
+    engine: CpuEngine, folder: Path, warm: Start, tmp_path: Path
+) -> None:
     path = _saved(_net("pruned"), tmp_path / "m.onnx")
     api.compile_model(path, engine=engine)
     model = warm(path)
@@ -301,14 +384,21 @@ def test_a_part_that_was_pruned_meanwhile(engine: CpuEngine, folder: Path, warm:
 
 
 def test_a_process_that_was_killed_and_two_at_once(tmp_path: Path) -> None:
-    """Processes that start one model at the same time, some of them killed on the way, leave a cache from which it starts."""
+    """Processes that start one model at the same time, some of them killed on the way, leave a
+    cache from which it starts.
+    """
     path = _saved(_net("raced"), tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", X)
-    script = f"import whence, numpy; print(whence.compile({str(path)!r}, threads=1)(numpy.load({str(tmp_path / 'x.npy')!r}))[0].tobytes().hex())"
+    script = (
+        f"import whence, numpy; print(whence.compile({str(path)!r},"
+        f" threads=1)(numpy.load({str(tmp_path / 'x.npy')!r}))[0].tobytes().hex())"
+    )
     environment = {**os.environ, "WHENCE_CACHE": str(tmp_path)}
 
     def begin() -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+        )
 
     for seconds in (0.3, 0.8, 1.2):
         process = begin()
@@ -320,7 +410,12 @@ def test_a_process_that_was_killed_and_two_at_once(tmp_path: Path) -> None:
     answers = {process.communicate()[0].strip() for process in [begin(), begin()]}
     answers.add(begin().communicate()[0].strip())
     (answer,) = answers
-    np.testing.assert_allclose(np.frombuffer(bytes.fromhex(answer), np.float32), _net("raced").run([X])[0].reshape(-1), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(
+        np.frombuffer(bytes.fromhex(answer), np.float32),
+        _net("raced").run([X])[0].reshape(-1),
+        rtol=1e-3,
+        atol=1e-3,
+    )
 
 
 # ---- what explains a program, as bytes ----

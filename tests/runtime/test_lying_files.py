@@ -1,4 +1,6 @@
-"""Files whose operands do not fit each other, or that declare what is not so: an error in one line, or the truth; never memory that is not theirs."""
+"""Files whose operands do not fit each other, or that declare what is not so: an error in one line,
+or the truth; never memory that is not theirs.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,43 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 def _model(
-    op: str, given: dict[str, np.ndarray], constants: dict[str, Any], declared: Sequence[int] | None = None, outputs: int = 1, **attrs: Any
+    op: str,
+    given: dict[str, np.ndarray],
+    constants: dict[str, Any],
+    declared: Sequence[int] | None = None,
+    outputs: int = 1,
+    **attrs: Any,
 ) -> ModelProto:
-    """One operator; an empty name is an absent input. `declared` is what the file says of its result."""
+    """One operator; an empty name is an absent input. `declared` is what the file says of its
+    result.
+    """
     names = [name if not name.startswith("-") else "" for name in (*given, *constants)]
-    kinds = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64, np.dtype(np.int32): TensorProto.INT32}
+    kinds = {
+        np.dtype(np.float32): FLOAT,
+        np.dtype(np.int64): INT64,
+        np.dtype(np.int32): TensorProto.INT32,
+    }
     results = ["t", *(f"t{number}" for number in range(1, outputs))]
-    nodes = [helper.make_node(op, names, results, name="liar", **attrs), helper.make_node("Identity", ["t"], ["y"])]
+    nodes = [
+        helper.make_node(op, names, results, name="liar", **attrs),
+        helper.make_node("Identity", ["t"], ["y"]),
+    ]
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info(name, kinds[value.dtype], value.shape) for name, value in given.items()],
+        [
+            helper.make_tensor_value_info(name, kinds[value.dtype], value.shape)
+            for name, value in given.items()
+        ],
         [helper.make_tensor_value_info("y", FLOAT, declared)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items() if not name.startswith("-")],
-        value_info=[] if declared is None else [helper.make_tensor_value_info("t", FLOAT, declared)],
+        [
+            numpy_helper.from_array(np.asarray(value), name)
+            for name, value in constants.items()
+            if not name.startswith("-")
+        ],
+        value_info=[]
+        if declared is None
+        else [helper.make_tensor_value_info("t", FLOAT, declared)],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11)
 
@@ -59,26 +84,61 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], dict[str, Any
     "other channels": ("Conv", IMAGE, {"w": ones(8, 5, 3, 3)}, {}),
     "other axes": ("Conv", IMAGE, {"w": ones(8, 4, 3)}, {}),
     "transposed, other channels": ("ConvTranspose", IMAGE, {"w": ones(5, 2, 3, 3)}, {}),
-    "transposed, a bias too short": ("ConvTranspose", IMAGE, {"w": ones(4, 2, 3, 3), "b": ones(3)}, {"group": 2}),
+    "transposed, a bias too short": (
+        "ConvTranspose",
+        IMAGE,
+        {"w": ones(4, 2, 3, 3), "b": ones(3)},
+        {"group": 2},
+    ),
     "an addend too short": ("Gemm", {"x": X}, {"w": ones(4, 5), "b": ones(3)}, {}),
     "inner dimensions": ("MatMul", {"x": ones(3, 7)}, {"w": ones(4, 5)}, {}),
-    "too few means": ("BatchNormalization", IMAGE, {"s": ones(4), "b": ones(4), "m": ones(3), "v": ones(4)}, {}),
+    "too few means": (
+        "BatchNormalization",
+        IMAGE,
+        {"s": ones(4), "b": ones(4), "m": ones(3), "v": ones(4)},
+        {},
+    ),
     "too few scales": ("InstanceNormalization", IMAGE, {"s": ones(3), "b": ones(3)}, {}),
-    "too few scales of groups": ("GroupNormalization", IMAGE, {"s": ones(2), "b": ones(2)}, {"num_groups": 2}),
+    "too few scales of groups": (
+        "GroupNormalization",
+        IMAGE,
+        {"s": ones(2), "b": ones(2)},
+        {"num_groups": 2},
+    ),
     "a scale too short": ("LayerNormalization", {"x": X}, {"s": ones(3)}, {}),
     "a scale too short for rms": ("RMSNormalization", {"x": X}, {"s": ones(3)}, {}),
     "slopes": ("PRelu", {"x": X}, {"s": ones(3)}, {}),
     "bounds": ("Clip", {"x": X}, {"low": ones(3)}, {}),
-    "recurrent weights": ("LSTM", SERIES, {"w": ones(1, 32, 3), "r": ones(1, 32, 5)}, {"hidden_size": 8}),
-    "recurrent bias": ("LSTM", SERIES, {"w": ones(1, 32, 3), "r": ones(1, 32, 8), "b": ones(1, 5)}, {"hidden_size": 8}),
-    "recurrent state": ("GRU", SERIES, {"w": ones(1, 24, 3), "r": ones(1, 24, 8), "-b": 0, "-l": 0, "h": ones(1, 1, 8)}, {"hidden_size": 8}),
+    "recurrent weights": (
+        "LSTM",
+        SERIES,
+        {"w": ones(1, 32, 3), "r": ones(1, 32, 5)},
+        {"hidden_size": 8},
+    ),
+    "recurrent bias": (
+        "LSTM",
+        SERIES,
+        {"w": ones(1, 32, 3), "r": ones(1, 32, 8), "b": ones(1, 5)},
+        {"hidden_size": 8},
+    ),
+    "recurrent state": (
+        "GRU",
+        SERIES,
+        {"w": ones(1, 24, 3), "r": ones(1, 24, 8), "-b": 0, "-l": 0, "h": ones(1, 1, 8)},
+        {"hidden_size": 8},
+    ),
     "fewer values than keys": (
         "Attention",
         {"q": ones(1, 3, 16), "k": ones(1, 5, 16), "v": ones(1, 4, 16)},
         {},
         {"q_num_heads": 2, "kv_num_heads": 2},
     ),
-    "sizes of heads": ("Attention", {"q": ones(1, 2, 3, 8), "k": ones(1, 2, 5, 4), "v": ones(1, 2, 5, 8)}, {}, {}),
+    "sizes of heads": (
+        "Attention",
+        {"q": ones(1, 2, 3, 8), "k": ones(1, 2, 5, 4), "v": ones(1, 2, 5, 8)},
+        {},
+        {},
+    ),
     "parts": ("Split", {"x": X}, {"s": np.array([3, 30])}, {"axis": 1, "outputs": 2}),
     "cut to less than nothing": ("Pad", {"x": X}, {"p": np.array([-5, 0, 0, 0])}, {}),
     "repeated less than never": ("Tile", {"x": X}, {"r": np.array([-1, 2])}, {}),
@@ -92,12 +152,32 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], dict[str, Any
     "elements of more columns": ("GatherElements", {"x": X}, {"i": np.zeros((2, 5), np.int64)}, {}),
     "a tuple that is not there": ("GatherND", {"x": X}, {"i": np.array([[0, 0], [2, 4]])}, {}),
     "tuples too long": ("GatherND", {"x": X}, {"i": np.zeros((1, 3), np.int64)}, {}),
-    "a place to write": ("ScatterElements", {"x": X}, {"i": np.full((1, 4), 10**12), "u": ones(1, 4)}, {}),
+    "a place to write": (
+        "ScatterElements",
+        {"x": X},
+        {"i": np.full((1, 4), 10**12), "u": ones(1, 4)},
+        {},
+    ),
     "a row of nothing": ("Gather", {"x": ones(0, 4), "i": np.array([0, 1])}, {}, {}),
-    "elements of nothing": ("GatherElements", {"x": ones(0, 4), "i": np.zeros((2, 4), np.int64)}, {}, {}),
+    "elements of nothing": (
+        "GatherElements",
+        {"x": ones(0, 4), "i": np.zeros((2, 4), np.int64)},
+        {},
+        {},
+    ),
     "a tuple into nothing": ("GatherND", {"x": ones(0, 4), "i": np.array([[0]])}, {}, {}),
-    "the edge of nothing": ("Pad", {"x": ones(0, 4)}, {"p": np.array([1, 0, 1, 0])}, {"mode": "edge"}),
-    "nothing again and again": ("Pad", {"x": ones(0, 4)}, {"p": np.array([1, 0, 1, 0])}, {"mode": "wrap"}),
+    "the edge of nothing": (
+        "Pad",
+        {"x": ones(0, 4)},
+        {"p": np.array([1, 0, 1, 0])},
+        {"mode": "edge"},
+    ),
+    "nothing again and again": (
+        "Pad",
+        {"x": ones(0, 4)},
+        {"p": np.array([1, 0, 1, 0])},
+        {"mode": "wrap"},
+    ),
     "a tuple to write": ("ScatterND", {"x": X}, {"i": np.array([[3]]), "u": ones(1, 4)}, {}),
     "updates too short": ("ScatterND", {"x": X}, {"i": np.array([[0]]), "u": ones(1, 3)}, {}),
 }
@@ -112,9 +192,13 @@ def test_operands_that_do_not_fit(what: str, engine: Engine, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("declared", [[300, 400], [1, 1], [12], [3, 4, 5]])
-def test_a_declared_shape_that_is_not_so_does_not_matter(declared: list[int], engine: Engine, tmp_path: Path) -> None:
+def test_a_declared_shape_that_is_not_so_does_not_matter(
+    declared: list[int], engine: Engine, tmp_path: Path
+) -> None:
     given = {"x": X}
-    np.testing.assert_array_equal(_run(_model("Relu", given, {}, declared), given, engine, tmp_path), X)
+    np.testing.assert_array_equal(
+        _run(_model("Relu", given, {}, declared), given, engine, tmp_path), X
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,16 +209,26 @@ def test_a_declared_shape_that_is_not_so_does_not_matter(declared: list[int], en
         ("Slice", {"x": X, "s": np.array([0]), "e": np.array([1])}),
     ],
 )
-def test_a_size_that_only_the_data_decides(op: str, given: dict[str, np.ndarray], engine: Engine, tmp_path: Path) -> None:
-    """The file says what cannot be known before the run; memory was planned by that, and what does not fit it is an error then."""
-    with pytest.raises(ModelError, match=rf"\({op}\) made f32\[.*\] where the model says f32\[30,40\]"):
+def test_a_size_that_only_the_data_decides(
+    op: str, given: dict[str, np.ndarray], engine: Engine, tmp_path: Path
+) -> None:
+    """The file says what cannot be known before the run; memory was planned by that, and what does
+    not fit it is an error then.
+    """
+    with pytest.raises(
+        ModelError, match=rf"\({op}\) made f32\[.*\] where the model says f32\[30,40\]"
+    ):
         _run(_model(op, given, {}, [30, 40]), given, engine, tmp_path)
 
 
 @pytest.mark.parametrize("value", [10**12, -(10**12), 5, -6])
-@pytest.mark.parametrize("op", ["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"])
+@pytest.mark.parametrize(
+    "op", ["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"]
+)
 def test_indices_given_to_a_run(op: str, value: int, engine: Engine) -> None:
-    """What the caller gives is not known when code is made: the nearest element is read, and nothing outside is written."""
+    """What the caller gives is not known when code is made: the nearest element is read, and
+    nothing outside is written.
+    """
     build = GraphBuilder()
     x, shape = build.input("x", DType.F32, [5, 3]), (2, 1) if op.endswith("ND") else (2, 3)
     i = build.input("i", DType.I64, shape)

@@ -35,7 +35,9 @@ def test_nothing_that_is_alive_overlaps(blocks: list[Block]) -> None:
     plan = plan_memory(blocks)
     assert len(plan.offsets) == len(blocks)
     spans = [
-        (each, begin + each.offset, begin + each.offset + each.size) for begin, block in zip(plan.offsets, blocks, strict=True) for each in block
+        (each, begin + each.offset, begin + each.offset + each.size)
+        for begin, block in zip(plan.offsets, blocks, strict=True)
+        for each in block
     ]
     for (one, a, b), (two, c, d) in itertools.combinations(spans, 2):
         if _meet(one, two) and one.size and two.size:
@@ -47,10 +49,23 @@ def test_the_arena_holds_everything_and_wastes_nothing_on_the_whole(blocks: list
     plan = plan_memory(blocks)
     sizes = [max(each.offset + each.size for each in block) for block in blocks]
     assert all(offset % ALIGNMENT == 0 for offset in plan.offsets)
-    assert all(offset + size <= plan.arena_bytes for offset, size in zip(plan.offsets, sizes, strict=True))
+    assert all(
+        offset + size <= plan.arena_bytes for offset, size in zip(plan.offsets, sizes, strict=True)
+    )
     assert plan.total_bytes == sum(sizes)
     assert plan.arena_bytes <= sum(aligned(size) for size in sizes)
-    peak = max((sum(aligned(each.size) for block in blocks for each in block if each.first <= step <= each.last) for step in range(50)), default=0)
+    peak = max(
+        (
+            sum(
+                aligned(each.size)
+                for block in blocks
+                for each in block
+                if each.first <= step <= each.last
+            )
+            for step in range(50)
+        ),
+        default=0,
+    )
     assert plan.arena_bytes >= peak
 
 
@@ -66,8 +81,15 @@ def test_small_blocks_fill_the_gaps_between_large_ones() -> None:
 
 
 def test_others_lie_where_a_part_is_not_made_yet() -> None:
-    # The first half is there from the beginning, the second comes last: what happens in between needs no room of its own.
-    plan = plan_memory([[Lifetime(640, 0, 9), Lifetime(640, 8, 9, offset=640)], [Lifetime(320, 1, 4)], [Lifetime(320, 3, 7)]])
+    # The first half is there from the beginning, the second comes last: what happens in between
+    # needs no room of its own.
+    plan = plan_memory(
+        [
+            [Lifetime(640, 0, 9), Lifetime(640, 8, 9, offset=640)],
+            [Lifetime(320, 1, 4)],
+            [Lifetime(320, 3, 7)],
+        ]
+    )
     assert plan.offsets[0] == 0
     assert plan.arena_bytes == 1280
 

@@ -28,7 +28,10 @@ def test_a_full_ring_drops_the_oldest_and_counts_them(engine: CpuEngine, program
     assert whole.dropped == 0
     assert small.dropped == 4 * steps - (steps + 1)
     kept = small.samples()
-    assert [(int(each["execution"]), int(each["step"])) for each in kept] == [(2, steps - 1), *((3, step) for step in range(steps))]
+    assert [(int(each["execution"]), int(each["step"])) for each in kept] == [
+        (2, steps - 1),
+        *((3, step) for step in range(steps)),
+    ]
     assert (np.diff(kept["begin"].astype(np.int64)) >= 0).all()
     # The times of executions do not depend on the ring.
     assert len(small.times()) == len(whole.times()) == 4
@@ -41,7 +44,12 @@ def test_reset_starts_again_from_zero(engine: CpuEngine, program: Program) -> No
         profiler.begin(program)
         instance.run([X], profiler)
     profiler.reset()
-    assert (profiler.dropped, profiler.times(), profiler.executions, len(profiler.samples())) == (0, [], (), 0)
+    assert (profiler.dropped, profiler.times(), profiler.executions, len(profiler.samples())) == (
+        0,
+        [],
+        (),
+        0,
+    )
     profiler.begin(program)
     instance.run([X], profiler)
     assert set(profiler.samples()["execution"].tolist()) == {0}

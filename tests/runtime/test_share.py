@@ -1,4 +1,6 @@
-"""Concatenations and splits that are not carried out: what is left to do, where values lie, and that results stay what they are."""
+"""Concatenations and splits that are not carried out: what is left to do, where values lie, and
+that results stay what they are.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def _softmax(build: GraphBuilder, x: Symbol) -> Symbol:
 def test_what_is_put_together_is_made_in_place(engine: CpuEngine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [3, 16])
-    y = build.op("Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=0, name="join")
+    y = build.op(
+        "Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=0, name="join"
+    )
     build.output("y", _softmax(build, y))
     graph = build.finish()
     assert "Concat" not in _ops(graph)
@@ -91,7 +95,9 @@ def test_only_what_cannot_be_made_in_place_is_copied(engine: CpuEngine) -> None:
     x = build.input("x", DType.F32, [2, 16])
     given, twice = _softmax(build, x), _softmax(build, build.op("Neg", x))
     table = build.const(_rows(1))
-    y = build.op("Concat", x, given, twice, table, twice, _softmax(build, build.op("Abs", x)), axis=0)
+    y = build.op(
+        "Concat", x, given, twice, table, twice, _softmax(build, build.op("Abs", x)), axis=0
+    )
     build.output("y", _softmax(build, y))
     build.output("given", given)
     graph = build.finish()
@@ -110,14 +116,20 @@ def test_an_output_is_put_together_where_the_caller_gets_it(engine: CpuEngine) -
     build.output("z", _softmax(build, a))
     graph = build.finish()
     running, layout = _laid_out(graph)
-    places = [layout.places[ref] for step in running for ref in step.outputs if graph[ref.node].op == "Softmax"]
+    places = [
+        layout.places[ref]
+        for step in running
+        for ref in step.outputs
+        if graph[ref.node].op == "Softmax"
+    ]
     assert Place(Region.OUTPUT, 0, 0) in places
     assert Place(Region.OUTPUT, 0, 128) in places
     assert _check(graph, engine, [_rows(2)]).plan.is_native
 
 
 def test_a_concatenation_that_grows_lies_in_its_end(engine: CpuEngine) -> None:
-    # Both ways to write a dense block: each concatenation extends the one before, or starts anew from all parts.
+    # Both ways to write a dense block: each concatenation extends the one before, or starts anew
+    # from all parts.
     for nested in (True, False):
         build = GraphBuilder()
         parts = [_softmax(build, build.input("x", DType.F32, [2, 16]))]
@@ -131,7 +143,13 @@ def test_a_concatenation_that_grows_lies_in_its_end(engine: CpuEngine) -> None:
         running, layout = _laid_out(graph)
         last = [node for node in graph if node.op == "Concat"][-1]
         base = layout.places[last.ref()].offset
-        assert [layout.places[ref].offset - base for ref in _parts(graph, last)] == [0, 128, 192, 256, 320]
+        assert [layout.places[ref].offset - base for ref in _parts(graph, last)] == [
+            0,
+            128,
+            192,
+            256,
+            320,
+        ]
         copies = lay_out(graph, runnable(graph, lower(fuse(graph, find_groups(graph)), AVX512), {}))
         assert layout.memory.arena_bytes < copies.memory.arena_bytes
         assert len(running) == sum(node.op in ("Softmax", "ReduceMax") for node in graph)
@@ -140,21 +158,39 @@ def test_a_concatenation_that_grows_lies_in_its_end(engine: CpuEngine) -> None:
 
 def _parts(graph: Graph, node: Node) -> list[Ref]:
     """What a concatenation of concatenations puts together, in order."""
-    return [part for ref in node.inputs if ref is not None for part in (_parts(graph, graph[ref.node]) if graph[ref.node].op == "Concat" else [ref])]
+    return [
+        part
+        for ref in node.inputs
+        if ref is not None
+        for part in (_parts(graph, graph[ref.node]) if graph[ref.node].op == "Concat" else [ref])
+    ]
 
 
 def test_a_dense_network_needs_no_more_memory(engine: CpuEngine) -> None:
     build = GraphBuilder()
     rng = np.random.default_rng(0)
-    x = build.op("Conv", build.input("x", DType.F32, [1, 3, 6, 6]), build.const(rng.standard_normal((32, 3, 1, 1), np.float32)))
+    x = build.op(
+        "Conv",
+        build.input("x", DType.F32, [1, 3, 6, 6]),
+        build.const(rng.standard_normal((32, 3, 1, 1), np.float32)),
+    )
     for _ in range(5):
         channels = 32
         whole = x
         for _ in range(3):
             weights = build.const(rng.standard_normal((16, channels, 3, 3), np.float32) / channels)
-            whole = build.op("Concat", whole, build.op("Conv", build.op("Relu", whole), weights, pads=(1, 1, 1, 1)), axis=1)
+            whole = build.op(
+                "Concat",
+                whole,
+                build.op("Conv", build.op("Relu", whole), weights, pads=(1, 1, 1, 1)),
+                axis=1,
+            )
             channels += 16
-        x = build.op("Conv", whole, build.const(rng.standard_normal((32, channels, 1, 1), np.float32) / channels))
+        x = build.op(
+            "Conv",
+            whole,
+            build.const(rng.standard_normal((32, channels, 1, 1), np.float32) / channels),
+        )
     build.output("y", x)
     graph = prepare(build.finish())
     running, layout = _laid_out(graph)
@@ -164,14 +200,26 @@ def test_a_dense_network_needs_no_more_memory(engine: CpuEngine) -> None:
     _check(graph, engine, [rng.standard_normal((1, 3, 6, 6), np.float32)])
 
 
-@pytest.mark.parametrize(("shape", "axis"), [([2, 16], 1), ([3, 5], 0), ([2, 1, 16], 1)], ids=["not stretches", "not at a line", "in pieces"])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [([2, 16], 1), ([3, 5], 0), ([2, 1, 16], 1)],
+    ids=["not stretches", "not at a line", "in pieces"],
+)
 def test_other_concatenations_copy(engine: CpuEngine, shape: list[int], axis: int) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, shape)
-    build.output("y", _softmax(build, build.op("Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=axis)))
+    build.output(
+        "y",
+        _softmax(
+            build,
+            build.op("Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=axis),
+        ),
+    )
     graph = build.finish()
     assert "Concat" in _ops(graph)
-    _check(graph, engine, [np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)])
+    _check(
+        graph, engine, [np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)]
+    )
 
 
 @pytest.mark.parametrize("shape", [(0, 16), (1, 0)])
@@ -180,17 +228,34 @@ def test_parts_without_elements(engine: CpuEngine, shape: tuple[int, int]) -> No
     x = build.input("x", DType.F32, shape)
     empty = build.op("Exp", build.op("Exp", x))
     build.output("y", build.op("Concat", empty, empty, axis=0))
-    build.output("z", build.op("Concat", empty, _softmax(build, build.input("z", DType.F32, [2, shape[1]])), empty, axis=0))
-    _check(build.finish(), engine, [np.zeros(shape, np.float32), np.ones((2, shape[1]), np.float32)])
+    build.output(
+        "z",
+        build.op(
+            "Concat",
+            empty,
+            _softmax(build, build.input("z", DType.F32, [2, shape[1]])),
+            empty,
+            axis=0,
+        ),
+    )
+    _check(
+        build.finish(), engine, [np.zeros(shape, np.float32), np.ones((2, shape[1]), np.float32)]
+    )
 
 
 @pytest.mark.parametrize("dtype", [DType.F64, DType.I64, DType.U8, DType.BOOL, DType.F16])
 def test_elements_of_every_size(engine: CpuEngine, dtype: DType) -> None:
     build = GraphBuilder()
     x = build.input("x", dtype, [1, 64])
-    turned = build.op("Reshape", build.op("Transpose", build.op("Reshape", x, build.const(np.array([8, 8])))), build.const(np.array([1, 64])))
+    turned = build.op(
+        "Reshape",
+        build.op("Transpose", build.op("Reshape", x, build.const(np.array([8, 8])))),
+        build.const(np.array([1, 64])),
+    )
     build.output("y", build.op("Concat", x, turned, axis=0))
-    build.output("again", build.op("Concat", turned, build.const(np.ones((1, 64), dtype.numpy)), axis=0))
+    build.output(
+        "again", build.op("Concat", turned, build.const(np.ones((1, 64), dtype.numpy)), axis=0)
+    )
     _check(build.finish(), engine, [np.arange(64).reshape(1, 64).astype(dtype.numpy)])
 
 
@@ -254,14 +319,12 @@ def test_reference_steps_write_in_place(engine: CpuEngine) -> None:
 
 
 def test_in_the_body_of_a_loop(engine: CpuEngine) -> None:
-    graph = parsed(
-        """looped (float[1,16] x) => (float[2,16] y) {
+    graph = parsed("""looped (float[1,16] x) => (float[2,16] y) {
             n = Constant<value = int64 {3}>()  yes = Constant<value = bool {1}>()  x2 = Concat<axis = 0>(x, x)
             y = Loop(n, yes, x2) <body = step (int64 i, bool c, float[2,16] v) => (bool c2, float[2,16] w) {
                 c2 = Identity(c)  a, b = Split<axis = 0, num_outputs = 2>(v)  s = Softmax(b)  w = Concat<axis = 0>(s, a)
             }>
-        }"""
-    )
+        }""")
     (expected,) = graph.run([_rows(1)])
     np.testing.assert_allclose(compile_model(graph, engine=engine)(x=_rows(1)), expected, rtol=1e-5)
 
@@ -269,9 +332,16 @@ def test_in_the_body_of_a_loop(engine: CpuEngine) -> None:
 def _model() -> Graph:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])
-    joined = build.op("Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=0, name="join")
+    joined = build.op(
+        "Concat", _softmax(build, x), _softmax(build, build.op("Neg", x)), axis=0, name="join"
+    )
     build.output("y", _softmax(build, joined))
-    build.output("z", _softmax(build, build.op("Concat", x, _softmax(build, build.op("Abs", x)), axis=0, name="half")))
+    build.output(
+        "z",
+        _softmax(
+            build, build.op("Concat", x, _softmax(build, build.op("Abs", x)), axis=0, name="half")
+        ),
+    )
     return build.finish()
 
 
@@ -299,7 +369,10 @@ def test_the_export_is_of_the_same_plan(engine: CpuEngine, tmp_path: Path) -> No
 def _graphs(draw: st.DrawFn) -> Graph:
     """Rows of one cache line, computed, put together and taken apart in any order."""
     build = GraphBuilder()
-    values = [(build.input(name, DType.F32, [rows, 16]), rows) for name, rows in (("x", 1), ("y", 2), ("z", 4))]
+    values = [
+        (build.input(name, DType.F32, [rows, 16]), rows)
+        for name, rows in (("x", 1), ("y", 2), ("z", 4))
+    ]
     values.append((build.const(_rows(2)), 2))
     square = build.const(np.eye(16, dtype=np.float32)[::-1].copy())
 
@@ -309,9 +382,26 @@ def _graphs(draw: st.DrawFn) -> Graph:
 
     for _ in range(draw(st.integers(1, 16))):
         value, rows = pick()
-        match draw(st.sampled_from(["unary", "store", "matmul", "add", "concat", "concat", "concat", "split", "slice", "view"])):
+        match draw(
+            st.sampled_from(
+                [
+                    "unary",
+                    "store",
+                    "matmul",
+                    "add",
+                    "concat",
+                    "concat",
+                    "concat",
+                    "split",
+                    "slice",
+                    "view",
+                ]
+            )
+        ):
             case "unary":
-                values.append((build.op(draw(st.sampled_from(["Neg", "Abs", "Relu"])), value), rows))
+                values.append(
+                    (build.op(draw(st.sampled_from(["Neg", "Abs", "Relu"])), value), rows)
+                )
             case "store":
                 values.append((_softmax(build, value), rows))
             case "matmul":
@@ -324,16 +414,26 @@ def _graphs(draw: st.DrawFn) -> Graph:
                 picked = [(value, rows), *(pick() for _ in range(draw(st.integers(0, 3))))]
                 total = sum(each for _, each in picked)
                 if total <= 24:
-                    values.append((build.op("Concat", *(each for each, _ in picked), axis=0), total))
+                    values.append(
+                        (build.op("Concat", *(each for each, _ in picked), axis=0), total)
+                    )
             case "split" if rows > 1:
                 first = draw(st.integers(1, rows - 1))
-                parts = build.op("Split", value, build.const(np.array([first, rows - first])), axis=0, n_outputs=2)
+                parts = build.op(
+                    "Split",
+                    value,
+                    build.const(np.array([first, rows - first])),
+                    axis=0,
+                    n_outputs=2,
+                )
                 values += [(parts, first), (parts[1], rows - first)]
                 if draw(st.booleans()):
                     # Put back together, with something computed from the second part behind.
                     tail = _softmax(build, parts[1])
                     if 2 * rows - first <= 24:
-                        values.append((build.op("Concat", parts, parts[1], tail, axis=0), 2 * rows - first))
+                        values.append(
+                            (build.op("Concat", parts, parts[1], tail, axis=0), 2 * rows - first)
+                        )
             case "slice" if rows > 1:
                 begin = draw(st.integers(0, rows - 1))
                 end = draw(st.integers(begin + 1, rows))
@@ -358,7 +458,9 @@ class _Memory:
             self._blocks[Region.INPUT, index] = value.reshape(-1).view(np.uint8)
         for index, node in enumerate(graph.outputs):
             assert node.inputs[0] is not None
-            self._blocks[Region.OUTPUT, index] = np.full(4 * np.prod(self._shape(node.inputs[0])), 255, np.uint8)
+            self._blocks[Region.OUTPUT, index] = np.full(
+                4 * np.prod(self._shape(node.inputs[0])), 255, np.uint8
+            )
 
     def _shape(self, ref: Ref) -> tuple[int, ...]:
         kind = self._graph.type_of(ref)
@@ -392,7 +494,10 @@ class _Memory:
             return
         made: dict[Ref, np.ndarray] = {}
         for node in step.members:
-            values = [None if ref is None else made[ref] if ref in made else self.array(ref) for ref in node.inputs]
+            values = [
+                None if ref is None else made[ref] if ref in made else self.array(ref)
+                for ref in node.inputs
+            ]
             for index, value in enumerate(evaluate_node(node, tuple(values))):
                 made[node.ref(index)] = np.array(value)
         for ref in step.outputs:
@@ -419,7 +524,9 @@ def _refuse(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emit
 @given(_graphs())
 @settings(max_examples=60)
 def test_any_graph_by_reference(engine: CpuEngine, graph: Graph) -> None:
-    """Even a concatenation that would copy only a part is then evaluated as a whole, over what is there already."""
+    """Even a concatenation that would copy only a part is then evaluated as a whole, over what is
+    there already.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build_module, "emit", _refuse)
         _check(graph, engine, [_rows(rows) for rows in (1, 2, 4)])

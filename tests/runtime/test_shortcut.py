@@ -20,11 +20,15 @@ from whence.types import DType
 
 RNG = np.random.default_rng(0)
 SHAPE = (1, 256, 28, 28)
-has_units = pytest.mark.skipif(not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16")
+has_units = pytest.mark.skipif(
+    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+)
 
 
 def _graph(*, amplified: bool) -> Graph:
-    """A large pointwise convolution; amplified, what differs between two that are the same but for rounding."""
+    """A large pointwise convolution; amplified, what differs between two that are the same but for
+    rounding.
+    """
     build = GraphBuilder("pointwise")
     x = build.input("x", DType.F32, SHAPE)
     weights = RNG.standard_normal((256, 256, 1, 1)).astype(np.float32)
@@ -33,7 +37,12 @@ def _graph(*, amplified: bool) -> Graph:
         return build.op("Conv", x, build.const(weights * np.float32(scale)), kernel_shape=(1, 1))
 
     y = conv(1.0)
-    build.output("y", build.op("Sub", y, build.op("Mul", conv(1 / 3), build.const(np.float32(2.999)))) if amplified else y)
+    build.output(
+        "y",
+        build.op("Sub", y, build.op("Mul", conv(1 / 3), build.const(np.float32(2.999))))
+        if amplified
+        else y,
+    )
     return build.finish()
 
 
@@ -61,12 +70,16 @@ def test_a_model_that_amplifies_what_rounding_leaves(engine: CpuEngine) -> None:
 
 
 def test_precise(engine: CpuEngine) -> None:
-    (program,) = compile_model(_graph(amplified=False), engine=CpuEngine(threads=1, precise=True)).programs
+    (program,) = compile_model(
+        _graph(amplified=False), engine=CpuEngine(threads=1, precise=True)
+    ).programs
     assert not program.details.rounds_early
 
 
 def test_exported_code_is_as_exact_as_can_be(engine: CpuEngine) -> None:
-    assert not build_program(prepare(_graph(amplified=False)), engine.toolchain, load=False).details.rounds_early
+    assert not build_program(
+        prepare(_graph(amplified=False)), engine.toolchain, load=False
+    ).details.rounds_early
 
 
 def test_an_engine_is_precise_or_not() -> None:

@@ -1,4 +1,6 @@
-"""Streams and the profiling calls, after the rows of the oneDNN profiling interface that apply to an engine that profiles."""
+"""Streams and the profiling calls, after the rows of the oneDNN profiling interface that apply to
+an engine that profiles.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable
 from whence.runtime.profiler import Profiler, ProfilingDataKind
-from whence.runtime.stream import Stream, StreamError, StreamFlags, get_profiling_data, num_entries, reset_profiling
+from whence.runtime.stream import (
+    Stream,
+    StreamError,
+    StreamFlags,
+    get_profiling_data,
+    num_entries,
+    reset_profiling,
+)
 from whence.types import DType
 
 TIME = ProfilingDataKind.TIME
@@ -41,12 +50,26 @@ def test_the_numbers_are_onednns() -> None:
 # ---- creating ----
 
 
-@pytest.mark.parametrize("flags", [StreamFlags.DEFAULT, StreamFlags.PROFILING, StreamFlags.DEFAULT | StreamFlags.PROFILING, 0, 1, 4, 5])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        StreamFlags.DEFAULT,
+        StreamFlags.PROFILING,
+        StreamFlags.DEFAULT | StreamFlags.PROFILING,
+        0,
+        1,
+        4,
+        5,
+    ],
+)
 def test_flags_decide_at_creation_whether_a_stream_profiles(engine: Engine, flags: int) -> None:
     assert (Stream(engine, flags).profiler is not None) == bool(flags & 4)
 
 
-@pytest.mark.parametrize("flags", [StreamFlags.OUT_OF_ORDER, StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING, 8, 0x104, -1])
+@pytest.mark.parametrize(
+    "flags",
+    [StreamFlags.OUT_OF_ORDER, StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING, 8, 0x104, -1],
+)
 def test_flags_that_cannot_be_kept_are_refused(engine: Engine, flags: int) -> None:
     with pytest.raises(InputError):
         Stream(engine, flags)
@@ -60,11 +83,17 @@ def test_a_profiling_stream_out_of_order_is_refused_for_that_reason(engine: Engi
 # ---- without the flag ----
 
 
-def test_a_stream_without_the_flag_answers_no_profiling_call(engine: Engine, model: Executable) -> None:
+def test_a_stream_without_the_flag_answers_no_profiling_call(
+    engine: Engine, model: Executable
+) -> None:
     plain = Stream(engine)
     model.execute(plain, X)
     plain.wait()
-    for call in (lambda: reset_profiling(plain), lambda: num_entries(plain), lambda: get_profiling_data(plain, TIME)):
+    for call in (
+        lambda: reset_profiling(plain),
+        lambda: num_entries(plain),
+        lambda: get_profiling_data(plain, TIME),
+    ):
         with pytest.raises(StreamError, match=r"not created with StreamFlags\.PROFILING"):
             call()
     with pytest.raises(StreamError):
@@ -117,7 +146,9 @@ def test_data_grows_until_it_is_reset(model: Executable, stream: Stream) -> None
 
 
 @pytest.mark.parametrize("kind", [ProfilingDataKind.UNDEF, 2, 257, 0x7FFF, -1])
-def test_an_unknown_kind_is_an_error_and_does_no_harm(model: Executable, stream: Stream, kind: int) -> None:
+def test_an_unknown_kind_is_an_error_and_does_no_harm(
+    model: Executable, stream: Stream, kind: int
+) -> None:
     model.execute(stream, X)
     stream.wait()
     with pytest.raises(InputError, match="is not known"):
@@ -125,14 +156,20 @@ def test_an_unknown_kind_is_an_error_and_does_no_harm(model: Executable, stream:
     assert num_entries(stream) == 1
 
 
-def test_a_query_before_the_wait_is_an_error_even_when_the_work_is_done(model: Executable, stream: Stream) -> None:
+def test_a_query_before_the_wait_is_an_error_even_when_the_work_is_done(
+    model: Executable, stream: Stream
+) -> None:
     model.execute(stream, X)
     stream.wait()
     model.execute(stream, X)
     done = threading.Event()
     stream.submit(lambda _: done.set())
     assert done.wait(60)
-    for call in (lambda: reset_profiling(stream), lambda: num_entries(stream), lambda: get_profiling_data(stream, TIME)):
+    for call in (
+        lambda: reset_profiling(stream),
+        lambda: num_entries(stream),
+        lambda: get_profiling_data(stream, TIME),
+    ):
         with pytest.raises(StreamError, match=r"call stream\.wait\(\) first"):
             call()
     stream.wait()
@@ -168,7 +205,9 @@ def test_entries_are_in_the_order_of_submission(stream: Stream, model: Executabl
     assert get_profiling_data(stream, TIME) == [30, 10, 20]
 
 
-def test_several_models_share_a_stream_in_order(engine: Engine, model: Executable, stream: Stream) -> None:
+def test_several_models_share_a_stream_in_order(
+    engine: Engine, model: Executable, stream: Stream
+) -> None:
     other = compiled(mixed(), engine)
     for each in (model, other, model):
         each.execute(stream, X)
@@ -183,7 +222,9 @@ def test_several_models_share_a_stream_in_order(engine: Engine, model: Executabl
 # ---- what an entry is ----
 
 
-def test_an_execution_without_a_step_has_no_entry(engine: Engine, model: Executable, stream: Stream) -> None:
+def test_an_execution_without_a_step_has_no_entry(
+    engine: Engine, model: Executable, stream: Stream
+) -> None:
     build = GraphBuilder("through")
     build.output("y", build.input("x", DType.F32, [4]))
     through = compiled(build.finish(), engine)
@@ -269,7 +310,9 @@ def test_outputs_are_there_after_the_wait(model: Executable, stream: Stream) -> 
     np.testing.assert_allclose(pending.outputs[0], np.maximum(X + 1, 0))
 
 
-def test_a_failing_run_raises_at_the_wait_and_the_stream_stays_usable(engine: Engine, stream: Stream) -> None:
+def test_a_failing_run_raises_at_the_wait_and_the_stream_stays_usable(
+    engine: Engine, stream: Stream
+) -> None:
     model = compiled(reshape(), engine)
     good = np.array([2, 2])
     before = model.execute(stream, X, good)
@@ -347,7 +390,10 @@ def test_two_threads_run_one_model_on_two_streams(engine: Engine) -> None:
     build.output("y", value)
     graph = build.finish()
     model = compiled(graph, engine)
-    given = [np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32) for seed in range(2)]
+    given = [
+        np.random.default_rng(seed).standard_normal((64, 64)).astype(np.float32)
+        for seed in range(2)
+    ]
     expected = [graph.run([each])[0] for each in given]
     wrong: list[int] = []
     ready = threading.Barrier(2)
@@ -358,7 +404,11 @@ def test_two_threads_run_one_model_on_two_streams(engine: Engine) -> None:
         for _ in range(10):
             pending = [model.execute(stream, given[mine]) for _ in range(5)]
             stream.wait()
-            wrong.extend(mine for each in pending if not np.allclose(each.outputs[0], expected[mine], atol=1e-4))
+            wrong.extend(
+                mine
+                for each in pending
+                if not np.allclose(each.outputs[0], expected[mine], atol=1e-4)
+            )
         if num_entries(stream) != 50:
             wrong.append(mine)
 

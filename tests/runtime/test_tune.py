@@ -1,4 +1,6 @@
-"""Tuning: the winner is the one that was timed shortest, it is remembered, and every later compilation uses it. Times are made up here."""
+"""Tuning: the winner is the one that was timed shortest, it is remembered, and every later
+compilation uses it. Times are made up here.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +63,25 @@ def _net(name: str = "net", layers: int = 2) -> Graph:
     y = build.input("x", DType.F32, X.shape)
     for number in range(layers):
         weights = rng.standard_normal((16, 16, 3, 3)).astype(np.float32)
-        y = build.op("Conv", y, build.const(weights), pads=(1, 1, 1, 1), kernel_shape=(3, 3), name=f"conv{number}")
+        y = build.op(
+            "Conv",
+            y,
+            build.const(weights),
+            pads=(1, 1, 1, 1),
+            kernel_shape=(3, 3),
+            name=f"conv{number}",
+        )
         y = build.op("Relu", y, name=f"relu{number}")
     y = build.op("Flatten", y, axis=1, name="flat")
-    build.output("y", build.op("MatMul", y, build.const(rng.standard_normal((1024, 40)).astype(np.float32)), name="product"))
+    build.output(
+        "y",
+        build.op(
+            "MatMul",
+            y,
+            build.const(rng.standard_normal((1024, 40)).astype(np.float32)),
+            name="product",
+        ),
+    )
     return build.finish()
 
 
@@ -73,13 +90,21 @@ def _prepared(graph: Graph | None = None) -> Graph:
 
 
 class Stopwatch:
-    """Times that are made up: 1000 for everybody, except for the candidate at some place, counted from the end."""
+    """Times that are made up: 1000 for everybody, except for the candidate at some place, counted
+    from the end.
+    """
 
     def __init__(self, place: int = -1, nanoseconds: int = 500) -> None:
         self.place, self.nanoseconds = place, nanoseconds
         self.heats: list[int] = []
 
-    def __call__(self, _engine: CpuEngine, heats: Sequence[Sequence[Racer]], _bytes: int, _progress: Progress | None) -> Iterator[list[int]]:
+    def __call__(
+        self,
+        _engine: CpuEngine,
+        heats: Sequence[Sequence[Racer]],
+        _bytes: int,
+        _progress: Progress | None,
+    ) -> Iterator[list[int]]:
         for heat in heats:
             self.heats.append(len(heat))
             times = [1000] * len(heat)
@@ -107,10 +132,15 @@ def _file(folder: Path) -> Path:
 def test_the_shortest_time_wins(engine: CpuEngine) -> None:
     watch = Stopwatch()
     findings = tune(_prepared(), engine, measure=watch)
-    assert [(each.layers, each.is_new, each.differs) for each in findings] == [(2, True, True), (1, True, True)]
+    assert [(each.layers, each.is_new, each.differs) for each in findings] == [
+        (2, True, True),
+        (1, True, True),
+    ]
     assert len(watch.heats) == 2
     assert min(watch.heats) > 2
-    assert [(each.winner.nanoseconds, each.winner.usual_nanoseconds) for each in findings] == [(500, 1000)] * 2
+    assert [(each.winner.nanoseconds, each.winner.usual_nanoseconds) for each in findings] == [
+        (500, 1000)
+    ] * 2
     conv, product = (each.winner.choice for each in findings)
     assert isinstance(conv, WinogradPlan)
     assert isinstance(product, GemmPlan)
@@ -118,7 +148,9 @@ def test_the_shortest_time_wins(engine: CpuEngine) -> None:
 
 
 @pytest.mark.parametrize(("place", "nanoseconds"), [(0, 500), (-1, 990), (-1, 1000), (-1, NEVER)])
-def test_the_cost_model_keeps_what_nothing_beats_clearly(engine: CpuEngine, place: int, nanoseconds: int) -> None:
+def test_the_cost_model_keeps_what_nothing_beats_clearly(
+    engine: CpuEngine, place: int, nanoseconds: int
+) -> None:
     before = _bodies(_prepared(), engine)
     findings = tune(_prepared(), engine, measure=Stopwatch(place, nanoseconds))
     assert [each.differs for each in findings] == [False, False]
@@ -164,12 +196,21 @@ def test_what_is_known_is_not_timed_again(folder: Path, engine: CpuEngine) -> No
 def test_another_process_remembers(folder: Path, engine: CpuEngine) -> None:
     tune(_prepared(), engine, measure=Stopwatch())
     script = (
-        "import sys; from pathlib import Path; from whence.codegen.cache import Cache; from whence.codegen.toolchain import Toolchain\n"
-        "from whence.runtime.tuned import Tuned\n"
-        "for problem, choice in Tuned(Toolchain(cache=Cache(Path(sys.argv[1]))), 2).choices.items(): print(problem, choice, sep=' -> ')"
+        "import sys; from pathlib import Path; from whence.codegen.cache import Cache; from"
+        " whence.codegen.toolchain import Toolchain\nfrom whence.runtime.tuned import Tuned\nfor"
+        " problem, choice in Tuned(Toolchain(cache=Cache(Path(sys.argv[1]))), 2).choices.items():"
+        " print(problem, choice, sep=' -> ')"
     )
-    done = subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True, env=os.environ)
-    assert done.stdout.splitlines() == [f"{problem} -> {choice}" for problem, choice in engine.tuned.choices.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ,
+    )
+    assert done.stdout.splitlines() == [
+        f"{problem} -> {choice}" for problem, choice in engine.tuned.choices.items()
+    ]
     assert len(engine.tuned.choices) == 2
 
 
@@ -178,14 +219,18 @@ def test_what_others_wrote_meanwhile_stays(folder: Path) -> None:
     assert one.tuned.choices == two.tuned.choices == {}
     build = GraphBuilder("small")
     weights = build.const(np.ones((33, 50), np.float32))
-    build.output("y", build.op("MatMul", build.input("x", DType.F32, (20, 33)), weights, name="product"))
+    build.output(
+        "y", build.op("MatMul", build.input("x", DType.F32, (20, 33)), weights, name="product")
+    )
     tune(_prepared(), one, measure=Stopwatch())
     tune(api.prepare(build.finish()), two, measure=Stopwatch())
     assert len(_engine(folder).tuned.choices) == 3
     assert one.tuned.choices.keys() < two.tuned.choices.keys()
 
 
-def test_other_ways_of_running_learn_nothing_from_it(folder: Path, engine: CpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ways_of_running_learn_nothing_from_it(
+    folder: Path, engine: CpuEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tune(_prepared(), engine, measure=Stopwatch())
     toolchain = engine.toolchain
     other_cpu = Toolchain(replace(toolchain.target, cpu="another"), cache=Cache(folder))
@@ -203,8 +248,14 @@ DAMAGED = [
     b"[]",
     b'{"winners": 3}',
     b'{"winners": {"problem": {}}}',
-    b'{"winners": {"problem": {"choice": {"kind": "magic"}, "nanoseconds": 1, "usual": {"kind": "magic"}, "usual_nanoseconds": 1}}}',
-    b'{"winners": {"problem": {"choice": 7, "nanoseconds": 1, "usual": 7, "usual_nanoseconds": 1}}}',
+    (
+        b'{"winners": {"problem": {"choice": {"kind": "magic"}, "nanoseconds": 1, "usual": {"kind":'
+        b' "magic"}, "usual_nanoseconds": 1}}}'
+    ),
+    (
+        b'{"winners": {"problem": {"choice": 7, "nanoseconds": 1, "usual": 7, "usual_nanoseconds":'
+        b" 1}}}"
+    ),
     b"[" * 100_000,
 ]
 
@@ -215,7 +266,9 @@ def test_a_damaged_file_is_as_good_as_none(folder: Path, engine: CpuEngine, cont
     good = _file(folder).read_bytes()
     _file(folder).write_bytes(content)
     again = _engine(folder)
-    with pytest.warns(RuntimeWarning, match="is damaged: kernels are chosen as if nothing had been tuned"):
+    with pytest.warns(
+        RuntimeWarning, match="is damaged: kernels are chosen as if nothing had been tuned"
+    ):
         assert again.tuned.choices == {}
     watch = Stopwatch()
     with pytest.warns(RuntimeWarning, match="is damaged"):
@@ -241,12 +294,17 @@ def test_only_its_owner_can_read_or_write_it(folder: Path, engine: CpuEngine) ->
     assert _file(folder).parent.stat().st_mode & 0o077 == 0
 
 
-def test_a_cache_that_cannot_be_written(folder: Path, engine: CpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written(
+    folder: Path, engine: CpuEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("whence.runtime.tuned.tempfile.mkstemp", full)
-    with pytest.warns(RuntimeWarning, match="what was tuned is not kept for the next start: .*No space left on device"):
+    with pytest.warns(
+        RuntimeWarning,
+        match="what was tuned is not kept for the next start: .*No space left on device",
+    ):
         tune(_prepared(), engine, measure=Stopwatch())
     # It is used all the same.
     assert len(engine.tuned.choices) == 2
@@ -256,10 +314,14 @@ def test_a_cache_that_cannot_be_written(folder: Path, engine: CpuEngine, monkeyp
 # ---- models that were compiled before ----
 
 
-def test_new_results_lead_to_a_new_compilation(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_results_lead_to_a_new_compilation(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "net.onnx"
     api.save(_net(), path)
-    before = [step.symbol for step in api.compile_model(path, engine=_engine(folder)).programs[0].steps]
+    before = [
+        step.symbol for step in api.compile_model(path, engine=_engine(folder)).programs[0].steps
+    ]
     tune(_prepared(api.load(path)), _engine(folder), measure=Stopwatch())
     tuned = api.compile_model(path, engine=_engine(folder))
     after = [step.symbol for step in tuned.programs[0].steps]
@@ -271,17 +333,23 @@ def test_new_results_lead_to_a_new_compilation(folder: Path, tmp_path: Path, mon
     assert [step.symbol for step in again.programs[0].steps] == after
     # With another number of threads nothing was tuned.
     monkeypatch.undo()
-    assert [step.symbol for step in api.compile_model(path, engine=_engine(folder, 1)).programs[0].steps] == before
+    assert [
+        step.symbol for step in api.compile_model(path, engine=_engine(folder, 1)).programs[0].steps
+    ] == before
 
 
 # ---- real time ----
 
 
-def test_compiling_with_tuning(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_with_tuning(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "net.onnx"
     api.save(_net(layers=1), path)
     engine, seen = _engine(folder), set()
-    made = api.compile_model(path, engine=engine, tune=True, progress=lambda doing, _done, _total: seen.add(doing))
+    made = api.compile_model(
+        path, engine=engine, tune=True, progress=lambda doing, _done, _total: seen.add(doing)
+    )
     np.testing.assert_allclose(made(X), _net(layers=1).run([X])[0], rtol=1e-4, atol=1e-3)
     assert {"compiling candidates", "timing candidates"} <= seen
     winners = engine.tuned.winners.values()
@@ -290,13 +358,20 @@ def test_compiling_with_tuning(folder: Path, tmp_path: Path, monkeypatch: pytest
     # What was compiled with tuning is what later starts find.
     monkeypatch.setattr(api, "prepare", _refuse)
     again = api.compile_model(path, engine=_engine(folder))
-    assert [step.symbol for step in again.programs[0].steps] == [step.symbol for step in made.programs[0].steps]
+    assert [step.symbol for step in again.programs[0].steps] == [
+        step.symbol for step in made.programs[0].steps
+    ]
 
 
 def test_a_race(engine: CpuEngine) -> None:
     heats: list[Sequence[Racer]] = []
 
-    def keep(_engine: CpuEngine, given: Sequence[Sequence[Racer]], model_bytes: int, _progress: Progress | None) -> Iterator[list[int]]:
+    def keep(
+        _engine: CpuEngine,
+        given: Sequence[Sequence[Racer]],
+        model_bytes: int,
+        _progress: Progress | None,
+    ) -> Iterator[list[int]]:
         assert model_bytes >= 4 * (2 * 16 * 16 * 9 + 1024 * 40)
         heats.extend(given)
         return Stopwatch()(_engine, given, model_bytes, _progress)
@@ -304,7 +379,13 @@ def test_a_race(engine: CpuEngine) -> None:
     tune(_prepared(), engine, measure=keep)
     one, two = heats[0][0], heats[0][-1]
     # C has no such type.
-    refused = replace(one, kernel=replace(one.kernel, params=tuple(replace(each, dtype=DType.STRING) for each in one.kernel.params)))
+    refused = replace(
+        one,
+        kernel=replace(
+            one.kernel,
+            params=tuple(replace(each, dtype=DType.STRING) for each in one.kernel.params),
+        ),
+    )
     # Constants of a model that is larger and smaller than these kernels' own.
     for model_bytes in (1 << 20, 1):
         (times,) = race(engine, [[one, one, two, refused]], model_bytes)

@@ -28,7 +28,12 @@ def read(block: np.ndarray, place: Place, like: np.ndarray) -> np.ndarray:
 
 
 def test_every_constant_is_there_aligned() -> None:
-    values = [SOME, np.array([3], np.float32), SOME.reshape(60, 100) + 1, np.zeros((0, 3), np.float32)]
+    values = [
+        SOME,
+        np.array([3], np.float32),
+        SOME.reshape(60, 100) + 1,
+        np.zeros((0, 3), np.float32),
+    ]
     weights = Weights()
     places = [weights.place(node) for node in constants(*values)]
     block = weights.finish()
@@ -43,12 +48,16 @@ def test_a_packing_is_another_content() -> None:
     plain, turned = weights.place(node), weights.place(node, np.transpose)
     assert weights.place(node) == plain
     assert plain != turned
-    assert np.array_equal(read(weights.finish(), turned, SOME.reshape(100, 60)), SOME.reshape(60, 100).T)
+    assert np.array_equal(
+        read(weights.finish(), turned, SOME.reshape(100, 60)), SOME.reshape(60, 100).T
+    )
 
 
 def test_equal_constants_lie_once() -> None:
     weights = Weights()
-    first, second, third = (weights.place(node) for node in constants(SOME, SOME.copy(), SOME.reshape(60, 100).copy()))
+    first, second, third = (
+        weights.place(node) for node in constants(SOME, SOME.copy(), SOME.reshape(60, 100).copy())
+    )
     assert first == second == third
     assert weights.finish().nbytes < SOME.nbytes + ALIGNMENT
 
@@ -66,5 +75,8 @@ def test_constants_that_only_begin_alike_are_both_there() -> None:
 
 def test_signs_of_zero_are_told_apart() -> None:
     weights = Weights()
-    first, second = (weights.place(node) for node in constants(np.array([0.0], np.float32), np.array([-0.0], np.float32)))
+    first, second = (
+        weights.place(node)
+        for node in constants(np.array([0.0], np.float32), np.array([-0.0], np.float32))
+    )
     assert first != second

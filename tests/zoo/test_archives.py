@@ -48,10 +48,20 @@ def test_a_member_of_an_archive_inside_a_wheel(tmp_path: Path) -> None:
 
 
 def test_a_file_in_pieces_is_joined_in_the_order_of_its_list(tmp_path: Path) -> None:
-    index = {"/m": {"chunks": [{"hash": "b2"}, {"hash": "a1"}, {"name": "c3"}]}, "/other": {"chunks": []}}
+    index = {
+        "/m": {"chunks": [{"hash": "b2"}, {"hash": "a1"}, {"name": "c3"}]},
+        "/other": {"chunks": []},
+    }
     tarball = tmp_path / "p.tgz"
     tarball.write_bytes(
-        tar_bytes({"package/d/i.json": json.dumps(index).encode(), "package/d/a1": b"two", "package/d/b2": b"one", "package/d/c3": b"!"})
+        tar_bytes(
+            {
+                "package/d/i.json": json.dumps(index).encode(),
+                "package/d/a1": b"two",
+                "package/d/b2": b"one",
+                "package/d/c3": b"!",
+            }
+        )
     )
     assert read_member(tarball, "package/d/i.json#/m") == b"onetwo!"
 

@@ -14,7 +14,9 @@ import pytest
 from zoo.inputs import Hint, load_hints, random_inputs
 from zoo.manifest import load_manifest
 
-RUNNABLE_SMALL = [m.name for m in load_manifest().values() if m.small and m.suffix == ".onnx" and not m.rejected]
+RUNNABLE_SMALL = [
+    m.name for m in load_manifest().values() if m.small and m.suffix == ".onnx" and not m.rejected
+]
 
 
 def test_open_dimensions_are_one_and_known_ones_stay() -> None:
@@ -31,7 +33,11 @@ def test_hints_give_shapes_ranges_values_and_named_dimensions() -> None:
     rate = random_inputs("silero_vad_v6", [("sr", np.int64, ())], 0)["sr"]
     assert rate.shape == ()
     assert rate == 16000
-    graph = random_inputs("minimol_gnn", [("node_feat", np.float32, ("num_nodes", 5)), ("edge_index", np.int64, (2, "num_edges"))], 0)
+    graph = random_inputs(
+        "minimol_gnn",
+        [("node_feat", np.float32, ("num_nodes", 5)), ("edge_index", np.int64, (2, "num_edges"))],
+        0,
+    )
     assert graph["node_feat"].shape == (20, 5)
     assert graph["edge_index"].shape == (2, 40)
 
@@ -41,7 +47,15 @@ def test_one_number_fills_a_declared_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "low", "high"), [(np.uint8, 0, 255), (np.int8, -128, 127), (np.int64, 0, 1), (np.int32, 0, 1), (np.uint64, 0, 1), (np.bool_, 0, 1)]
+    ("dtype", "low", "high"),
+    [
+        (np.uint8, 0, 255),
+        (np.int8, -128, 127),
+        (np.int64, 0, 1),
+        (np.int32, 0, 1),
+        (np.uint64, 0, 1),
+        (np.bool_, 0, 1),
+    ],
 )
 def test_integers_cover_their_range(dtype: type, low: int, high: int) -> None:
     array = random_inputs("unlisted", [("x", dtype, (20000,))], 0)["x"]
@@ -58,7 +72,9 @@ def test_floats_are_normal(dtype: type) -> None:
 
 
 def test_strings_and_scalars() -> None:
-    arrays = random_inputs("unlisted", [("text", np.object_, (2,)), ("x", np.float32, ()), ("flag", np.bool_, ())], 0)
+    arrays = random_inputs(
+        "unlisted", [("text", np.object_, (2,)), ("x", np.float32, ()), ("flag", np.bool_, ())], 0
+    )
     assert arrays["text"].tolist() == ["whence", "whence"]
     assert all(isinstance(array, np.ndarray) for array in arrays.values())
 
@@ -74,7 +90,11 @@ def test_a_seed_fixes_each_input_by_itself() -> None:
 def test_hints_say_something() -> None:
     for name, model in load_hints().items():
         assert all(hint != Hint() for hint in model.inputs.values()), name
-        assert all(hint.low < hint.high for hint in model.inputs.values() if hint.low is not None and hint.high is not None), name
+        assert all(
+            hint.low < hint.high
+            for hint in model.inputs.values()
+            if hint.low is not None and hint.high is not None
+        ), name
 
 
 @pytest.mark.slow

@@ -23,7 +23,11 @@ def test_every_row_is_complete() -> None:
         assert model.licence, model.name
         assert model.kind, model.name
         assert model.suffix in {".onnx", ".tflite", ".circle"}
-        pinned = {Registry.PYPI: r"[\w.-]+==[\w.]+", Registry.NPM: r"(@[\w-]+/)?[\w-]+@[\w.]+", Registry.ONNX: "onnx"}[model.package.registry]
+        pinned = {
+            Registry.PYPI: r"[\w.-]+==[\w.]+",
+            Registry.NPM: r"(@[\w-]+/)?[\w-]+@[\w.]+",
+            Registry.ONNX: "onnx",
+        }[model.package.registry]
         assert re.fullmatch(pinned, model.package.spec), model.name
 
 
@@ -42,7 +46,9 @@ def test_the_small_part_is_varied() -> None:
 
 def test_hints_belong_to_models() -> None:
     models = load_manifest()
-    assert [name for name in load_hints() if name not in models and not EXPORTED.fullmatch(name)] == []
+    assert [
+        name for name in load_hints() if name not in models and not EXPORTED.fullmatch(name)
+    ] == []
 
 
 def test_package_names() -> None:

@@ -1,4 +1,6 @@
-"""Real models: read, prepared with every check on, no operator lost, and equal to ONNX Runtime or LiteRT."""
+"""Real models: read, prepared with every check on, no operator lost, and equal to ONNX Runtime or
+LiteRT.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ LITE = ("basic_pitch_tfl", "litert_dummy_cv", "mww_okay_nabu")
 
 
 @pytest.mark.parametrize("name", [*LIGHT, *FETCHED, *LITE])
-def test_a_real_model_is_prepared_and_computes_the_same(name: str, zoo_model: Callable[[str], Path]) -> None:
+def test_a_real_model_is_prepared_and_computes_the_same(
+    name: str, zoo_model: Callable[[str], Path]
+) -> None:
     verdict = check(zoo_model(name))
     assert verdict.status == "ok", verdict.detail
     assert verdict.operators > 0

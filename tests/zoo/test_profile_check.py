@@ -42,14 +42,23 @@ def test_a_file_that_is_none_is_a_failure(tmp_path: Path) -> None:
 def test_what_is_wrong_is_found(model: Path, profile: Profile) -> None:
     assert list(_faults(profile, model)) == []
     first, *rest = profile.sources
-    assert any("ns are not" in fault for fault in _faults(dataclasses.replace(profile, wall_ns=profile.wall_ns + 1), model))
-    longer = dataclasses.replace(profile, sources=(dataclasses.replace(first, time_ns=first.time_ns + 1), *rest))
+    assert any(
+        "ns are not" in fault
+        for fault in _faults(dataclasses.replace(profile, wall_ns=profile.wall_ns + 1), model)
+    )
+    longer = dataclasses.replace(
+        profile, sources=(dataclasses.replace(first, time_ns=first.time_ns + 1), *rest)
+    )
     assert any("ns are not" in fault for fault in _faults(longer, model))
-    assert "an operator is missing or there twice" in list(_faults(dataclasses.replace(profile, sources=(first, first, *rest)), model))
+    assert "an operator is missing or there twice" in list(
+        _faults(dataclasses.replace(profile, sources=(first, first, *rest)), model)
+    )
     lost = dataclasses.replace(profile.coverage, lost=1)
     assert "1 operators lost" in list(_faults(dataclasses.replace(profile, coverage=lost), model))
     renamed = dataclasses.replace(profile, sources=(dataclasses.replace(first, op="Gemm"), *rest))
     assert any("the file has 4 operators" in fault for fault in _faults(renamed, model))
     kernel, *others = profile.kernels
     half = dataclasses.replace(kernel, time_ns=kernel.time_ns + 2)
-    assert f"kernel {kernel.id} does not add up" in list(_faults(dataclasses.replace(profile, kernels=(half, *others)), model))
+    assert f"kernel {kernel.id} does not add up" in list(
+        _faults(dataclasses.replace(profile, kernels=(half, *others)), model)
+    )

@@ -37,8 +37,16 @@ class RunAccount:
     residual_ns: dict[str, int]
 
 
-def account(samples: np.ndarray, span: Span, native: np.ndarray, clock_ns: int, dropped: int = 0, gap: str = DISPATCH) -> RunAccount:
-    """The account of one run. `native` says by step number whether it is native code; `gap` is what time between steps is called.
+def account(
+    samples: np.ndarray,
+    span: Span,
+    native: np.ndarray,
+    clock_ns: int,
+    dropped: int = 0,
+    gap: str = DISPATCH,
+) -> RunAccount:
+    """The account of one run. `native` says by step number whether it is native code; `gap` is what
+    time between steps is called.
 
     Samples may not lie outside the run or overlap; should they, what is too much is cut off.
     """
@@ -47,18 +55,28 @@ def account(samples: np.ndarray, span: Span, native: np.ndarray, clock_ns: int, 
     steps = samples["step"][order].astype(np.int64)
     starts = np.clip(samples["begin"][order].astype(np.int64) - begin, 0, wall)
     # The end of what was seen so far: never goes back.
-    ends = np.maximum.accumulate(np.maximum(np.clip(samples["end"][order].astype(np.int64) - begin, 0, wall), starts))
+    ends = np.maximum.accumulate(
+        np.maximum(np.clip(samples["end"][order].astype(np.int64) - begin, 0, wall), starts)
+    )
     before = np.concatenate([np.zeros(1, np.int64), ends])
     starts = np.maximum(starts, before[:-1])
     gaps = starts - before[:-1]
     lengths = ends - starts
-    paid = np.where(native[steps], np.minimum(lengths, clock_ns), 0) if len(steps) else np.zeros(0, np.int64)
+    paid = (
+        np.where(native[steps], np.minimum(lengths, clock_ns), 0)
+        if len(steps)
+        else np.zeros(0, np.int64)
+    )
     waited = np.minimum(samples["waited"][order].astype(np.int64), lengths - paid)
     # Before the first sample, and after the last.
     lead, tail = (int(gaps[0]), wall - int(before[-1])) if len(gaps) else (wall, 0)
     lost = lead if dropped and len(gaps) else 0
     idle = min(max(0, span.taken_up - begin), lead - lost) + min(max(0, span.end - span.done), tail)
-    residual = {gap: int(gaps[1:].sum()) + lead + tail - lost - idle, IDLE: idle, PROFILER: int(paid.sum())}
+    residual = {
+        gap: int(gaps[1:].sum()) + lead + tail - lost - idle,
+        IDLE: idle,
+        PROFILER: int(paid.sum()),
+    }
     if dropped:
         residual[DROPPED] = lost
     return RunAccount(wall, steps, lengths - paid, waited, residual)

@@ -1,8 +1,12 @@
-"""The operator for which a kernel is there. What the others add can be told; the anchor has the rest.
+"""The operator for which a kernel is there. What the others add can be told; the anchor has the
+rest.
 
-1. A group that reduces, convolves, multiplies or pools has a master, whose loop nest it takes: that one.
-2. In a group of elementwise operators and index changes it is the operator at which all that the kernel reads comes together: the first
-   whose operands, direct or through other members, are all of the kernel's inputs, or most of them by size. An operator that only moves
+1. A group that reduces, convolves, multiplies or pools has a master, whose loop nest it takes: that
+   one.
+2. In a group of elementwise operators and index changes it is the operator at which all that the
+   kernel reads comes together: the first
+   whose operands, direct or through other members, are all of the kernel's inputs, or most of them
+   by size. An operator that only moves
    elements is passed over while there is another.
 """
 
@@ -31,23 +35,43 @@ def anchor_of(program: Program, step: ProgramStep, members: Sequence[Member]) ->
                 return member
     cones = _cones(program.graph, step)
     working = [member for member in members if member.flops] or list(members)
-    return max(working, key=lambda member: sum(_nbytes(program.graph, ref) for ref in cones[member.node]))
+    return max(
+        working, key=lambda member: sum(_nbytes(program.graph, ref) for ref in cones[member.node])
+    )
 
 
-def main_input(graph: Graph, node: Node, inside: frozenset[int], preferred: frozenset[int] = frozenset()) -> Ref | None:
+def main_input(
+    graph: Graph, node: Node, inside: frozenset[int], preferred: frozenset[int] = frozenset()
+) -> Ref | None:
     """The operand that would stand in for the node's result were the node not there.
 
-    One of a `preferred` member, else one that the kernel makes, else one of the result's type; the largest of those.
+    One of a `preferred` member, else one that the kernel makes, else one of the result's type; the
+    largest of those.
     """
-    refs = [ref for ref in node.inputs if ref is not None and not graph[ref.node].is_const] or [ref for ref in node.inputs if ref is not None]
+    refs = [ref for ref in node.inputs if ref is not None and not graph[ref.node].is_const] or [
+        ref for ref in node.inputs if ref is not None
+    ]
     wanted = node.outputs[0]
-    return max(refs, key=lambda ref: (ref.node in preferred, ref.node in inside, graph.type_of(ref) == wanted, _nbytes(graph, ref)), default=None)
+    return max(
+        refs,
+        key=lambda ref: (
+            ref.node in preferred,
+            ref.node in inside,
+            graph.type_of(ref) == wanted,
+            _nbytes(graph, ref),
+        ),
+        default=None,
+    )
 
 
 def side_bytes(graph: Graph, node: Node, inside: frozenset[int]) -> int:
     """What the node reads from outside the kernel, its main operand aside."""
     main = main_input(graph, node, inside)
-    return sum(_nbytes(graph, ref) for ref in {ref for ref in node.inputs if ref is not None and ref.node not in inside} - {main})
+    return sum(
+        _nbytes(graph, ref)
+        for ref in {ref for ref in node.inputs if ref is not None and ref.node not in inside}
+        - {main}
+    )
 
 
 def descendants(graph: Graph, nodes: Sequence[int], start: int) -> frozenset[int]:
@@ -64,7 +88,9 @@ def _cones(graph: Graph, step: ProgramStep) -> dict[int, frozenset[Ref]]:
     found: dict[int, frozenset[Ref]] = {}
     for node_id in step.nodes:
         refs = [ref for ref in graph[node_id].inputs if ref is not None]
-        found[node_id] = frozenset(ref for ref in refs if ref.node not in found).union(*(found[ref.node] for ref in refs if ref.node in found))
+        found[node_id] = frozenset(ref for ref in refs if ref.node not in found).union(
+            *(found[ref.node] for ref in refs if ref.node in found)
+        )
     return found
 
 

@@ -28,7 +28,9 @@ AS_READ = "as in the file"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What the timed runs of one program gave. The times of kernels and the residuals add up to the wall times."""
+    """What the timed runs of one program gave. The times of kernels and the residuals add up to the
+    wall times.
+    """
 
     runs_ns: tuple[int, ...]
     residual_ns: Mapping[str, int]
@@ -63,10 +65,16 @@ def assemble(
 ) -> Profile:
     """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
 
-    `left_out` has what was measured of what each operator adds to its kernel; without it, that is modelled.
+    `left_out` has what was measured of what each operator adds to its kernel; without it, that is
+    modelled.
     """
     graph, ledger = program.graph, program.graph.ledger
-    splitter = Splitter(program, source_costs(source_graph, shapes), source_kinds(source_graph), left_out.savings if left_out is not None else None)
+    splitter = Splitter(
+        program,
+        source_costs(source_graph, shapes),
+        source_kinds(source_graph),
+        left_out.savings if left_out is not None else None,
+    )
     made_by = {edge.child: edge.pass_name for edge in ledger.edges}
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
@@ -99,13 +107,23 @@ def assemble(
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
         policy=MODELLED if left_out is None else EXACT,
-        notes=(*((HALVES,) if program.details.rounds_early else ()), *(() if left_out is None else left_out.notes)),
+        notes=(
+            *((HALVES,) if program.details.rounds_early else ()),
+            *(() if left_out is None else left_out.notes),
+        ),
         background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )
 
 
-def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequence[Share], times: Sequence[int], error: float) -> KernelRow:
+def _kernel(
+    step: ProgramStep,
+    measured: Measurement,
+    time: int,
+    shares: Sequence[Share],
+    times: Sequence[int],
+    error: float,
+) -> KernelRow:
     whole = sum(share.weight for share in shares)
     weight: dict[int, int] = defaultdict(int)
     spent: dict[int, int] = defaultdict(int)
@@ -117,7 +135,10 @@ def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequenc
     return KernelRow(
         id=step.number,
         name=step.name,
-        origin=tuple(Part(source, weight[source] / whole, spent[source], inserted[source]) for source in sorted(weight)),
+        origin=tuple(
+            Part(source, weight[source] / whole, spent[source], inserted[source])
+            for source in sorted(weight)
+        ),
         time_ns=time,
         calls=int(measured.step_calls[step.number]),
         min_ns=int(measured.step_min_ns[step.number]),
@@ -130,7 +151,9 @@ def _kernel(step: ProgramStep, measured: Measurement, time: int, shares: Sequenc
     )
 
 
-def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, wall: int) -> tuple[SourceRow, ...]:
+def _sources(
+    graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, wall: int
+) -> tuple[SourceRow, ...]:
     ledger = graph.ledger
     parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
     for kernel in kernels:
@@ -150,12 +173,22 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
             source.id,
             fate,
             [kernel.id for kernel, _ in own],
-            list(dict.fromkeys(other.id for kernel, _ in own for other in kernel.origin if other.id != source.id)),
+            list(
+                dict.fromkeys(
+                    other.id
+                    for kernel, _ in own
+                    for other in kernel.origin
+                    if other.id != source.id
+                )
+            ),
             any(not kernel.native for kernel, _ in own),
             holders.get(source.id),
             stands_as[source.id],
         )
-        each_run = sum((measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own), np.zeros(len(measured.per_run_ns)))
+        each_run = sum(
+            (measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own),
+            np.zeros(len(measured.per_run_ns)),
+        )
         rows.append(
             SourceRow(
                 id=source.id,
@@ -171,7 +204,11 @@ def _sources(graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, 
                 became=describe(ledger, ends, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
-                error_ns=round(math.hypot(*(kernel.error * kernel.time_ns for kernel, part in own if part.weight))),
+                error_ns=round(
+                    math.hypot(
+                        *(kernel.error * kernel.time_ns for kernel, part in own if part.weight)
+                    )
+                ),
             )
         )
     return tuple(rows)

@@ -40,20 +40,34 @@ class Whereabouts:
 
 def without_kernel(ops: Collection[str]) -> str:
     """Why nothing is done at run time for an operator that the graph still has, as these."""
-    return "in place: its inputs are written where its output lies" if "Concat" in ops else "a view, nothing to do at run time"
+    return (
+        "in place: its inputs are written where its output lies"
+        if "Concat" in ops
+        else "a view, nothing to do at run time"
+    )
 
 
 def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> str:
     """`ends` has, by source operator, how one that no longer runs came to its end."""
-    if about.fate in (Fate.REMOVED, Fate.DEAD, Fate.LOST) or (about.fate is Fate.FOLDED and not about.kernels):
+    if about.fate in (Fate.REMOVED, Fate.DEAD, Fate.LOST) or (
+        about.fate is Fate.FOLDED and not about.kernels
+    ):
         if about.source not in ends:
             return "lost" if about.fate is Fate.LOST else "computed at compile time"
         end = ends[about.source]
         return f"{_VERBS[end.reason]} ({end.pass_name})"
     if not about.kernels:
-        return f"runs inside {ledger.source(about.holder).name}" if about.holder is not None else without_kernel(about.stands_as)
-    listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (", ..." if len(about.kernels) > 4 else "")
-    where = f"→ kernel{'s' if len(about.kernels) > 1 else ''} {listed}" + (" (reference)" if about.is_reference else "")
+        return (
+            f"runs inside {ledger.source(about.holder).name}"
+            if about.holder is not None
+            else without_kernel(about.stands_as)
+        )
+    listed = ", ".join(str(kernel) for kernel in about.kernels[:4]) + (
+        ", ..." if len(about.kernels) > 4 else ""
+    )
+    where = f"→ kernel{'s' if len(about.kernels) > 1 else ''} {listed}" + (
+        " (reference)" if about.is_reference else ""
+    )
     own = ledger.source(about.source).name
     names = [tail(ledger.source(each).name, own) for each in about.companions[:_MOST_NAMED]]
     more = len(about.companions) - len(names)
@@ -64,7 +78,9 @@ def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> 
 
 
 def tail(name: str, beside: str) -> str:
-    """The part of a name that tells it apart from another one: `/layer1/bn1/Norm` beside `/layer1/conv1/Conv` is `bn1/Norm`."""
+    """The part of a name that tells it apart from another one: `/layer1/bn1/Norm` beside
+    `/layer1/conv1/Conv` is `bn1/Norm`.
+    """
     mine, others = name.split("/"), beside.split("/")
     shared = 0
     while shared < min(len(mine), len(others)) - 1 and mine[shared] == others[shared]:

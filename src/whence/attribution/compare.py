@@ -1,4 +1,6 @@
-"""Two profiles side by side, by operator of the file. A difference counts only where the middle halves of both do not overlap."""
+"""Two profiles side by side, by operator of the file. A difference counts only where the middle
+halves of both do not overlap.
+"""
 
 from __future__ import annotations
 
@@ -46,13 +48,18 @@ class Comparison:
     """By size of the change, largest first."""
 
     def over(self, limit: float) -> list[Difference]:
-        """What makes B fail against A: the whole model slower by more than `limit`, or an operator that alone adds more than `limit` of A's time.
+        """What makes B fail against A: the whole model slower by more than `limit`, or an operator
+        that alone adds more than `limit` of A's time.
 
         Only differences that stand out of the noise count.
         """
         allowed = limit * self.total.before.median_ns
         grown = (Verdict.SLOWER, Verdict.ADDED)
-        return [each for each in (self.total, *self.operators) if each.verdict in grown and each.change_ns > allowed]
+        return [
+            each
+            for each in (self.total, *self.operators)
+            if each.verdict in grown and each.change_ns > allowed
+        ]
 
 
 def compare(before: Profile, after: Profile) -> Comparison:
@@ -64,7 +71,14 @@ def compare(before: Profile, after: Profile) -> Comparison:
         if was is not None and now is not None:
             found.append(Difference(name, was, now, _verdict(was, now)))
         else:
-            found.append(Difference(name, was or NO_BAND, now or NO_BAND, Verdict.ADDED if was is None else Verdict.REMOVED))
+            found.append(
+                Difference(
+                    name,
+                    was or NO_BAND,
+                    now or NO_BAND,
+                    Verdict.ADDED if was is None else Verdict.REMOVED,
+                )
+            )
     found.sort(key=lambda each: -abs(each.change_ns))
     was, now = before.band, after.band
     return Comparison(Difference("the whole model", was, now, _verdict(was, now)), tuple(found))

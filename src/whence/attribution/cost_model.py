@@ -1,11 +1,13 @@
-"""What a piece of work costs, in picoseconds: the weights by which a kernel's measured time is split over the operators in it.
+"""What a piece of work costs, in picoseconds: the weights by which a kernel's measured time is
+split over the operators in it.
 
-A kernel computes while it waits for memory: what takes longer, arithmetic or memory traffic, hides most of the other (`together_ps`). So what an
-operator adds to a kernel is not what it would cost by itself: an error function added to a sum that comes from memory is a sixth of the time, and
-the same function on data in cache is two thirds of the time.
+A kernel computes while it waits for memory: what takes longer, arithmetic or memory traffic, hides
+most of the other (`together_ps`). So what an operator adds to a kernel is not what it would cost by
+itself: an error function added to a sum that comes from memory is a sixth of the time, and the same
+function on data in cache is two thirds of the time.
 
-Only proportions within one kernel matter. The costs are rounded measurements of one core of one machine with 16-lane vectors, 2 MiB of
-second-level cache and a large third level.
+Only proportions within one kernel matter. The costs are rounded measurements of one core of one
+machine with 16-lane vectors, 2 MiB of second-level cache and a large third level.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ _SIMPLE_PS = 10
 # Picoseconds for a byte, by how many bytes the kernel moves.
 _BYTE_PS = ((512 << 10, 10), (2 << 20, 22), (24 << 20, 33))
 _MEMORY_BYTE_PS = 65
-# How much of the smaller of arithmetic and traffic still shows. From minute to minute it was between a tenth and a half.
+# How much of the smaller of arithmetic and traffic still shows. From minute to minute it was
+# between a tenth and a half.
 _SHOWN_PERCENT = 22
-# An element that a transpose fetches out of order, for kernels that fit the caches and those that do not.
+# An element that a transpose fetches out of order, for kernels that fit the caches and those that
+# do not.
 _TURNED_PS, _TURNED_FAR_PS = 750, 3300
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
@@ -39,7 +43,9 @@ _ELEMENT_PS: Mapping[str, int] = {
     **dict.fromkeys(("Softplus", "Mish"), 750),
     "Mod": 3600,
     **dict.fromkeys(("Sin", "Cos", "Tan"), 5000),
-    **dict.fromkeys(("Pow", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), 10_000),
+    **dict.fromkeys(
+        ("Pow", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), 10_000
+    ),
 }
 # A power with one of these constant exponents is a product or a root.
 _CHEAP_EXPONENTS = frozenset({-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
@@ -47,7 +53,9 @@ _CHEAP_POWER_PS = 20
 
 
 def arithmetic_ps(graph: Graph, node: Node, flops: int, *, by_units: bool = False) -> int:
-    """What the arithmetic of `node` costs, which the operator's definition counts as `flops` operations, by matrix units or by vectors."""
+    """What the arithmetic of `node` costs, which the operator's definition counts as `flops`
+    operations, by matrix units or by vectors.
+    """
     if node.op == "Pow" and _has_cheap_exponent(graph, node):
         return _CHEAP_POWER_PS * elements_of(node)
     each = _ELEMENT_PS.get(node.op)
@@ -59,9 +67,16 @@ def arithmetic_ps(graph: Graph, node: Node, flops: int, *, by_units: bool = Fals
 
 
 def turning_ps(node: Node, kernel_bytes: int) -> int:
-    """What a transpose costs that is done by the way, in a kernel with this much traffic: neighbours are no neighbours any more."""
+    """What a transpose costs that is done by the way, in a kernel with this much traffic:
+    neighbours are no neighbours any more.
+    """
     perm = node.attrs.get("perm")
-    if node.op != "Transpose" or not isinstance(perm, tuple) or not perm or perm[-1] == len(perm) - 1:
+    if (
+        node.op != "Transpose"
+        or not isinstance(perm, tuple)
+        or not perm
+        or perm[-1] == len(perm) - 1
+    ):
         return 0
     return elements_of(node) * (_TURNED_PS if kernel_bytes <= _BYTE_PS[-1][0] else _TURNED_FAR_PS)
 
@@ -72,7 +87,9 @@ def byte_ps(kernel_bytes: int) -> int:
 
 
 def together_ps(arithmetic: int, memory: int) -> int:
-    """How long a kernel takes that spends so much on arithmetic and so much on memory: most of the smaller hides behind the larger."""
+    """How long a kernel takes that spends so much on arithmetic and so much on memory: most of the
+    smaller hides behind the larger.
+    """
     return max(arithmetic, memory) + min(arithmetic, memory) * _SHOWN_PERCENT // 100
 
 

@@ -1,7 +1,8 @@
 """A program whose steps can be exchanged for variants of themselves, while it runs as a whole.
 
-A variant meets what its step meets in the model: operands where they lie, and caches as the steps before it left them. When it is done, the step
-that it stood in for runs after all. So the rest of the model reads what it always reads, whatever the variant wrote: no value becomes infinite, no
+A variant meets what its step meets in the model: operands where they lie, and caches as the steps
+before it left them. When it is done, the step that it stood in for runs after all. So the rest of
+the model reads what it always reads, whatever the variant wrote: no value becomes infinite, no
 index leaves its range, no loop runs longer.
 """
 
@@ -27,7 +28,8 @@ from whence.runtime.places import Region
 from whence.runtime.program import Block, Program, ReferenceStep, Segment, make_segment
 from whence.runtime.weights import Packing, aligned_bytes
 
-# For what is timed, and for what runs after a variant: a step that it spared, and the step that it stood in for.
+# For what is timed, and for what runs after a variant: a step that it spared, and the step that it
+# stood in for.
 _PLACES = 3
 
 
@@ -42,7 +44,8 @@ class Offer:
     whole: Variant
     """The step itself, operand by operand."""
     spared: int | None = None
-    """A step of the same segment that only prepares what the variant does not read, and has no variants itself: it runs after the variant.
+    """A step of the same segment that only prepares what the variant does not read, and has no
+    variants itself: it runs after the variant.
 
     What it reads must still be there then.
     """
@@ -51,7 +54,14 @@ class Offer:
 class Exchange:
     """The program, its inputs, and the variants on offer, whose functions are in `library`."""
 
-    def __init__(self, program: Program, engine: CpuEngine, inputs: Sequence[Value], library: native.Library, offers: Sequence[Offer]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        engine: CpuEngine,
+        inputs: Sequence[Value],
+        library: native.Library,
+        offers: Sequence[Offer],
+    ) -> None:
         self._engine, self._library = engine, library
         self._n_steps = len(program.steps)
         self.outputs: list[Value] = []
@@ -67,20 +77,32 @@ class Exchange:
             program.plan,
             inputs=tuple(operands.blocks),
             actions=actions,
-            scratch_bytes=max([program.plan.scratch_bytes, *(offer.variant.kernel.scratch_bytes for offer in offers)]),
-            n_slots=max((int(action.plan.n_slots) for action in actions if isinstance(action, Segment)), default=0),
+            scratch_bytes=max(
+                [
+                    program.plan.scratch_bytes,
+                    *(offer.variant.kernel.scratch_bytes for offer in offers),
+                ]
+            ),
+            n_slots=max(
+                (int(action.plan.n_slots) for action in actions if isinstance(action, Segment)),
+                default=0,
+            ),
         )
         self._given = operands.values
         self._program = Program(plan, program.weights, program.library, program.details)
         self.move()
 
     def move(self) -> None:
-        """Let all values, inputs too, lie elsewhere from now on: where they happen to lie decides how they meet in the caches."""
+        """Let all values, inputs too, lie elsewhere from now on: where they happen to lie decides
+        how they meet in the caches.
+        """
         self._given = [_elsewhere(value) for value in self._given]
         self._instance = Instance(self._program, self._engine)
 
     def run(self, standing_in: Sequence[int] = ()) -> np.ndarray:
-        """Run once, with these offers standing in for their steps. Nanoseconds of each step, or of what stood in for it; 0 if it did not run."""
+        """Run once, with these offers standing in for their steps. Nanoseconds of each step, or of
+        what stood in for it; 0 if it did not run.
+        """
         for number in standing_in:
             self._put(number)
         try:
@@ -101,7 +123,13 @@ class Exchange:
             if step is not None:
                 self._set(step, self._originals[step])
 
-    def _set(self, step: int, timed: native.Step | None = None, after: native.Step | None = None, before_that: int | None = None) -> None:
+    def _set(
+        self,
+        step: int,
+        timed: native.Step | None = None,
+        after: native.Step | None = None,
+        before_that: int | None = None,
+    ) -> None:
         """What runs in the places of a step; nothing where nothing is given."""
         plan, idle = self._homes[step], native.Step()
         place = _PLACES * step - int(plan.first_step)
@@ -113,7 +141,8 @@ class Exchange:
         profiler = self._profiler
         profiler.reset()
         profiler.begin(self._program)
-        # Nobody holds the results of earlier runs, so that the next ones may get their memory, as in a profile.
+        # Nobody holds the results of earlier runs, so that the next ones may get their memory, as
+        # in a profile.
         self.outputs.clear()
         self.outputs.extend(self._instance.run(self._given, profiler))
         samples = profiler.samples()
@@ -122,8 +151,12 @@ class Exchange:
         times[samples["step"] // _PLACES] = samples["end"] - samples["begin"]
         return times
 
-    def _roomy(self, action: Segment | ReferenceStep, operands: _Operands) -> Segment | ReferenceStep:
-        """The same steps, each with places behind it where nothing runs as long as nothing stands in for it."""
+    def _roomy(
+        self, action: Segment | ReferenceStep, operands: _Operands
+    ) -> Segment | ReferenceStep:
+        """The same steps, each with places behind it where nothing runs as long as nothing stands
+        in for it.
+        """
         if isinstance(action, ReferenceStep):
             return _moved(action)
         old = action.plan
@@ -138,7 +171,15 @@ class Exchange:
             # What is too small to be shared out among threads stays so.
             pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel)
             address, guards = self._library.address(offer.symbol), own.first_slot + own.n_slots
-            self._variants[number] = native.Step(address, kernel.tasks, pieces, len(slots), len(kernel.params), own.n_guards, own.wanted)
+            self._variants[number] = native.Step(
+                address,
+                kernel.tasks,
+                pieces,
+                len(slots),
+                len(kernel.params),
+                own.n_guards,
+                own.wanted,
+            )
             slots += operands.slots(offer.variant, offer.whole, slots[own.first_slot : guards])
             slots += slots[guards : guards + own.n_guards]
             scratch = max(scratch, kernel.scratch_bytes)
@@ -157,22 +198,30 @@ class Exchange:
 
 
 class _Operands:
-    """Where the operands of variants lie: where their steps have them, else in further inputs of the program."""
+    """Where the operands of variants lie: where their steps have them, else in further inputs of
+    the program.
+    """
 
     def __init__(self, program: Program, inputs: Sequence[Value]) -> None:
         self.blocks: list[Block | None] = list(program.plan.inputs)
         self.values: list[Value] = list(inputs)
         self._rng = np.random.default_rng(0)
 
-    def slots(self, variant: Variant, whole: Variant, own: Sequence[native.Slot]) -> list[native.Slot]:
+    def slots(
+        self, variant: Variant, whole: Variant, own: Sequence[native.Slot]
+    ) -> list[native.Slot]:
         """Of a variant of the step `whole`, whose operands lie in its `own` slots."""
         known = dict(zip(_operands(whole), own, strict=True))
         return [
             known.get((ref, packing)) or self._more(self._filling(variant, ref, packing, buffer))
-            for (ref, packing), buffer in zip(_operands(variant), variant.kernel.params, strict=True)
+            for (ref, packing), buffer in zip(
+                _operands(variant), variant.kernel.params, strict=True
+            )
         ]
 
-    def _filling(self, variant: Variant, ref: Ref, packing: Packing | None, buffer: Buffer) -> np.ndarray:
+    def _filling(
+        self, variant: Variant, ref: Ref, packing: Packing | None, buffer: Buffer
+    ) -> np.ndarray:
         value = variant.consts.get(ref)
         if value is None:
             # What is made and read within a step lies nowhere.
@@ -205,4 +254,7 @@ def _elsewhere(value: Value) -> Value:
 
 def _operands(variant: Variant) -> list[tuple[Ref, Packing | None]]:
     """Each operand of a kernel, and how it was packed for it."""
-    return [(ref, variant.kernel.packings.get(position)) for position, ref in enumerate((*variant.inputs, *variant.outputs))]
+    return [
+        (ref, variant.kernel.packings.get(position))
+        for position, ref in enumerate((*variant.inputs, *variant.outputs))
+    ]

@@ -1,7 +1,9 @@
-"""What each operator adds to its kernel, measured: the program runs as it is and with variants of its kernels from which an operator is left out.
+"""What each operator adds to its kernel, measured: the program runs as it is and with variants of
+its kernels from which an operator is left out.
 
-A kernel of one operator needs no measuring, and one that has less than a thousandth of the time is not worth it; neither is one that runs by
-reference. What could not be measured, or not well enough, has a note; the former is modelled.
+A kernel of one operator needs no measuring, and one that has less than a thousandth of the time is
+not worth it; neither is one that runs by reference. What could not be measured, or not well enough,
+has a note; the former is modelled.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _LEAST_SHARE = 1000
 _FINE = 1_000_000
 _TENTH_NS = 100_000_000
 _NOTHING = Saving(0.0, 0.0)
-# The standard error that is good enough: a point of a kernel; of a small one a tenth of a point of the model, but never more than three of its own.
+# The standard error that is good enough: a point of a kernel; of a small one a tenth of a point of
+# the model, but never more than three of its own.
 _ENOUGH, _ENOUGH_OF_MODEL, _WORST = 0.01, 0.001, 0.03
 
 
@@ -43,12 +46,16 @@ class Measured:
     notes: tuple[str, ...]
     """What had to be modelled, or is not known well, and why, a line each."""
     errors: Mapping[int, float] = field(default_factory=dict)
-    """By step: the standard error of what was measured of it, as a part of the kernel; the largest if there are several."""
+    """By step: the standard error of what was measured of it, as a part of the kernel; the largest
+    if there are several.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One kernel to measure, and its variants by what is left out: a member, or a part of the anchor."""
+    """One kernel to measure, and its variants by what is left out: a member, or a part of the
+    anchor.
+    """
 
     step: ProgramStep
     nest: Nest
@@ -65,14 +72,22 @@ def measure_savings(
     kinds: Kinds,
     progress: Progress | None = None,
 ) -> Measured:
-    """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in the model, `kinds` what each operator is."""
+    """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in
+    the model, `kinds` what each operator is.
+    """
     if not isinstance(engine, CpuEngine):
-        raise UnsupportedError(f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact")
+        raise UnsupportedError(
+            f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact"
+        )
     total = sum(step_ns)
     if not total:
         # A model of empty tensors.
         return Measured({}, ())
-    steps = [step for step in program.steps if step.symbol and step_ns[step.number] * _LEAST_SHARE >= total]
+    steps = [
+        step
+        for step in program.steps
+        if step.symbol and step_ns[step.number] * _LEAST_SHARE >= total
+    ]
     planner = _Planner(program, prepared, program.details.tile, engine.tuned.choices)
     trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
@@ -85,11 +100,23 @@ def measure_savings(
             continue
         step, anchor = trial.step, trial.nest.anchor
         working = sorted(prepared[anchor].origin - folded.get(anchor, NO_ORIGIN))
-        savings[step.number] = _savings(trial, working, kinds, {place: round(each.part * _FINE) for place, each in saved.items()})
+        savings[step.number] = _savings(
+            trial,
+            working,
+            kinds,
+            {place: round(each.part * _FINE) for place, each in saved.items()},
+        )
         errors[step.number] = max(each.error for each in saved.values())
         if errors[step.number] > enough[step.number]:
-            unsure.append(f"kernel {step.number} {step.name}: shares have a standard error of {100 * errors[step.number]:.1f} points")
-    shared = (note for step in steps for note in _shared_nodes(prepared, step, savings.get(step.number), folded, inserted))
+            unsure.append(
+                f"kernel {step.number} {step.name}: shares have a standard error of"
+                f" {100 * errors[step.number]:.1f} points"
+            )
+    shared = (
+        note
+        for step in steps
+        for note in _shared_nodes(prepared, step, savings.get(step.number), folded, inserted)
+    )
     return Measured(savings, (*planner.notes, *bench.notes, *unsure, *shared), errors)
 
 
@@ -98,14 +125,23 @@ def enough_for(part: float) -> float:
     return max(_ENOUGH, min(_WORST, _ENOUGH_OF_MODEL / part)) if part else _WORST
 
 
-def _shared_nodes(prepared: Graph, step: ProgramStep, savings: Savings | None, folded: Mapping[int, Origin], inserted: Set[int]) -> Iterator[str]:
+def _shared_nodes(
+    prepared: Graph,
+    step: ProgramStep,
+    savings: Savings | None,
+    folded: Mapping[int, Origin],
+    inserted: Set[int],
+) -> Iterator[str]:
     """What stands for several operators of the file, between which only the model can tell."""
     told_apart = frozenset(savings.sources if savings is not None else ())
     for number in step.nodes:
         node = prepared[number]
         working = node.origin - folded.get(number, NO_ORIGIN) - told_apart
         if len(working) > 1 and number not in inserted:
-            yield f"kernel {step.number} {step.name}: {node.op} stands for {len(working)} operators, between which it is split by the model"
+            yield (
+                f"kernel {step.number} {step.name}: {node.op} stands for {len(working)} operators,"
+                " between which it is split by the model"
+            )
 
 
 class _Planner:
@@ -126,7 +162,9 @@ class _Planner:
         without = {left_out: each for left_out, each in made.items() if each is not None}
         return _Trial(step, nest, whole, without) if whole is not None and without else None
 
-    def _variant(self, step: ProgramStep, nest: Nest, left_out: int | Role | None) -> Variant | None:
+    def _variant(
+        self, step: ProgramStep, nest: Nest, left_out: int | Role | None
+    ) -> Variant | None:
         try:
             return variant(nest, self._tile, left_out, self._choices)
         except WhenceError as error:
@@ -137,21 +175,42 @@ class _Planner:
 class _Bench:
     """The variants of all trials, compiled, and the offers that come of them."""
 
-    def __init__(self, program: Program, engine: CpuEngine, trials: Sequence[_Trial], preparations: Preparations, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        engine: CpuEngine,
+        trials: Sequence[_Trial],
+        preparations: Preparations,
+        progress: Progress | None,
+    ) -> None:
         self._program, self._engine, self._trials = program, engine, trials
         self.notes: list[str] = []
-        kernels = [each.kernel for trial in trials for each in (trial.whole, *trial.without.values())]
+        kernels = [
+            each.kernel for trial in trials for each in (trial.whole, *trial.without.values())
+        ]
         emitted = emit(kernels, [["left out"] for _ in kernels])
-        symbols, reasons = iter(emitted.symbols), iter(emitted.refused.get(number, "") for number in range(len(kernels)))
+        symbols, reasons = (
+            iter(emitted.symbols),
+            iter(emitted.refused.get(number, "") for number in range(len(kernels))),
+        )
         self._known: list[dict[int | Role, Saving | int]] = []
-        """By trial: what leaving out saves where that is known without measuring, else the number of the offer."""
+        """By trial: what leaving out saves where that is known without measuring, else the number
+        of the offer.
+        """
         waiting: list[tuple[_Trial, Variant, str]] = []
         for trial in trials:
             whole, _ = next(symbols), next(reasons)
             known: dict[int | Role, Saving | int] = {}
             is_same = _code(whole) == _code(trial.step.symbol)
             if not is_same:
-                self.notes.append(_modelled(trial.step, trial.nest, None, "what would be compiled for it now is not what runs"))
+                self.notes.append(
+                    _modelled(
+                        trial.step,
+                        trial.nest,
+                        None,
+                        "what would be compiled for it now is not what runs",
+                    )
+                )
             for place, made in trial.without.items():
                 symbol, reason = next(symbols), next(reasons)
                 if not symbol:
@@ -163,9 +222,20 @@ class _Bench:
                     waiting.append((trial, made, symbol))
             self._known.append(known)
         wanted = {symbol for _, _, symbol in waiting}
-        units = pack(function for unit in emitted.units for function in unit.functions if function.symbol in wanted)
-        shown = None if progress is None else lambda _, done, total: progress("compiling variants", done, total)
-        self._library = native.Library(engine.toolchain.build_library(units, progress=shown)) if units else None
+        units = pack(
+            function
+            for unit in emitted.units
+            for function in unit.functions
+            if function.symbol in wanted
+        )
+        shown = (
+            None
+            if progress is None
+            else lambda _, done, total: progress("compiling variants", done, total)
+        )
+        self._library = (
+            native.Library(engine.toolchain.build_library(units, progress=shown)) if units else None
+        )
         tried = {trial.step.number for trial, _, _ in waiting}
         self._offers = [
             Offer(
@@ -173,25 +243,46 @@ class _Bench:
                 symbol,
                 made,
                 trial.whole,
-                preparations.spared(trial.step, frozenset(trial.whole.inputs) - frozenset(made.inputs), tried),
+                preparations.spared(
+                    trial.step, frozenset(trial.whole.inputs) - frozenset(made.inputs), tried
+                ),
             )
             for trial, made, symbol in waiting
         ]
 
-    def measure(self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None) -> list[dict[int | Role, Saving]]:
+    def measure(
+        self, inputs: Sequence[Value], enough: Mapping[int, float], progress: Progress | None
+    ) -> list[dict[int | Role, Saving]]:
         """By trial: what leaving out saves."""
         found: list[Saving | None] = []
         if self._library is not None:
             exchange = Exchange(self._program, self._engine, inputs, self._library, self._offers)
-            shown = None if progress is None else lambda spent, most: progress("leaving out", spent // _TENTH_NS, most // _TENTH_NS)
+            shown = (
+                None
+                if progress is None
+                else lambda spent, most: progress(
+                    "leaving out", spent // _TENTH_NS, most // _TENTH_NS
+                )
+            )
             steps = [offer.step for offer in self._offers]
-            found = measure(exchange, steps, [enough[step] for step in steps], self._engine.runtime.now, progress=shown)
+            found = measure(
+                exchange,
+                steps,
+                [enough[step] for step in steps],
+                self._engine.runtime.now,
+                progress=shown,
+            )
         measured = []
         for trial, known in zip(self._trials, self._known, strict=True):
-            savings = {place: found[each] if isinstance(each, int) else each for place, each in known.items()}
+            savings = {
+                place: found[each] if isinstance(each, int) else each
+                for place, each in known.items()
+            }
             if None in savings.values():
                 self.notes.append(_modelled(trial.step, trial.nest, None, "it did not run"))
-            measured.append({place: saving for place, saving in savings.items() if saving is not None})
+            measured.append(
+                {place: saving for place, saving in savings.items() if saving is not None}
+            )
         return measured
 
 
@@ -201,7 +292,15 @@ def _code(symbol: str) -> str:
 
 
 def _modelled(step: ProgramStep, nest: Nest, left_out: int | Role | None, why: str) -> str:
-    what = "it" if left_out is None else f"{nest.graph[left_out].op}" if isinstance(left_out, int) else f"what is {left_out.value}"
+    what = (
+        "it"
+        if left_out is None
+        else (
+            f"{nest.graph[left_out].op}"
+            if isinstance(left_out, int)
+            else f"what is {left_out.value}"
+        )
+    )
     return f"kernel {step.number} {step.name}: {what} is modelled, not measured: {why}"
 
 
@@ -210,7 +309,10 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
     for number in step.nodes:
         node = prepared.get(number)
         if node is None or node.op != program.graph[number].op:
-            raise UnsupportedError(f"the graph that was prepared again is not the one of the program: it differs in node %{number}")
+            raise UnsupportedError(
+                "the graph that was prepared again is not the one of the program: it differs in"
+                f" node %{number}"
+            )
     members = [member for member in step.members if prepared[member.node].origin]
     if not members:
         return None
@@ -218,12 +320,26 @@ def nest_of(program: Program, prepared: Graph, step: ProgramStep) -> Nest | None
     outputs: dict[Ref, None] = {}
     for number in reversed(step.nodes):
         node = prepared[number]
-        used = {ref for reader in prepared.consumers(node) if reader.id not in inside for ref in reader.inputs if ref is not None}
-        outputs.update((node.ref(index), None) for index in range(len(node.outputs)) if node.ref(index) in used)
-    return Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node) if outputs else None
+        used = {
+            ref
+            for reader in prepared.consumers(node)
+            if reader.id not in inside
+            for ref in reader.inputs
+            if ref is not None
+        }
+        outputs.update(
+            (node.ref(index), None) for index in range(len(node.outputs)) if node.ref(index) in used
+        )
+    return (
+        Nest(prepared, step.nodes, tuple(outputs), anchor_of(program, step, members).node)
+        if outputs
+        else None
+    )
 
 
-def _savings(trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | Role, int]) -> Savings:
+def _savings(
+    trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping[int | Role, int]
+) -> Savings:
     """In millionths of the kernel. `working` are the source operators of the anchor."""
     members = {}
     for place, value in saved.items():
@@ -235,7 +351,10 @@ def _savings(trial: _Trial, working: Sequence[int], kinds: Kinds, saved: Mapping
     for role in roles(trial.nest):
         own = sources_of(role, working, kinds)
         if role in saved and own:
-            # Where several operators are one activation, each has its part of what leaving all of them out saves.
+            # Where several operators are one activation, each has its part of what leaving all of
+            # them out saves.
             part, more = divmod(max(0, saved[role]), len(own))
-            sources.update((source, part + (position < more)) for position, source in enumerate(own))
+            sources.update(
+                (source, part + (position < more)) for position, source in enumerate(own)
+            )
     return Savings(_FINE, members, sources)

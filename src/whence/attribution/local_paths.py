@@ -10,7 +10,9 @@ _KEPT = 2
 
 
 def shorten_location(location: str) -> str:
-    """`/home/me/work/net/model.py:12` → `net/model.py:12`. In an installed package, the path within it. What is short stays as it is."""
+    """`/home/me/work/net/model.py:12` → `net/model.py:12`. In an installed package, the path within
+    it. What is short stays as it is.
+    """
     found = _LOCATION.fullmatch(location)
     assert found is not None
     path, line = found["path"], found["line"] or ""

@@ -1,6 +1,7 @@
 """Running a model to see where its time goes.
 
-Profiled runs alternate with runs that are not profiled, so that what profiling costs is measured under the same conditions.
+Profiled runs alternate with runs that are not profiled, so that what profiling costs is measured
+under the same conditions.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def profile_executable(
     writers: Sequence[Writer] = (),
     exact: Prepare | None = None,
 ) -> Profile:
-    """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are random.
+    """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are
+    random.
 
     With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
     """
@@ -60,11 +62,17 @@ def profile_executable(
         raise InputError(f"{warmup} runs cannot warm anything up")
     graph, engine = executable.graph, executable.engine
     sample = sample_inputs(graph) if inputs is None else None
-    values = bind_inputs(graph, inputs if inputs is not None else sample.values if sample is not None else {})
+    values = bind_inputs(
+        graph, inputs if inputs is not None else sample.values if sample is not None else {}
+    )
     with _explained(sample):
         program = executable.program_for(values)
         executable(*values)
-    shapes = {node.name: value.shape for node, value in zip(graph.inputs, values, strict=True) if isinstance(value, np.ndarray)}
+    shapes = {
+        node.name: value.shape
+        for node, value in zip(graph.inputs, values, strict=True)
+        if isinstance(value, np.ndarray)
+    }
     plain, profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
     for number in range(warmup):
         _timed(executable, plain, values)
@@ -83,7 +91,15 @@ def profile_executable(
     measured = book.close(unprofiled)
     left_out = None
     if exact is not None:
-        left_out = measure_savings(program, exact(shapes), engine, values, measured.step_ns.tolist(), source_kinds(graph), progress)
+        left_out = measure_savings(
+            program,
+            exact(shapes),
+            engine,
+            values,
+            measured.step_ns.tolist(),
+            source_kinds(graph),
+            progress,
+        )
     return assemble(
         graph,
         program,
@@ -106,13 +122,15 @@ def _explained(sample: SampleInputs | None) -> Iterator[None]:
         if sample is None or not sample.guessed:
             raise
         raise InputError(
-            f"the model leaves dimensions of its inputs open, and does not work with the sizes guessed for them ({sample.options}): {error}; "
-            "say which sizes to use with --shape, or shapes=, or give inputs"
+            "the model leaves dimensions of its inputs open, and does not work with the sizes"
+            f" guessed for them ({sample.options}): {error}; say which sizes to use with --shape,"
+            " or shapes=, or give inputs"
         ) from error
 
 
 def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:
-    # In this thread, as whoever calls the model does it: to wake another takes a tenth of a millisecond on some machines.
+    # In this thread, as whoever calls the model does it: to wake another takes a tenth of a
+    # millisecond on some machines.
     begin = time.monotonic_ns()
     pending = executable.perform(stream, *values)
     end = time.monotonic_ns()
@@ -183,7 +201,10 @@ class _Book:
             step_waited_ns=self._waited,
             step_min_ns=np.where(self._calls > 0, self._least, 0),
             per_run_ns=np.array(self._per_run),
-            timeline=tuple(Event(int(row["step"]), int(row["begin"]) - begin, int(row["end"]) - begin) for row in samples[order]),
+            timeline=tuple(
+                Event(int(row["step"]), int(row["begin"]) - begin, int(row["end"]) - begin)
+                for row in samples[order]
+            ),
             timeline_ns=self._walls[middle],
             overhead_ratio=overhead(self._walls, unprofiled),
             samples=self._kept_samples(),
@@ -204,8 +225,13 @@ class _Book:
 
 
 def overhead(profiled: Sequence[int], unprofiled: Sequence[int]) -> float:
-    """How much longer profiled runs take, from the fastest quarter of each kind: what disturbs a run only ever makes it slower."""
+    """How much longer profiled runs take, from the fastest quarter of each kind: what disturbs a
+    run only ever makes it slower.
+    """
     if not profiled or not unprofiled:
         return 0.0
-    fast = [sum(sorted(times)[: max(1, len(times) // 4)]) / max(1, len(times) // 4) for times in (profiled, unprofiled)]
+    fast = [
+        sum(sorted(times)[: max(1, len(times) // 4)]) / max(1, len(times) // 4)
+        for times in (profiled, unprofiled)
+    ]
     return fast[0] / fast[1] - 1.0 if fast[1] else 0.0

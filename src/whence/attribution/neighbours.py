@@ -1,4 +1,6 @@
-"""What feeds an operator of the file and what it feeds, and for each of those whether it runs in the same kernel, and if not, why not."""
+"""What feeds an operator of the file and what it feeds, and for each of those whether it runs in
+the same kernel, and if not, why not.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +16,33 @@ from whence.runtime.program import Program, ProgramStep
 
 @dataclass(slots=True)
 class Links:
-    """The neighbours of one operator in the file: source operators by number, inputs and outputs of the model by name."""
+    """The neighbours of one operator in the file: source operators by number, inputs and outputs of
+    the model by name.
+    """
 
     feeders: dict[int | str, None] = field(default_factory=dict)
     readers: dict[int | str, None] = field(default_factory=dict)
 
 
 def links_of(graph: Graph) -> dict[int, Links]:
-    """The neighbours of every operator, from the graph as it was read: passes have not changed it yet."""
+    """The neighbours of every operator, from the graph as it was read: passes have not changed it
+    yet.
+    """
     found = {source.id: Links() for source in graph.ledger.sources}
     for nested in graph.nested():
         for node in nested:
             makers = [nested[ref.node] for ref in node.inputs if ref is not None]
             for source in node.origin:
-                found[source].feeders.update(dict.fromkeys(each for maker in makers for each in _ends(maker) if each != source))
+                found[source].feeders.update(
+                    dict.fromkeys(
+                        each for maker in makers for each in _ends(maker) if each != source
+                    )
+                )
             for maker in makers:
                 for source in maker.origin:
-                    found[source].readers.update(dict.fromkeys(each for each in _ends(node) if each != source))
+                    found[source].readers.update(
+                        dict.fromkeys(each for each in _ends(node) if each != source)
+                    )
     return found
 
 
@@ -69,24 +81,42 @@ class Neighbourhood:
 
     def kernels(self, source: SourceOp) -> list[ProgramStep]:
         """The steps that do the operator's work, in order."""
-        steps = {step.number: step for node in self._carriers.get(source.id, ()) if (step := self._kernel.get(node.id)) is not None}
+        steps = {
+            step.number: step
+            for node in self._carriers.get(source.id, ())
+            if (step := self._kernel.get(node.id)) is not None
+        }
         return [steps[number] for number in sorted(steps)]
 
     def without_kernel(self, source: SourceOp) -> str:
         """Why there is no step that does its work."""
         carriers = self._carriers.get(source.id)
-        return without_kernel({node.op for node in carriers}) if carriers else "runs inside a nested graph"
+        return (
+            without_kernel({node.op for node in carriers})
+            if carriers
+            else "runs inside a nested graph"
+        )
 
     def feeders(self, source: SourceOp) -> list[Neighbour]:
-        """What it reads. Behind an operator that does not run any more stands the one that feeds that."""
-        return [self._neighbour(source, each, through, feeds=True) for each, through in self._around(source, feeds=True)]
+        """What it reads. Behind an operator that does not run any more stands the one that feeds
+        that.
+        """
+        return [
+            self._neighbour(source, each, through, feeds=True)
+            for each, through in self._around(source, feeds=True)
+        ]
 
     def readers(self, source: SourceOp) -> list[Neighbour]:
         """What reads it, likewise."""
-        return [self._neighbour(source, each, through, feeds=False) for each, through in self._around(source, feeds=False)]
+        return [
+            self._neighbour(source, each, through, feeds=False)
+            for each, through in self._around(source, feeds=False)
+        ]
 
     def _around(self, source: SourceOp, *, feeds: bool) -> Iterator[tuple[int | str, str]]:
-        """The neighbours, nearest first, each with the name of the one that it stands behind, if any."""
+        """The neighbours, nearest first, each with the name of the one that it stands behind, if
+        any.
+        """
         seen: set[int | str] = {source.id}
         waiting: list[tuple[int, str]] = [(source.id, "")]
         while waiting:
@@ -100,7 +130,9 @@ class Neighbourhood:
                 if isinstance(each, int) and self._fates[each - 1] is not Fate.LIVE:
                     waiting.append((each, self._program.graph.ledger.source(each).name))
 
-    def _neighbour(self, source: SourceOp, other: int | str, through: str, *, feeds: bool) -> Neighbour:
+    def _neighbour(
+        self, source: SourceOp, other: int | str, through: str, *, feeds: bool
+    ) -> Neighbour:
         if isinstance(other, str):
             kind, _, name = other.partition(" ")
             return Neighbour(name, "", f"an {kind} of the model", (), through)
@@ -111,7 +143,9 @@ class Neighbourhood:
         own, theirs = self.kernels(source), self.kernels(them)
         shared = [step for step in theirs if step in own]
         if shared:
-            return Neighbour(them.name, them.op, f"in the same kernel, {_numbers(shared)}", (), through)
+            return Neighbour(
+                them.name, them.op, f"in the same kernel, {_numbers(shared)}", (), through
+            )
         where = f"in {_numbers(theirs)}" if theirs else self.without_kernel(them)
         if not own or not theirs:
             return Neighbour(them.name, them.op, where, (), through)
@@ -123,7 +157,9 @@ class Neighbourhood:
         graph, missed = self._program.graph, self._program.fused.groups.missed
         makers = {node.id for node in self._carriers[first.id]}
         users = {node.id for node in self._carriers[second.id]}
-        direct = [each.text for each in missed if each.producer in makers and each.consumer in users]
+        direct = [
+            each.text for each in missed if each.producer in makers and each.consumer in users
+        ]
         if direct:
             return list(dict.fromkeys(direct))
         # Something that neither of them is may stand between the two, such as a change of layout.
@@ -135,13 +171,20 @@ class Neighbourhood:
             if after.producer == before.consumer and after.consumer in users
         ]
         if between:
-            return list(dict.fromkeys(f"{graph[after.producer].op} stands between them: {before.text}; {after.text}" for before, after in between))
+            return list(
+                dict.fromkeys(
+                    f"{graph[after.producer].op} stands between them: {before.text}; {after.text}"
+                    for before, after in between
+                )
+            )
         if self._groups(makers) & self._groups(users):
             return ["they were fused, but no kernel does both: their group was taken apart again"]
         return ["nothing flows from one to the other any more"]
 
     def _groups(self, nodes: Iterable[int]) -> set[int]:
-        return {entry.id for node in nodes if (entry := self._program.fused.entry_of(node)) is not None}
+        return {
+            entry.id for node in nodes if (entry := self._program.fused.entry_of(node)) is not None
+        }
 
 
 def _numbers(steps: Sequence[ProgramStep]) -> str:

@@ -1,38 +1,52 @@
-"""How time is split, in words. One of these stands in every output, so that nobody has to guess what a share means."""
+"""How time is split, in words. One of these stands in every output, so that nobody has to guess
+what a share means.
+"""
 
 from __future__ import annotations
 
 _ANCHOR = (
-    "Of a kernel's operators one is the anchor, for which the kernel is there: the convolution, product or reduction in it, else the one at which "
-    "all that it reads comes together. The others have what they add, the anchor has the rest, reading and writing included. "
+    "Of a kernel's operators one is the anchor, for which the kernel is there: the convolution,"
+    " product or reduction in it, else the one at which all that it reads comes together. The"
+    " others have what they add, the anchor has the rest, reading and writing included. "
 )
 _COMMON = (
-    "Operators folded into constants cost nothing. Inserted layout changes are charged to the operators that caused them. Integers by largest "
-    "remainder: sums are exact. Wall time runs from asking for a run, in the thread that does it, until it is done. dispatch: work around "
-    "kernels, before the first, after the last, and around reference implementations; idle: nobody works on the run yet, or any more; profiler: the "
-    "clock reads. A kernel's time includes waiting until all "
-    "threads are done with their part (waited_ns)."
+    "Operators folded into constants cost nothing. Inserted layout changes are charged to the"
+    " operators that caused them. Integers by largest remainder: sums are exact. Wall time runs"
+    " from asking for a run, in the thread that does it, until it is done. dispatch: work around"
+    " kernels, before the first, after the last, and around reference implementations; idle: nobody"
+    " works on the run yet, or any more; profiler: the clock reads. A kernel's time includes"
+    " waiting until all threads are done with their part (waited_ns)."
 )
 
 MODELLED = (
-    "Modelled: a kernel's measured time is split over the operators in it by what leaving each out would save. "
+    "Modelled: a kernel's measured time is split over the operators in it by what leaving each out"
+    " would save. "
     + _ANCHOR
-    + "What an operator adds comes from a model: arithmetic (7 ps per operation of a convolution, product or recurrence, 5 by matrix units, 10 per "
-    "simple operation, 60 to 10000 per element for divisions, roots and transcendental functions, 750 or more per element of a transpose) and the"
-    " reading of its other operands (10 ps per byte while the kernel's data fits 512 KiB, 22 up to 2 MiB, 33 up to 24 MiB, else 65); 78 % of the "
-    "smaller of the two sums hides behind the larger. A node that several operators became is split by what each cost in the file. " + _COMMON
+    + "What an operator adds comes from a model: arithmetic (7 ps per operation of a convolution,"
+    " product or recurrence, 5 by matrix units, 10 per simple operation, 60 to 10000 per element"
+    " for divisions, roots and transcendental functions, 750 or more per element of a transpose)"
+    " and the reading of its other operands (10 ps per byte while the kernel's data fits 512 KiB,"
+    " 22 up to 2 MiB, 33 up to 24 MiB, else 65); 78 % of the smaller of the two sums hides behind"
+    " the larger. A node that several operators became is split by what each cost in the file. "
+    + _COMMON
 )
 
 EXACT = (
-    "Measured by leaving out: the model was run as it is, and with variants of its kernels in each of which one operator's result is replaced by its "
-    "main operand, in turns; the usual difference between a kernel and its variant is the operator's share. The kernel itself runs after its "
-    "variant, so that all others read what they always read. "
+    "Measured by leaving out: the model was run as it is, and with variants of its kernels in each"
+    " of which one operator's result is replaced by its main operand, in turns; the usual"
+    " difference between a kernel and its variant is the operator's share. The kernel itself runs"
+    " after its variant, so that all others read what they always read. "
     + _ANCHOR
-    + "Each kernel has the standard error of what was measured of it: at most a point of the kernel, or a tenth of a point of the model if that is "
-    "more, though never above three of the kernel; the notes say where that was not reached in half a minute, or in two rounds if they "
-    "take longer. What cannot be left out is modelled and listed in the notes: operators that one node stands for, and those whose variant does not "
-    "compile. Kernels with less than a thousandth of the time are modelled, too. " + _COMMON
+    + "Each kernel has the standard error of what was measured of it: at most a point of the"
+    " kernel, or a tenth of a point of the model if that is more, though never above three of the"
+    " kernel; the notes say where that was not reached in half a minute, or in two rounds if they"
+    " take longer. What cannot be left out is modelled and listed in the notes: operators that"
+    " one node stands for, and those whose variant does not compile. Kernels with less than a"
+    " thousandth of the time are modelled, too. " + _COMMON
 )
 
-HALVES = "Matrix units make some kernels' float32 products of bfloat16 halves; the outputs do not show it. --precise leaves them out."
+HALVES = (
+    "Matrix units make some kernels' float32 products of bfloat16 halves; the outputs do not show"
+    " it. --precise leaves them out."
+)
 """Said where it is so, as arithmetic that is not the file's own."""

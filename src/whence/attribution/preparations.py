@@ -1,4 +1,6 @@
-"""The steps that do nothing but prepare an operand of one other step: changes of layout. Who leaves the operand out leaves them out."""
+"""The steps that do nothing but prepare an operand of one other step: changes of layout. Who leaves
+the operand out leaves them out.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,26 @@ class Preparations:
             if isinstance(action, Segment)
             for index in range(action.plan.n_steps)
         }
-        self._makers = {node: step for step in program.steps if step.symbol and inserted >= frozenset(step.nodes) for node in step.nodes}
+        self._makers = {
+            node: step
+            for step in program.steps
+            if step.symbol and inserted >= frozenset(step.nodes)
+            for node in step.nodes
+        }
 
     def spared(self, step: ProgramStep, unread: Set[Ref], tried: Set[int]) -> int | None:
-        """The step that need not run before a variant of `step` that leaves these operands unread, but can run after it.
+        """The step that need not run before a variant of `step` that leaves these operands unread,
+        but can run after it.
 
         Not one of those that are tried themselves.
         """
         for ref in sorted(unread):
             maker = self._makers.get(ref.node)
-            if maker is None or maker.number in tried or self._segment[maker.number] is not self._segment[step.number]:
+            if (
+                maker is None
+                or maker.number in tried
+                or self._segment[maker.number] is not self._segment[step.number]
+            ):
                 continue
             if self._is_read_by(maker, step) and not self._is_overwritten(maker, step):
                 return maker.number
@@ -38,10 +50,13 @@ class Preparations:
     def _is_read_by(self, maker: ProgramStep, step: ProgramStep) -> bool:
         """And by no other?"""
         graph, inside = self._program.graph, frozenset((*maker.nodes, *step.nodes))
-        return all(reader.id in inside for node in maker.nodes for reader in graph.consumers(graph[node]))
+        return all(
+            reader.id in inside for node in maker.nodes for reader in graph.consumers(graph[node])
+        )
 
     def _is_overwritten(self, maker: ProgramStep, step: ProgramStep) -> bool:
-        """Is anything that `maker` reads no longer there after `step`, because its memory was given to what was made since?
+        """Is anything that `maker` reads no longer there after `step`, because its memory was given
+        to what was made since?
 
         The conditions that it may stand under are: what chooses by them comes later.
         """
@@ -56,9 +71,17 @@ class Preparations:
         return any(self._overlap(one, other) for one in read for other in written)
 
     def _overlap(self, one: Ref, other: Ref) -> bool:
-        """Do two values have memory in common? What is made and read within a step, and constants, have no place."""
+        """Do two values have memory in common? What is made and read within a step, and constants,
+        have no place.
+        """
         graph, places = self._program.graph, self._program.layout.places
         ours, theirs = places.get(one), places.get(other)
-        if ours is None or theirs is None or (ours.region, ours.index) != (theirs.region, theirs.index):
+        if (
+            ours is None
+            or theirs is None
+            or (ours.region, ours.index) != (theirs.region, theirs.index)
+        ):
             return False
-        return ours.offset < theirs.offset + nbytes(graph, other) and theirs.offset < ours.offset + nbytes(graph, one)
+        return ours.offset < theirs.offset + nbytes(
+            graph, other
+        ) and theirs.offset < ours.offset + nbytes(graph, one)

@@ -1,6 +1,7 @@
 """A profile: where the time went, in the words of the file the user started with.
 
-`sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values()) == profile.wall_ns`, exactly; every operator of the file is in
+`sum(row.time_ns for row in profile.sources) + sum(profile.residual_ns.values()) ==
+profile.wall_ns`, exactly; every operator of the file is in
 `sources` exactly once.
 """
 
@@ -59,7 +60,9 @@ class Profile:
     residual_ns: Mapping[str, int]
     """What is not in a kernel, by name."""
     overhead_ratio: float
-    """How much longer a run takes because it is profiled, relative to one that is not. Noise can make it negative."""
+    """How much longer a run takes because it is profiled, relative to one that is not. Noise can
+    make it negative.
+    """
     coverage: Coverage
     sources: tuple[SourceRow, ...]
     kernels: tuple[KernelRow, ...]
@@ -87,7 +90,9 @@ class Profile:
 
     @property
     def waited_ns(self) -> int:
-        """Of the time in kernels, what the calling thread waited for others to finish their part."""
+        """Of the time in kernels, what the calling thread waited for others to finish their
+        part.
+        """
         return sum(row.waited_ns for row in self.kernels)
 
     @property
@@ -104,15 +109,23 @@ class Profile:
         return time_ns / self.wall_ns if self.wall_ns else 0.0
 
     def by(self, what: str) -> list[Group]:
-        """The time by `op` (operator of the file), `type`, `module`, `line`, `kernel` or `pass`, most first. Adds up to `attributed_ns`.
+        """The time by `op` (operator of the file), `type`, `module`, `line`, `kernel` or `pass`,
+        most first. Adds up to `attributed_ns`.
 
-        By `kernel`, a kernel none of whose nodes has an origin is left out: it stands among the residuals.
+        By `kernel`, a kernel none of whose nodes has an origin is left out: it stands among the
+        residuals.
         """
         if what not in GROUPINGS:
             raise InputError(f"cannot group a profile by '{what}'; there is {', '.join(GROUPINGS)}")
         if what == "kernel":
             rows = [
-                Group(f"{kernel.id} {kernel.name}", kernel.time_ns, self.share(kernel.time_ns), len(kernel.origin), 1)
+                Group(
+                    f"{kernel.id} {kernel.name}",
+                    kernel.time_ns,
+                    self.share(kernel.time_ns),
+                    len(kernel.origin),
+                    1,
+                )
                 for kernel in self.kernels
                 if kernel.origin
             ]
@@ -129,7 +142,15 @@ class Profile:
         found = []
         for name, group in members.items():
             time = sum(row.time_ns for row in group)
-            found.append(Group(name, time, self.share(time), len(group), len({kernel for row in group for kernel in row.kernels})))
+            found.append(
+                Group(
+                    name,
+                    time,
+                    self.share(time),
+                    len(group),
+                    len({kernel for row in group for kernel in row.kernels}),
+                )
+            )
         return found
 
     # ---- out ----
@@ -143,7 +164,10 @@ class Profile:
         try:
             pandas = importlib.import_module("pandas")
         except ImportError:
-            raise UnsupportedError("to_dataframe() needs pandas, which is not installed: pip install pandas, or use profile.rows()") from None
+            raise UnsupportedError(
+                "to_dataframe() needs pandas, which is not installed: pip install pandas, or use"
+                " profile.rows()"
+            ) from None
         return pandas.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,12 +200,21 @@ class Profile:
         return dataclasses.replace(
             self,
             model=Path(self.model).name,
-            background=dataclasses.replace(self.background, full_paths=False) if self.background is not None else None,
-            sources=tuple(dataclasses.replace(row, line=shorten_location(row.line)) if row.line else row for row in self.sources),
+            background=(
+                dataclasses.replace(self.background, full_paths=False)
+                if self.background is not None
+                else None
+            ),
+            sources=tuple(
+                dataclasses.replace(row, line=shorten_location(row.line)) if row.line else row
+                for row in self.sources
+            ),
         )
 
     def save(self, folder: str | Path, *, full_paths: bool = False) -> list[Path]:
-        """Write `profile.json` and what the profile's writers make into a folder; returns the files. Local paths are shortened unless asked for."""
+        """Write `profile.json` and what the profile's writers make into a folder; returns the
+        files. Local paths are shortened unless asked for.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         shown = self if full_paths else self.without_local_paths()
@@ -200,7 +233,9 @@ def band_of(times: Sequence[int]) -> Band:
 
 
 def module_of(row: SourceRow) -> str:
-    """The module of the program the file was exported from; where the file does not say, the path in the operator's name."""
+    """The module of the program the file was exported from; where the file does not say, the path
+    in the operator's name.
+    """
     if row.module:
         return row.module
     path = row.name.strip("/").rpartition("/")[0]
@@ -238,7 +273,15 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.name,
-        "origin": [{"id": part.id, "weight": part.weight, "time_ns": part.time_ns, "inserted_ns": part.inserted_ns} for part in row.origin],
+        "origin": [
+            {
+                "id": part.id,
+                "weight": part.weight,
+                "time_ns": part.time_ns,
+                "inserted_ns": part.inserted_ns,
+            }
+            for part in row.origin
+        ],
         "time_ns": row.time_ns,
         "calls": row.calls,
         "min_ns": row.min_ns,

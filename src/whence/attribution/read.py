@@ -14,7 +14,9 @@ from whence.graph.fates import Coverage
 
 
 def read_profile(path: str | Path) -> Profile:
-    """The profile in a `profile.json`, or in a folder that holds one. It cannot be drawn as a graph: that is not in the file."""
+    """The profile in a `profile.json`, or in a folder that holds one. It cannot be drawn as a
+    graph: that is not in the file.
+    """
     path = Path(path)
     file = path / "profile.json" if path.is_dir() else path
     try:
@@ -29,7 +31,9 @@ def read_profile(path: str | Path) -> Profile:
     try:
         return _profile(content)
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"'{file}' is a damaged profile: {type(error).__name__} {error}") from error
+        raise ModelError(
+            f"'{file}' is a damaged profile: {type(error).__name__} {error}"
+        ) from error
 
 
 def _profile(content: Mapping[str, Any]) -> Profile:
@@ -77,7 +81,13 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         id=int(row["id"]),
         name=str(row["name"]),
         origin=tuple(
-            Part(int(part["id"]), float(part["weight"]), int(part.get("time_ns", 0)), int(part.get("inserted_ns", 0))) for part in row["origin"]
+            Part(
+                int(part["id"]),
+                float(part["weight"]),
+                int(part.get("time_ns", 0)),
+                int(part.get("inserted_ns", 0)),
+            )
+            for part in row["origin"]
         ),
         time_ns=int(row["time_ns"]),
         calls=int(row["calls"]),

@@ -1,9 +1,12 @@
 """Measuring what variants save, in turns, until it is known well enough.
 
-1. In a round the program runs as it is, and with each set of variants, in changing order. A step and its variant are compared within a round
+1. In a round the program runs as it is, and with each set of variants, in changing order. A step
+   and its variant are compared within a round
    only: whatever slows the machine down for longer than a round slows both.
-2. The rounds between two moves of the program's memory are a batch, of which the middle one counts: a round that was disturbed does not.
-3. The batches' mean is the answer. How much groups of batches that follow each other differ gives its standard error, in which both the machine's
+2. The rounds between two moves of the program's memory are a batch, of which the middle one counts:
+   a round that was disturbed does not.
+3. The batches' mean is the answer. How much groups of batches that follow each other differ gives
+   its standard error, in which both the machine's
    noise, which lasts longer than a batch, and the luck of the memory's places are.
 """
 
@@ -17,10 +20,13 @@ from typing import Protocol
 import numpy as np
 
 BUDGET_NS = 30_000_000_000
-"""How long to go on until everything is known well enough: a round that has begun is finished, and there are at least two."""
+"""How long to go on until everything is known well enough: a round that has begun is finished, and
+there are at least two.
+"""
 _BATCH_NS, _LEAST_ROUNDS, _MOST_ROUNDS = 50_000_000, 3, 50
 _GROUP, _LEAST_GROUPS = 4, 8
-# A short program finds in the caches what the run before it left there: it runs so often in a row, and the second half counts.
+# A short program finds in the caches what the run before it left there: it runs so often in a row,
+# and the second half counts.
 _SHORT_NS, _ROW = 20_000_000, 4
 
 
@@ -48,7 +54,8 @@ def measure(
     budget_ns: int = BUDGET_NS,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Saving | None]:
-    """What each variant saves of its step. `steps` says, by variant, which step it stands in for, `enough` which standard error will do.
+    """What each variant saves of its step. `steps` says, by variant, which step it stands in for,
+    `enough` which standard error will do.
 
     `None` for a variant of a step that does not run. `clock` is in nanoseconds.
     """
@@ -87,7 +94,9 @@ def measure(
             batch.append(one_round(row))
         batches.append(np.median(batch, axis=0))
         spent = clock() - began
-        groups = np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
+        groups = (
+            np.array(batches[len(batches) % _GROUP :]).reshape(-1, _GROUP, len(steps)).mean(axis=1)
+        )
         is_over, is_grouped = spent >= budget_ns and len(batches) > 1, len(groups) >= _LEAST_GROUPS
         if is_over or (is_grouped and len(batches) % _GROUP == 0):
             # Of a slow program there are too few to be grouped.
@@ -96,13 +105,18 @@ def measure(
             if is_over or np.all(error <= enough):
                 if progress is not None:
                     progress(budget_ns, budget_ns)
-                return [Saving(float(mean[each]), float(error[each])) if is_running[step] else None for each, step in enumerate(steps)]
+                return [
+                    Saving(float(mean[each]), float(error[each])) if is_running[step] else None
+                    for each, step in enumerate(steps)
+                ]
         if progress is not None:
             progress(min(spent, budget_ns), budget_ns)
 
 
 def _sets(steps: Mapping[int, int]) -> list[list[int]]:
-    """The program as it is, then sets of variants that stand in together: one for each step that has any left. `steps` is by variant."""
+    """The program as it is, then sets of variants that stand in together: one for each step that
+    has any left. `steps` is by variant.
+    """
     by_step: dict[int, list[int]] = {}
     for variant, step in steps.items():
         by_step.setdefault(step, []).append(variant)

@@ -11,7 +11,9 @@ class Part(NamedTuple):
 
     id: int
     weight: float
-    """Between 0 and 1; the weights of a kernel add up to 1. An operator that was only folded into it has 0."""
+    """Between 0 and 1; the weights of a kernel add up to 1. An operator that was only folded into
+    it has 0.
+    """
     time_ns: int
     inserted_ns: int = 0
     """Of that, in nodes that were put in because of the operator: layout changes and the like."""
@@ -28,7 +30,9 @@ class Share(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter slower."""
+    """The middle half of what was measured, per run: a quarter of the runs was faster, a quarter
+    slower.
+    """
 
     low_ns: int
     median_ns: int
@@ -59,7 +63,9 @@ class SourceRow:
     inserted_ns: int = 0
     band: Band = NO_BAND
     error_ns: int = 0
-    """The standard error of its time that measuring its parts of kernels has left, at most; 0 where these are modelled."""
+    """The standard error of its time that measuring its parts of kernels has left, at most; 0 where
+    these are modelled.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,13 @@ class KernelRow:
     ops: tuple[str, ...] = ()
     """The operators of the optimised graph in it."""
     waited_ns: int = 0
-    """Of its time, what the calling thread had nothing left to do in it and waited for the others."""
+    """Of its time, what the calling thread had nothing left to do in it and waited for the
+    others.
+    """
     error: float = 0.0
-    """The standard error of the weights that were measured, the largest if there are several; 0 where they are modelled."""
+    """The standard error of the weights that were measured, the largest if there are several; 0
+    where they are modelled.
+    """
 
 
 class Event(NamedTuple):

@@ -1,4 +1,5 @@
-"""Inputs to profile a model with when none are given: random values, and sizes for the dimensions that the model leaves open.
+"""Inputs to profile a model with when none are given: random values, and sizes for the dimensions
+that the model leaves open.
 
 1. A dimension with a name has one size wherever the name stands.
 2. The first dimension, and whatever is named after a batch, is 1.
@@ -32,11 +33,16 @@ class SampleInputs:
     @property
     def options(self) -> str:
         """The guesses as they would be given on the command line."""
-        return " ".join(f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.guessed.items())
+        return " ".join(
+            f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}"
+            for name, shape in self.guessed.items()
+        )
 
 
 def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None) -> SampleInputs:
-    """A value for each input of the graph. Nothing is guessed for inputs whose shapes are `given`, and named sizes follow those."""
+    """A value for each input of the graph. Nothing is guessed for inputs whose shapes are `given`,
+    and named sizes follow those.
+    """
     values = dict(random_inputs(graph))
     guessed = guess_shapes(graph, given)
     rng = np.random.default_rng(0)
@@ -47,13 +53,21 @@ def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = No
     return SampleInputs(values, guessed)
 
 
-def guess_shapes(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, tuple[int, ...]]:
-    """A shape for each input that has open dimensions and none `given`. One of unknown rank is taken for a single number."""
+def guess_shapes(
+    graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """A shape for each input that has open dimensions and none `given`. One of unknown rank is
+    taken for a single number.
+    """
     given = given or {}
     sizes: dict[str, int] = {}
     for node in graph.inputs:
         if node.name in given and isinstance(node.type, TensorType):
-            sizes.update((dim, size) for dim, size in zip(node.type.shape or (), given[node.name], strict=False) if isinstance(dim, str) and dim)
+            sizes.update(
+                (dim, size)
+                for dim, size in zip(node.type.shape or (), given[node.name], strict=False)
+                if isinstance(dim, str) and dim
+            )
     found = {}
     for node in graph.inputs:
         kind = node.type
@@ -77,9 +91,14 @@ def _guess(axis: int, rank: int, name: str | None) -> int:
     return _IMAGE if rank >= 4 and axis >= rank - 2 else _LENGTH
 
 
-def _random(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, name: str) -> np.ndarray:
+def _random(
+    dtype: DType, shape: tuple[int, ...], rng: np.random.Generator, name: str
+) -> np.ndarray:
     if int(np.prod(shape, dtype=object)) * 8 > _MOST_BYTES:
-        raise InputError(f"input '{name}' of shape {list(shape)} is too large to be made up; choose another with --shape {name}=...")
+        raise InputError(
+            f"input '{name}' of shape {list(shape)} is too large to be made up; choose another with"
+            f" --shape {name}=..."
+        )
     if dtype is DType.STRING:
         return np.full(shape, "text", dtype=object)
     if dtype is DType.BOOL or dtype.is_integer:

@@ -1,4 +1,6 @@
-"""What each operator of the file would cost by itself: how a node that several of them became is split between them."""
+"""What each operator of the file would cost by itself: how a node that several of them became is
+split between them.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,31 @@ class SourceCost:
 
     arithmetic_ps: int
     reads: tuple[tuple[Origin, int], ...]
-    """For each input: the source operators that make it, none for inputs and constants of the model, and its bytes."""
+    """For each input: the source operators that make it, none for inputs and constants of the
+    model, and its bytes.
+    """
 
     def within(self, companions: Origin, per_byte: int) -> int:
-        """Picoseconds of the operator when it runs together with others: what they make for it is not read from memory."""
-        return self.arithmetic_ps + per_byte * sum(size for makers, size in self.reads if not makers & companions)
+        """Picoseconds of the operator when it runs together with others: what they make for it is
+        not read from memory.
+        """
+        return self.arithmetic_ps + per_byte * sum(
+            size for makers, size in self.reads if not makers & companions
+        )
 
     def side_bytes(self, companions: Origin) -> int:
-        """What it reads beside its main operand, which is one that the others make, else the largest."""
+        """What it reads beside its main operand, which is one that the others make, else the
+        largest.
+        """
         outside = [size for makers, size in self.reads if not makers & companions]
         return sum(outside) - (max(outside, default=0) if len(outside) == len(self.reads) else 0)
 
 
-def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, SourceCost]:
-    """What each source operator costs, from the graph as it was loaded. Operators whose shapes stay unknown are left out.
+def source_costs(
+    graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None
+) -> dict[int, SourceCost]:
+    """What each source operator costs, from the graph as it was loaded. Operators whose shapes stay
+    unknown are left out.
 
     `shapes` are those of the inputs that the graph leaves open; the graph is left as it is.
     """
@@ -54,16 +67,26 @@ def source_costs(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None
             for source in node.origin:
                 arithmetic[source] = arithmetic.get(source, 0) + price // len(node.origin)
                 reads.setdefault(source, []).extend(_reads(nested, node, source))
-    return {source: SourceCost(price, tuple(reads[source])) for source, price in arithmetic.items() if source not in unknown}
+    return {
+        source: SourceCost(price, tuple(reads[source]))
+        for source, price in arithmetic.items()
+        if source not in unknown
+    }
 
 
 Kinds = Mapping[int, frozenset[str]]
-"""By source operator: what it is, in operators of the registry. Some formats have names of their own for theirs."""
+"""By source operator: what it is, in operators of the registry. Some formats have names of their
+own for theirs.
+"""
 
 
 def source_kinds(graph: Graph) -> Kinds:
-    """For every source operator, from the graph as it was loaded: the operator itself, or those that it was read as."""
-    found: dict[int, set[str]] = {source.id: {source.op} & REGISTRY.keys() for source in graph.ledger.sources}
+    """For every source operator, from the graph as it was loaded: the operator itself, or those
+    that it was read as.
+    """
+    found: dict[int, set[str]] = {
+        source.id: {source.op} & REGISTRY.keys() for source in graph.ledger.sources
+    }
     named = {source for source, kinds in found.items() if kinds}
     for nested in graph.nested():
         for node in nested:
@@ -77,7 +100,9 @@ def node_ps(graph: Graph, node: Node) -> int | None:
     """Picoseconds of arithmetic of one node; `None` when a dimension that matters is unknown."""
     types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
     values = tuple(graph.const_value(ref) for ref in node.inputs)
-    whole = cost(node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs)
+    whole = cost(
+        node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs
+    )
     return None if whole is None else arithmetic_ps(graph, node, whole.flops)
 
 
@@ -85,7 +110,12 @@ def _reads(graph: Graph, node: Node, source: int) -> list[tuple[Origin, int]]:
     found = []
     for ref in node.inputs:
         kind = graph.type_of(ref) if ref is not None else None
-        # What an operator makes for itself, where the reader restated it in several nodes, is none of its inputs.
-        if ref is not None and isinstance(kind, TensorType) and source not in graph[ref.node].origin:
+        # What an operator makes for itself, where the reader restated it in several nodes, is none
+        # of its inputs.
+        if (
+            ref is not None
+            and isinstance(kind, TensorType)
+            and source not in graph[ref.node].origin
+        ):
             found.append((graph[ref.node].origin, kind.nbytes or 0))
     return found

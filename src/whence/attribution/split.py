@@ -1,14 +1,19 @@
 """A kernel's time, split over the source operators whose work it does.
 
-1. A kernel's members have what leaving each out would save, but for the anchor (`anchor`), which has the rest. What would be saved is modelled
+1. A kernel's members have what leaving each out would save, but for the anchor (`anchor`), which
+   has the rest. What would be saved is modelled
    (`cost_model`) or was measured (`leave_out`).
-2. A member's part goes to the source operators that reached it by an edge other than `fold`. In an anchor that convolves or multiplies, operators
-   of other kinds have what they add, too. Otherwise each has by what it cost in the file: its arithmetic, and those of its inputs that no
+2. A member's part goes to the source operators that reached it by an edge other than `fold`. In an
+   anchor that convolves or multiplies, operators
+   of other kinds have what they add, too. Otherwise each has by what it cost in the file: its
+   arithmetic, and those of its inputs that no
    other operator of the member makes.
    Operators that were only folded into it did their work at compile time and get nothing.
-3. A node that was inserted because of another is charged to that one's source operators, and marked: a layout change to the convolution or product
+3. A node that was inserted because of another is charged to that one's source operators, and
+   marked: a layout change to the convolution or product
    among them, or to the addition whose operand it prepares.
-4. The part of a loop is split over the operators in its body as well. Which branch of a condition runs is not known: it keeps its part.
+4. The part of a loop is split over the operators in its body as well. Which branch of a condition
+   runs is not known: it keeps its part.
 """
 
 from __future__ import annotations
@@ -17,7 +22,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
-from whence.attribution.cost_model import arithmetic_ps, byte_ps, elements_of, is_contraction, together_ps, turning_ps
+from whence.attribution.cost_model import (
+    arithmetic_ps,
+    byte_ps,
+    elements_of,
+    is_contraction,
+    together_ps,
+    turning_ps,
+)
 from whence.attribution.rows import Share
 from whence.attribution.source_costs import Kinds, SourceCost, node_ps
 from whence.graph import Graph, Node
@@ -32,9 +44,11 @@ _INTERPRETED_PS = 20_000_000
 
 
 def largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
-    """`total` split in proportion to `weights`, in integers that add up to it. Equal parts when all weights are 0.
+    """`total` split in proportion to `weights`, in integers that add up to it. Equal parts when all
+    weights are 0.
 
-    Each part is the exact one rounded down or up; those with the largest remainders are rounded up, earlier ones first.
+    Each part is the exact one rounded down or up; those with the largest remainders are rounded up,
+    earlier ones first.
     """
     if not weights:
         if total:
@@ -60,7 +74,9 @@ def inserted_nodes(ledger: Ledger) -> set[int]:
     for edges in ledger.steps():
         parents: dict[int, list[bool]] = {}
         for edge in edges:
-            parents.setdefault(edge.child, []).append(edge.kind is EdgeKind.INSERT or edge.parent in found)
+            parents.setdefault(edge.child, []).append(
+                edge.kind is EdgeKind.INSERT or edge.parent in found
+            )
         for child, kinds in parents.items():
             if child > ledger.n_sources and all(kinds):
                 found.add(child)
@@ -70,7 +86,9 @@ def inserted_nodes(ledger: Ledger) -> set[int]:
 
 
 class Savings(NamedTuple):
-    """What leaving out would save, as parts of `whole`, by member, and by source operator of the anchor. What is not in it is not known."""
+    """What leaving out would save, as parts of `whole`, by member, and by source operator of the
+    anchor. What is not in it is not known.
+    """
 
     whole: int
     members: Mapping[int, int]
@@ -78,12 +96,19 @@ class Savings(NamedTuple):
 
 
 class Splitter:
-    """Knows what is needed to split the steps of one program: the program, and what the operators of the file cost by themselves.
+    """Knows what is needed to split the steps of one program: the program, and what the operators
+    of the file cost by themselves.
 
     `measured` has what was found by measuring, by step.
     """
 
-    def __init__(self, program: Program, costs: Mapping[int, SourceCost], kinds: Kinds, measured: Mapping[int, Savings] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        costs: Mapping[int, SourceCost],
+        kinds: Kinds,
+        measured: Mapping[int, Savings] | None = None,
+    ) -> None:
         self._program = program
         self._graph = program.graph
         self._costs = costs
@@ -93,7 +118,9 @@ class Splitter:
         self._inserted = inserted_nodes(self._graph.ledger)
 
     def split(self, step: ProgramStep) -> list[Share]:
-        """Who has which part of the step; nothing when none of its nodes has an origin. Weights are at least 0 and not all 0."""
+        """Who has which part of the step; nothing when none of its nodes has an origin. Weights are
+        at least 0 and not all 0.
+        """
         members = [member for member in step.members if self._graph[member.node].origin]
         if not members:
             return []
@@ -109,20 +136,33 @@ class Splitter:
             inserted = node.id in self._inserted
             prices = self._prices(self._graph, node, per_byte)
             added = savings.sources if member is anchor else {}
-            parts = _within(weight * _FINE, prices, {source: saved * _FINE for source, saved in added.items()})
+            parts = _within(
+                weight * _FINE, prices, {source: saved * _FINE for source, saved in added.items()}
+            )
             shares += [Share(source, node.id, part, inserted) for source, part in parts.items()]
-        return shares if any(share.weight for share in shares) else [share._replace(weight=1) for share in shares]
+        return (
+            shares
+            if any(share.weight for share in shares)
+            else [share._replace(weight=1) for share in shares]
+        )
 
     def folded(self, node_id: int) -> Origin:
         """The source operators that are in the node only through constants."""
         return self._folded.get(node_id, NO_ORIGIN)
 
-    def _modelled(self, step: ProgramStep, members: Sequence[Member], anchor: Member, per_byte: int) -> Savings:
+    def _modelled(
+        self, step: ProgramStep, members: Sequence[Member], anchor: Member, per_byte: int
+    ) -> Savings:
         graph, inside = self._graph, frozenset(step.nodes)
         kernel_bytes = sum(member.bytes for member in step.members)
-        arithmetic = {member.node: self._arithmetic(member, step, kernel_bytes) for member in step.members}
+        arithmetic = {
+            member.node: self._arithmetic(member, step, kernel_bytes) for member in step.members
+        }
         added = self._added(graph[anchor.node])
-        computing, moving = sum(arithmetic.values()) + sum(own for own, _ in added.values()), kernel_bytes * per_byte
+        computing, moving = (
+            sum(arithmetic.values()) + sum(own for own, _ in added.values()),
+            kernel_bytes * per_byte,
+        )
         whole = together_ps(computing, moving)
 
         def saved(own: int, read: int) -> int:
@@ -131,7 +171,10 @@ class Splitter:
         nodes = {member.node: graph[member.node] for member in members if member is not anchor}
         return Savings(
             whole,
-            {number: saved(arithmetic[number], side_bytes(graph, node, inside)) for number, node in nodes.items()},
+            {
+                number: saved(arithmetic[number], side_bytes(graph, node, inside))
+                for number, node in nodes.items()
+            },
             {source: saved(*cost) for source, cost in added.items()},
         )
 
@@ -144,7 +187,9 @@ class Splitter:
         return arithmetic_ps(self._graph, node, member.flops, by_units=step.rounds_early) + turning
 
     def _added(self, anchor: Node) -> dict[int, tuple[int, int]]:
-        """What operators of other kinds add to a convolution or product that they became part of: arithmetic, and bytes that they read."""
+        """What operators of other kinds add to a convolution or product that they became part of:
+        arithmetic, and bytes that they read.
+        """
         working = anchor.origin - self.folded(anchor.id)
         heavy = {source for source in working if any(map(is_contraction, self._kinds[source]))}
         # A layout change does none of the work of those that it was put in for.
@@ -158,7 +203,9 @@ class Splitter:
         return found
 
     def _prices(self, graph: Graph, node: Node, per_byte: int) -> dict[int, int]:
-        """What to split the node by: its source operators with the cost of each. Folded ones have 0; not all have 0 unless all are alike."""
+        """What to split the node by: its source operators with the cost of each. Folded ones have
+        0; not all have 0 unless all are alike.
+        """
         folded = self.folded(node.id)
         # Where everything reached the node through constants there is nobody else to charge.
         working = sorted(node.origin - folded) or sorted(node.origin)
@@ -174,16 +221,26 @@ class Splitter:
         return prices | dict.fromkeys(sorted(folded - set(working)), 0)
 
     def _causes(self, graph: Graph, node: Node, working: Sequence[int]) -> Sequence[int]:
-        """Those of the operators for which a node was inserted that it is really there for: a convolution has its layout, not its activation.
+        """Those of the operators for which a node was inserted that it is really there for: a
+        convolution has its layout, not its activation.
 
         What only prepares an operand that is added is there for the addition.
         """
         heavy = [source for source in working if any(map(is_contraction, self._kinds[source]))]
-        additions = [source for source in working if self._kinds[source] & ADDITIONS and source not in heavy]
-        uses = [
-            (reader, index) for reader in graph.consumers(node) for index, ref in enumerate(reader.inputs) if ref is not None and ref.node == node.id
+        additions = [
+            source for source in working if self._kinds[source] & ADDITIONS and source not in heavy
         ]
-        if additions and uses and all(ADDED_INPUT.get(reader.op) == index for reader, index in uses):
+        uses = [
+            (reader, index)
+            for reader in graph.consumers(node)
+            for index, ref in enumerate(reader.inputs)
+            if ref is not None and ref.node == node.id
+        ]
+        if (
+            additions
+            and uses
+            and all(ADDED_INPUT.get(reader.op) == index for reader, index in uses)
+        ):
             return additions
         return heavy or working
 
@@ -191,18 +248,25 @@ class Splitter:
         known = self._costs.get(source)
         if known is not None:
             return known.within(node.origin, per_byte)
-        # The operator's shapes are unknown: a contraction does the node's arithmetic, anything else a little for each element.
+        # The operator's shapes are unknown: a contraction does the node's arithmetic, anything else
+        # a little for each element.
         if any(map(is_contraction, self._kinds[source])):
             return node_ps(graph, node) or 1
         flops = [lookup(op).flops for op in self._kinds[source]]
-        return 10 * elements_of(node) * max((each for each in flops if isinstance(each, int)), default=1)
+        return (
+            10
+            * elements_of(node)
+            * max((each for each in flops if isinstance(each, int)), default=1)
+        )
 
     def _body_prices(self, node: Node, working: Sequence[int], per_byte: int) -> dict[int, int]:
         prices = dict.fromkeys(working, _INTERPRETED_PS)
         for graph, inner in _inside(node):
             own = _INTERPRETED_PS + (node_ps(graph, inner) or 0)
             parts = self._prices(graph, inner, per_byte)
-            for source, part in zip(parts, largest_remainder(own, list(parts.values())), strict=True):
+            for source, part in zip(
+                parts, largest_remainder(own, list(parts.values())), strict=True
+            ):
                 prices[source] = prices.get(source, 0) + part
         return prices
 
@@ -213,31 +277,48 @@ def _known_first(measured: Savings, modelled: Savings) -> Savings:
     def scaled(of: Mapping[int, int]) -> dict[int, int]:
         return {key: saved * measured.whole // max(1, modelled.whole) for key, saved in of.items()}
 
-    members, sources = {**scaled(modelled.members), **measured.members}, {**scaled(modelled.sources), **measured.sources}
+    members, sources = (
+        {**scaled(modelled.members), **measured.members},
+        {**scaled(modelled.sources), **measured.sources},
+    )
     return Savings(measured.whole, members, sources)
 
 
 def _parts(savings: Savings, members: Sequence[Member], anchor: Member) -> list[int]:
-    """The members' parts of the whole. The anchor's is what is left; when the others would save more than there is, it has none."""
-    parts = [0 if member is anchor else max(0, savings.members.get(member.node, 0)) for member in members]
+    """The members' parts of the whole. The anchor's is what is left; when the others would save
+    more than there is, it has none.
+    """
+    parts = [
+        0 if member is anchor else max(0, savings.members.get(member.node, 0)) for member in members
+    ]
     rest = max(0, savings.whole - sum(parts))
     return [rest if member is anchor else part for member, part in zip(members, parts, strict=True)]
 
 
 def _within(weight: int, prices: Mapping[int, int], added: Mapping[int, int]) -> dict[int, int]:
-    """A member's part over its source operators: those that add something have that, the others share the rest by price."""
+    """A member's part over its source operators: those that add something have that, the others
+    share the rest by price.
+    """
     own = {source: max(0, min(added[source], weight)) for source in prices if source in added}
     excess = sum(own.values()) - weight
     if excess > 0:
         own = dict(zip(own, largest_remainder(weight, list(own.values())), strict=True))
     others = [source for source in prices if source not in own]
     rest = weight - sum(own.values())
-    shared = dict(zip(others, largest_remainder(rest, [prices[source] for source in others]), strict=True)) if others else {}
+    shared = (
+        dict(
+            zip(others, largest_remainder(rest, [prices[source] for source in others]), strict=True)
+        )
+        if others
+        else {}
+    )
     return {source: own.get(source, 0) + shared.get(source, 0) for source in prices}
 
 
 def _inside(node: Node) -> Iterator[tuple[Graph, Node]]:
-    """The operators in the bodies of a node; those in bodies of bodies are left to their own node."""
+    """The operators in the bodies of a node; those in bodies of bodies are left to their own
+    node.
+    """
     for body in node.bodies.values():
         for inner in body:
             if inner.origin and not inner.is_const:

@@ -1,8 +1,12 @@
-"""A kernel by itself, whole or with something left out of it, as a kernel program that can be compiled and timed.
+"""A kernel by itself, whole or with something left out of it, as a kernel program that can be
+compiled and timed.
 
-1. A member is left out by letting its main operand stand in for its result: as it is when the types agree, reshaped when the number of elements
-   does. Where neither does, the result is read from memory instead. What only the member read is left out with it.
-2. The activation of a supernode is left out by its attribute, what is added to the sum by its input.
+1. A member is left out by letting its main operand stand in for its result: as it is when the types
+   agree, reshaped when the number of elements
+   does. Where neither does, the result is read from memory instead. What only the member read is
+   left out with it.
+2. The activation of a supernode is left out by its attribute, what is added to the sum by its
+   input.
 """
 
 from __future__ import annotations
@@ -50,7 +54,9 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel to time. Operands are known by the values of the nest's graph that they are, so that variants can share them."""
+    """A kernel to time. Operands are known by the values of the nest's graph that they are, so that
+    variants can share them.
+    """
 
     kernel: Kernel
     inputs: tuple[Ref, ...]
@@ -73,8 +79,12 @@ def roles(nest: Nest) -> tuple[Role, ...]:
     return tuple(found)
 
 
-def variant(nest: Nest, tile: Tile, left_out: int | Role | None = None, choices: Choices = NO_CHOICES) -> Variant:
-    """The kernel without a member, without a part of its anchor, or whole. Raises `UnsupportedError` when that is no kernel."""
+def variant(
+    nest: Nest, tile: Tile, left_out: int | Role | None = None, choices: Choices = NO_CHOICES
+) -> Variant:
+    """The kernel without a member, without a part of its anchor, or whole. Raises
+    `UnsupportedError` when that is no kernel.
+    """
     if left_out == nest.anchor:
         raise UnsupportedError("a kernel is nothing without its anchor")
     return _Builder(nest, left_out).finish(tile, choices)
@@ -106,12 +116,25 @@ class _Builder:
         if not ends:
             raise UnsupportedError("nothing is left of the kernel")
         for number, end in enumerate(ends):
-            self._made.append(Node(self._made.new_id(), "Output", (end,), (), name=f"output{number}"))
+            self._made.append(
+                Node(self._made.new_id(), "Output", (end,), (), name=f"output{number}")
+            )
         self._original.update(ends)
         entry = self._entry(operators, next(iter(ends)).node)
-        kernel = lower_group(Group(self._made, entry.name, entry.members, entry.inputs, entry.outputs), entry.master, tile, choices)
-        consts = {self._original[ref]: value for ref in entry.inputs if (value := self._made[ref.node].value) is not None}
-        inputs, outputs = (tuple(self._original[ref] for ref in refs) for refs in (entry.inputs, entry.outputs))
+        kernel = lower_group(
+            Group(self._made, entry.name, entry.members, entry.inputs, entry.outputs),
+            entry.master,
+            tile,
+            choices,
+        )
+        consts = {
+            self._original[ref]: value
+            for ref in entry.inputs
+            if (value := self._made[ref.node].value) is not None
+        }
+        inputs, outputs = (
+            tuple(self._original[ref] for ref in refs) for refs in (entry.inputs, entry.outputs)
+        )
         return Variant(kernel, inputs, outputs, consts, self._inside - needed)
 
     def _needed(self) -> frozenset[int]:
@@ -123,15 +146,26 @@ class _Builder:
             if number not in self._inside or number in found or number == self._left_out:
                 continue
             found.add(number)
-            waiting += [self._stand_in(ref).node for ref in self._operands(self._nest.graph[number]) if ref is not None]
+            waiting += [
+                self._stand_in(ref).node
+                for ref in self._operands(self._nest.graph[number])
+                if ref is not None
+            ]
         return frozenset(found)
 
     def _stand_in(self, ref: Ref) -> Ref:
-        """The value to read in place of `ref`: another one when `ref` is of the member that is left out, and fits."""
+        """The value to read in place of `ref`: another one when `ref` is of the member that is left
+        out, and fits.
+        """
         if ref.node != self._left_out:
             return ref
         graph = self._nest.graph
-        main = main_input(graph, graph[ref.node], self._inside, descendants(graph, self._nest.nodes, self._nest.anchor))
+        main = main_input(
+            graph,
+            graph[ref.node],
+            self._inside,
+            descendants(graph, self._nest.nodes, self._nest.anchor),
+        )
         return main if main is not None and ref.index == 0 and _fits(graph, main, ref) else ref
 
     def _operands(self, node: Node) -> tuple[Ref | None, ...]:
@@ -145,8 +179,12 @@ class _Builder:
         if self._left_out is Role.ACTIVATION and node.id == self._nest.anchor:
             attrs = {key: value for key, value in attrs.items() if not key.startswith("activation")}
         inputs = tuple(None if ref is None else self._operand(ref) for ref in self._operands(node))
-        copy = self._made.append(Node(self._made.new_id(), node.op, inputs, node.outputs, attrs, name=node.name))
-        self._placed.update((node.ref(index), copy.ref(index)) for index in range(len(node.outputs)))
+        copy = self._made.append(
+            Node(self._made.new_id(), node.op, inputs, node.outputs, attrs, name=node.name)
+        )
+        self._placed.update(
+            (node.ref(index), copy.ref(index)) for index in range(len(node.outputs))
+        )
 
     def _operand(self, ref: Ref) -> Ref:
         """The copy of an operand, in the shape in which it is read."""
@@ -155,24 +193,45 @@ class _Builder:
         if instead == ref or graph.type_of(instead) == kind:
             return found
         assert isinstance(kind, TensorType)
-        shape = self._made.append(Node(self._made.new_id(), "Const", (), (TensorType.of(_shape_of(kind)),), name="shape", value=_shape_of(kind)))
-        return self._made.append(Node(self._made.new_id(), "Reshape", (found, shape.ref()), (kind,), name="stand_in")).ref()
+        shape = self._made.append(
+            Node(
+                self._made.new_id(),
+                "Const",
+                (),
+                (TensorType.of(_shape_of(kind)),),
+                name="shape",
+                value=_shape_of(kind),
+            )
+        )
+        return self._made.append(
+            Node(self._made.new_id(), "Reshape", (found, shape.ref()), (kind,), name="stand_in")
+        ).ref()
 
     def _value(self, ref: Ref) -> Ref:
         if ref not in self._placed:
             graph = self._nest.graph
             node, number = graph[ref.node], len(self._placed)
             if node.is_const:
-                copy = Node(self._made.new_id(), "Const", (), node.outputs, name=node.name, value=node.value)
+                copy = Node(
+                    self._made.new_id(), "Const", (), node.outputs, name=node.name, value=node.value
+                )
             else:
-                copy = Node(self._made.new_id(), "Input", (), (graph.type_of(ref),), name=f"input{number}")
+                copy = Node(
+                    self._made.new_id(), "Input", (), (graph.type_of(ref),), name=f"input{number}"
+                )
             self._placed[ref] = self._made.append(copy).ref()
             self._original[self._placed[ref]] = ref
         return self._placed[ref]
 
     def _entry(self, operators: set[int], root: int) -> FuseEntry:
-        (master,) = (copy.node for ref, copy in self._placed.items() if ref == Ref(self._nest.anchor, 0))
-        decisions = {node.id: Decision(root, master, Pattern.OPAQUE) for node in self._made if node.id in operators or node.op == "Reshape"}
+        (master,) = (
+            copy.node for ref, copy in self._placed.items() if ref == Ref(self._nest.anchor, 0)
+        )
+        decisions = {
+            node.id: Decision(root, master, Pattern.OPAQUE)
+            for node in self._made
+            if node.id in operators or node.op == "Reshape"
+        }
         entries = fuse(self._made, make_groups("one", self._made, decisions, ())).entries
         return next(entry for entry in entries if entry.root.id == root)
 

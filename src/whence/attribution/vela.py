@@ -1,4 +1,6 @@
-"""A profile from Vela's debug database: cycles of the commands, on the operators of the model that Vela compiled."""
+"""A profile from Vela's debug database: cycles of the commands, on the operators of the model that
+Vela compiled.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +16,56 @@ from whence.debugdb.tables import DebugDatabase
 from whence.graph.fates import Coverage
 
 _POLICY = (
-    "{of}; a cycle is taken as {cycle}. The cycles of a command go to the operator that Vela made the command for; "
-    "an operator that was absorbed by another has none of its own and is listed with the one that absorbed it. "
-    "Vela counts the cycles of chained commands with the one they are chained to."
+    "{of}; a cycle is taken as {cycle}. The cycles of a command go to the operator that Vela made"
+    " the command for; an operator that was absorbed by another has none of its own and is listed"
+    " with the one that absorbed it. Vela counts the cycles of chained commands with the one they"
+    " are chained to."
 )
-_FATES = {Place.COMMAND: "live", Place.ABSORBED: "live", Place.CPU: "live", Place.REMOVED: "removed", Place.UNKNOWN: "dead"}
+_FATES = {
+    Place.COMMAND: "live",
+    Place.ABSORBED: "live",
+    Place.CPU: "live",
+    Place.REMOVED: "removed",
+    Place.UNKNOWN: "dead",
+}
 UNATTRIBUTED = "unattributed"
 
 
-def vela_profile(db: DebugDatabase, join: Join, cycles: Cycles, *, model: str, clock_mhz: float = 1000.0, writers: Sequence[Writer] = ()) -> Profile:
+def vela_profile(
+    db: DebugDatabase,
+    join: Join,
+    cycles: Cycles,
+    *,
+    model: str,
+    clock_mhz: float = 1000.0,
+    writers: Sequence[Writer] = (),
+) -> Profile:
     """The profile of one run. At the default clock, a nanosecond of it is a cycle."""
     times = [round(each * 1000 / clock_mhz) for each in cycles.per_command]
     wall = sum(times)
     residual: dict[str, int] = defaultdict(int)
     guests = _guests(join)
     kernels, events, at = [], [], 0
-    for position, (row, command, time) in enumerate(zip(db.queue, join.commands, times, strict=True)):
+    for position, (row, command, time) in enumerate(
+        zip(db.queue, join.commands, times, strict=True)
+    ):
         origin: tuple[Part, ...] = ()
         if command.operator is None:
             residual[f"{UNATTRIBUTED}: {command.members[0]}"] += time
         else:
-            origin = tuple(sorted([Part(command.operator, 1.0, time), *(Part(each, 0.0, 0) for each in guests[position])]))
+            origin = tuple(
+                sorted(
+                    [
+                        Part(command.operator, 1.0, time),
+                        *(Part(each, 0.0, 0) for each in guests[position]),
+                    ]
+                )
+            )
         stream = f" of stream {row.cmdstream_id}" if len(db.cmdstream) > 1 else ""
         name = f"{' + '.join(command.members)} at {row.offset}{stream}"
-        kernels.append(KernelRow(position, name, origin, time, 1, time, native=True, ops=command.members))
+        kernels.append(
+            KernelRow(position, name, origin, time, 1, time, native=True, ops=command.members)
+        )
         events.append(Event(position, at, at + time))
         at += time
     sources = tuple(_source(join, kernels, operator.id, wall) for operator in join.operators)
@@ -51,7 +79,9 @@ def vela_profile(db: DebugDatabase, join: Join, cycles: Cycles, *, model: str, c
         wall_ns=wall,
         residual_ns=dict(residual),
         overhead_ratio=0.0,
-        coverage=Coverage(len(fates), fates.count("live"), 0, fates.count("removed"), fates.count("dead"), 0),
+        coverage=Coverage(
+            len(fates), fates.count("live"), 0, fates.count("removed"), fates.count("dead"), 0
+        ),
         sources=sources,
         kernels=tuple(kernels),
         runs_ns=(wall,),
@@ -64,7 +94,9 @@ def vela_profile(db: DebugDatabase, join: Join, cycles: Cycles, *, model: str, c
 
 def _guests(join: Join) -> dict[int, list[int]]:
     """By command: the operators in it besides the one it was made for."""
-    found = {position: dict.fromkeys(command.absorbed) for position, command in enumerate(join.commands)}
+    found = {
+        position: dict.fromkeys(command.absorbed) for position, command in enumerate(join.commands)
+    }
     for operator, about in join.whereabouts.items():
         if about.place is Place.ABSORBED:
             for position in about.commands:
@@ -74,7 +106,12 @@ def _guests(join: Join) -> dict[int, list[int]]:
 
 def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) -> SourceRow:
     operator, about = join.operators[number - 1], join.whereabouts[number]
-    time = sum(part.time_ns for position in about.commands for part in kernels[position].origin if part.id == number)
+    time = sum(
+        part.time_ns
+        for position in about.commands
+        for part in kernels[position].origin
+        if part.id == number
+    )
     return SourceRow(
         id=number,
         name=operator.name,
@@ -92,18 +129,34 @@ def _source(join: Join, kernels: Sequence[KernelRow], number: int, wall: int) ->
 
 def _became(join: Join, number: int, about: Whereabouts) -> str:
     names = {operator.id: operator.name for operator in join.operators}
-    listed = ", ".join(map(str, about.commands[:4])) + (f" ... {about.commands[-1]}" if len(about.commands) > 4 else "")
+    listed = ", ".join(map(str, about.commands[:4])) + (
+        f" ... {about.commands[-1]}" if len(about.commands) > 4 else ""
+    )
     where = f"→ command{'s' if len(about.commands) > 1 else ''} {listed}"
     match about.place:
         case Place.COMMAND:
-            guests = dict.fromkeys(guest for position in about.commands for guest in join.commands[position].absorbed)
-            guests.update(dict.fromkeys(each for each, other in join.whereabouts.items() if other.into == number))
-            chains = dict.fromkeys(chain for position in about.commands if (chain := join.commands[position].chained) is not None)
+            guests = dict.fromkeys(
+                guest for position in about.commands for guest in join.commands[position].absorbed
+            )
+            guests.update(
+                dict.fromkeys(
+                    each for each, other in join.whereabouts.items() if other.into == number
+                )
+            )
+            chains = dict.fromkeys(
+                chain
+                for position in about.commands
+                if (chain := join.commands[position].chained) is not None
+            )
             where += f", chained to {', '.join(names[chain] for chain in chains)}" if chains else ""
-            return f"with {', '.join(names[guest] for guest in guests)} {where}" if guests else where
+            return (
+                f"with {', '.join(names[guest] for guest in guests)} {where}" if guests else where
+            )
         case Place.ABSORBED:
             holder = names[about.into] if about.into is not None else "a command without operator"
-            return f"absorbed by {holder}{', which made its input,' if about.inferred else ''} {where}"
+            return (
+                f"absorbed by {holder}{', which made its input,' if about.inferred else ''} {where}"
+            )
         case Place.CPU:
             return "runs on the CPU, outside the command stream"
         case Place.REMOVED:
@@ -113,14 +166,22 @@ def _became(join: Join, number: int, about: Whereabouts) -> str:
 
 
 def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugDatabase:
-    """The database with names, kernels and times beside Vela's tables, so that the saved questions have answers."""
+    """The database with names, kernels and times beside Vela's tables, so that the saved questions
+    have answers.
+    """
     source_of = {operator: source for source, operator in join.source_ids.items()}
     own = {row.id: row for row in profile.sources}
     operators = [
-        rows.OperatorRow(source, own[operator].name, own[operator].scope, "", "", "", own[operator].fate)
+        rows.OperatorRow(
+            source, own[operator].name, own[operator].scope, "", "", "", own[operator].fate
+        )
         for source, operator in join.source_ids.items()
     ]
-    origins = [rows.OriginRow(row.id, row.source_id, 1.0) for row in db.optimised if row.source_id in join.source_ids]
+    origins = [
+        rows.OriginRow(row.id, row.source_id, 1.0)
+        for row in db.optimised
+        if row.source_id in join.source_ids
+    ]
     kernels, members, samples = [], [], []
     for kernel, row, event in zip(profile.kernels, db.queue, profile.timeline, strict=True):
         kernels.append(rows.KernelRow(kernel.id, kernel.name, "", 0, 0, ""))
@@ -143,9 +204,14 @@ def named_database(db: DebugDatabase, join: Join, profile: Profile) -> DebugData
         kernel=kernels,
         member=members,
         sample=samples,
-        measured=[rows.MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns) for kernel in profile.kernels],
+        measured=[
+            rows.MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
+            for kernel in profile.kernels
+        ],
         attributed=[
-            rows.AttributedRow(source_of[part.id], kernel.id, part.weight, part.time_ns, 0) for kernel in profile.kernels for part in kernel.origin
+            rows.AttributedRow(source_of[part.id], kernel.id, part.weight, part.time_ns, 0)
+            for kernel in profile.kernels
+            for part in kernel.origin
         ],
         residual=[rows.ResidualRow(name, time) for name, time in profile.residual_ns.items()],
         extras=list(db.extras),

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from whence.api import load, prepare
-from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
+from whence.cli.console import (
+    ModelPath,
+    ShapeOption,
+    check_folder,
+    out,
+    parse_shapes,
+    progress,
+    safe,
+)
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -24,16 +32,35 @@ from whence.types import TensorType
 
 def compile_command(
     model: ModelPath,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder to write to.", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The folder to write to.", show_default=False)
+    ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
-    target: Annotated[str, typer.Option(help=f"The machine to compile for: {', '.join(Target.names())}.")] = "host",
-    fusion: Annotated[str, typer.Option(help=f"How operators are grouped: {', '.join(ALGORITHMS)}.")] = "dominator",
+    target: Annotated[
+        str, typer.Option(help=f"The machine to compile for: {', '.join(Target.names())}.")
+    ] = "host",
+    fusion: Annotated[
+        str, typer.Option(help=f"How operators are grouped: {', '.join(ALGORITHMS)}.")
+    ] = "dominator",
     tune: Annotated[
-        bool, typer.Option("--tune", help="First time candidate kernels on this machine; this and every later compilation uses the fastest.")
+        bool,
+        typer.Option(
+            "--tune",
+            help=(
+                "First time candidate kernels on this machine; this and every later compilation"
+                " uses the fastest."
+            ),
+        ),
     ] = False,
-    threads: Annotated[int, typer.Option(min=0, help="Threads that the model will run on, for what was tuned; 0 for every core.")] = 0,
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Threads that the model will run on, for what was tuned; 0 for every core."
+        ),
+    ] = 0,
 ) -> None:
-    """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made from.
+    """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made
+    from.
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
     [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]
@@ -42,7 +69,9 @@ def compile_command(
     began = time.perf_counter()
     check_folder(output)
     if tune and target != "host":
-        raise UnsupportedError(f"kernels can be timed on this machine only: leave out --tune, or --target {target}")
+        raise UnsupportedError(
+            f"kernels can be timed on this machine only: leave out --tune, or --target {target}"
+        )
     toolchain = Toolchain(Target.named(target))
     tuned, findings = Tuned(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
@@ -51,10 +80,16 @@ def compile_command(
             bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
 
         graph = load(model, shapes=parse_shapes(shape))
-        opened = [node for node in graph.inputs if isinstance(node.type, TensorType) and not node.type.is_static]
+        opened = [
+            node
+            for node in graph.inputs
+            if isinstance(node.type, TensorType) and not node.type.is_static
+        ]
         if opened:
             fixed = " ".join(f"--shape {node.name}={_example(node.type)}" for node in opened)
-            raise UnsupportedError(f"'{model.name}' leaves input shapes open: fix them with {fixed}")
+            raise UnsupportedError(
+                f"'{model.name}' leaves input shapes open: fix them with {fixed}"
+            )
         prepare(graph)
         if tune:
             engine = CpuEngine(threads=threads, toolchain=toolchain)
@@ -74,7 +109,12 @@ def compile_command(
     kernels = f"{len(program.steps)} kernel{'s' if len(program.steps) != 1 else ''}"
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
-    console.print(safe(f"  {kernels}, weights {_size(program.weights.nbytes)}, activations {_size(planned)} of {_size(total)}"))
+    console.print(
+        safe(
+            f"  {kernels}, weights {_size(program.weights.nbytes)}, activations {_size(planned)} of"
+            f" {_size(total)}"
+        )
+    )
     for file in files:
         console.print(safe(f"  {file}"), soft_wrap=True)
 

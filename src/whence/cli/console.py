@@ -21,9 +21,16 @@ from whence.graph import Graph
 from whence.graph.printer import escape
 from whence.passes.manager import PassReport
 
-ModelPath = Annotated[Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)]
+ModelPath = Annotated[
+    Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)
+]
 ShapeOption = Annotated[
-    list[str], typer.Option("--shape", metavar="NAME=1x3x224x224", help="Fix the shape of an input that the model leaves open. May be repeated.")
+    list[str],
+    typer.Option(
+        "--shape",
+        metavar="NAME=1x3x224x224",
+        help="Fix the shape of an input that the model leaves open. May be repeated.",
+    ),
 ]
 
 _PIPE_WIDTH = 240
@@ -31,7 +38,9 @@ _SHAPE = re.compile(r"(?P<name>.+)=(?P<dims>\d+(x\d+)*|scalar)")
 
 
 def out() -> Console:
-    """The console for results. Into a pipe or a file lines are not wrapped, so that they can be searched."""
+    """The console for results. Into a pipe or a file lines are not wrapped, so that they can be
+    searched.
+    """
     wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
     return Console(highlight=False, soft_wrap=False, width=wide)
 
@@ -42,7 +51,9 @@ def err() -> Console:
 
 
 def safe(text: str, style: str = "") -> Text:
-    """Text that comes from a model: printed as it is, without markup or control characters taking effect."""
+    """Text that comes from a model: printed as it is, without markup or control characters taking
+    effect.
+    """
     return Text(escape(text), style=style)
 
 
@@ -52,14 +63,21 @@ def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
     for option in options:
         found = _SHAPE.fullmatch(option)
         if found is None:
-            raise typer.BadParameter(f"'{option}' is not NAME=1x3x224x224 (NAME=scalar for no dimensions)", param_hint="--shape")
+            raise typer.BadParameter(
+                f"'{option}' is not NAME=1x3x224x224 (NAME=scalar for no dimensions)",
+                param_hint="--shape",
+            )
         dims = found["dims"]
-        shapes[found["name"]] = () if dims == "scalar" else tuple(int(dim) for dim in dims.split("x"))
+        shapes[found["name"]] = (
+            () if dims == "scalar" else tuple(int(dim) for dim in dims.split("x"))
+        )
     return shapes
 
 
 def check_folder(output: Path | None) -> None:
-    """Refuse a folder to write to that is a file, or would lie in one. Asked before the long work."""
+    """Refuse a folder to write to that is a file, or would lie in one. Asked before the long
+    work.
+    """
     for each in (output, *output.parents) if output is not None else ():
         if each.exists() and not each.is_dir():
             raise InputError(f"'{each}' is a file; -o names a folder")

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from whence.api import WRITTEN, save
-from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe
+from whence.cli.console import (
+    ModelPath,
+    ShapeOption,
+    load_with_bar,
+    out,
+    parse_shapes,
+    prepare_with_bar,
+    progress,
+    safe,
+)
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.fates import coverage
@@ -16,17 +25,28 @@ from whence.graph.fates import coverage
 
 def convert(
     model: ModelPath,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write: .onnx, .tflite or .circle.", show_default=False)],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The file to write: .onnx, .tflite or .circle.",
+            show_default=False,
+        ),
+    ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
 ) -> None:
-    """Write the optimised model as ONNX, TFLite or Circle. Each operator says which operators of the first file it came from.
+    """Write the optimised model as ONNX, TFLite or Circle. Each operator says which operators of
+    the first file it came from.
 
     [dim]whence convert model.onnx -o small.onnx[/dim]
     [dim]whence why small.onnx /layer1/bn1[/dim]             still speaks of model.onnx
     [dim]whence convert model.tflite -o model.circle[/dim]   with luci's tables in it
     """
     if output.suffix.lower() not in WRITTEN:
-        raise UnsupportedError(f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files")
+        raise UnsupportedError(
+            f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
+        )
     graph = load_with_bar(model, parse_shapes(shape))
     before = _operators(model, graph)
     prepare_with_bar(graph, portable=True)
@@ -39,10 +59,15 @@ def convert(
 
 
 def _operators(file: Path, graph: Graph) -> int:
-    """How many operators a file has. One of TFLite or Circle often stands for several nodes of the graph."""
+    """How many operators a file has. One of TFLite or Circle often stands for several nodes of the
+    graph.
+    """
     if file.suffix.lower() == ".onnx":
         counts = graph.op_counts
         return sum(counts.values()) - sum(counts.get(op, 0) for op in ("Input", "Const", "Output"))
     from whence.frontends.tflite.records import read_records
 
-    return sum(len(subgraph.operators) for subgraph in read_records(file.read_bytes(), f"'{file}'").subgraphs)
+    return sum(
+        len(subgraph.operators)
+        for subgraph in read_records(file.read_bytes(), f"'{file}'").subgraphs
+    )

@@ -22,34 +22,88 @@ def db(
     database: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR|FILE", help="XML of whence or Vela, a DuckDB file, or a folder that holds either or Parquet.", show_default=False
+            metavar="DIR|FILE",
+            help="XML of whence or Vela, a DuckDB file, or a folder that holds either or Parquet.",
+            show_default=False,
         ),
     ],
     xml: Annotated[
-        Path | None, typer.Option("--xml", metavar="F", help="Write it as XML, the form that Vela's tools read.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--xml",
+            metavar="F",
+            help="Write it as XML, the form that Vela's tools read.",
+            show_default=False,
+        ),
     ] = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", metavar="DIR", help="Write a Parquet file for each table.", show_default=False)] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(
+            "--parquet",
+            metavar="DIR",
+            help="Write a Parquet file for each table.",
+            show_default=False,
+        ),
+    ] = None,
     duckdb: Annotated[
-        Path | None, typer.Option("--duckdb", metavar="F", help="Write it as a DuckDB file, views included.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--duckdb",
+            metavar="F",
+            help="Write it as a DuckDB file, views included.",
+            show_default=False,
+        ),
     ] = None,
     sql: Annotated[
-        str | None, typer.Option("--sql", metavar="Q", help="Answer a query. It sees a copy, and no other files.", show_default=False)
+        str | None,
+        typer.Option(
+            "--sql",
+            metavar="Q",
+            help="Answer a query. It sees a copy, and no other files.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of an answer to show.")] = 1000,
     model: Annotated[
-        Path | None, typer.Option("--model", metavar="F", help="The model that Vela compiled: a profile in its operators.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--model",
+            metavar="F",
+            help="The model that Vela compiled: a profile in its operators.",
+            show_default=False,
+        ),
     ] = None,
     cycles: Annotated[
         Path | None,
-        typer.Option("--cycles", metavar="CSV", help="Cycles for --model: rows of offset,cycles, or Vela's *_per-layer.csv.", show_default=False),
+        typer.Option(
+            "--cycles",
+            metavar="CSV",
+            help="Cycles for --model: rows of offset,cycles, or Vela's *_per-layer.csv.",
+            show_default=False,
+        ),
     ] = None,
-    clock: Annotated[float, typer.Option(min=0.001, metavar="MHZ", help="The clock by which cycles become time, for --model.")] = 1000,
-    by: Annotated[str, typer.Option(help="Group the profile of --model by op, type or kernel.")] = "op",
+    clock: Annotated[
+        float,
+        typer.Option(
+            min=0.001, metavar="MHZ", help="The clock by which cycles become time, for --model."
+        ),
+    ] = 1000,
+    by: Annotated[
+        str, typer.Option(help="Group the profile of --model by op, type or kernel.")
+    ] = "op",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="A folder for the profile of --model.", show_default=False)
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="A folder for the profile of --model.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
-    """Convert a debug database between its forms, and answer SQL about it. Without options, say what is in it.
+    """Convert a debug database between its forms, and answer SQL about it. Without options, say
+    what is in it.
 
     [dim]whence db out/[/dim]                                  tables, questions saved
     [dim]whence db out/ --sql "FROM time_by_source LIMIT 10"[/dim]   where the time went
@@ -64,7 +118,10 @@ def db(
     from whence.debugdb.vela_xml import write_xml
 
     if model is None and (cycles is not None or output is not None):
-        raise typer.BadParameter("needs --model, the file that Vela compiled", param_hint="--cycles" if cycles is not None else "--output")
+        raise typer.BadParameter(
+            "needs --model, the file that Vela compiled",
+            param_hint="--cycles" if cycles is not None else "--output",
+        )
     if by not in _GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(_GROUPINGS)}", param_hint="--by")
     check_folder(output)
@@ -107,11 +164,14 @@ _MODELS = (".onnx", ".tflite", ".lite", ".circle")
 def _refuse_model(path: Path) -> None:
     if path.suffix.lower() in _MODELS and path.is_file():
         raise InputError(
-            f"'{path}' is a model, not a debug database; `whence profile {path.name} -o DIR` makes one, and --model joins Vela's with its model"
+            f"'{path}' is a model, not a debug database; `whence profile {path.name} -o DIR` makes"
+            " one, and --model joins Vela's with its model"
         )
 
 
-def _joined(found: DebugDatabase, model: Path, cycles: Path | None, clock: float) -> tuple[DebugDatabase, Profile]:
+def _joined(
+    found: DebugDatabase, model: Path, cycles: Path | None, clock: float
+) -> tuple[DebugDatabase, Profile]:
     """The database with the names of the model's operators in it, and what they cost."""
     from whence.attribution.vela import named_database, vela_profile
     from whence.debugdb.cycles import estimated_cycles, read_cycles
@@ -130,7 +190,10 @@ def _joined(found: DebugDatabase, model: Path, cycles: Path | None, clock: float
 def _print_joined(console: Console, profile: Profile, by: str, limit: int) -> None:
     from whence.report.terminal import duration, print_profile
 
-    title = f"{profile.model} · {profile.engine} · {len(profile.kernels)} commands · {duration(profile.run_ns)} · {profile.policy.partition('. ')[0]}"
+    title = (
+        f"{profile.model} · {profile.engine} · {len(profile.kernels)} commands ·"
+        f" {duration(profile.run_ns)} · {profile.policy.partition('. ')[0]}"
+    )
     print_profile(console, profile, by, limit, title=title)
 
 
@@ -162,7 +225,13 @@ def _print_summary(console: Console, found: DebugDatabase) -> None:
     from whence.debugdb.views import VIEWS
 
     if found.source_path:
-        console.print(safe(f"{found.source_path}" + (f" → {found.optimised_path}" if found.optimised_path else "")), soft_wrap=True)
+        console.print(
+            safe(
+                f"{found.source_path}"
+                + (f" → {found.optimised_path}" if found.optimised_path else "")
+            ),
+            soft_wrap=True,
+        )
     tables = Table(box=None, header_style="bold", pad_edge=False)
     tables.add_column("table")
     tables.add_column("rows", justify="right")

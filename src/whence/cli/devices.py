@@ -20,7 +20,9 @@ def devices() -> None:
         table.add_column(title, overflow="fold")
     host = Target.host()
     features = ", ".join(sorted(host.features))
-    table.add_row("cpu", safe(f"{host.arch} ({features})"), str(host.cores), "", "whence's own code")
+    table.add_row(
+        "cpu", safe(f"{host.arch} ({features})"), str(host.cores), "", "whence's own code"
+    )
     why = HOW_TO_GET_ONE
     try:
         found = find_devices()
@@ -28,7 +30,13 @@ def devices() -> None:
         found, why = [], str(error)
     for device in found:
         memory = f"{device.memory_bytes / 2**30:.1f} GiB"
-        table.add_row(f"opencl:{device.index}", safe(device.name), str(device.compute_units), memory, safe(device.platform))
+        table.add_row(
+            f"opencl:{device.index}",
+            safe(device.name),
+            str(device.compute_units),
+            memory,
+            safe(device.platform),
+        )
     console = out()
     console.print(table)
     if not found:

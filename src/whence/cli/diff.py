@@ -18,14 +18,32 @@ from whence.cli.console import err, out, safe
 from whence.report.terminal import duration, shorten
 
 _LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%")
-_STYLES = {Verdict.SLOWER: "red", Verdict.ADDED: "red", Verdict.FASTER: "green", Verdict.REMOVED: "green", Verdict.SAME: "dim"}
+_STYLES = {
+    Verdict.SLOWER: "red",
+    Verdict.ADDED: "red",
+    Verdict.FASTER: "green",
+    Verdict.REMOVED: "green",
+    Verdict.SAME: "dim",
+}
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="A", help="A profile.json, or a folder with one.", show_default=False)],
-    after: Annotated[Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)],
+    before: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", help="A profile.json, or a folder with one.", show_default=False
+        ),
+    ],
+    after: Annotated[
+        Path, typer.Argument(metavar="B", help="The one to compare it with.", show_default=False)
+    ],
     fail_over: Annotated[
-        str, typer.Option("--fail-over", metavar="5%", help="Exit with 1 when B, or one operator of it, costs more of A's time than this.")
+        str,
+        typer.Option(
+            "--fail-over",
+            metavar="5%",
+            help="Exit with 1 when B, or one operator of it, costs more of A's time than this.",
+        ),
     ] = "",
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
 ) -> None:
@@ -37,13 +55,19 @@ def diff(
     allowed = _parse_limit(fail_over)
     old, new = read_profile(before), read_profile(after)
     if _are_different(old, new):
-        warning = f"whence: these are profiles of different models, '{old.model}' and '{new.model}': only operators of the same name are compared"
+        warning = (
+            f"whence: these are profiles of different models, '{old.model}' and '{new.model}': only"
+            " operators of the same name are compared"
+        )
         err().print(safe(warning, "yellow"), soft_wrap=True)
     found = compare(old, new)
     _print(out(), found, limit)
     over = found.over(allowed) if allowed is not None else []
     for each in over:
-        reason = f"{each.name}: {duration(each.change_ns)} more per run, over {fail_over} of {duration(found.total.before.median_ns)}"
+        reason = (
+            f"{each.name}: {duration(each.change_ns)} more per run, over {fail_over} of"
+            f" {duration(found.total.before.median_ns)}"
+        )
         err().print(safe(f"whence: {reason}"), soft_wrap=True)
     if over:
         raise typer.Exit(1)
@@ -72,17 +96,28 @@ def _print(console: Console, found: Comparison, limit: int) -> None:
     table.add_column("", no_wrap=True, min_width=7)
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
     width = max(20, console.width - 44)
-    changed = [each for each in found.operators if each.verdict is not Verdict.SAME and each.change_ns]
+    changed = [
+        each for each in found.operators if each.verdict is not Verdict.SAME and each.change_ns
+    ]
     shown = changed[: limit or len(changed)]
     for each in (found.total, *shown):
-        table.add_row(*_cells(each), safe(shorten(each.name, width), "bold" if each is found.total else ""))
+        table.add_row(
+            *_cells(each), safe(shorten(each.name, width), "bold" if each is found.total else "")
+        )
     console.print(table)
     rest = len(found.operators) - len(changed)
     more = f", {len(changed) - len(shown)} more changed" if len(changed) > len(shown) else ""
-    console.print(safe(f" {rest} of {len(found.operators)} operators are within the noise{more}", "dim"))
+    console.print(
+        safe(f" {rest} of {len(found.operators)} operators are within the noise{more}", "dim")
+    )
 
 
 def _cells(each: Difference) -> tuple[str, str, str, Text]:
     sign = "+" if each.change_ns > 0 else "-" if each.change_ns < 0 else ""
     percent = "new" if each.ratio == float("inf") else f"{sign}{abs(each.ratio) * 100:.1f} %"
-    return duration(each.before.median_ns), duration(each.after.median_ns), percent, safe(each.verdict.value, _STYLES[each.verdict])
+    return (
+        duration(each.before.median_ns),
+        duration(each.after.median_ns),
+        percent,
+        safe(each.verdict.value, _STYLES[each.verdict]),
+    )

@@ -1,6 +1,8 @@
-"""Commands that are imported when they are used, so that `--help` does not wait for compilers and readers.
+"""Commands that are imported when they are used, so that `--help` does not wait for compilers and
+readers.
 
-What the list of commands says about one is the docstring of its function, read from the file's text.
+What the list of commands says about one is the docstring of its function, read from the file's
+text.
 """
 
 from __future__ import annotations
@@ -25,10 +27,19 @@ class LazyCommand(TyperCommand):
         super().__init__(name, help=docstring(module, function), rich_markup_mode="rich")
         self._module, self._function = module, function
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
         """The real command's context, through which everything else goes."""
-        app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False, context_settings=dict(SETTINGS))
-        app.command(self.name)(getattr(importlib.import_module(f"whence.cli.{self._module}"), self._function))
+        app = typer.Typer(
+            add_completion=False,
+            rich_markup_mode="rich",
+            pretty_exceptions_enable=False,
+            context_settings=dict(SETTINGS),
+        )
+        app.command(self.name)(
+            getattr(importlib.import_module(f"whence.cli.{self._module}"), self._function)
+        )
         return get_command(app).make_context(info_name, args, parent=parent, **extra)
 
 

@@ -45,13 +45,20 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback(help="Compile neural networks without losing track of where anything came from.")
 def _whence(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
 ) -> None:
     """What all commands share."""
 
 
 def main() -> None:
-    """Run the command line. An error is one line that says what to do; a traceback only when WHENCE_DEBUG is set."""
+    """Run the command line. An error is one line that says what to do; a traceback only when
+    WHENCE_DEBUG is set.
+    """
     try:
         app(prog_name="whence")
     except WhenceError as error:
@@ -65,7 +72,10 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("WHENCE_DEBUG"):
             raise
-        _complain(f"internal error, please report it ({type(error).__name__}: {error}); WHENCE_DEBUG=1 shows where")
+        _complain(
+            f"internal error, please report it ({type(error).__name__}: {error}); WHENCE_DEBUG=1"
+            " shows where"
+        )
 
 
 def _complain(message: str) -> None:

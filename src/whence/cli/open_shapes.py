@@ -12,4 +12,7 @@ def mention_open_shapes(guessed: Mapping[str, tuple[int, ...]]) -> None:
     """Say which shapes were taken, as options that would fix them."""
     if guessed:
         options = SampleInputs({}, guessed).options
-        err().print(safe(f"whence: the model leaves sizes open, so these are taken: {options}", "yellow"), soft_wrap=True)
+        err().print(
+            safe(f"whence: the model leaves sizes open, so these are taken: {options}", "yellow"),
+            soft_wrap=True,
+        )

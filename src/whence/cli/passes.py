@@ -14,9 +14,17 @@ from whence.passes.pipeline import PREPARE
 
 
 def passes(
-    model: Annotated[Path | None, typer.Argument(help="A model to run the passes on; without one, they are only listed.", show_default=False)] = None,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A model to run the passes on; without one, they are only listed.",
+            show_default=False,
+        ),
+    ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
-    rules: Annotated[bool, typer.Option("--rules", help="List every rule that was applied, and how often.")] = False,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="List every rule that was applied, and how often.")
+    ] = False,
 ) -> None:
     """List the passes in order; with MODEL, the time and effect of each.
 
@@ -46,7 +54,15 @@ def passes(
     table.add_column("", overflow="fold")
     for number, report in enumerate(reports, 1):
         if report.skipped:
-            table.add_row(str(number), report.name, "", "", "", safe(f"skipped: {report.skipped}"), style="dim")
+            table.add_row(
+                str(number),
+                report.name,
+                "",
+                "",
+                "",
+                safe(f"skipped: {report.skipped}"),
+                style="dim",
+            )
             continue
         delta = report.added - report.removed
         table.add_row(

@@ -11,7 +11,15 @@ from whence.api import compile_model, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS
 from whence.attribution.sample_inputs import guess_shapes
-from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
+from whence.cli.console import (
+    ModelPath,
+    ShapeOption,
+    check_folder,
+    out,
+    parse_shapes,
+    progress,
+    safe,
+)
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
 from whence.cli.open_shapes import mention_open_shapes
 from whence.report.files import WRITERS
@@ -27,20 +35,39 @@ def profile(
     precise: PreciseOption = False,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     exact: Annotated[
-        bool, typer.Option("--exact", help="Measure what each operator adds to its kernel, by leaving it out, instead of modelling it. Takes longer.")
+        bool,
+        typer.Option(
+            "--exact",
+            help=(
+                "Measure what each operator adds to its kernel, by leaving it out, instead of"
+                " modelling it. Takes longer."
+            ),
+        ),
     ] = False,
     by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="A folder for profile.json, report.html, the debug database, and files for other tools.", show_default=False
+            "-o",
+            "--output",
+            help=(
+                "A folder for profile.json, report.html, the debug database, and files for other"
+                " tools."
+            ),
+            show_default=False,
         ),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write profile.json to this file.", show_default=False)] = None,
-    full_paths: Annotated[bool, typer.Option("--full-paths", help="Keep the paths of this machine as they are.")] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write profile.json to this file.", show_default=False),
+    ] = None,
+    full_paths: Annotated[
+        bool, typer.Option("--full-paths", help="Keep the paths of this machine as they are.")
+    ] = False,
 ) -> None:
-    """Compile MODEL, run it, and say where the time went: every operator of the file, and sums that are exact.
+    """Compile MODEL, run it, and say where the time went: every operator of the file, and sums that
+    are exact.
 
     [dim]whence profile resnet50.onnx[/dim]
     [dim]whence profile resnet50.onnx --exact[/dim]      measured by leaving operators out
@@ -58,10 +85,23 @@ def profile(
 
         shapes = parse_shapes(shape)
         chosen = parse_engine(engine, threads, precise)
-        executable = compile_model(model, engine=chosen, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
+        executable = compile_model(
+            model,
+            engine=chosen,
+            shapes=shapes,
+            progress=lambda _, done, total: show("compiling", done, total),
+        )
         mention_open_shapes(guess_shapes(executable.graph))
         again = prepare_again(model, shapes) if exact else None
-        found = profile_executable(executable, runs=runs, warmup=warmup, model=str(model), progress=show, writers=WRITERS, exact=again)
+        found = profile_executable(
+            executable,
+            runs=runs,
+            warmup=warmup,
+            model=str(model),
+            progress=show,
+            writers=WRITERS,
+            exact=again,
+        )
     shown = found if full_paths else found.without_local_paths()
     console = out()
     print_profile(console, shown, by, limit)

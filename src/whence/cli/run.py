@@ -11,7 +11,15 @@ import typer
 
 from whence.api import compile_model
 from whence.attribution.sample_inputs import sample_inputs
-from whence.cli.console import ModelPath, ShapeOption, check_folder, out, parse_shapes, progress, safe
+from whence.cli.console import (
+    ModelPath,
+    ShapeOption,
+    check_folder,
+    out,
+    parse_shapes,
+    progress,
+    safe,
+)
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
 from whence.cli.open_shapes import mention_open_shapes
 from whence.errors import InputError
@@ -24,10 +32,20 @@ _MAGIC = b"\x93NUMPY"
 def run(
     model: ModelPath,
     given: Annotated[
-        list[str], typer.Option("--input", metavar="NAME=FILE.npy", help="Values of an input; others are random. May be repeated.")
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="NAME=FILE.npy",
+            help="Values of an input; others are random. May be repeated.",
+        ),
     ] = [],  # noqa: B006
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False)] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="A folder for the outputs, one .npy each.", show_default=False
+        ),
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads to use; 0 for every core.")] = 0,
     engine: EngineOption = "cpu",
     precise: PreciseOption = False,
@@ -38,7 +56,9 @@ def run(
     """
     check_folder(output)
     with progress("compiling"):
-        executable = compile_model(model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape))
+        executable = compile_model(
+            model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape)
+        )
     graph = executable.graph
     read = _read(given, [node.name for node in graph.inputs])
     sample = sample_inputs(graph, {name: value.shape for name, value in read.items()})
@@ -73,13 +93,19 @@ def _read_array(file: Path) -> np.ndarray:
     try:
         with file.open("rb") as opened:
             if opened.read(len(_MAGIC)) != _MAGIC:
-                raise InputError(f"cannot read '{file}': it is not an .npy file, which numpy.save writes")
+                raise InputError(
+                    f"cannot read '{file}': it is not an .npy file, which numpy.save writes"
+                )
             opened.seek(0)
             return np.asarray(np.load(opened, allow_pickle=False))
     except OSError as error:
         raise InputError(f"cannot read '{file}': {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
-        reason = "it holds Python objects, not numbers" if "Object arrays" in str(error) else "it is damaged or cut off"
+        reason = (
+            "it holds Python objects, not numbers"
+            if "Object arrays" in str(error)
+            else "it is damaged or cut off"
+        )
         raise InputError(f"cannot read '{file}': {reason}") from error
 
 
@@ -91,11 +117,19 @@ def _write(folder: Path, names: Sequence[str], values: Sequence[Any]) -> None:
         stem = identifier(name)
         stem = f"{stem}_{number}" if stem in taken else stem
         taken.add(stem)
-        items = {f"{stem}.{position}": item for position, item in enumerate(value)} if isinstance(value, list) else {stem: value}
+        items = (
+            {f"{stem}.{position}": item for position, item in enumerate(value)}
+            if isinstance(value, list)
+            else {stem: value}
+        )
         for file, item in items.items():
             array = np.asarray(item)
             # Text is stored as text: a file of Python objects would run code when it is read.
-            np.save(folder / f"{file}.npy", array.astype(str) if array.dtype == object else array, allow_pickle=False)
+            np.save(
+                folder / f"{file}.npy",
+                array.astype(str) if array.dtype == object else array,
+                allow_pickle=False,
+            )
 
 
 def _summary(value: Any) -> str:

@@ -10,19 +10,36 @@ from rich.table import Table
 from whence.report.terminal import duration
 from whence.runtime.tune import Finding
 
-_NAMES = {"direct": "convolutions", "winograd": "transformed convolutions", "depthwise": "depthwise convolutions", "product": "matrix products"}
+_NAMES = {
+    "direct": "convolutions",
+    "winograd": "transformed convolutions",
+    "depthwise": "depthwise convolutions",
+    "product": "matrix products",
+}
 
 
 def print_findings(console: Console, findings: Sequence[Finding]) -> None:
-    """By the algorithm that the cost model takes: how many problems, how many it would have run otherwise, and what that saves in a run."""
+    """By the algorithm that the cost model takes: how many problems, how many it would have run
+    otherwise, and what that saves in a run.
+    """
     if not findings:
         console.print("nothing to tune: no kernel of this model leaves a choice")
         return
     known = sum(not each.is_new for each in findings)
-    console.print(f"tuned {len(findings)} problem{'s' if len(findings) > 1 else ''}{f', {known} of them before' if known else ''}")
+    console.print(
+        f"tuned {len(findings)}"
+        f" problem{'s' if len(findings) > 1 else ''}{f', {known} of them before' if known else ''}"
+    )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("  kernels")
-    for heading in ("layers", "problems", "winner differs", "cost model", "winners", "predicted gain"):
+    for heading in (
+        "layers",
+        "problems",
+        "winner differs",
+        "cost model",
+        "winners",
+        "predicted gain",
+    ):
         table.add_column(heading, justify="right")
     for kind, name in _NAMES.items():
         if rows := [each for each in findings if each.kind == kind]:
@@ -35,5 +52,16 @@ def print_findings(console: Console, findings: Sequence[Finding]) -> None:
 def _row(name: str, findings: Sequence[Finding]) -> tuple[str, ...]:
     usual = sum(each.layers * each.winner.usual_nanoseconds for each in findings)
     best = sum(each.layers * each.winner.nanoseconds for each in findings)
-    layers, differing = sum(each.layers for each in findings), sum(each.differs for each in findings)
-    return f"  {name}", str(layers), str(len(findings)), str(differing), duration(usual), duration(best), f"{(usual - best) / max(usual, 1):.1%}"
+    layers, differing = (
+        sum(each.layers for each in findings),
+        sum(each.differs for each in findings),
+    )
+    return (
+        f"  {name}",
+        str(layers),
+        str(len(findings)),
+        str(differing),
+        duration(usual),
+        duration(best),
+        f"{(usual - best) / max(usual, 1):.1%}",
+    )

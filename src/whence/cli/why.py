@@ -16,7 +16,16 @@ from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
 from whence.attribution.sample_inputs import guess_shapes
-from whence.cli.console import ModelPath, ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, progress, safe
+from whence.cli.console import (
+    ModelPath,
+    ShapeOption,
+    load_with_bar,
+    out,
+    parse_shapes,
+    prepare_with_bar,
+    progress,
+    safe,
+)
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
@@ -36,15 +45,31 @@ _MOST_NEIGHBOURS = 12
 
 def why(
     model: ModelPath,
-    operator: Annotated[str | None, typer.Argument(help="An operator by name, by the end of its name, or by number.", show_default=False)] = None,
+    operator: Annotated[
+        str | None,
+        typer.Argument(
+            help="An operator by name, by the end of its name, or by number.", show_default=False
+        ),
+    ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     profile: Annotated[
-        Path | None, typer.Option("--profile", metavar="DIR", help="Say how long it took in this profile of the model.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--profile",
+            metavar="DIR",
+            help="Say how long it took in this profile of the model.",
+            show_default=False,
+        ),
     ] = None,
-    time: Annotated[bool, typer.Option("--time", help="Compile and run the model, and say how long it takes.")] = False,
-    limit: Annotated[int, typer.Option(min=0, help="Rows of the list when no operator is named; 0 for all.")] = 40,
+    time: Annotated[
+        bool, typer.Option("--time", help="Compile and run the model, and say how long it takes.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Rows of the list when no operator is named; 0 for all.")
+    ] = 40,
 ) -> None:
-    """Tell what became of an operator of MODEL, and by which rule; for one that runs, in which kernels, how long, and why not with its neighbours.
+    """Tell what became of an operator of MODEL, and by which rule; for one that runs, in which
+    kernels, how long, and why not with its neighbours.
 
     Without OPERATOR, list them all.
 
@@ -53,7 +78,9 @@ def why(
     [dim]whence why resnet50.onnx 7 --profile out/[/dim]   out/ is of `whence profile -o`
     """
     if operator is not None and not operator.strip():
-        raise typer.BadParameter("names no operator; leave it out to list them all", param_hint="OPERATOR")
+        raise typer.BadParameter(
+            "names no operator; leave it out to list them all", param_hint="OPERATOR"
+        )
     shapes = parse_shapes(shape)
     graph = load_with_bar(model, shapes)
     source = None if operator is None else find_source(graph.ledger, operator)
@@ -71,8 +98,16 @@ def why(
     if story.fate is not Fate.LIVE:
         return
     if opened and not time:
-        names = " ".join(f"--shape {name}={'x'.join(map(str, dims))}" for name, dims in opened.items())
-        console.print(safe(f"  which kernels do it depends on shapes that the model leaves open: give them, say {names}"), soft_wrap=True)
+        names = " ".join(
+            f"--shape {name}={'x'.join(map(str, dims))}" for name, dims in opened.items()
+        )
+        console.print(
+            safe(
+                "  which kernels do it depends on shapes that the model leaves open: give them,"
+                f" say {names}"
+            ),
+            soft_wrap=True,
+        )
     else:
         if time:
             known, program = _measured(model, shapes)
@@ -80,7 +115,9 @@ def why(
         else:
             with progress("choosing kernels"):
                 toolchain = Toolchain()
-                program = build_program(graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False)
+                program = build_program(
+                    graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False
+                )
         _print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:
         _print_time(console, known, row)
@@ -92,7 +129,9 @@ def _measured(model: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Profile,
         def show(doing: str, done: int, total: int) -> None:
             bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
 
-        executable = compile_model(model, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total))
+        executable = compile_model(
+            model, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total)
+        )
         found = profile_executable(executable, runs=_RUNS, model=str(model), progress=show)
     assert found.background is not None
     return found, found.background.program
@@ -102,7 +141,10 @@ def _row(profile: Profile, source: SourceOp) -> SourceRow:
     for row in profile.sources:
         if (row.id, row.name, row.op) == (source.id, source.name, source.op):
             return row
-    raise ModelError(f"the profile of '{profile.model}' has no operator '{source.name}' ({source.op}, number {source.id}): is it of another model?")
+    raise ModelError(
+        f"the profile of '{profile.model}' has no operator '{source.name}' ({source.op}, number"
+        f" {source.id}): is it of another model?"
+    )
 
 
 def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
@@ -112,7 +154,10 @@ def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) ->
     for step in kernels[:8]:
         how = "" if step.symbol else f", by reference: {step.why_reference}"
         console.print(safe(f"  runs in kernel {step.number}, {step.name}{how}"), soft_wrap=True)
-    for title, neighbours in (("is fed by", around.feeders(source)), ("feeds", around.readers(source))):
+    for title, neighbours in (
+        ("is fed by", around.feeders(source)),
+        ("feeds", around.readers(source)),
+    ):
         for each in neighbours[:_MOST_NEIGHBOURS]:
             what = f"'{each.name}'" + (f" ({each.op})" if each.op else "")
             behind = f" behind '{each.through}'" if each.through else ""
@@ -120,25 +165,45 @@ def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) ->
             for reason in each.why_apart:
                 console.print(safe(f"      not fused: {reason}", "dim"), soft_wrap=True)
         if len(neighbours) > _MOST_NEIGHBOURS:
-            console.print(f"  ... and {title} {len(neighbours) - _MOST_NEIGHBOURS} more", style="dim")
+            console.print(
+                f"  ... and {title} {len(neighbours) - _MOST_NEIGHBOURS} more", style="dim"
+            )
 
 
 def _print_time(console: Console, profile: Profile, row: SourceRow) -> None:
     runs = max(1, profile.runs)
-    inserted = f", {duration(row.inserted_ns / runs)} of it in layout changes" if row.inserted_ns else ""
-    console.print(safe(f"  takes {duration(row.time_ns / runs)} of {duration(profile.run_ns)} per run, {row.share:.1%}{inserted}"), soft_wrap=True)
+    inserted = (
+        f", {duration(row.inserted_ns / runs)} of it in layout changes" if row.inserted_ns else ""
+    )
+    console.print(
+        safe(
+            f"  takes {duration(row.time_ns / runs)} of {duration(profile.run_ns)} per run,"
+            f" {row.share:.1%}{inserted}"
+        ),
+        soft_wrap=True,
+    )
     for kernel in profile.kernels:
         for part in kernel.origin:
             if part.id == row.id and kernel.time_ns:
-                text = f"{duration(part.time_ns / runs)} of the {duration(kernel.time_ns / runs)} of kernel {kernel.id}, {kernel.name}"
+                text = (
+                    f"{duration(part.time_ns / runs)} of the {duration(kernel.time_ns / runs)} of"
+                    f" kernel {kernel.id}, {kernel.name}"
+                )
                 console.print(safe(f"      {text}"), soft_wrap=True)
     console.print(
-        safe(f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of {profile.model}", "dim"), soft_wrap=True
+        safe(
+            f"      {policy_name(profile)}; {profile.runs} run{'s' if profile.runs != 1 else ''} of"
+            f" {profile.model}",
+            "dim",
+        ),
+        soft_wrap=True,
     )
 
 
 def find_source(ledger: Ledger, wanted: str) -> SourceOp:
-    """The source operator meant: by exact name, by number, or by a part of the name that fits only one."""
+    """The source operator meant: by exact name, by number, or by a part of the name that fits only
+    one.
+    """
     for source in ledger.sources:
         if source.name == wanted:
             return source
@@ -150,13 +215,28 @@ def find_source(ledger: Ledger, wanted: str) -> SourceOp:
             return found[0]
         if found:
             names = ", ".join(f"'{source.name}'" for source in found[:4])
-            raise ModelError(f"'{wanted}' fits {len(found)} operators: {names}{', ...' if len(found) > 4 else ''}; name one of them, or its number")
-    close = difflib.get_close_matches(wanted, [source.name for source in ledger.sources[:20000]], n=3)
-    hint = f"; did you mean {' or '.join(repr(name) for name in close)}?" if close else f"; it has {ledger.n_sources}, `whence why MODEL` lists them"
+            raise ModelError(
+                f"'{wanted}' fits {len(found)} operators:"
+                f" {names}{', ...' if len(found) > 4 else ''}; name one of them, or its number"
+            )
+    close = difflib.get_close_matches(
+        wanted, [source.name for source in ledger.sources[:20000]], n=3
+    )
+    hint = (
+        f"; did you mean {' or '.join(repr(name) for name in close)}?"
+        if close
+        else f"; it has {ledger.n_sources}, `whence why MODEL` lists them"
+    )
     raise ModelError(f"the model has no operator '{wanted}'{hint}")
 
 
-_STYLES = {Fate.LIVE: "green", Fate.FOLDED: "cyan", Fate.REMOVED: "yellow", Fate.DEAD: "dim", Fate.LOST: "bold red"}
+_STYLES = {
+    Fate.LIVE: "green",
+    Fate.FOLDED: "cyan",
+    Fate.REMOVED: "yellow",
+    Fate.DEAD: "dim",
+    Fate.LOST: "bold red",
+}
 
 
 def _list(console: Console, graph: Graph, limit: int) -> None:
@@ -177,12 +257,20 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     every = list(zip(ledger.sources, fates(graph), strict=True))
     for source, fate in every[: limit or len(every)]:
         if source.id in carriers:
-            now = ", ".join(carriers[source.id][:2]) + (" ..." if len(carriers[source.id]) > 2 else "")
+            now = ", ".join(carriers[source.id][:2]) + (
+                " ..." if len(carriers[source.id]) > 2 else ""
+            )
         elif source.id in ends:
             now = f"{ends[source.id].reason} ({ends[source.id].pass_name})"
         else:
             now = ""
-        table.add_row(str(source.id), safe(shorten(source.name, name_width)), safe(source.op), safe(fate.value, _STYLES[fate]), safe(now))
+        table.add_row(
+            str(source.id),
+            safe(shorten(source.name, name_width)),
+            safe(source.op),
+            safe(fate.value, _STYLES[fate]),
+            safe(now),
+        )
     console.print(table)
     if limit and len(every) > limit:
         console.print(f"... and {len(every) - limit} more; --limit 0 lists all", style="dim")
@@ -192,8 +280,19 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
 def print_story(console: Console, graph: Graph, story: Story) -> None:
     """The life of an operator, in sentences."""
     source, ledger = story.source, graph.ledger
-    console.print(safe(source.name, "bold"), safe(f"({source.op})"), safe(story.fate.value, _STYLES[story.fate]), soft_wrap=True)
-    console.print(safe(f"  read from the file as number {source.id}" + (f", inside {source.scope}" if source.scope else "")), soft_wrap=True)
+    console.print(
+        safe(source.name, "bold"),
+        safe(f"({source.op})"),
+        safe(story.fate.value, _STYLES[story.fate]),
+        soft_wrap=True,
+    )
+    console.print(
+        safe(
+            f"  read from the file as number {source.id}"
+            + (f", inside {source.scope}" if source.scope else "")
+        ),
+        soft_wrap=True,
+    )
     if source.module:
         console.print(safe(f"  module {source.module}"), soft_wrap=True)
     if source.line:
@@ -203,13 +302,23 @@ def print_story(console: Console, graph: Graph, story: Story) -> None:
         if step.rule:
             console.print(safe(f"      {step.rule}", "dim"), soft_wrap=True)
     for stone in story.tombstones:
-        into = f", its users read {_describe(graph, stone.into)} instead" if stone.into is not None else ""
+        into = (
+            f", its users read {_describe(graph, stone.into)} instead"
+            if stone.into is not None
+            else ""
+        )
         console.print(safe(f"  removed by {stone.pass_name}: {stone.reason}{into}"), soft_wrap=True)
         if stone.rule:
             console.print(safe(f"      {stone.rule}", "dim"), soft_wrap=True)
     for node in story.live_in[:8]:
         others = _names(ledger, node.origin - {source.id})
-        console.print(safe(f"  now part of node {node.id}, {node.op}" + (f", together with {others}" if others else "")), soft_wrap=True)
+        console.print(
+            safe(
+                f"  now part of node {node.id}, {node.op}"
+                + (f", together with {others}" if others else "")
+            ),
+            soft_wrap=True,
+        )
         console.print(safe(f"      {print_node(node)}", "dim"), soft_wrap=True)
     if len(story.live_in) > 8:
         console.print(f"  ... and {len(story.live_in) - 8} more nodes", style="dim")
@@ -229,7 +338,9 @@ _VERBS = {
 
 def _sentence(graph: Graph, step: Step) -> str:
     partners = _names(graph.ledger, step.partners)
-    return f"{_VERBS[step.kind]} {_describe(graph, step.child)} by {step.pass_name}" + (f", with {partners}" if partners else "")
+    return f"{_VERBS[step.kind]} {_describe(graph, step.child)} by {step.pass_name}" + (
+        f", with {partners}" if partners else ""
+    )
 
 
 def _describe(graph: Graph, node_id: int) -> str:

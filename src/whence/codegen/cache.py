@@ -1,8 +1,9 @@
 """Compiled code kept on disk, found by what it was made from.
 
-An entry is one file whose name holds its key and the digest of its content: `ab/<key>.<digest>`. It appears by a rename, complete or not at all, so
-writers need no lock: two that race write two good files, and a killed one leaves a temporary file that `prune` sweeps up. Loading
-checks the content against the name, so damage by anything else makes an entry disappear, never run.
+An entry is one file whose name holds its key and the digest of its content: `ab/<key>.<digest>`. It
+appears by a rename, complete or not at all, so writers need no lock: two that race write two good
+files, and a killed one leaves a temporary file that `prune` sweeps up. Loading checks the content
+against the name, so damage by anything else makes an entry disappear, never run.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def default_folder() -> Path:
         # The standard says that a relative path here is to be ignored.
         home = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
     except RuntimeError:
-        raise CacheError("no home folder to keep compiled code in; name a folder in WHENCE_CACHE") from None
+        raise CacheError(
+            "no home folder to keep compiled code in; name a folder in WHENCE_CACHE"
+        ) from None
     return home / "whence" / "kernels"
 
 
@@ -70,7 +73,8 @@ def cache_key(*parts: str) -> str:
 class Cache:
     """A private folder of compiled code. Any number of processes may use one at a time.
 
-    A folder that cannot be written serves what it has; new entries then live in a temporary folder until the process ends.
+    A folder that cannot be written serves what it has; new entries then live in a temporary folder
+    until the process ends.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -93,7 +97,9 @@ class Cache:
         return None
 
     def map(self, key: str) -> memoryview | None:
-        """The content of an entry, mapped and checked, or None. Pruning removes files and never changes one, so it stays what it is."""
+        """The content of an entry, mapped and checked, or None. Pruning removes files and never
+        changes one, so it stays what it is.
+        """
         for path, digest in self._candidates(key):
             with contextlib.suppress(OSError):
                 content = map_file(path)
@@ -145,9 +151,11 @@ class Cache:
         return tuple(sorted(found, key=lambda entry: (entry.used, entry.path.name)))
 
     def prune(self, max_bytes: int = LIMIT_BYTES, *, spare_seconds: float = 60.0) -> int:
-        """Remove the least recently used entries until the rest fits in `max_bytes`; returns the bytes freed.
+        """Remove the least recently used entries until the rest fits in `max_bytes`; returns the
+        bytes freed.
 
-        Entries used within `spare_seconds` stay: a process may be about to load them. What killed writers left is removed too.
+        Entries used within `spare_seconds` stay: a process may be about to load them. What killed
+        writers left is removed too.
         """
         self._sweep()
         entries = self.entries()
@@ -167,7 +175,9 @@ class Cache:
         """A private folder for the length of a `with`, on the disk of the cache."""
         try:
             self._make_folder()
-            made = tempfile.TemporaryDirectory(prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True)
+            made = tempfile.TemporaryDirectory(
+                prefix=_WORK, dir=self.folder, ignore_cleanup_errors=True
+            )
         except OSError as error:
             self._survive(error)
             made = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
@@ -175,7 +185,9 @@ class Cache:
             yield Path(folder)
 
     def subfolder(self, name: str) -> Path:
-        """A private folder beside the entries, for what is not content-addressed; it lasts if the cache can be written."""
+        """A private folder beside the entries, for what is not content-addressed; it lasts if the
+        cache can be written.
+        """
         folder = self.folder / name
         try:
             self._make_folder()
@@ -191,13 +203,16 @@ class Cache:
         """What to tell a user whose work in this folder failed so."""
         if error.errno in _FULL:
             return self.full()
-        return CacheError(f"the cache folder '{self.folder}' cannot be used: {error.strerror}; set WHENCE_CACHE to another")
+        return CacheError(
+            f"the cache folder '{self.folder}' cannot be used: {error.strerror}; set WHENCE_CACHE"
+            " to another"
+        )
 
     def full(self) -> CacheError:
         """What to tell a user whose disk has no space left."""
         return CacheError(
-            f"no space left for compiled code in '{self.folder}'; free some (all in there may be deleted), "
-            "or set WHENCE_CACHE to a folder on another disk"
+            f"no space left for compiled code in '{self.folder}'; free some (all in there may be"
+            " deleted), or set WHENCE_CACHE to a folder on another disk"
         )
 
     # ---- the folder ----
@@ -215,12 +230,21 @@ class Cache:
         except OSError:
             return  # it does not exist and cannot be made
         if status.st_uid != os.geteuid():
-            raise CacheError(f"the cache folder '{self.folder}' belongs to another user (uid {status.st_uid}): {remedy}")
+            raise CacheError(
+                f"the cache folder '{self.folder}' belongs to another user (uid {status.st_uid}):"
+                f" {remedy}"
+            )
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise CacheError(f"the cache folder '{self.folder}' can be written by others: {remedy}, or run: chmod 700 '{self.folder}'")
+            raise CacheError(
+                f"the cache folder '{self.folder}' can be written by others: {remedy}, or run:"
+                f" chmod 700 '{self.folder}'"
+            )
         for folder, mode in above:
             if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-                raise CacheError(f"the cache folder '{self.folder}' lies in '{folder}', where anybody could replace it: {remedy}")
+                raise CacheError(
+                    f"the cache folder '{self.folder}' lies in '{folder}', where anybody could"
+                    f" replace it: {remedy}"
+                )
 
     def _candidates(self, key: str) -> Iterator[tuple[Path, str]]:
         """The files of an entry and what their names say of their content."""
@@ -244,7 +268,9 @@ class Cache:
 
     def _overflow_folder(self) -> Path:
         if self._overflow is None:
-            self._overflow = tempfile.TemporaryDirectory(prefix="whence-", ignore_cleanup_errors=True)
+            self._overflow = tempfile.TemporaryDirectory(
+                prefix="whence-", ignore_cleanup_errors=True
+            )
         return Path(self._overflow.name)
 
     def _write_overflow(self, key: str, name: str, data: bytes | memoryview) -> Path:
@@ -253,13 +279,19 @@ class Cache:
         except OSError as error:
             where = tempfile.gettempdir()
             raise CacheError(
-                f"neither '{self.folder}' nor '{where}' can hold compiled code: {error.strerror}; set WHENCE_CACHE to a folder that can"
+                f"neither '{self.folder}' nor '{where}' can hold compiled code: {error.strerror};"
+                " set WHENCE_CACHE to a folder that can"
             ) from error
 
     def _sweep(self) -> None:
         horizon = time.time() - _STALE_SECONDS
         left = [path for path in _listed(self.folder) if path.name.startswith(_WORK)]
-        left += [path for shard in self._shards() for path in _listed(shard) if path.name.startswith(_TEMPORARY)]
+        left += [
+            path
+            for shard in self._shards()
+            for path in _listed(shard)
+            if path.name.startswith(_TEMPORARY)
+        ]
         for path in left:
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < horizon:

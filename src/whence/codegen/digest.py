@@ -1,7 +1,8 @@
 """What tells one content from another: SHA-256, of long contents in pieces, on all cores.
 
-Content is always read and hashed whole. An index of sizes and times of change would be quicker and wrong now and then: a mapped file may change
-without its times saying so. With the pieces spread over two cores, 100 MB take some 50 ms.
+Content is always read and hashed whole. An index of sizes and times of change would be quicker and
+wrong now and then: a mapped file may change without its times saying so. With the pieces spread
+over two cores, 100 MB take some 50 ms.
 """
 
 from __future__ import annotations
@@ -18,22 +19,30 @@ from whence.codegen.target import usable_cores
 
 PIECE = 4 * 1024**2
 _MOST_THREADS = 8
-# It is hashed while it is still in the cache; and what a thread frees at its end stays with the process.
+# It is hashed while it is still in the cache; and what a thread frees at its end stays with the
+# process.
 _AT_ONCE = 256 * 1024
 
 
 def digest_of(data: bytes | bytearray | memoryview) -> str:
     """Of content in memory, in 64 hexadecimal digits."""
     view = memoryview(data).cast("B")
-    return _digest(view.nbytes, lambda number: hashlib.sha256(view[number * PIECE : (number + 1) * PIECE]).digest())
+    return _digest(
+        view.nbytes,
+        lambda number: hashlib.sha256(view[number * PIECE : (number + 1) * PIECE]).digest(),
+    )
 
 
 def digest_of_file(path: Path) -> str:
-    """Of a file's content, the same as `digest_of` that content. Raises `OSError` when it cannot be read."""
+    """Of a file's content, the same as `digest_of` that content. Raises `OSError` when it cannot be
+    read.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(handle).st_size
-        found = _digest(size, lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE)))
+        found = _digest(
+            size, lambda number: _piece(handle, number * PIECE, min(PIECE, size - number * PIECE))
+        )
         if os.fstat(handle).st_size != size:
             raise OSError(0, "it changed while it was read", str(path))
         return found
@@ -42,13 +51,23 @@ def digest_of_file(path: Path) -> str:
 
 
 def map_file(path: Path) -> memoryview:
-    """A file's content, mapped: read when it is looked at, and shared with other processes that do the same."""
+    """A file's content, mapped: read when it is looked at, and shared with other processes that do
+    the same.
+    """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             return memoryview(b"")
-        # All of it is about to be looked at; asking for it at once saves a fault for every few pages.
-        return memoryview(mmap.mmap(file.fileno(), size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), prot=mmap.PROT_READ))
+        # All of it is about to be looked at; asking for it at once saves a fault for every few
+        # pages.
+        return memoryview(
+            mmap.mmap(
+                file.fileno(),
+                size,
+                flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0),
+                prot=mmap.PROT_READ,
+            )
+        )
 
 
 class FileDigest:
@@ -82,7 +101,9 @@ def _piece(handle: int, offset: int, size: int) -> bytes:
 
 
 def _digest(size: int, piece: Callable[[int], bytes]) -> str:
-    """One piece is its own digest; those of several are hashed by another function, so that no content looks like a list of digests."""
+    """One piece is its own digest; those of several are hashed by another function, so that no
+    content looks like a list of digests.
+    """
     count = max(1, -(-size // PIECE))
     if count == 1:
         return piece(0).hex()
@@ -97,7 +118,9 @@ def _digest(size: int, piece: Callable[[int], bytes]) -> str:
         except OSError as error:
             failures.append(error)
 
-    workers = [threading.Thread(target=work, args=(first,), daemon=True) for first in range(1, threads)]
+    workers = [
+        threading.Thread(target=work, args=(first,), daemon=True) for first in range(1, threads)
+    ]
     for worker in workers:
         worker.start()
     work(0)
@@ -105,4 +128,6 @@ def _digest(size: int, piece: Callable[[int], bytes]) -> str:
         worker.join()
     if failures:
         raise failures[0]
-    return hashlib.blake2b(size.to_bytes(8, "little") + b"".join(digests), digest_size=32).hexdigest()
+    return hashlib.blake2b(
+        size.to_bytes(8, "little") + b"".join(digests), digest_size=32
+    ).hexdigest()

@@ -1,4 +1,6 @@
-"""Kernels as compilable units. Kernels with the same body are one function, which names every layer it serves."""
+"""Kernels as compilable units. Kernels with the same body are one function, which names every layer
+it serves.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ MICROS: Micros = {
     Winograd: write_winograd,
 }
 
-# Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy to the end.
+# Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy
+# to the end.
 _LINES_PER_UNIT = 1200
 _NAME = "@name@"
 _HEADER = "whence_kernels.h"
@@ -71,7 +74,9 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class KernelUnit(Unit):
-    """A unit that says which functions it holds, so that units of several models can be packed anew."""
+    """A unit that says which functions it holds, so that units of several models can be packed
+    anew.
+    """
 
     functions: tuple[Function, ...] = ()
 
@@ -88,7 +93,9 @@ class Emitted:
 
 
 def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted:
-    """The kernels as C. `origins` names, for each, the source operators it came from, for the comment it opens with."""
+    """The kernels as C. `origins` names, for each, the source operators it came from, for the
+    comment it opens with.
+    """
     found: list[str] = []
     refused: dict[int, str] = {}
     bodies: dict[str, str] = {}
@@ -105,7 +112,10 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
         symbol = bodies.setdefault(body, f"{stem}_{hashlib.sha256(body.encode()).hexdigest()[:16]}")
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
-    functions = [Function(symbol, _with_comment(body, symbol, served[symbol])) for body, symbol in bodies.items()]
+    functions = [
+        Function(symbol, _with_comment(body, symbol, served[symbol]))
+        for body, symbol in bodies.items()
+    ]
     return Emitted(tuple(found), pack(functions), refused)
 
 
@@ -116,7 +126,9 @@ def _with_comment(body: str, symbol: str, layers: Sequence[str]) -> str:
 
 
 def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
-    """The functions in units of a size that compiles well. A symbol that comes twice is taken once."""
+    """The functions in units of a size that compiles well. A symbol that comes twice is taken
+    once.
+    """
     batches: list[list[Function]] = []
     lines = 0
     for function in {each.symbol: each for each in functions}.values():
@@ -127,7 +139,10 @@ def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
         batches[-1].append(function)
         lines += count
     headers = ((_HEADER, PRELUDE + VECTORS),)
-    return tuple(KernelUnit(f"kernels{number}", _source(batch), headers, tuple(batch)) for number, batch in enumerate(batches))
+    return tuple(
+        KernelUnit(f"kernels{number}", _source(batch), headers, tuple(batch))
+        for number, batch in enumerate(batches)
+    )
 
 
 def _source(functions: Sequence[Function]) -> str:

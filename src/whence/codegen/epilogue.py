@@ -1,6 +1,7 @@
 """Epilogues of convolutions and pools in C: what is stored for the sums of a tile.
 
-Simple arithmetic is done on the sums as they lie in vector registers; anything else goes through a small array and a loop over it.
+Simple arithmetic is done on the sums as they lie in vector registers; anything else goes through a
+small array and a loop over it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ def vector_typedef(lanes: int) -> str:
 
     Scalars spread over it by conversion, comparisons choose by lane, any address will do.
     """
-    return "".join(f"typedef {kind} {name} __attribute__((ext_vector_type({lanes}), aligned(4))); " for kind, name in _VECTORS)
+    return "".join(
+        f"typedef {kind} {name} __attribute__((ext_vector_type({lanes}), aligned(4))); "
+        for kind, name in _VECTORS
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What to store for a tile `sum[pixel][vector]`, whose first pixel is `place`, first block of channels `block` and first lane `lane0`."""
+    """What to store for a tile `sum[pixel][vector]`, whose first pixel is `place`, first block of
+    channels `block` and first lane `lane0`.
+    """
 
     outputs: tuple[Output, ...]
     lanes: int
@@ -38,8 +44,12 @@ class Epilogue:
 
     def prefetch(self, writer: CWriter, pixels: int, vectors: int) -> None:
         """Ask now for what is added to each pixel: the sums take longer than memory does."""
-        loads = {part for output in self.outputs for part in walk(output.value) if isinstance(part, Load)}
-        streams = [load for load in loads if {PIXEL, LANE} <= {var.name for var in load.index.variables()}]
+        loads = {
+            part for output in self.outputs for part in walk(output.value) if isinstance(part, Load)
+        }
+        streams = [
+            load for load in loads if {PIXEL, LANE} <= {var.name for var in load.index.variables()}
+        ]
         if not streams:
             return
         writer.line("#pragma clang loop unroll(full)")
@@ -54,12 +64,18 @@ class Epilogue:
 
     def store(self, writer: CWriter, pixels: int, vectors: int) -> None:
         lane, vector = Var(LANE, self.block), VectorWriter(writer, Var(LANE, self.block), "acc")
-        by_vector = all(vector.can_write(output.value) and writer.dtype_of(output.buffer) is DType.F32 for output in self.outputs)
+        by_vector = all(
+            vector.can_write(output.value) and writer.dtype_of(output.buffer) is DType.F32
+            for output in self.outputs
+        )
         in_registers = by_vector and not any(is_costly(output.value) for output in self.outputs)
         if not in_registers:
             writer.line(f"float tile[{pixels}][{vectors * self.lanes}];")
             writer.line("#pragma clang loop unroll(full)")
-            writer.line(f"for (int i = 0; i < {pixels}; i++) for (int j = 0; j < {vectors}; j++) *(vec *)(tile[i] + j * {self.lanes}) = sum[i][j];")
+            writer.line(
+                f"for (int i = 0; i < {pixels}; i++) for (int j = 0; j < {vectors}; j++) *(vec"
+                f" *)(tile[i] + j * {self.lanes}) = sum[i][j];"
+            )
         writer.line(f"#pragma clang loop unroll({'full' if in_registers else 'disable'})")
         writer.open(f"for (int i = 0; i < {pixels}; i++)")
         writer.line(f"const int64_t {PIXEL} = place + i;")
@@ -68,7 +84,10 @@ class Epilogue:
                 self._scalars(writer, j)
                 continue
             self._open_vector(writer, j)
-            writer.line(f"const vec acc = {f'sum[i][{j}]' if in_registers else f'*(const vec *)(tile[i] + {j * self.lanes})'};")
+            writer.line(
+                "const vec acc ="
+                f" {f'sum[i][{j}]' if in_registers else f'*(const vec *)(tile[i] + {j * self.lanes})'};"
+            )
             for output in self.outputs:
                 text = VectorWriter(writer, lane, "acc").text(output.value)
                 writer.line(f"*(vec *)({output.buffer} + {c_index(output.index)}) = {text};")
@@ -78,7 +97,10 @@ class Epilogue:
     def _open_vector(self, writer: CWriter, j: int) -> None:
         per_block = self.block // self.lanes
         writer.open("")
-        writer.line(f"const int64_t {CHANNELS} = block + {j // per_block}, {LANE} = {self.lane0} + {j % per_block * self.lanes};")
+        writer.line(
+            f"const int64_t {CHANNELS} = block + {j // per_block}, {LANE} = {self.lane0} +"
+            f" {j % per_block * self.lanes};"
+        )
 
     def _scalars(self, writer: CWriter, j: int) -> None:
         per_block = self.block // self.lanes
@@ -89,13 +111,18 @@ class Epilogue:
         writer.line(f"const int64_t {LANE} = {self.lane0} + {j % per_block * self.lanes} + k;")
         writer.line(f"const float acc = tile[i][{j * self.lanes} + k];")
         for output in self.outputs:
-            writer.line(f"{output.buffer}[{c_index(output.index)}] = {writer.stored(output.buffer, output.value)};")
+            writer.line(
+                f"{output.buffer}[{c_index(output.index)}] ="
+                f" {writer.stored(output.buffer, output.value)};"
+            )
         writer.close()
         writer.close()
 
 
 class VectorWriter:
-    """Writes expressions as vectors over one variable, whose C variable holds the first lane's value."""
+    """Writes expressions as vectors over one variable, whose C variable holds the first lane's
+    value.
+    """
 
     def __init__(self, writer: CWriter, lane: Var, accumulator: str) -> None:
         self._writer = writer
@@ -103,7 +130,9 @@ class VectorWriter:
         self._accumulator = accumulator
 
     def can_write(self, expr: Expr) -> bool:
-        """Is it float32 arithmetic on values that lie side by side, or are the same in all lanes?"""
+        """Is it float32 arithmetic on values that lie side by side, or are the same in all
+        lanes?
+        """
         return all(self._is_simple(part) for part in walk(expr))
 
     def _is_simple(self, part: Expr) -> bool:
@@ -116,14 +145,20 @@ class VectorWriter:
             if part.fn is Fn.CAST:
                 # Rounding to half precision: there and back.
                 return {part.dtype, part.args[0].dtype} == {DType.F32, DType.F16}
-            choice = part.fn is Fn.SELECT and isinstance(part.args[0], Op) and part.args[0].fn in _COMPARE
+            choice = (
+                part.fn is Fn.SELECT
+                and isinstance(part.args[0], Op)
+                and part.args[0].fn in _COMPARE
+            )
             return part.dtype is DType.F32 and (plain or choice)
         if isinstance(part, Load) and self._spread(part.index) is None:
             return False
         return isinstance(part, Literal | Load | Name) and part.dtype is DType.F32
 
     def _spread(self, index: Index) -> bool | None:
-        """True when the index moves by one with the lane, False when it does not move, `None` when it does anything else."""
+        """True when the index moves by one with the lane, False when it does not move, `None` when
+        it does anything else.
+        """
         if not index.depends_on(self._lane):
             return False
         others = [term for term in index.terms if term[0] != self._lane]
@@ -131,7 +166,9 @@ class VectorWriter:
         return True if index.coefficient(self._lane) == 1 and not inside else None
 
     def text(self, expr: Expr) -> str:
-        """The expression; parts that occur more than once are computed once, in lines written before."""
+        """The expression; parts that occur more than once are computed once, in lines written
+        before.
+        """
         counts: Counter[Expr] = Counter()
         stack = [expr]
         while stack:
@@ -159,13 +196,20 @@ class VectorWriter:
                 return self._accumulator
             case Load(buffer, index, _):
                 at = c_index(index)
-                return f"*(const vec *)({buffer} + {at})" if self._spread(index) else f"(vec)({buffer}[{at}])"
+                return (
+                    f"*(const vec *)({buffer} + {at})"
+                    if self._spread(index)
+                    else f"(vec)({buffer}[{at}])"
+                )
             case Op(fn, args, _):
                 parts = [self._text(arg, counts, names) for arg in args]
                 if fn in _INFIX or fn in _COMPARE:
                     return f"({parts[0]} {(_INFIX | _COMPARE)[fn]} {parts[1]})"
                 if fn is Fn.CAST:
-                    return f"__builtin_convertvector({parts[0]}, {'vec' if expr.dtype is DType.F32 else 'hvec'})"
+                    return (
+                        f"__builtin_convertvector({parts[0]},"
+                        f" {'vec' if expr.dtype is DType.F32 else 'hvec'})"
+                    )
                 if fn is Fn.NEG:
                     return f"(-{parts[0]})"
                 if fn is Fn.SELECT:
@@ -173,9 +217,16 @@ class VectorWriter:
                 if fn is Fn.SIGMOID:
                     return self._sigmoid(parts[0])
                 if not any(isinstance(arg, Literal) for arg in args):
-                    return f"__builtin_elementwise_{'maximum' if fn is Fn.MAX else 'minimum'}({parts[0]}, {parts[1]})"
+                    return (
+                        f"__builtin_elementwise_{'maximum' if fn is Fn.MAX else 'minimum'}({parts[0]},"
+                        f" {parts[1]})"
+                    )
                 # A choice in this order is one instruction, and a NaN stays one.
-                bound, value = (parts[0], self._named(parts[1])) if isinstance(args[0], Literal) else (parts[1], self._named(parts[0]))
+                bound, value = (
+                    (parts[0], self._named(parts[1]))
+                    if isinstance(args[0], Literal)
+                    else (parts[1], self._named(parts[0]))
+                )
                 return f"({bound} {'>' if fn is Fn.MAX else '<'} {value} ? {bound} : {value})"
         raise AssertionError(expr)
 
@@ -188,13 +239,18 @@ class VectorWriter:
         return name
 
     def _sigmoid(self, text: str) -> str:
-        """1 / (1 + exp(-x)), the exponential as 2^n times a polynomial of what is left, as in the prelude."""
+        """1 / (1 + exp(-x)), the exponential as 2^n times a polynomial of what is left, as in the
+        prelude.
+        """
         line, name = self._writer.line, self._writer.fresh("e")
         line(f"vec {name} = -({text});")
         # Beyond this the result is 1 or next to nothing, and 2^n a normal number before it.
         for bound, sign in (("-87.0f", ">"), ("87.0f", "<")):
             line(f"{name} = (vec)({bound}) {sign} {name} ? (vec)({bound}) : {name};")
-        line(f"const vec {name}t = {name} * 0x1.715476p+0f + 0x1.8p+23f, {name}n = {name}t - 0x1.8p+23f;")
+        line(
+            f"const vec {name}t = {name} * 0x1.715476p+0f + 0x1.8p+23f, {name}n = {name}t -"
+            " 0x1.8p+23f;"
+        )
         line(f"{name} = ({name} - {name}n * 0x1.62e4p-1f) - {name}n * 0x1.7f7d1cp-20f;")
         line(f"vec {name}p = (vec)(0x1.6a23cap-10f);")
         for factor in ("0x1.1239e8p-7f", "0x1.5558f2p-5f", "0x1.555492p-3f", "0x1.fffffcp-2f"):

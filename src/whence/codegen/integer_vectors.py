@@ -1,12 +1,18 @@
-"""Vectors of every element type for integer kernels, and what they do with them: sums of products of bytes, fixed-point scaling.
+"""Vectors of every element type for integer kernels, and what they do with them: sums of products
+of bytes, fixed-point scaling.
 
-Stands after the prelude. Which instructions serve is decided when it is compiled, so kernels are the same text for every machine:
+Stands after the prelude. Which instructions serve is decided when it is compiled, so kernels are
+the same text for every machine:
 
-- `w_dot_xN(sum, a, b)` adds to each of N int32 lanes the four products of that lane's unsigned bytes of `a` and signed bytes of `b`, exactly:
-  one instruction with VNNI or i8mm; two of 16-bit products without, which unlike the 8-bit ones of old never saturate.
-- `w_quads_xN(a, b, c, d, order)` puts the bytes of four vectors side by side: lane i holds byte i of each. `order` is `w_quad_order_xN()`.
+- `w_dot_xN(sum, a, b)` adds to each of N int32 lanes the four products of that lane's unsigned
+  bytes of `a` and signed bytes of `b`, exactly:
+  one instruction with VNNI or i8mm; two of 16-bit products without, which unlike the 8-bit ones of
+  old never saturate.
+- `w_quads_xN(a, b, c, d, order)` puts the bytes of four vectors side by side: lane i holds byte i
+  of each. `order` is `w_quad_order_xN()`.
 - `w_look_up_xN(table, codes)` reads a table of 256 bytes that `w_table_of` has made ready.
-- `w_high_mul_xN` and `w_round_shift_xN` are the two halves of gemmlowp's fixed-point scaling, `w_scale_once_xN` its form that rounds once.
+- `w_high_mul_xN` and `w_round_shift_xN` are the two halves of gemmlowp's fixed-point scaling,
+  `w_scale_once_xN` its form that rounds once.
 """
 
 from __future__ import annotations
@@ -19,16 +25,20 @@ _LANES = (4, 8, 16)
 def _typedefs(lanes: int) -> str:
     """Any address will do, and what lies there may be of any type: bytes hold packed words."""
     return "".join(
-        f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned({size}), may_alias));\n" for name, c, size in _ELEMENTS
+        f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned({size}),"
+        " may_alias));\n"
+        for name, c, size in _ELEMENTS
     )
 
 
 _BYTES = "".join(
-    f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned(1), may_alias));\n"
+    f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned(1),"
+    " may_alias));\n"
     for lanes in (32, 64)
     for name, c in (("i8", "int8_t"), ("u8", "uint8_t"))
 ) + "".join(
-    f"typedef {c} v32_{name} __attribute__((ext_vector_type(32), aligned(2), may_alias));\n" for name, c in (("i16", "int16_t"), ("u16", "uint16_t"))
+    f"typedef {c} v32_{name} __attribute__((ext_vector_type(32), aligned(2), may_alias));\n"
+    for name, c in (("i16", "int16_t"), ("u16", "uint16_t"))
 )
 
 
@@ -37,7 +47,12 @@ def _machine_types(lanes: int) -> str:
     size = 4 * lanes
     return "".join(
         f"typedef {c} m{size}_{name} __attribute__((vector_size({size})));\n"
-        for name, c in (("i8", "signed char"), ("u8", "unsigned char"), ("i16", "short"), ("i32", "int"))
+        for name, c in (
+            ("i8", "signed char"),
+            ("u8", "unsigned char"),
+            ("i16", "short"),
+            ("i32", "int"),
+        )
     )
 
 
@@ -61,8 +76,13 @@ def _dot_at_once(lanes: int, product: str) -> str:
 
 
 def _dot_plain(lanes: int) -> str:
-    terms = " + ".join(f"((a >> {8 * byte}) & 255) * ((b << {24 - 8 * byte}) >> 24)" for byte in range(4))
-    return f"W_INLINE v{lanes}_i32 w_dot_x{lanes}(v{lanes}_i32 sum, v{lanes}_i32 a, v{lanes}_i32 b) {{ return sum + {terms}; }}\n"
+    terms = " + ".join(
+        f"((a >> {8 * byte}) & 255) * ((b << {24 - 8 * byte}) >> 24)" for byte in range(4)
+    )
+    return (
+        f"W_INLINE v{lanes}_i32 w_dot_x{lanes}(v{lanes}_i32 sum, v{lanes}_i32 a, v{lanes}_i32 b) {{"
+        f" return sum + {terms}; }}\n"
+    )
 
 
 # Signed bytes are all that this instruction multiplies: a = (a - 128) + 64 + 64.
@@ -82,7 +102,9 @@ def _choose(*cases: tuple[str, str]) -> str:
     """The first text whose condition holds; the last one's condition is empty."""
     lines = []
     for number, (condition, text) in enumerate(cases):
-        lines.append(f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}")
+        lines.append(
+            f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}"
+        )
     return "".join(lines) + "#endif\n"
 
 
@@ -104,13 +126,27 @@ _DOTS = _choose(
 
 
 def _quads(lanes: int) -> str:
-    """Widened, shifted into place and joined; where one instruction can put 64 bytes in any order, it does.
+    """Widened, shifted into place and joined; where one instruction can put 64 bytes in any order,
+    it does.
 
-    The order is hidden from the compiler, which would make a dozen simpler shuffles of a known one. It is asked for once, outside the loops.
+    The order is hidden from the compiler, which would make a dozen simpler shuffles of a known one.
+    It is asked for once, outside the loops.
     """
-    vec, joined = f"v{lanes}_i32", " | ".join(f"(__builtin_convertvector({name}, v{lanes}_i32) << {8 * byte})" for byte, name in enumerate("abcd"))
-    head = f"{vec} w_quads_x{lanes}(v{lanes}_u8 a, v{lanes}_u8 b, v{lanes}_u8 c, v{lanes}_u8 d, {vec} order)"
-    plain = f"W_INLINE {vec} w_quad_order_x{lanes}(void) {{ return ({vec})(0); }}\nW_INLINE {head} {{ (void)order; return {joined}; }}\n"
+    vec, joined = (
+        f"v{lanes}_i32",
+        " | ".join(
+            f"(__builtin_convertvector({name}, v{lanes}_i32) << {8 * byte})"
+            for byte, name in enumerate("abcd")
+        ),
+    )
+    head = (
+        f"{vec} w_quads_x{lanes}(v{lanes}_u8 a, v{lanes}_u8 b, v{lanes}_u8 c, v{lanes}_u8 d, {vec}"
+        " order)"
+    )
+    plain = (
+        f"W_INLINE {vec} w_quad_order_x{lanes}(void) {{ return ({vec})(0); }}\nW_INLINE {head} {{"
+        f" (void)order; return {joined}; }}\n"
+    )
     if lanes != 16:
         return plain
     two = ", ".join(str(j) for j in range(32))
@@ -130,7 +166,9 @@ W_INLINE {head} {{
 
 
 def _fixed_point(lanes: int) -> str:
-    """Products of 64 bits, those of even lanes apart from those of odd ones: the results then lie where they belong."""
+    """Products of 64 bits, those of even lanes apart from those of odd ones: the results then lie
+    where they belong.
+    """
     pairs = lanes // 2
     wide, vec = (f"v{pairs}_i64", f"v{lanes}_i32") if pairs >= 4 else ("v2_i64", f"v{lanes}_i32")
     mixed = ", ".join(str(j if j % 2 == 0 else lanes + j) for j in range(lanes))
@@ -154,11 +192,16 @@ W_INLINE {vec} w_scale_once_x{lanes}({vec} x, {vec} factor, {vec} by) {{
 
 
 def _tables() -> str:
-    """Tables of 256 bytes: in four registers where one instruction looks up in two of them, else in memory."""
+    """Tables of 256 bytes: in four registers where one instruction looks up in two of them, else in
+    memory.
+    """
     quick, plain = [], []
     for lanes in _LANES:
         head = f"W_INLINE v{lanes}_u8 w_look_up_x{lanes}(w_table table, v{lanes}_u8 code)"
-        widened, narrowed = ", ".join(str(j) if j < lanes else "-1" for j in range(64)), ", ".join(str(j) for j in range(lanes))
+        widened, narrowed = (
+            ", ".join(str(j) if j < lanes else "-1" for j in range(64)),
+            ", ".join(str(j) for j in range(lanes)),
+        )
         quick.append(f"""{head} {{
   const v64_i8 wide = (v64_i8)__builtin_shufflevector(code, code, {widened});
   const v64_i8 low = (v64_i8)__builtin_ia32_vpermi2varqi512(table.part[0], (m64_i8)wide, table.part[1]);

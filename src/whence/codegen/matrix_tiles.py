@@ -1,4 +1,6 @@
-"""The instructions of matrix units (Intel's AMX) in C: eight tile registers, four for sums and four for what is multiplied."""
+"""The instructions of matrix units (Intel's AMX) in C: eight tile registers, four for sums and four
+for what is multiplied.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,17 @@ from whence.machine import CACHE_LINE
 
 _REGISTERS = 8
 _ROW_BYTES = 64
-# Sums are 0 to 3, by tile of rows and tile of columns; then come two tiles of the left operand and two of the right.
+# Sums are 0 to 3, by tile of rows and tile of columns; then come two tiles of the left operand and
+# two of the right.
 _LEFT, _RIGHT = 4, 6
 
 
 def write_types(writer: CWriter) -> None:
     """`half`, and `halves`, a vector of as many of them as `vec` has numbers."""
-    writer.line(f"typedef __bf16 half; typedef __bf16 halves __attribute__((ext_vector_type({TILE}), aligned(2)));")
+    writer.line(
+        f"typedef __bf16 half; typedef __bf16 halves __attribute__((ext_vector_type({TILE}),"
+        " aligned(2)));"
+    )
 
 
 def write_configure(writer: CWriter) -> None:
@@ -23,7 +29,10 @@ def write_configure(writer: CWriter) -> None:
     columns = ", ".join(f"{_ROW_BYTES}, 0" for _ in range(_REGISTERS))
     zeros = ", ".join(["0"] * 14)
     rest = ", ".join(["0"] * 16)
-    writer.line(f"static const _Alignas(64) uint8_t shapes[64] = {{1, 0, {zeros}, {columns}, {rest}, {rows}, {', '.join(['0'] * 8)}}};")
+    writer.line(
+        f"static const _Alignas(64) uint8_t shapes[64] = {{1, 0, {zeros}, {columns}, {rest},"
+        f" {rows}, {', '.join(['0'] * 8)}}};"
+    )
     writer.line("__builtin_ia32_tile_loadconfig(shapes);")
 
 
@@ -39,23 +48,34 @@ def write_zeros(writer: CWriter) -> None:
 
 def write_ahead(writer: CWriter, lines: int) -> None:
     """Ask for so many cache lines of the weights at `ahead`, and go on by as many."""
-    writer.line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+    writer.line(
+        f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4},"
+        " 0, 2);"
+    )
     writer.line(f"ahead += {lines * CACHE_LINE // 4};")
 
 
 def write_step(writer: CWriter, left: str, low: str, apart: str, weights: str) -> None:
-    """Add the products of one step. `left` is the address of the first tile of high halves, `low` how many halves further the low ones are, `apart`
-    how many halves further the second tile; `weights` the address of the step's weights.
+    """Add the products of one step. `left` is the address of the first tile of high halves, `low`
+    how many halves further the low ones are, `apart` how many halves further the second tile;
+    `weights` the address of the step's weights.
 
-    Low halves first: the high ones of the left operand are then there for both halves of the right one, and no tile is loaded twice."""
+    Low halves first: the high ones of the left operand are then there for both halves of the right
+    one, and no tile is loaded twice.
+    """
     line = writer.line
 
     def load_left(number: int, low_half: bool) -> None:
-        address = f"{left}{f' + {number} * ({apart})' if number else ''}{f' + {low}' if low_half else ''}"
+        address = (
+            f"{left}{f' + {number} * ({apart})' if number else ''}{f' + {low}' if low_half else ''}"
+        )
         line(f"__builtin_ia32_tileloadd64({_LEFT + number}, {address}, {_ROW_BYTES});")
 
     def load_right(number: int, low_half: bool) -> None:
-        line(f"__builtin_ia32_tileloadd64({_RIGHT + number}, {weights} + {(PANEL * low_half + number) * TILE_FLOATS}, {_ROW_BYTES});")
+        line(
+            f"__builtin_ia32_tileloadd64({_RIGHT + number}, {weights} +"
+            f" {(PANEL * low_half + number) * TILE_FLOATS}, {_ROW_BYTES});"
+        )
 
     def multiply(row: int, column: int) -> None:
         line(f"__builtin_ia32_tdpbf16ps({row * PANEL + column}, {_LEFT + row}, {_RIGHT + column});")
@@ -78,11 +98,16 @@ def write_sums(writer: CWriter, to: str) -> None:
     width = PANEL * TILE
     for row in range(PANEL):
         for column in range(PANEL):
-            writer.line(f"__builtin_ia32_tilestored64({row * PANEL + column}, {to} + {row * TILE * width + column * TILE}, {4 * width});")
+            writer.line(
+                f"__builtin_ia32_tilestored64({row * PANEL + column}, {to} +"
+                f" {row * TILE * width + column * TILE}, {4 * width});"
+            )
 
 
 def write_turn(writer: CWriter, value: str, to: str, low: str) -> None:
-    """Store the halves of the vector `value`, the low ones `low` further. What is not finite, or no longer as bfloat16, has no low half."""
+    """Store the halves of the vector `value`, the low ones `low` further. What is not finite, or no
+    longer as bfloat16, has no low half.
+    """
     line = writer.line
     line(f"const vec x = {value};")
     line("const halves high = __builtin_convertvector(x, halves);")

@@ -1,4 +1,6 @@
-"""Attention in C: a tile of query rows at a time, its scores in scratch between the two products."""
+"""Attention in C: a tile of query rows at a time, its scores in scratch between the two
+products.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ def write_attention(writer: CWriter, micro: Micro) -> None:
     line(f"float *restrict s = packed_k + {keys + values};")
     line("const float *last_k = 0;")
     writer.open("for (int64_t task = begin; task < end; task++)")
-    line(f"const int64_t {BATCH} = task / {it.heads * it.blocks}, {HEAD} = task / {it.blocks} % {it.heads}, block = task % {it.blocks};")
+    line(
+        f"const int64_t {BATCH} = task / {it.heads * it.blocks}, {HEAD} = task / {it.blocks} %"
+        f" {it.heads}, block = task % {it.blocks};"
+    )
     line(f"(void){BATCH}, (void){HEAD};")
     line(f"const float *restrict q = {it.q.buffer} + {c_index(it.q.base)};")
     line(f"const float *k = {it.k.buffer} + {c_index(it.k.base)};")
@@ -33,7 +38,9 @@ def write_attention(writer: CWriter, micro: Micro) -> None:
         line("v = packed_v;")
     rows = it.tile.rows
     line(f"const int64_t last = (block + 1) * {it.block_tiles};")
-    writer.open(f"for (int64_t tile = block * {it.block_tiles}; tile < {it.tiles} && tile < last; tile++)")
+    writer.open(
+        f"for (int64_t tile = block * {it.block_tiles}; tile < {it.tiles} && tile < last; tile++)"
+    )
     if it.rows % rows:
         line("/* The last tile begins early rather than end late. */")
         line(f"const int64_t m0 = tile == {it.tiles - 1} ? {it.rows - rows} : tile * {rows};")
@@ -67,7 +74,9 @@ def _pack_keys(writer: CWriter, it: Attention) -> None:
         line(f"{vector} turn[{lanes}];")
         line("#pragma clang loop unroll(full)")
         row_at = f"*(const {vector} *)(k + (j + i) * {row} + d)"
-        guarded = row_at if padded == it.keys else f"j + i < {it.keys} ? {row_at} : ({vector})(0.0f)"
+        guarded = (
+            row_at if padded == it.keys else f"j + i < {it.keys} ? {row_at} : ({vector})(0.0f)"
+        )
         line(f"for (int i = 0; i < {lanes}; i++) turn[i] = {guarded};")
         line(f"w_transpose_f32x{lanes}(turn);")
         line("#pragma clang loop unroll(full)")
@@ -75,7 +84,10 @@ def _pack_keys(writer: CWriter, it: Attention) -> None:
         writer.close()
     if turned < it.size:
         writer.open(f"for (int64_t d = {turned}; d < {it.size}; d++)")
-        line(f"for (int i = 0; i < {lanes}; i++) to[d * {width} + i] = j + i < {it.keys} ? k[(j + i) * {row} + d * {it.k.column_stride}] : 0.0f;")
+        line(
+            f"for (int i = 0; i < {lanes}; i++) to[d * {width} + i] = j + i < {it.keys} ? k[(j + i)"
+            f" * {row} + d * {it.k.column_stride}] : 0.0f;"
+        )
         writer.close()
     writer.close()
 
@@ -84,21 +96,33 @@ def _pack_values(writer: CWriter, it: Attention) -> None:
     """V row after row, each filled up with zeros to whole vectors."""
     width = it.padded_width
     writer.open(f"for (int64_t j = 0; j < {it.keys}; j++)")
-    writer.line(f"for (int64_t c = 0; c < {it.width}; c++) packed_v[j * {width} + c] = v[j * {it.v.row_stride} + c * {it.v.column_stride}];")
+    writer.line(
+        f"for (int64_t c = 0; c < {it.width}; c++) packed_v[j * {width} + c] = v[j *"
+        f" {it.v.row_stride} + c * {it.v.column_stride}];"
+    )
     if width > it.width:
-        writer.line(f"for (int64_t c = {it.width}; c < {width}; c++) packed_v[j * {width} + c] = 0.0f;")
+        writer.line(
+            f"for (int64_t c = {it.width}; c < {width}; c++) packed_v[j * {width} + c] = 0.0f;"
+        )
     writer.close()
 
 
-def _product(writer: CWriter, it: Attention, vectors: int, depth: str, a: str, b: str, b_step: int) -> None:
+def _product(
+    writer: CWriter, it: Attention, vectors: int, depth: str, a: str, b: str, b_step: int
+) -> None:
     """sum[i][j] = Σ_k a(i, k) · b[k][j]"""
     line, rows, vector = writer.line, it.tile.rows, _vector(it)
     line(f"{vector} sum[{rows}][{vectors}];")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) sum[i][j] = ({vector}){{0}};")
+    line(
+        f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) sum[i][j] ="
+        f" ({vector}){{0}};"
+    )
     writer.open(f"for (int64_t k = 0; k < {depth}; k++)")
     for j in range(vectors):
-        line(f"const {vector} b{j} = *(const {vector} *)({b} + k * {b_step} + {j * it.tile.lanes});")
+        line(
+            f"const {vector} b{j} = *(const {vector} *)({b} + k * {b_step} + {j * it.tile.lanes});"
+        )
     line("#pragma clang loop unroll(full)")
     writer.open(f"for (int i = 0; i < {rows}; i++)")
     line(f"const {vector} x = w_splat_f32x{it.tile.lanes}({a});")
@@ -113,7 +137,10 @@ def _scores(writer: CWriter, it: Attention) -> None:
     whole = it.keys // width
     line(f"const float *restrict qt = q + m0 * {it.q.row_stride};")
     if whole:
-        writer.open(f"for (int64_t panel = 0; panel < {whole}{'' if it.reach is None else f' && panel * {width} < used'}; panel++)")
+        writer.open(
+            "for (int64_t panel = 0; panel <"
+            f" {whole}{'' if it.reach is None else f' && panel * {width} < used'}; panel++)"
+        )
         _score_panel(writer, it, it.tile.vectors)
         writer.close()
     if it.keys % width:
@@ -126,14 +153,27 @@ def _scores(writer: CWriter, it: Attention) -> None:
 def _score_panel(writer: CWriter, it: Attention, vectors: int) -> None:
     line, width, vector = writer.line, it.tile.width, _vector(it)
     line(f"const float *restrict b = packed_k + panel * {it.size * width};")
-    _product(writer, it, vectors, str(it.size), f"qt[i * {it.q.row_stride} + k * {it.q.column_stride}]", "b", width)
+    _product(
+        writer,
+        it,
+        vectors,
+        str(it.size),
+        f"qt[i * {it.q.row_stride} + k * {it.q.column_stride}]",
+        "b",
+        width,
+    )
     line("#pragma clang loop unroll(full)")
     target = f"s + i * {it.row_length} + panel * {width} + j * {it.tile.lanes}"
-    line(f"for (int i = 0; i < {it.tile.rows}; i++) for (int j = 0; j < {vectors}; j++) *({vector} *)({target}) = sum[i][j];")
+    line(
+        f"for (int i = 0; i < {it.tile.rows}; i++) for (int j = 0; j < {vectors}; j++) *({vector}"
+        f" *)({target}) = sum[i][j];"
+    )
 
 
 def _softmax(writer: CWriter, it: Attention) -> None:
-    """exp(score - top) in place; what the rows must still be divided by is left to the end, when there is less to divide."""
+    """exp(score - top) in place; what the rows must still be divided by is left to the end, when
+    there is less to divide.
+    """
     line, lanes, vector = writer.line, it.tile.lanes, _vector(it)
     line(f"float inverse[{it.tile.rows}];")
     line(f"const int64_t whole = (used + {lanes - 1}) / {lanes} * {lanes};")
@@ -187,7 +227,10 @@ def _panel(writer: CWriter, it: Attention, vectors: int, step: int, columns: int
     line(f"float out_tile[{rows}][{vectors * lanes}];")
     line("#pragma clang loop unroll(full)")
     scaled = f"sum[i][j] * w_splat_f32x{lanes}(inverse[i])"
-    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) *({vector} *)(out_tile[i] + j * {lanes}) = {scaled};")
+    line(
+        f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) *({vector}"
+        f" *)(out_tile[i] + j * {lanes}) = {scaled};"
+    )
     writer.open(f"for (int i = 0; i < {rows}; i++)")
     line(f"const int64_t {ROW} = m0 + i;")
     line(f"(void){ROW};")

@@ -1,4 +1,6 @@
-"""Convolution in C: the sums of a tile in vector registers, one input value times a row of a panel's weights a step."""
+"""Convolution in C: the sums of a tile in vector registers, one input value times a row of a
+panel's weights a step.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +25,39 @@ def write_conv(writer: CWriter, micro: Micro) -> None:
     panels, chunks = conv.panels, conv.chunks
     rounds = conv.images * chunks
     if conv.panels_outside:
-        line(f"const int64_t group = task / {panels * rounds}, panel = task / {rounds} % {panels}, round = task % {rounds};")
+        line(
+            f"const int64_t group = task / {panels * rounds}, panel = task / {rounds} % {panels},"
+            f" round = task % {rounds};"
+        )
     else:
-        line(f"const int64_t round = task / {conv.groups * panels}, group = task / {panels} % {conv.groups}, panel = task % {panels};")
+        line(
+            f"const int64_t round = task / {conv.groups * panels}, group = task / {panels} %"
+            f" {conv.groups}, panel = task % {panels};"
+        )
     line(f"const int64_t {IMAGE} = round / {chunks}, chunk = round % {chunks};")
-    line(f"const int64_t first = chunk * {conv.chunk}, last = first + {conv.chunk} < {conv.cover.units} ? first + {conv.chunk} : {conv.cover.units};")
-    line(f"const float *restrict x = {conv.source} + {IMAGE} * {conv.image_stride} + group * {conv.group_stride};")
     line(
-        f"const float *restrict w = {conv.weights} + group * {conv.group_vectors * conv.lanes * conv.depth}"
-        f" + panel * {conv.vectors * conv.lanes * conv.depth};"
+        f"const int64_t first = chunk * {conv.chunk}, last = first + {conv.chunk} <"
+        f" {conv.cover.units} ? first + {conv.chunk} : {conv.cover.units};"
     )
-    line(f"const int64_t block = group * {conv.group_vectors * conv.lanes // conv.block} + panel * {conv.vectors * conv.lanes // conv.block};")
+    line(
+        f"const float *restrict x = {conv.source} + {IMAGE} * {conv.image_stride} + group *"
+        f" {conv.group_stride};"
+    )
+    line(
+        f"const float *restrict w = {conv.weights} + group *"
+        f" {conv.group_vectors * conv.lanes * conv.depth} + panel *"
+        f" {conv.vectors * conv.lanes * conv.depth};"
+    )
+    line(
+        f"const int64_t block = group * {conv.group_vectors * conv.lanes // conv.block} + panel *"
+        f" {conv.vectors * conv.lanes // conv.block};"
+    )
     if conv.ahead:
         panel = conv.vectors * conv.lanes * conv.depth
-        line(f"const float *ahead = w + {panel}{f' + round * {panel // rounds}' if conv.panels_outside and rounds > 1 else ''};")
+        line(
+            "const float *ahead = w +"
+            f" {panel}{f' + round * {panel // rounds}' if conv.panels_outside and rounds > 1 else ''};"
+        )
     rest = conv.group_vectors % conv.vectors
     if rest:
         writer.open(f"if (panel == {panels - 1})")
@@ -53,17 +74,22 @@ def _panel(writer: CWriter, conv: Conv, vectors: int) -> None:
     write_tiles(writer, conv.cover, conv.rows, lambda shape: _tile(writer, conv, shape, vectors))
 
 
-def write_tiles(writer: CWriter, tiles: Cover, rows: Field, write_tile: Callable[[Shape], None]) -> None:
+def write_tiles(
+    writer: CWriter, tiles: Cover, rows: Field, write_tile: Callable[[Shape], None]
+) -> None:
     """The loops over the units `first` to `last` of a cover.
 
-    Inside them `row` and `column` say where a tile begins, and for a tile one row high `kh_first` and `kh_last` say which kernel rows lie on
-    the input, unless all of them do.
+    Inside them `row` and `column` say where a tile begins, and for a tile one row high `kh_first`
+    and `kh_last` say which kernel rows lie on the input, unless all of them do.
     """
     if tiles.axis is Axis.ROWS:
         writer.open("for (int64_t row = first; row < last; row++)")
         _kernel_rows(writer, rows)
         for run in tiles.runs:
-            writer.open(f"for (int64_t column = {run.start}; column < {run.start + run.count * run.step}; column += {run.step})")
+            writer.open(
+                f"for (int64_t column = {run.start}; column < {run.start + run.count * run.step};"
+                f" column += {run.step})"
+            )
             write_tile(run.shape)
             writer.close()
         writer.close()
@@ -71,15 +97,22 @@ def write_tiles(writer: CWriter, tiles: Cover, rows: Field, write_tile: Callable
     for run in tiles.runs:
         unit, other = ("column", "row") if tiles.axis is Axis.TILES else ("row", "column")
         _clipped(writer, run)
-        writer.line(f"const int64_t {unit} = {run.start - run.first * run.step} + unit * {run.step}, {other} = 0;")
+        writer.line(
+            f"const int64_t {unit} = {run.start - run.first * run.step} + unit * {run.step},"
+            f" {other} = 0;"
+        )
         if run.shape.rows == 1:
             _kernel_rows(writer, rows)
         write_tile(run.shape)
         writer.close()
 
 
-def write_kernel_rows(writer: CWriter, rows: Field, shape: Shape, write_row: Callable[[int | None], None]) -> None:
-    """The loops over the kernel rows that a tile reads, with `kh` as the row; `write_row` is given a row of the tile's reads."""
+def write_kernel_rows(
+    writer: CWriter, rows: Field, shape: Shape, write_row: Callable[[int | None], None]
+) -> None:
+    """The loops over the kernel rows that a tile reads, with `kh` as the row; `write_row` is given
+    a row of the tile's reads.
+    """
     found = {read.row for read in shape.reads}
     for row in sorted(found, key=lambda row: -1 if row is None else row):
         if row is None and (rows.kernel > 1 or not rows.is_inside):
@@ -107,7 +140,10 @@ def _kernel_rows(writer: CWriter, rows: Field) -> None:
     line, taps, dilation = writer.line, rows.kernel, rows.dilation
     line(f"const int64_t above = {rows.begin} - row * {rows.stride}, below = above + {rows.size};")
     line(f"const int64_t kh_first = above <= 0 ? 0 : (above + {dilation - 1}) / {dilation};")
-    line(f"const int64_t kh_last = below <= 0 ? 0 : below > {(taps - 1) * dilation} ? {taps} : (below + {dilation - 1}) / {dilation};")
+    line(
+        f"const int64_t kh_last = below <= 0 ? 0 : below > {(taps - 1) * dilation} ? {taps} :"
+        f" (below + {dilation - 1}) / {dilation};"
+    )
 
 
 def _tile(writer: CWriter, conv: Conv, shape: Shape, vectors: int) -> None:
@@ -115,11 +151,17 @@ def _tile(writer: CWriter, conv: Conv, shape: Shape, vectors: int) -> None:
     epilogue = Epilogue(conv.outputs, conv.lanes, conv.block)
     pixels = shape.pixels
     row, column = conv.rows, conv.columns
-    at = f"(row * {row.stride} - {row.begin}) * {conv.row_stride} + (column * {column.stride} - {column.begin}) * {conv.pixel_stride}"
+    at = (
+        f"(row * {row.stride} - {row.begin}) * {conv.row_stride} + (column * {column.stride} -"
+        f" {column.begin}) * {conv.pixel_stride}"
+    )
     line(f"const int64_t at = {at};")
     line(f"vec sum[{pixels}][{vectors}];")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {pixels}; i++) for (int j = 0; j < {vectors}; j++) sum[i][j] = (vec)(0.0f);")
+    line(
+        f"for (int i = 0; i < {pixels}; i++) for (int j = 0; j < {vectors}; j++) sum[i][j] ="
+        " (vec)(0.0f);"
+    )
     line(f"const int64_t place = row * {column.out} + column;")
     epilogue.prefetch(writer, pixels, vectors)
     offset = 0
@@ -129,7 +171,9 @@ def _tile(writer: CWriter, conv: Conv, shape: Shape, vectors: int) -> None:
     epilogue.store(writer, pixels, vectors)
 
 
-def _depth(writer: CWriter, conv: Conv, shape: Shape, depth: Depth, offset: int, vectors: int) -> None:
+def _depth(
+    writer: CWriter, conv: Conv, shape: Shape, depth: Depth, offset: int, vectors: int
+) -> None:
     line, width = writer.line, vectors * conv.lanes
     taps = conv.columns.kernel * depth.lanes * width
     writer.open(f"for (int64_t c = 0; c < {depth.count}; c++)")
@@ -147,32 +191,59 @@ def _depth(writer: CWriter, conv: Conv, shape: Shape, depth: Depth, offset: int,
     writer.close()
 
 
-def _read(writer: CWriter, conv: Conv, shape: Shape, depth: Depth, read: Read, vectors: int) -> None:
+def _read(
+    writer: CWriter, conv: Conv, shape: Shape, depth: Depth, read: Read, vectors: int
+) -> None:
     """The products of some neighbouring kernel columns."""
     line, width = writer.line, vectors * conv.lanes
     apart = conv.columns.dilation * conv.pixel_stride
-    # Where the channels of neighbouring columns follow each other in the input as they do in the weights, columns and channels are one loop.
+    # Where the channels of neighbouring columns follow each other in the input as they do in the
+    # weights, columns and channels are one loop.
     joined = depth.lanes in {1, apart}
     first = str(read.first) if joined else "kw"
     if not joined:
         writer.open(f"for (int64_t kw = {read.first}; kw < {read.first + read.count}; kw++)")
-    line(f"const float *restrict xk = x + from + kh * {conv.rows.dilation * conv.row_stride} + {first} * {apart};")
-    line(f"const float *restrict wk = wc + kh * {conv.columns.kernel * depth.lanes * width} + {first} * {depth.lanes * width};")
+    line(
+        f"const float *restrict xk = x + from + kh * {conv.rows.dilation * conv.row_stride} +"
+        f" {first} * {apart};"
+    )
+    line(
+        f"const float *restrict wk = wc + kh * {conv.columns.kernel * depth.lanes * width} +"
+        f" {first} * {depth.lanes * width};"
+    )
     if conv.ahead:
         lines = conv.ahead * (read.count if joined else 1)
-        line(f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4}, 0, 2);")
+        line(
+            f"for (int j = 0; j < {lines}; j++) __builtin_prefetch(ahead + j * {CACHE_LINE // 4},"
+            " 0, 2);"
+        )
         line(f"ahead += {lines * CACHE_LINE // 4};")
-    # Unrolled further, a loop over columns would keep input values for the next column in registers that it lacks.
-    copies = min(conv.columns.stride, 2) if depth.lanes == 1 else -(-_PRODUCTS // (len(read.pixels) * vectors))
-    line(f"#pragma clang loop unroll_count({copies})" if copies > 1 else "#pragma clang loop unroll(disable)")
+    # Unrolled further, a loop over columns would keep input values for the next column in registers
+    # that it lacks.
+    copies = (
+        min(conv.columns.stride, 2)
+        if depth.lanes == 1
+        else -(-_PRODUCTS // (len(read.pixels) * vectors))
+    )
+    line(
+        f"#pragma clang loop unroll_count({copies})"
+        if copies > 1
+        else "#pragma clang loop unroll(disable)"
+    )
     writer.open(f"for (int64_t k = 0; k < {depth.lanes * (read.count if joined else 1)}; k++)")
     for j in range(vectors):
         line(f"const vec w{j} = *(const vec *)(wk + k * {width} + {j * conv.lanes});")
     for pixel in read.pixels:
         down, right = divmod(pixel, shape.columns)
-        offset = down * conv.rows.stride * conv.row_stride + right * conv.columns.stride * conv.pixel_stride
+        offset = (
+            down * conv.rows.stride * conv.row_stride
+            + right * conv.columns.stride * conv.pixel_stride
+        )
         products = " ".join(f"sum[{pixel}][{j}] += a * w{j};" for j in range(vectors))
-        line(f"{{ const vec a = (vec)(xk[{offset} + k * {apart if depth.lanes == 1 else 1}]); {products} }}")
+        line(
+            f"{{ const vec a = (vec)(xk[{offset} + k * {apart if depth.lanes == 1 else 1}]);"
+            f" {products} }}"
+        )
     writer.close()
     if not joined:
         writer.close()

@@ -1,4 +1,6 @@
-"""Depthwise convolutions and pools in C: vectors over the channels of a block, each input vector loaded once for all pixels of a tile."""
+"""Depthwise convolutions and pools in C: vectors over the channels of a block, each input vector
+loaded once for all pixels of a tile.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +22,29 @@ def write_slide(writer: CWriter, micro: Micro) -> None:
     line(vector_typedef(slide.lanes))
     for name, shares in (("row_share", slide.row_shares), ("column_share", slide.column_shares)):
         if len(set(shares)) > 1:
-            line(f"static const float {name}[{len(shares)}] = {{{', '.join(_number(share) for share in shares)}}};")
+            line(
+                f"static const float {name}[{len(shares)}] ="
+                f" {{{', '.join(_number(share) for share in shares)}}};"
+            )
     writer.open("for (int64_t task = begin; task < end; task++)")
     chunks = slide.chunks
-    line(f"const int64_t {IMAGE} = task / {slide.blocks * chunks}, block = task / {chunks} % {slide.blocks}, chunk = task % {chunks};")
+    line(
+        f"const int64_t {IMAGE} = task / {slide.blocks * chunks}, block = task / {chunks} %"
+        f" {slide.blocks}, chunk = task % {chunks};"
+    )
     units = slide.cover.units
-    line(f"const int64_t first = chunk * {slide.chunk}, last = first + {slide.chunk} < {units} ? first + {slide.chunk} : {units};")
+    line(
+        f"const int64_t first = chunk * {slide.chunk}, last = first + {slide.chunk} < {units} ?"
+        f" first + {slide.chunk} : {units};"
+    )
     plane = slide.rows.size * slide.columns.size * slide.block
     taps = slide.rows.kernel * slide.columns.kernel * slide.block
     parts = slide.block // slide.lanes
-    writer.open(f"for (int64_t lane0 = 0; lane0 < {slide.block}; lane0 += {slide.lanes})" if parts > 1 else "")
+    writer.open(
+        f"for (int64_t lane0 = 0; lane0 < {slide.block}; lane0 += {slide.lanes})"
+        if parts > 1
+        else ""
+    )
     if parts == 1:
         line("const int64_t lane0 = 0;")
     line(f"const float *restrict x = {slide.source} + task / {chunks} * {plane} + lane0;")
@@ -44,7 +59,10 @@ def _tile(writer: CWriter, slide: Slide, shape: Shape) -> None:
     line, pixels = writer.line, shape.pixels
     rows, columns = slide.rows, slide.columns
     epilogue = Epilogue(slide.outputs, slide.lanes, slide.block, "lane0")
-    line(f"const int64_t at = ((row * {rows.stride} - {rows.begin}) * {columns.size} + column * {columns.stride} - {columns.begin}) * {slide.block};")
+    line(
+        f"const int64_t at = ((row * {rows.stride} - {rows.begin}) * {columns.size} + column *"
+        f" {columns.stride} - {columns.begin}) * {slide.block};"
+    )
     line(f"const int64_t place = row * {columns.out} + column;")
     line(f"vec sum[{pixels}][1];")
     start = "0.0f" if slide.fn is Fn.ADD else "-__builtin_inff()"
@@ -57,7 +75,9 @@ def _tile(writer: CWriter, slide: Slide, shape: Shape) -> None:
 
 
 def _kernel_row(writer: CWriter, slide: Slide, shape: Shape, row: int | None) -> None:
-    """The products of one kernel row: input vectors from left to right, each with all taps that meet it."""
+    """The products of one kernel row: input vectors from left to right, each with all taps that
+    meet it.
+    """
     line, rows, columns = writer.line, slide.rows, slide.columns
     met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for read in shape.reads:
@@ -66,7 +86,14 @@ def _kernel_row(writer: CWriter, slide: Slide, shape: Shape, row: int | None) ->
         for tap in range(read.first, read.first + read.count):
             for pixel in read.pixels:
                 down, right = divmod(pixel, shape.columns)
-                met[(down * rows.stride * columns.size + right * columns.stride + tap * columns.dilation) * slide.block].append((pixel, tap))
+                met[
+                    (
+                        down * rows.stride * columns.size
+                        + right * columns.stride
+                        + tap * columns.dilation
+                    )
+                    * slide.block
+                ].append((pixel, tap))
     line(f"const float *restrict xk = x + at + kh * {rows.dilation * columns.size * slide.block};")
     if slide.weights is not None:
         line(f"const float *restrict wk = w + kh * {columns.kernel * slide.block};")
@@ -88,10 +115,17 @@ def _average(writer: CWriter, slide: Slide, shape: Shape) -> None:
         return
     writer.line("#pragma clang loop unroll(full)")
     writer.open(f"for (int i = 0; i < {shape.pixels}; i++)")
-    down, right = (f"row + i / {shape.columns}", f"column + i % {shape.columns}") if shape.rows > 1 else ("row", "column + i")
+    down, right = (
+        (f"row + i / {shape.columns}", f"column + i % {shape.columns}")
+        if shape.rows > 1
+        else ("row", "column + i")
+    )
     factors = [
         f"{name}[{place}]" if len(set(shares)) > 1 else _number(shares[0])
-        for name, shares, place in (("row_share", slide.row_shares, down), ("column_share", slide.column_shares, right))
+        for name, shares, place in (
+            ("row_share", slide.row_shares, down),
+            ("column_share", slide.column_shares, right),
+        )
     ]
     writer.line(f"sum[i][0] *= (vec)({factors[0]} * {factors[1]});")
     writer.close()

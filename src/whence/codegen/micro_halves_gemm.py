@@ -1,9 +1,20 @@
-"""The matrix product by matrix units in C: turn a block of rows into halves, multiply tiles, store what becomes of the sums."""
+"""The matrix product by matrix units in C: turn a block of rows into halves, multiply tiles, store
+what becomes of the sums.
+"""
 
 from __future__ import annotations
 
 from whence.codegen.epilogue import vector_typedef
-from whence.codegen.matrix_tiles import write_ahead, write_configure, write_release, write_step, write_sums, write_turn, write_types, write_zeros
+from whence.codegen.matrix_tiles import (
+    write_ahead,
+    write_configure,
+    write_release,
+    write_step,
+    write_sums,
+    write_turn,
+    write_types,
+    write_zeros,
+)
 from whence.codegen.micro_gemm import write_rows
 from whence.codegen.render_c import CWriter, c_index
 from whence.kernels.gemm import BATCH
@@ -22,18 +33,30 @@ def write_halves_gemm(writer: CWriter, micro: Micro) -> None:
     line(vector_typedef(TILE))
     write_types(writer)
     write_configure(writer)
-    line(f"half *restrict turned = scratch; float *restrict sums = (float *)scratch + {it.turned_floats};")
+    line(
+        "half *restrict turned = scratch; float *restrict sums = (float *)scratch +"
+        f" {it.turned_floats};"
+    )
     line(f"const int64_t {BATCH} = 0; (void){BATCH};")
     line(f"const float *restrict a = {gemm.a.buffer} + {c_index(gemm.a.base)};")
     line("int64_t have = -1;")
     writer.open("for (int64_t task = begin; task < end; task++)")
-    line(f"const int64_t block = task / {it.parts}, part = task % {it.parts}, first = block * {gemm.block_rows};")
-    line(f"const int64_t count = first + {gemm.block_rows} <= {gemm.rows} ? {gemm.block_rows} : {gemm.rows} - first;")
+    line(
+        f"const int64_t block = task / {it.parts}, part = task % {it.parts}, first = block *"
+        f" {gemm.block_rows};"
+    )
+    line(
+        f"const int64_t count = first + {gemm.block_rows} <= {gemm.rows} ? {gemm.block_rows} :"
+        f" {gemm.rows} - first;"
+    )
     writer.open("if (block != have)")
     line("have = block;")
     _turn(writer, it)
     writer.close()
-    writer.open(f"for (int64_t panel = part * {gemm.panels} / {it.parts}; panel < (part + 1) * {gemm.panels} / {it.parts}; panel++)")
+    writer.open(
+        f"for (int64_t panel = part * {gemm.panels} / {it.parts}; panel < (part + 1) *"
+        f" {gemm.panels} / {it.parts}; panel++)"
+    )
     line(f"const int64_t n0 = panel * {GROUP};")
     line(f"const int64_t columns = {gemm.columns} - n0 < {GROUP} ? {gemm.columns} - n0 : {GROUP};")
     writer.open(f"for (int64_t at = 0; at < count; at += {GROUP})")
@@ -48,21 +71,40 @@ def write_halves_gemm(writer: CWriter, micro: Micro) -> None:
 
 
 def _turn(writer: CWriter, it: HalvesGemm) -> None:
-    """The halves of `count` rows from `first` on. Rows that there are not are left as they are: what becomes of them is dropped."""
+    """The halves of `count` rows from `first` on. Rows that there are not are left as they are:
+    what becomes of them is dropped.
+    """
     gemm, line = it.product, writer.line
     whole, rest = divmod(gemm.depth, DEPTH)
     writer.open(f"for (int64_t at = 0; at < count; at += {GROUP})")
     line(f"const int64_t some = count - at < {GROUP} ? count - at : {GROUP};")
-    writer.open(f"for (int64_t k = 0; k < {whole}; k++) for (int64_t i = 0; i < some; i++) for (int64_t j = 0; j < {DEPTH}; j += {TILE})")
-    line(f"half *restrict to = turned + (at * {it.depths} + k * {GROUP}) * {2 * DEPTH} + i * {DEPTH} + j;")
-    write_turn(writer, f"*(const vec *)(a + (first + at + i) * {gemm.a.row_stride} + k * {DEPTH} + j)", "to", str(GROUP * DEPTH))
+    writer.open(
+        f"for (int64_t k = 0; k < {whole}; k++) for (int64_t i = 0; i < some; i++) for (int64_t j ="
+        f" 0; j < {DEPTH}; j += {TILE})"
+    )
+    line(
+        f"half *restrict to = turned + (at * {it.depths} + k * {GROUP}) * {2 * DEPTH} + i * {DEPTH}"
+        " + j;"
+    )
+    write_turn(
+        writer,
+        f"*(const vec *)(a + (first + at + i) * {gemm.a.row_stride} + k * {DEPTH} + j)",
+        "to",
+        str(GROUP * DEPTH),
+    )
     writer.close()
     if rest:
         writer.open("for (int64_t i = 0; i < some; i++)")
         line(f"float last[{DEPTH}] = {{0}};")
-        line(f"__builtin_memcpy(last, a + (first + at + i) * {gemm.a.row_stride} + {whole * DEPTH}, {4 * rest});")
+        line(
+            f"__builtin_memcpy(last, a + (first + at + i) * {gemm.a.row_stride} + {whole * DEPTH},"
+            f" {4 * rest});"
+        )
         writer.open(f"for (int64_t j = 0; j < {DEPTH}; j += {TILE})")
-        line(f"half *restrict to = turned + (at * {it.depths} + {whole * GROUP}) * {2 * DEPTH} + i * {DEPTH} + j;")
+        line(
+            f"half *restrict to = turned + (at * {it.depths} + {whole * GROUP}) * {2 * DEPTH} + i *"
+            f" {DEPTH} + j;"
+        )
         write_turn(writer, "*(const vec *)(last + j)", "to", str(GROUP * DEPTH))
         writer.close()
         writer.close()
@@ -74,7 +116,10 @@ def _multiply(writer: CWriter, it: HalvesGemm) -> None:
     line(f"const float *restrict w = {gemm.b.buffer} + panel * {it.depths * STEP_FLOATS};")
     line(f"const half *restrict x = turned + at * {it.depths * 2 * DEPTH};")
     if it.ahead:
-        line(f"const float *ahead = w + {it.distance} + at / {GROUP} * {it.depths * it.ahead * CACHE_LINE // 4};")
+        line(
+            f"const float *ahead = w + {it.distance} + at / {GROUP} *"
+            f" {it.depths * it.ahead * CACHE_LINE // 4};"
+        )
     write_zeros(writer)
     writer.open(f"for (int64_t k = 0; k < {it.depths}; k++)")
     if it.ahead:

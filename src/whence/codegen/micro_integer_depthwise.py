@@ -1,4 +1,6 @@
-"""Depthwise convolution of bytes in C: each input column's bytes, four rows to a lane, times the weights of every tap that meets it."""
+"""Depthwise convolution of bytes in C: each input column's bytes, four rows to a lane, times the
+weights of every tap that meets it.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +28,32 @@ def write_integer_slide(writer: CWriter, micro: Micro) -> None:
     if it.border_bytes:
         line(f"__builtin_memset(scratch, raw, {it.border_bytes});")
     writer.open("for (int64_t task = begin; task < end; task++)")
-    line(f"const int64_t image = task / {it.chunks * it.parts}, chunk = task / {it.parts} % {it.chunks}, part = task % {it.parts};")
+    line(
+        f"const int64_t image = task / {it.chunks * it.parts}, chunk = task / {it.parts} %"
+        f" {it.chunks}, part = task % {it.parts};"
+    )
     row_bytes = columns.size * it.channels
     line(f"const uint8_t *x = (const uint8_t *){it.source} + image * {rows.size * row_bytes};")
-    writer.open(f"for (int64_t row = chunk * {rows.out} / {it.chunks}; row < (chunk + 1) * {rows.out} / {it.chunks}; row++)")
+    writer.open(
+        f"for (int64_t row = chunk * {rows.out} / {it.chunks}; row < (chunk + 1) * {rows.out} /"
+        f" {it.chunks}; row++)"
+    )
     for tap in range(rows.kernel):
         line(f"const int64_t y{tap} = row * {rows.stride} + {tap * rows.dilation - rows.begin};")
         inside = f"x + y{tap} * {row_bytes}"
-        line(f"const uint8_t *row{tap} = {inside if rows.is_inside else f'(uint64_t)y{tap} < {rows.size}u ? {inside} : scratch'};")
-    writer.open(f"for (int64_t vector = part * {it.vectors} / {it.parts}; vector < (part + 1) * {it.vectors} / {it.parts}; vector++)")
+        line(
+            f"const uint8_t *row{tap} ="
+            f" {inside if rows.is_inside else f'(uint64_t)y{tap} < {rows.size}u ? {inside} : scratch'};"
+        )
+    writer.open(
+        f"for (int64_t vector = part * {it.vectors} / {it.parts}; vector < (part + 1) *"
+        f" {it.vectors} / {it.parts}; vector++)"
+    )
     last = it.channels - lanes
-    line(f"const int64_t channel = vector * {lanes}{f' < {last} ? vector * {lanes} : {last}' if it.channels % lanes else ''};")
+    line(
+        "const int64_t channel = vector *"
+        f" {lanes}{f' < {last} ? vector * {lanes} : {last}' if it.channels % lanes else ''};"
+    )
     line(f"const int8_t *w = {it.weights} + vector * {it.packing.vector_bytes};")
     line(f"const {vec} start = *(const {vec} *)w{' * -zero' if it.packing.x_zero is None else ''};")
     if it.packing.has_sums:
@@ -44,9 +61,15 @@ def write_integer_slide(writer: CWriter, micro: Micro) -> None:
     first = lanes * 4 * (1 + it.packing.has_sums)
     for tap in range(columns.kernel):
         for quad in range(it.quads):
-            line(f"const {vec} w{tap}_{quad} = *(const {vec} *)(w + {first + (tap * it.quads + quad) * lanes * 4});")
+            line(
+                f"const {vec} w{tap}_{quad} = *(const {vec} *)(w +"
+                f" {first + (tap * it.quads + quad) * lanes * 4});"
+            )
     for run in it.cover.runs:
-        writer.open(f"for (int64_t column = {run.start}; column < {run.start + run.count * run.step}; column += {run.step})")
+        writer.open(
+            f"for (int64_t column = {run.start}; column < {run.start + run.count * run.step};"
+            f" column += {run.step})"
+        )
         _tile(writer, it, run.shape)
         writer.close()
     for _ in range(3):
@@ -63,7 +86,10 @@ def _tile(writer: CWriter, it: IntegerSlide, shape: Shape) -> None:
         line(f"{vec} all[{pixels}];")
         line("#pragma clang loop unroll(full)")
         line(f"for (int i = 0; i < {pixels}; i++) all[i] = ({vec})(0);")
-    line(f"const int64_t at = (column * {columns.stride} - {columns.begin}) * {it.channels} + channel;")
+    line(
+        f"const int64_t at = (column * {columns.stride} - {columns.begin}) * {it.channels} +"
+        " channel;"
+    )
     for place, pairs in sorted(_meetings(it, shape).items()):
         for quad in range(it.quads):
             taps = min(4, it.rows.kernel - 4 * quad)
@@ -77,18 +103,32 @@ def _tile(writer: CWriter, it: IntegerSlide, shape: Shape) -> None:
             writer.close()
     line(f"int32_t tile[{pixels}][{lanes}] __attribute__((aligned(64)));")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {pixels}; i++) *({vec} *)tile[i] = sum[i]{' + all[i] * factor' if it.packing.has_sums else ''};")
+    line(
+        f"for (int i = 0; i < {pixels}; i++) *({vec} *)tile[i] ="
+        f" sum[i]{' + all[i] * factor' if it.packing.has_sums else ''};"
+    )
     line(f"const int64_t m0 = (image * {it.rows.out} + row) * {columns.out} + column;")
     IntegerEpilogue(it.outputs, it.channels, lanes).store(writer, pixels, ["channel"], "m0")
 
 
 def _meetings(it: IntegerSlide, shape: Shape) -> dict[int, list[tuple[int, int]]]:
-    """By input column, counted from the tile's first: the pixels whose windows hold it, and with which tap."""
+    """By input column, counted from the tile's first: the pixels whose windows hold it, and with
+    which tap.
+    """
     met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    reached = {(pixel, tap) for read in shape.reads for tap in range(read.first, read.first + read.count) for pixel in read.pixels}
+    reached = {
+        (pixel, tap)
+        for read in shape.reads
+        for tap in range(read.first, read.first + read.count)
+        for pixel in read.pixels
+    }
     for pixel in range(shape.pixels):
         for tap in range(it.columns.kernel):
-            place = pixel * it.columns.stride + tap * it.columns.dilation if (pixel, tap) in reached else _BORDER
+            place = (
+                pixel * it.columns.stride + tap * it.columns.dilation
+                if (pixel, tap) in reached
+                else _BORDER
+            )
             met[place].append((pixel, tap))
     return met
 
@@ -97,7 +137,10 @@ def _four(it: IntegerSlide, place: int, quad: int, taps: int) -> str:
     lanes = it.lanes
     if place == _BORDER:
         return "border"
-    loads = [f"*(const v{lanes}_u8 *)(row{4 * quad + tap} + at + {place * it.channels})" for tap in range(taps)]
+    loads = [
+        f"*(const v{lanes}_u8 *)(row{4 * quad + tap} + at + {place * it.channels})"
+        for tap in range(taps)
+    ]
     loads += [f"(v{lanes}_u8)(0)"] * (4 - taps)
     flipped = f" ^ (v{lanes}_i32)(int32_t)0x80808080" if it.is_signed else ""
     return f"w_quads_x{lanes}({', '.join(loads)}, order){flipped}"

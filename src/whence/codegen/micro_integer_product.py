@@ -1,4 +1,6 @@
-"""Products of bytes in C: int32 sums in vector registers, four bytes of a row times four rows of a panel a step."""
+"""Products of bytes in C: int32 sums in vector registers, four bytes of a row times four rows of a
+panel a step.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,15 @@ def write_integer_product(writer: CWriter, micro: Micro) -> None:
     if it.packing is None and not shape.is_narrow:
         line(f"const v{shape.lanes}_i32 order = w_quad_order_x{shape.lanes}();")
     writer.open("for (int64_t task = begin; task < end; task++)")
-    line(f"const int64_t {BATCH} = task / {shape.blocks * shape.parts}, part = task / {shape.blocks} % {shape.parts}, block = task % {shape.blocks};")
+    line(
+        f"const int64_t {BATCH} = task / {shape.blocks * shape.parts}, part = task / {shape.blocks}"
+        f" % {shape.parts}, block = task % {shape.blocks};"
+    )
     line(f"(void){BATCH};")
-    line(f"const int64_t lo = block * {shape.rows} / {shape.blocks}, hi = (block + 1) * {shape.rows} / {shape.blocks};")
+    line(
+        f"const int64_t lo = block * {shape.rows} / {shape.blocks}, hi = (block + 1) * {shape.rows}"
+        f" / {shape.blocks};"
+    )
     line(f"const uint8_t *x = (const uint8_t *){it.source} + {c_index(it.base)};")
     line(f"const int32_t zero = {writer.expression(it.x_zero)}{' + 128' if it.is_signed else ''};")
     line("(void)zero;")
@@ -47,7 +55,9 @@ def write_integer_product(writer: CWriter, micro: Micro) -> None:
 # ---- gathering ----
 
 
-def write_gather(writer: CWriter, gather: Gather | None, depth: int, row_stride: int, *, is_signed: bool) -> None:
+def write_gather(
+    writer: CWriter, gather: Gather | None, depth: int, row_stride: int, *, is_signed: bool
+) -> None:
     """Rows `lo` to `hi` into `rows`, unsigned, each padded with zeros to a multiple of four."""
     line, padded = writer.line, -(-depth // 4) * 4
     writer.open("for (int64_t r = lo; r < hi; r++)")
@@ -64,7 +74,10 @@ def write_gather(writer: CWriter, gather: Gather | None, depth: int, row_stride:
 
 def _window(writer: CWriter, gather: Gather, *, is_signed: bool) -> None:
     line, rows, columns = writer.line, gather.rows, gather.columns
-    line(f"const int64_t image = r / {rows.out * columns.out}, row = r / {columns.out} % {rows.out}, column = r % {columns.out};")
+    line(
+        f"const int64_t image = r / {rows.out * columns.out}, row = r / {columns.out} % {rows.out},"
+        f" column = r % {columns.out};"
+    )
     line(f"const int64_t right = column * {columns.stride} - {columns.begin};")
     span = columns.kernel * gather.taken
     writer.open(f"for (int64_t kh = 0; kh < {rows.kernel}; kh++, to += {span})")
@@ -74,7 +87,10 @@ def _window(writer: CWriter, gather: Gather, *, is_signed: bool) -> None:
         line(f"__builtin_memset(to, zero, {span});")
         line("continue;")
         writer.close()
-    line(f"const uint8_t *line = x + (image * {rows.size} + down) * {columns.size * gather.channels};")
+    line(
+        f"const uint8_t *line = x + (image * {rows.size} + down) *"
+        f" {columns.size * gather.channels};"
+    )
     joined = columns.dilation == 1 and gather.taken == gather.channels
     if joined:
         if not columns.is_inside:
@@ -104,13 +120,18 @@ def _window(writer: CWriter, gather: Gather, *, is_signed: bool) -> None:
 
 
 def write_copy(writer: CWriter, count: int, *, is_signed: bool) -> None:
-    """`count` bytes `from` one place `to` another, made unsigned. The last vector begins early rather than end late."""
+    """`count` bytes `from` one place `to` another, made unsigned. The last vector begins early
+    rather than end late.
+    """
 
     def piece(size: int, at: str) -> str:
         if size < 4:
             return f"to[{at}] = from[{at}]{' ^ 128' if is_signed else ''};"
         kind = f"v{size}_u8"
-        return f"*({kind} *)(to + {at}) = *(const {kind} *)(from + {at}){f' ^ ({kind})(128)' if is_signed else ''};"
+        return (
+            f"*({kind} *)(to + {at}) = *(const {kind} *)(from +"
+            f" {at}){f' ^ ({kind})(128)' if is_signed else ''};"
+        )
 
     size = min(_WIDEST, 1 << (count.bit_length() - 1))
     if size < 4:
@@ -118,7 +139,9 @@ def write_copy(writer: CWriter, count: int, *, is_signed: bool) -> None:
             writer.line(piece(1, str(at)))
         return
     if count >= _LONG:
-        writer.line(f"for (int64_t k = 0; k < {count // size * size}; k += {size}) {piece(size, 'k')}")
+        writer.line(
+            f"for (int64_t k = 0; k < {count // size * size}; k += {size}) {piece(size, 'k')}"
+        )
     else:
         for at in range(0, count - size + 1, size):
             writer.line(piece(size, str(at)))
@@ -134,10 +157,18 @@ def _panels(writer: CWriter, it: IntegerProduct, stride: int) -> None:
     line, shape = writer.line, it.shape
     count, sizes = len(shape.panels), sorted(set(shape.panels), reverse=True)
     small, larger = sizes[-1], sum(size > sizes[-1] for size in shape.panels)
-    writer.open(f"for (int64_t panel = part * {count} / {shape.parts}; panel < (part + 1) * {count} / {shape.parts}; panel++)")
-    line(f"const int64_t vector = panel * {small}{f' + (panel < {larger} ? panel : {larger})' if larger else ''};")
+    writer.open(
+        f"for (int64_t panel = part * {count} / {shape.parts}; panel < (part + 1) * {count} /"
+        f" {shape.parts}; panel++)"
+    )
+    line(
+        "const int64_t vector = panel *"
+        f" {small}{f' + (panel < {larger} ? panel : {larger})' if larger else ''};"
+    )
     for size in sizes:
-        writer.open("" if len(sizes) == 1 else f"if (panel {'<' if size > small else '>='} {larger})")
+        writer.open(
+            "" if len(sizes) == 1 else f"if (panel {'<' if size > small else '>='} {larger})"
+        )
         _panel(writer, it, stride, size)
         writer.close()
     writer.close()
@@ -149,12 +180,18 @@ def _panel(writer: CWriter, it: IntegerProduct, stride: int, vectors: int) -> No
     for j in range(vectors):
         at = f"(vector + {j}) * {lanes}"
         last = max(shape.columns - lanes, 0)
-        line(f"const int64_t n{j} = {at if shape.columns % lanes == 0 else f'{at} < {last} ? {at} : {last}'};")
+        line(
+            f"const int64_t n{j} ="
+            f" {at if shape.columns % lanes == 0 else f'{at} < {last} ? {at} : {last}'};"
+        )
     if it.packing is None:
         _pack(writer, it, vectors)
     else:
         group = sum(shape.panels) * it.packing.vector_bytes
-        line(f"const int8_t *w = {it.weights} + {BATCH} * {group} + vector * {it.packing.vector_bytes};")
+        line(
+            f"const int8_t *w = {it.weights} + {BATCH} * {group} + vector *"
+            f" {it.packing.vector_bytes};"
+        )
         for j in range(vectors):
             scaled = " * -zero" if it.packing.x_zero is None else ""
             line(f"const {vec} start{j} = *(const {vec} *)(w + {j * lanes * 4}){scaled};")
@@ -171,7 +208,11 @@ def _panel(writer: CWriter, it: IntegerProduct, stride: int, vectors: int) -> No
     for j in range(vectors):
         line(f"sum[i][{j}] = start{j}{f' + sums[m0 - lo + i] * factor{j}' if it.has_sums else ''};")
     writer.close()
-    line("#pragma clang loop unroll(disable)" if rows * vectors > 8 else "#pragma clang loop unroll_count(4)")
+    line(
+        "#pragma clang loop unroll(disable)"
+        if rows * vectors > 8
+        else "#pragma clang loop unroll_count(4)"
+    )
     writer.open(f"for (int64_t k = 0; k < {shape.words}; k++)")
     for j in range(vectors):
         line(f"const {vec} w{j} = *(const {vec} *)(w + (k * {vectors} + {j}) * {lanes * 4});")
@@ -184,8 +225,13 @@ def _panel(writer: CWriter, it: IntegerProduct, stride: int, vectors: int) -> No
     writer.close()
     line(f"int32_t tile[{rows}][{vectors * lanes}] __attribute__((aligned(64)));")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) *({vec} *)(tile[i] + j * {lanes}) = sum[i][j];")
-    IntegerEpilogue(it.outputs, shape.columns, lanes).store(writer, rows, [f"n{j}" for j in range(vectors)], "m0")
+    line(
+        f"for (int i = 0; i < {rows}; i++) for (int j = 0; j < {vectors}; j++) *({vec} *)(tile[i] +"
+        f" j * {lanes}) = sum[i][j];"
+    )
+    IntegerEpilogue(it.outputs, shape.columns, lanes).store(
+        writer, rows, [f"n{j}" for j in range(vectors)], "m0"
+    )
     writer.close()
 
 
@@ -232,7 +278,10 @@ def _quads(writer: CWriter, it: IntegerProduct, j: int, present: int, flip: int)
         line(f"  bytes[c * 4 + t] = b[(k * 4 + t) * {shape.columns} + c] ^ {flip};")
         line(f"const {vec} four = *(const {vec} *)bytes;")
         return
-    loads = [f"*(const v{lanes}_u8 *)(b + (k * 4 + {t}) * {shape.columns} + n{j})" for t in range(present)]
+    loads = [
+        f"*(const v{lanes}_u8 *)(b + (k * 4 + {t}) * {shape.columns} + n{j})"
+        for t in range(present)
+    ]
     loads += [f"(v{lanes}_u8)({flip})"] * (4 - present)
     line(f"const {vec} four = w_quads_x{lanes}({', '.join(loads)}, order){turned};")
 
@@ -244,11 +293,16 @@ def _left(writer: CWriter, it: IntegerProduct, j: int, flip: int) -> bool:
         return False
     vec, text = f"v{lanes}_i32", "0"
     if it.w_zero is not None:
-        lane = next((var for var in it.w_zero.variables() if var.name == COLUMN), Var(COLUMN, shape.columns))
+        lane = next(
+            (var for var in it.w_zero.variables() if var.name == COLUMN), Var(COLUMN, shape.columns)
+        )
         vectors = TypedVectors(writer, lane, lanes, {})
         if shape.is_narrow and lane in it.w_zero.variables():
             writer.line(f"int32_t zeros{j}[{lanes}] = {{0}};")
-            writer.line(f"for (int64_t {COLUMN} = 0; {COLUMN} < {shape.columns}; {COLUMN}++) zeros{j}[{COLUMN}] = {writer.expression(it.w_zero)};")
+            writer.line(
+                f"for (int64_t {COLUMN} = 0; {COLUMN} < {shape.columns}; {COLUMN}++)"
+                f" zeros{j}[{COLUMN}] = {writer.expression(it.w_zero)};"
+            )
             text = f"*(const {vec} *)zeros{j}"
         else:
             writer.line(f"{vec} zero{j};")

@@ -16,16 +16,22 @@ def write_recurrent(writer: CWriter, micro: Micro) -> None:
     it, line = micro, writer.line
     products, state = it.scratch
     if it.together:
-        # Its own panels are all a worker computes; the states of all units it reads from the memory that all share.
+        # Its own panels are all a worker computes; the states of all units it reads from the memory
+        # that all share.
         writer.open("")
         line(f"w_gang *gang = *(w_gang **)((char *)scratch - {_HEADER});")
         line("const int64_t direction = 0, first = 0;")
     else:
         writer.open("for (int64_t task = begin; task < end; task++)")
-        line(f"const int64_t direction = task / {it.blocks}, first = task % {it.blocks} * {it.rows};")
+        line(
+            f"const int64_t direction = task / {it.blocks}, first = task % {it.blocks} * {it.rows};"
+        )
     line(f"const float *restrict w = {it.w} + direction * {it.panels * it.inputs * it.width};")
     line(f"const float *restrict r = {it.r} + direction * {it.panels * it.hidden * it.width};")
-    line(f"float *products = scratch, *now = {'(float *)gang->shared' if it.together else 'products'} + {products};")
+    line(
+        "float *products = scratch, *now ="
+        f" {'(float *)gang->shared' if it.together else 'products'} + {products};"
+    )
     line(f"float *next = now + {state}, *cells = next + {state}, *resets = cells + {state};")
     line("(void)cells, (void)resets;")
     if it.together:
@@ -54,7 +60,9 @@ def _last(it: Recurrent) -> str:
 
 
 def _own_units(it: Recurrent) -> str:
-    """The loop over the units that a worker stores, all of them unless it works together with others."""
+    """The loop over the units that a worker stores, all of them unless it works together with
+    others.
+    """
     if not it.together:
         return f"for (int64_t u = 0; u < {it.hidden}; u++)"
     return f"for (int64_t u = begin * {it.units}; u < end * {it.units} && u < {it.hidden}; u++)"
@@ -79,18 +87,27 @@ def _start(writer: CWriter, it: Recurrent) -> None:
     for target, source in (("now", it.start), ("cells", it.start_cell)):
         if target == "cells" and not it.has_cell:
             continue
-        writer.open(f"for (int64_t i = 0; i < {it.rows}; i++) for (int64_t u = 0; u < {it.padded}; u++)")
-        value = "0.0f" if source is None else f"u < {it.hidden} ? {source}[{_state_place(it, 'first + i', 'u')}] : 0.0f"
+        writer.open(
+            f"for (int64_t i = 0; i < {it.rows}; i++) for (int64_t u = 0; u < {it.padded}; u++)"
+        )
+        value = (
+            "0.0f"
+            if source is None
+            else f"u < {it.hidden} ? {source}[{_state_place(it, 'first + i', 'u')}] : 0.0f"
+        )
         writer.line(f"{target}[i * {it.padded} + u] = {value};")
         writer.close()
-    # Units that only fill up a vector are computed from zeros and stay what they are; no other unit reads them.
+    # Units that only fill up a vector are computed from zeros and stay what they are; no other unit
+    # reads them.
     writer.line(f"for (int64_t u = 0; u < {it.rows * it.padded}; u++) next[u] = resets[u] = 0.0f;")
 
 
 def _project(writer: CWriter, it: Recurrent) -> None:
     """The input's share of every gate for the next steps, biases included."""
     line = writer.line
-    step, row = (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
+    step, row = (
+        (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
+    )
     writer.open(f"for (int64_t panel = {_first(it)}; panel < {_last(it)}; panel++)")
     _bias(writer, it)
     line(f"const float *restrict b = w + panel * {it.inputs * it.width};")
@@ -99,7 +116,10 @@ def _project(writer: CWriter, it: Recurrent) -> None:
     line(f"float *restrict to = products + (i * {it.panels} + panel) * {it.width};")
     height = max(1, min(24 // (it.gates * it.vectors), it.steps))
     line("int64_t t = 0;")
-    for rows, condition in ((height, f"for (; t + {height} <= count; t += {height})"), (1, "for (; t < count; t++)")):
+    for rows, condition in (
+        (height, f"for (; t + {height} <= count; t += {height})"),
+        (1, "for (; t < count; t++)"),
+    ):
         if rows == 1 and height == 1 and condition.startswith("for (; t <"):
             continue
         writer.open(condition)
@@ -114,11 +134,19 @@ def _bias(writer: CWriter, it: Recurrent) -> None:
     if it.bias is None:
         writer.line(f"for (int64_t j = 0; j < {it.width}; j++) bias[j] = 0.0f;")
         return
-    writer.open(f"for (int64_t g = 0; g < {it.gates}; g++) for (int64_t u = 0; u < {it.units}; u++)")
+    writer.open(
+        f"for (int64_t g = 0; g < {it.gates}; g++) for (int64_t u = 0; u < {it.units}; u++)"
+    )
     writer.line(f"const int64_t unit = panel * {it.units} + u;")
-    writer.line(f"const float *restrict both = {it.bias} + direction * {2 * it.gates * it.hidden} + g * {it.hidden} + unit;")
+    writer.line(
+        f"const float *restrict both = {it.bias} + direction * {2 * it.gates * it.hidden} + g *"
+        f" {it.hidden} + unit;"
+    )
     late = "" if it.late is None else f"g == {it.late} ? both[0] : "
-    writer.line(f"bias[g * {it.units} + u] = unit < {it.hidden} ? ({late}both[0] + both[{it.gates * it.hidden}]) : 0.0f;")
+    writer.line(
+        f"bias[g * {it.units} + u] = unit < {it.hidden} ? ({late}both[0] +"
+        f" both[{it.gates * it.hidden}]) : 0.0f;"
+    )
     writer.close()
 
 
@@ -127,18 +155,27 @@ def _tile(writer: CWriter, it: Recurrent, rows: int, step: int) -> None:
     line, lanes, vector, sums = writer.line, it.tile.lanes, _vector(it), it.gates * it.vectors
     line(f"{vector} sum[{rows}][{sums}];")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int m = 0; m < {rows}; m++) for (int j = 0; j < {sums}; j++) sum[m][j] = *(const {vector} *)(bias + j * {lanes});")
+    line(
+        f"for (int m = 0; m < {rows}; m++) for (int j = 0; j < {sums}; j++) sum[m][j] = *(const"
+        f" {vector} *)(bias + j * {lanes});"
+    )
     writer.open(f"for (int64_t k = 0; k < {it.inputs}; k++)")
     line("#pragma clang loop unroll(full)")
     writer.open(f"for (int m = 0; m < {rows}; m++)")
     line(f"const {vector} x = w_splat_f32x{lanes}(from[(t + m) * {step} + k]);")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int j = 0; j < {sums}; j++) sum[m][j] += x * *(const {vector} *)(b + k * {it.width} + j * {lanes});")
+    line(
+        f"for (int j = 0; j < {sums}; j++) sum[m][j] += x * *(const {vector} *)(b + k * {it.width}"
+        f" + j * {lanes});"
+    )
     writer.close()
     writer.close()
     line("#pragma clang loop unroll(full)")
     target = f"to + (t + m) * {it.rows * it.panels * it.width} + j * {lanes}"
-    line(f"for (int m = 0; m < {rows}; m++) for (int j = 0; j < {sums}; j++) *({vector} *)({target}) = sum[m][j];")
+    line(
+        f"for (int m = 0; m < {rows}; m++) for (int j = 0; j < {sums}; j++) *({vector} *)({target})"
+        " = sum[m][j];"
+    )
 
 
 def _steps(writer: CWriter, it: Recurrent) -> None:
@@ -161,7 +198,8 @@ def _steps(writer: CWriter, it: Recurrent) -> None:
 
 def _phases(writer: CWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
     for number, phase in enumerate(phases):
-        # There and back: what a step read last, the next one finds in the cache, where all of the weights would not fit.
+        # There and back: what a step read last, the next one finds in the cache, where all of the
+        # weights would not fit.
         writer.open(f"for (int64_t turn = {_first(it)}; turn < {_last(it)}; turn++)")
         writer.line(f"const int64_t panel = s % 2 ? {_first(it)} + {_last(it)} - 1 - turn : turn;")
         _phase(writer, it, phase, number, phases)
@@ -170,7 +208,9 @@ def _phases(writer: CWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
             writer.line("gang->meet(gang);")
 
 
-def _phase(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
+def _phase(
+    writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]
+) -> None:
     line, lanes, vector, units = writer.line, it.tile.lanes, _vector(it), it.units
     sums = len(phase.gates) * it.vectors
     skipped = phase.gates[0] * units
@@ -178,22 +218,33 @@ def _phase(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tu
     line(f"const float *restrict b = r + panel * {it.hidden * it.width} + {skipped};")
     line(f"{vector} sum[{it.rows}][{sums}];")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {it.rows}; i++) for (int j = 0; j < {sums}; j++) sum[i][j] = ({vector})(0.0f);")
+    line(
+        f"for (int i = 0; i < {it.rows}; i++) for (int j = 0; j < {sums}; j++) sum[i][j] ="
+        f" ({vector})(0.0f);"
+    )
     writer.open(f"for (int64_t k = 0; k < {it.hidden}; k++)")
     line("#pragma clang loop unroll(full)")
     writer.open(f"for (int i = 0; i < {it.rows}; i++)")
     line(f"const {vector} x = w_splat_f32x{lanes}({state}[i * {it.padded} + k]);")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int j = 0; j < {sums}; j++) sum[i][j] += x * *(const {vector} *)(b + k * {it.width} + j * {lanes});")
+    line(
+        f"for (int j = 0; j < {sums}; j++) sum[i][j] += x * *(const {vector} *)(b + k * {it.width}"
+        f" + j * {lanes});"
+    )
     writer.close()
     writer.close()
     line(f"float gate[{it.rows}][{sums * lanes}];")
     line("#pragma clang loop unroll(full)")
-    line(f"for (int i = 0; i < {it.rows}; i++) for (int j = 0; j < {sums}; j++) *({vector} *)(gate[i] + j * {lanes}) = sum[i][j];")
+    line(
+        f"for (int i = 0; i < {it.rows}; i++) for (int j = 0; j < {sums}; j++) *({vector}"
+        f" *)(gate[i] + j * {lanes}) = sum[i][j];"
+    )
     _units(writer, it, phase, number, phases)
 
 
-def _units(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
+def _units(
+    writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]
+) -> None:
     """What each unit of the panel makes of its sums."""
     line, units = writer.line, it.units
     read = names_read(phase)
@@ -204,10 +255,16 @@ def _units(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tu
         line(f"const int alive = t < {it.lengths}[first + i];")
     for slot in range(3):
         if f"p{slot}" in read:
-            line(f"const float *restrict peep{slot} = {it.peepholes} + direction * {3 * it.hidden} + {slot * it.hidden} + unit0;")
+            line(
+                f"const float *restrict peep{slot} = {it.peepholes} + direction * {3 * it.hidden} +"
+                f" {slot * it.hidden} + unit0;"
+            )
     if "late" in read and it.bias is not None:
         offset = it.gates * it.hidden + (it.late or 0) * it.hidden
-        line(f"const float *restrict late_bias = {it.bias} + direction * {2 * it.gates * it.hidden} + {offset} + unit0;")
+        line(
+            f"const float *restrict late_bias = {it.bias} + direction * {2 * it.gates * it.hidden}"
+            f" + {offset} + unit0;"
+        )
     tail = it.hidden % units
     limit = f"(panel == {it.panels - 1} ? {tail} : {units})" if tail else str(units)
     line("#pragma clang loop vectorize(assume_safety)")
@@ -218,7 +275,10 @@ def _units(writer: CWriter, it: Recurrent, phase: Phase, number: int, phases: tu
         share = f"share[{gate * units} + u]"
         if gate == it.late and not phase.from_reset:
             # The state's share is reset on its own, with its own bias.
-            line(f"const float x{gate} = {share}, late = {recurrent}{' + late_bias[u]' if it.bias is not None else ''};")
+            line(
+                f"const float x{gate} = {share}, late ="
+                f" {recurrent}{' + late_bias[u]' if it.bias is not None else ''};"
+            )
         else:
             line(f"const float x{gate} = {share} + {recurrent};")
             if gate == it.late:
@@ -250,5 +310,7 @@ def _finish(writer: CWriter, it: Recurrent) -> None:
         if target is None:
             continue
         writer.open(f"for (int64_t i = 0; i < {it.rows}; i++) {_own_units(it)}")
-        writer.line(f"{target}[{_state_place(it, 'first + i', 'u')}] = {source}[i * {it.padded} + u];")
+        writer.line(
+            f"{target}[{_state_place(it, 'first + i', 'u')}] = {source}[i * {it.padded} + u];"
+        )
         writer.close()

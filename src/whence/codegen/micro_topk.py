@@ -25,12 +25,18 @@ def write_row(writer: CWriter, it: TopK) -> None:
     line(f"if (count == {it.k} && !({_beats(it, 'x', f'best[{it.k - 1}]')})) continue;")
     line(f"int64_t at = count < {it.k} ? count++ : {it.k - 1};")
     # Of equals the earlier stays in front.
-    line(f"for (; at > 0 && ({_beats(it, 'x', 'best[at - 1]')}); at--) best[at] = best[at - 1], where[at] = where[at - 1];")
+    line(
+        f"for (; at > 0 && ({_beats(it, 'x', 'best[at - 1]')}); at--) best[at] = best[at - 1],"
+        " where[at] = where[at - 1];"
+    )
     line(f"best[at] = x, where[at] = (int32_t){STEP};")
     writer.close()
     writer.open(f"for (int64_t {RANK} = 0; {RANK} < {it.k}; {RANK}++)")
     for target, value in (
-        (it.values, converted(f"best[{RANK}]", it.dtype, writer.dtype_of(it.values)) if it.values else ""),
+        (
+            it.values,
+            converted(f"best[{RANK}]", it.dtype, writer.dtype_of(it.values)) if it.values else "",
+        ),
         (it.indices, f"where[{RANK}]"),
     ):
         if target is not None:
@@ -42,4 +48,8 @@ def _beats(it: TopK, x: str, y: str) -> str:
     """Does `x` stand before `y`? A NaN is larger than every number."""
     if not it.dtype.is_float:
         return f"{x} > {y}" if it.largest else f"{x} < {y}"
-    return f"{x} > {y} || ({x} != {x} && {y} == {y})" if it.largest else f"{x} < {y} || ({y} != {y} && {x} == {x})"
+    return (
+        f"{x} > {y} || ({x} != {x} && {y} == {y})"
+        if it.largest
+        else f"{x} < {y} || ({y} != {y} && {x} == {x})"
+    )

@@ -1,16 +1,24 @@
-"""The C text that stands before generated kernels: what arithmetic means, and functions that loops over them vectorise.
+"""The C text that stands before generated kernels: what arithmetic means, and functions that loops
+over them vectorise.
 
 What a kernel's author may rely on:
 
-- float32 `exp`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the last place for every input, down to subnormal inputs
-  and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing. Coefficients are from `tools/fit_prelude.py`.
+- float32 `exp`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the last place
+  for every input, down to subnormal inputs
+  and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing.
+  Coefficients are from `tools/fit_prelude.py`.
 - float64 versions are the C library's.
-- `max` and `min` of floats give NaN if either side is NaN. Which zero they give for zeros of both signs is left open.
+- `max` and `min` of floats give NaN if either side is NaN. Which zero they give for zeros of both
+  signs is left open.
 - `mod` has the sign of the divisor, `rem` that of the dividend; `sign` of NaN is NaN.
-- Integer division by zero gives 0, as does the remainder; the most negative number divided by -1 wraps to itself.
-- Float to integer truncates. What does not fit behaves as on an x86 CPU, on every CPU: conversion goes through int32 (8-, 16- and 32-bit
-  signed, 8- and 16-bit unsigned) or int64 (uint32, int64, uint64) and keeps the low bits; NaN and what even those cannot hold become their most
-  negative number. So -1.0 is 255 as uint8 and 300.0 is 44. uint64 holds all of its own range, and what is above it becomes 0.
+- Integer division by zero gives 0, as does the remainder; the most negative number divided by -1
+  wraps to itself.
+- Float to integer truncates. What does not fit behaves as on an x86 CPU, on every CPU: conversion
+  goes through int32 (8-, 16- and 32-bit
+  signed, 8- and 16-bit unsigned) or int64 (uint32, int64, uint64) and keeps the low bits; NaN and
+  what even those cannot hold become their most
+  negative number. So -1.0 is 255 as uint8 and 300.0 is 44. uint64 holds all of its own range, and
+  what is above it becomes 0.
 - bfloat16 is a struct, so that storing a number without `w_to_bf16` does not compile.
 """
 

@@ -12,11 +12,19 @@ def names_read(phase: Phase) -> set[str]:
     return {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
 
 
-def write_unit(writer: CWriter, it: Recurrent, number: int, phases: tuple[Phase, ...], place: str, peephole: str) -> None:
+def write_unit(
+    writer: CWriter,
+    it: Recurrent,
+    number: int,
+    phases: tuple[Phase, ...],
+    place: str,
+    peephole: str,
+) -> None:
     """The values of a phase and what is kept of them, after the sums `x0`, `x1`, ... of its gates.
 
-    The arrays `now`, `next`, `cells` and `resets` hold the unit at `place`; `peephole` is where its weight number `{slot}` lies. `alive` says whether
-    the sequence still goes on, where sequences have lengths.
+    The arrays `now`, `next`, `cells` and `resets` hold the unit at `place`; `peephole` is where its
+    weight number `{slot}` lies. `alive` says whether the sequence still goes on, where sequences
+    have lengths.
     """
     line, phase = writer.line, phases[number]
     read, made = names_read(phase), {name for name, _ in phase.lets}

@@ -60,8 +60,12 @@ Micros = Mapping[type[Micro], Callable[["CWriter", Micro], None]]
 
 
 def c_comment(text: str) -> str:
-    """Text from a model as the inside of a C comment: it cannot end the comment, nor the line, nor continue it."""
-    plain = "".join(char if char.isprintable() and char.isascii() else f"<{ord(char):x}>" for char in text)
+    """Text from a model as the inside of a C comment: it cannot end the comment, nor the line, nor
+    continue it.
+    """
+    plain = "".join(
+        char if char.isprintable() and char.isascii() else f"<{ord(char):x}>" for char in text
+    )
     return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "<5c>").replace("?", " ?")
 
 
@@ -108,10 +112,15 @@ class CWriter:
             case Accumulator(name, start, lanes):
                 assert lanes is not None
                 self.line(f"{_value_type(start.dtype)} {name}[{lanes.extent}];")
-                self.line(f"for (int64_t lane = 0; lane < {lanes.extent}; lane++) {name}[lane] = {c_literal(start)};")
+                self.line(
+                    f"for (int64_t lane = 0; lane < {lanes.extent}; lane++) {name}[lane] ="
+                    f" {c_literal(start)};"
+                )
             case Accumulate(name, fn, value, lane):
                 target = name if lane is None else f"{name}[{lane.name}]"
-                self.line(f"{target} = {written_call(fn, value.dtype, (target, self.expression(value)))};")
+                self.line(
+                    f"{target} = {written_call(fn, value.dtype, (target, self.expression(value)))};"
+                )
             case Store(buffer, index, value):
                 place = c_index(index, self.expression)
                 self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")
@@ -121,7 +130,8 @@ class CWriter:
     def _loop(self, loop: Loop) -> None:
         var = loop.var
         if loop.kind is LoopKind.REDUCE:
-            # Sums may be reordered here, which is what lets the compiler keep several of them at once.
+            # Sums may be reordered here, which is what lets the compiler keep several of them at
+            # once.
             self.open("")
             self.line("#pragma clang fp reassociate(on)")
         if loop.kind is LoopKind.VECTOR:
@@ -149,7 +159,10 @@ class CWriter:
         """The definitions of the tables that expressions written so far read."""
         found = []
         for (data, dtype), name in self._tables.items():
-            values = ", ".join(c_literal(Literal(value.item(), dtype)) for value in np.frombuffer(data, dtype.numpy))
+            values = ", ".join(
+                c_literal(Literal(value.item(), dtype))
+                for value in np.frombuffer(data, dtype.numpy)
+            )
             found.append(f"  static const {c_type(dtype)} {name}[] = {{{values}}};")
         return found
 
@@ -163,12 +176,16 @@ class CWriter:
         return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
 
     def expression(self, expr: Expr) -> str:
-        """The expression as C. Parts that occur more than once are computed once, in lines written before."""
+        """The expression as C. Parts that occur more than once are computed once, in lines written
+        before.
+        """
         repeated = _repeated(expr)
         names: dict[Expr, str] = {}
         return self._text(expr, repeated, names, conditional=False)
 
-    def _text(self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], *, conditional: bool) -> str:
+    def _text(
+        self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], *, conditional: bool
+    ) -> str:
         if expr in names:
             return names[expr]
         text = self._plain(expr, repeated, names, conditional)
@@ -179,7 +196,9 @@ class CWriter:
             return name
         return text
 
-    def _plain(self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], conditional: bool) -> str:
+    def _plain(
+        self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], conditional: bool
+    ) -> str:
         match expr:
             case Literal():
                 return c_literal(expr)
@@ -191,23 +210,41 @@ class CWriter:
             case Position(index, _):
                 return f"({c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))})"
             case Table(data, index, dtype):
-                place = c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))
+                place = c_index(
+                    index, lambda part: self._text(part, repeated, names, conditional=conditional)
+                )
                 return f"{self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))}[{place}]"
             case Op(Fn.SELECT, (condition, then, otherwise), _):
-                # Only the chosen side may be evaluated, so nothing in it is computed ahead unless it was needed anyway.
+                # Only the chosen side may be evaluated, so nothing in it is computed ahead unless
+                # it was needed anyway.
                 chosen = self._text(condition, repeated, names, conditional=conditional)
-                sides = [self._text(side, repeated, names, conditional=conditional or _touches_memory(side)) for side in (then, otherwise)]
+                sides = [
+                    self._text(
+                        side, repeated, names, conditional=conditional or _touches_memory(side)
+                    )
+                    for side in (then, otherwise)
+                ]
                 return f"({chosen} ? {sides[0]} : {sides[1]})"
             case Op(Fn.CAST, (value,), dtype):
-                made = converted(self._text(value, repeated, names, conditional=conditional), value.dtype, dtype)
+                made = converted(
+                    self._text(value, repeated, names, conditional=conditional), value.dtype, dtype
+                )
                 return f"w_bf16_value({made})" if dtype is DType.BF16 else made
             case Op(fn, args, dtype):
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
-                return written_call(fn, kind, tuple(self._text(arg, repeated, names, conditional=conditional) for arg in args))
+                return written_call(
+                    fn,
+                    kind,
+                    tuple(
+                        self._text(arg, repeated, names, conditional=conditional) for arg in args
+                    ),
+                )
 
 
 def _repeated(expr: Expr) -> frozenset[Expr]:
-    """The parts worth naming: operations and loads that occur more than once. Counted as a graph, each part entered once."""
+    """The parts worth naming: operations and loads that occur more than once. Counted as a graph,
+    each part entered once.
+    """
     counts: Counter[Expr] = Counter()
     stack: list[Expr] = [expr]
     while stack:
@@ -215,7 +252,9 @@ def _repeated(expr: Expr) -> frozenset[Expr]:
         counts[part] += 1
         if counts[part] == 1 and isinstance(part, Op):
             stack.extend(part.args)
-    return frozenset(part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load))
+    return frozenset(
+        part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load)
+    )
 
 
 def _touches_memory(expr: Expr) -> bool:
@@ -230,7 +269,9 @@ def c_type(dtype: DType) -> str:
 
 
 def _value_type(dtype: DType) -> str:
-    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float everywhere else."""
+    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float
+    everywhere else.
+    """
     return "float" if dtype is DType.BF16 else c_type(dtype)
 
 
@@ -244,7 +285,11 @@ def c_literal(literal: Literal) -> str:
             return f'__builtin_nan{suffix}("")'
         if math.isinf(value):
             return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
-        return f"{float(value).hex()}{suffix}" if not float(value).is_integer() or abs(value) > 1e6 else f"{float(value):.1f}{suffix}"
+        return (
+            f"{float(value).hex()}{suffix}"
+            if not float(value).is_integer() or abs(value) > 1e6
+            else f"{float(value):.1f}{suffix}"
+        )
     if dtype is DType.I64 and value == -(2**63):
         return "INT64_MIN"
     if dtype is DType.U64:
@@ -282,7 +327,15 @@ _SUFFIX = {DType.F32: "f", DType.F64: "d"}
 _LIBM = {Fn.SIN: "sin", Fn.COS: "cos", Fn.TAN: "tan", Fn.ASIN: "asin", Fn.ACOS: "acos", Fn.ATAN: "atan", Fn.SINH: "sinh", Fn.COSH: "cosh",
          Fn.ASINH: "asinh", Fn.ACOSH: "acosh", Fn.ATANH: "atanh", Fn.POW: "pow"}  # fmt: skip
 _BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
-_OWN = {Fn.EXP: "exp", Fn.EXP_DOWN: "exp_down", Fn.LOG: "log", Fn.TANH: "tanh", Fn.ERF: "erf", Fn.SIGMOID: "sigmoid", Fn.SOFTPLUS: "softplus"}
+_OWN = {
+    Fn.EXP: "exp",
+    Fn.EXP_DOWN: "exp_down",
+    Fn.LOG: "log",
+    Fn.TANH: "tanh",
+    Fn.ERF: "erf",
+    Fn.SIGMOID: "sigmoid",
+    Fn.SOFTPLUS: "softplus",
+}
 
 
 def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
@@ -293,13 +346,21 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.NEG) and dtype in (DType.I32, DType.I64):
         # Wrap around like the other engines do; signed overflow would be undefined in C.
         unsigned = "uint32_t" if dtype is DType.I32 else "uint64_t"
-        inner = f" {_INFIX[fn]} ".join(f"({unsigned})({arg})" for arg in args) if fn in _INFIX else f"-({unsigned})({args[0]})"
+        inner = (
+            f" {_INFIX[fn]} ".join(f"({unsigned})({arg})" for arg in args)
+            if fn in _INFIX
+            else f"-({unsigned})({args[0]})"
+        )
         return f"(({c_type(dtype)})({inner}))"
     if fn is Fn.DIV and not floating:
         return f"w_div_{c_type(dtype)}({', '.join(args)})"
     if fn in _INFIX:
         text = f"({f' {_INFIX[fn]} '.join(args)})"
-        return text if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR) else f"(({c_type(dtype)}){text})"
+        return (
+            text
+            if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR)
+            else f"(({c_type(dtype)}){text})"
+        )
     if fn in _PREFIX:
         return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
     if fn in _OWN and floating:
@@ -311,7 +372,11 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn is Fn.RSQRT and floating:
         return f"(1.0{builtin_suffix} / __builtin_sqrt{builtin_suffix}({args[0]}))"
     if fn is Fn.ABS:
-        return f"__builtin_fabs{builtin_suffix}({args[0]})" if floating else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
+        return (
+            f"__builtin_fabs{builtin_suffix}({args[0]})"
+            if floating
+            else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
+        )
     if fn in (Fn.ORDER, Fn.UNORDER, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE):
         return f"w_{fn.value}({', '.join(args)})"
     if fn is Fn.ISNAN:
@@ -319,8 +384,13 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
     if fn is Fn.ISINF:
         return f"(__builtin_fabs{builtin_suffix}({args[0]}) == __builtin_inf{builtin_suffix}())"
     if fn in (Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT):
-        # An amount below 0 or past the last bit leaves only the fill: the sign bit to the right, 0 to the left.
-        shifted = f"(uint64_t)({args[0]}) << ({args[1]})" if fn is Fn.SHIFT_LEFT else f"({args[0]}) >> ({args[1]})"
+        # An amount below 0 or past the last bit leaves only the fill: the sign bit to the right, 0
+        # to the left.
+        shifted = (
+            f"(uint64_t)({args[0]}) << ({args[1]})"
+            if fn is Fn.SHIFT_LEFT
+            else f"({args[0]}) >> ({args[1]})"
+        )
         fill = f"(({args[0]}) < 0 ? -1 : 0)" if fn is Fn.SHIFT_RIGHT else "0"
         return f"(({c_type(dtype)})((uint64_t)({args[1]}) >= {dtype.bits} ? {fill} : {shifted}))"
     if fn in (Fn.MAX, Fn.MIN, Fn.SIGN, Fn.MOD, Fn.REM):
@@ -348,7 +418,10 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Mi
     writer = CWriter(kernel, micros)
     for comment in comments:
         writer.line(f"/* {c_comment(comment)} */")
-    writer.open(f"void {name}(void *const *restrict buf, int64_t begin, int64_t end, void *restrict scratch)")
+    writer.open(
+        f"void {name}(void *const *restrict buf, int64_t begin, int64_t end, void *restrict"
+        " scratch)"
+    )
     head = len(writer.lines)
     if not kernel.scratch_bytes:
         writer.line("(void)scratch;")
@@ -359,7 +432,9 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Mi
     for position, param in enumerate(kernel.params):
         if param.name in words:
             qualifier = "" if param.role is Role.OUTPUT else "const "
-            declared.append(f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];")
+            declared.append(
+                f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];"
+            )
     writer.lines[head:head] = [*declared, *writer.tables()]
     writer.close()
     return "\n".join(writer.lines) + "\n"

@@ -90,24 +90,40 @@ class Target:
             features -= _MATRIX
         l1d, l2, l3 = _linux_caches() if system is System.LINUX else _macos_caches()
         digest = hashlib.sha256("\n".join([cpu, *sorted(flags)]).encode()).hexdigest()[:16]
-        return cls(arch, system, frozenset(features), "native", digest, l1d=l1d, l2=l2, l3=l3, cores=usable_cores())
+        return cls(
+            arch,
+            system,
+            frozenset(features),
+            "native",
+            digest,
+            l1d=l1d,
+            l2=l2,
+            l3=l3,
+            cores=usable_cores(),
+        )
 
     @classmethod
     def named(cls, name: str) -> Target:
-        """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists them."""
+        """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists
+        them.
+        """
         if name == "host":
             return cls.host()
         try:
             return _NAMED[name]
         except KeyError:
-            raise UnsupportedError(f"no target named '{name}'; there are {', '.join(cls.names())}") from None
+            raise UnsupportedError(
+                f"no target named '{name}'; there are {', '.join(cls.names())}"
+            ) from None
 
     @staticmethod
     def names() -> tuple[str, ...]:
         return ("host", *_NAMED)
 
     def precise(self) -> Target:
-        """The same machine without its matrix units, whose float32 products are rounded earlier (see `kernels/halves.py`)."""
+        """The same machine without its matrix units, whose float32 products are rounded earlier
+        (see `kernels/halves.py`).
+        """
         return replace(self, features=self.features - _MATRIX)
 
     def has(self, *features: Feature) -> bool:
@@ -125,8 +141,12 @@ class Target:
 
     @property
     def triple(self) -> str:
-        """The platform in the compiler's words. Linux code asks for a glibc that every distribution in use has."""
-        return f"{self.arch}-linux-gnu.2.17" if self.system is System.LINUX else f"{self.arch}-macos"
+        """The platform in the compiler's words. Linux code asks for a glibc that every distribution
+        in use has.
+        """
+        return (
+            f"{self.arch}-linux-gnu.2.17" if self.system is System.LINUX else f"{self.arch}-macos"
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -145,7 +165,9 @@ class Target:
 
 def usable_cores() -> int:
     """Cores this process may keep busy: its affinity, and a container's quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         limit = -(-int(quota) // int(period))
@@ -156,9 +178,16 @@ def usable_cores() -> int:
 
 def _host_arch() -> Arch:
     machine = platform.machine().lower()
-    found = {"x86_64": Arch.X86_64, "amd64": Arch.X86_64, "aarch64": Arch.AARCH64, "arm64": Arch.AARCH64}.get(machine)
+    found = {
+        "x86_64": Arch.X86_64,
+        "amd64": Arch.X86_64,
+        "aarch64": Arch.AARCH64,
+        "arm64": Arch.AARCH64,
+    }.get(machine)
     if found is None:
-        raise UnsupportedError(f"whence makes native code for x86_64 and aarch64, and this machine is '{machine}'")
+        raise UnsupportedError(
+            f"whence makes native code for x86_64 and aarch64, and this machine is '{machine}'"
+        )
     return found
 
 
@@ -167,7 +196,9 @@ def _host_system() -> System:
         return System.LINUX
     if sys.platform == "darwin":
         return System.MACOS
-    raise UnsupportedError(f"whence makes native code for Linux and macOS, and this is '{sys.platform}'")
+    raise UnsupportedError(
+        f"whence makes native code for Linux and macOS, and this is '{sys.platform}'"
+    )
 
 
 # ---- Linux ----
@@ -193,7 +224,8 @@ _LINUX_FLAGS: Mapping[str, Feature] = {
     "bf16": Feature.NEON_BF16,
     "i8mm": Feature.NEON_I8MM,
 }
-# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA), by number: the C library has no function for it.
+# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA), by number: the C library has no function for
+# it.
 _ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA = 158, 0x1023, 18
 _CPU_NAMES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
 
@@ -216,7 +248,9 @@ def _linux_cpu(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[frozenset[str], s
 
 
 def _may_use_matrix_tiles() -> bool:
-    """Does the system let this process use the matrix units' registers? It must be asked; that the CPU has them is not enough."""
+    """Does the system let this process use the matrix units' registers? It must be asked; that the
+    CPU has them is not enough.
+    """
     refused: int = ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)
     return refused == 0
 
@@ -225,7 +259,10 @@ def _linux_caches(cpu: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tup
     sizes = [32 * KIB, 1 * MIB, 8 * MIB]
     for folder in sorted(cpu.glob("index*")):
         try:
-            level, kind, size = ((folder / part).read_text(encoding="ascii").strip() for part in ("level", "type", "size"))
+            level, kind, size = (
+                (folder / part).read_text(encoding="ascii").strip()
+                for part in ("level", "type", "size")
+            )
             if kind in ("Data", "Unified"):
                 sizes[int(level) - 1] = _size(size) or sizes[int(level) - 1]
         except (OSError, ValueError, IndexError):
@@ -259,7 +296,9 @@ _MACOS_FLAGS: Mapping[str, Feature] = {
 def _sysctl(names: Iterable[str]) -> dict[str, str]:
     """What the system says of each name it knows."""
     try:
-        run = subprocess.run(["/usr/sbin/sysctl", *names], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            ["/usr/sbin/sysctl", *names], capture_output=True, text=True, check=False
+        )
     except OSError:
         return {}
     return dict(line.split(": ", 1) for line in run.stdout.splitlines() if ": " in line)
@@ -269,21 +308,27 @@ def _macos_cpu(arch: Arch) -> tuple[frozenset[str], str]:
     brand = "machdep.cpu.brand_string"
     if arch is Arch.X86_64:
         said = _sysctl(["machdep.cpu.features", "machdep.cpu.leaf7_features", brand])
-        return frozenset(word for name, value in said.items() if name != brand for word in value.split()), said.get(brand, "")
+        return frozenset(
+            word for name, value in said.items() if name != brand for word in value.split()
+        ), said.get(brand, "")
     said = _sysctl([name for name in _MACOS_FLAGS if name.startswith("hw.")] + [brand])
     return frozenset(name for name, value in said.items() if value == "1"), said.get(brand, "")
 
 
 def _macos_caches() -> tuple[int, int, int]:
     said = _sysctl(["hw.l1dcachesize", "hw.l2cachesize", "hw.l3cachesize"])
-    first, second, third = (int(said.get(f"hw.{name}cachesize", "0")) for name in ("l1d", "l2", "l3"))
+    first, second, third = (
+        int(said.get(f"hw.{name}cachesize", "0")) for name in ("l1d", "l2", "l3")
+    )
     return first or 32 * KIB, second or 1 * MIB, third or 8 * MIB
 
 
 # ---- by name ----
 
 
-def _x86(march: str, features: frozenset[Feature], l1d: int = 32 * KIB, l2: int = 1 * MIB) -> Target:
+def _x86(
+    march: str, features: frozenset[Feature], l1d: int = 32 * KIB, l2: int = 1 * MIB
+) -> Target:
     return Target(Arch.X86_64, System.LINUX, features, march, l1d=l1d, l2=l2)
 
 
@@ -302,9 +347,24 @@ _NAMED: Mapping[str, Target] = {
     "x86_64": _x86("x86_64_v2", frozenset()),
     "x86_64-avx2": _x86("x86_64_v3", AVX2 | {Feature.F16C}),
     "x86_64-avx512": _x86("x86_64_v4", _AVX512_ALL),
-    "x86_64-avx512vnni": _x86("x86_64_v4+avx512vnni", _AVX512_ALL | {Feature.AVX512_VNNI}, l1d=48 * KIB),
+    "x86_64-avx512vnni": _x86(
+        "x86_64_v4+avx512vnni", _AVX512_ALL | {Feature.AVX512_VNNI}, l1d=48 * KIB
+    ),
     "x86_64-amx": _x86("sapphirerapids", _AMX, l1d=48 * KIB, l2=2 * MIB),
     "aarch64": Target(Arch.AARCH64, System.LINUX, _NEON, "generic"),
-    "aarch64-dotprod": Target(Arch.AARCH64, System.LINUX, _NEON | {Feature.NEON_DOT, Feature.NEON_FP16}, "generic+dotprod+fullfp16", l1d=64 * KIB),
-    "aarch64-macos": Target(Arch.AARCH64, System.MACOS, _NEON | {Feature.NEON_DOT, Feature.NEON_FP16}, "apple_m1", l1d=64 * KIB, l2=4 * MIB),
+    "aarch64-dotprod": Target(
+        Arch.AARCH64,
+        System.LINUX,
+        _NEON | {Feature.NEON_DOT, Feature.NEON_FP16},
+        "generic+dotprod+fullfp16",
+        l1d=64 * KIB,
+    ),
+    "aarch64-macos": Target(
+        Arch.AARCH64,
+        System.MACOS,
+        _NEON | {Feature.NEON_DOT, Feature.NEON_FP16},
+        "apple_m1",
+        l1d=64 * KIB,
+        l2=4 * MIB,
+    ),
 }

@@ -24,11 +24,13 @@ COMPILE_FLAGS = (
     "-O3",
     "-std=gnu11",
     "-fPIC",
-    # Products may be fused with sums, and nobody reads errno or the exception flags. NaN and infinities mean what they say.
+    # Products may be fused with sums, and nobody reads errno or the exception flags. NaN and
+    # infinities mean what they say.
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
-    # Which zero max(0, -0) is stays open: without this, a maximum that keeps NaN costs three instructions more, and one of them is every ReLU.
+    # Which zero max(0, -0) is stays open: without this, a maximum that keeps NaN costs three
+    # instructions more, and one of them is every ReLU.
     "-fno-signed-zeros",
     # This compiler turns these on by itself.
     "-fno-sanitize=undefined",
@@ -57,17 +59,28 @@ class Unit:
 class Toolchain:
     """Compiles for one target, into one cache, `jobs` compilers at a time."""
 
-    def __init__(self, target: Target | None = None, cache: Cache | None = None, jobs: int | None = None) -> None:
+    def __init__(
+        self, target: Target | None = None, cache: Cache | None = None, jobs: int | None = None
+    ) -> None:
         self.target = Target.host() if target is None else target
         self.cache = Cache() if cache is None else cache
         self.jobs = usable_cores() if jobs is None else max(1, jobs)
         self._zig, self._version = _find_zig()
 
-    def build_library(self, units: Sequence[Unit], *, link_libc: bool = False, soname: str | None = None, progress: Progress | None = None) -> Path:
-        """A shared library with the functions of all units. What was built before, for the same target with the same compiler, is not built again.
+    def build_library(
+        self,
+        units: Sequence[Unit],
+        *,
+        link_libc: bool = False,
+        soname: str | None = None,
+        progress: Progress | None = None,
+    ) -> Path:
+        """A shared library with the functions of all units. What was built before, for the same
+        target with the same compiler, is not built again.
 
-        Without `link_libc` the library leaves the C library's symbols to the process that loads it, which is quick; with it, it can
-        be linked into any program. `soname` is then the name that such a program will look for.
+        Without `link_libc` the library leaves the C library's symbols to the process that loads it,
+        which is quick; with it, it can be linked into any program. `soname` is then the name that
+        such a program will look for.
         """
         keys = [self._object_key(unit) for unit in units]
         key = cache_key("library", self._version, *self._link_flags(link_libc, soname), *keys)
@@ -76,7 +89,9 @@ class Toolchain:
         try:
             with self.cache.workspace() as work:
                 objects = self._compile(dict(zip(keys, units, strict=True)), work, progress)
-                data = self._link([objects[each] for each in dict.fromkeys(keys)], link_libc, soname, work)
+                data = self._link(
+                    [objects[each] for each in dict.fromkeys(keys)], link_libc, soname, work
+                )
         except OSError as error:
             raise self.cache.explain(error) from error
         path = self.cache.put(key, data)
@@ -87,11 +102,21 @@ class Toolchain:
         """A string that is the same exactly where the same code is made, in the same form."""
         machine = self.target
         sizes = (machine.l1d, machine.l2, machine.l3, machine.lanes, machine.vector_registers)
-        return "\n".join([self._version, *self._compile_flags, *self._link_flags(False, None), machine.key(), *map(str, sizes)])
+        return "\n".join(
+            [
+                self._version,
+                *self._compile_flags,
+                *self._link_flags(False, None),
+                machine.key(),
+                *map(str, sizes),
+            ]
+        )
 
     def _object_key(self, unit: Unit) -> str:
         headers = [text for header in unit.headers for text in header]
-        return cache_key("object", self._version, *self._compile_flags, self.target.key(), unit.source, *headers)
+        return cache_key(
+            "object", self._version, *self._compile_flags, self.target.key(), unit.source, *headers
+        )
 
     # ---- compiling ----
 
@@ -99,7 +124,9 @@ class Toolchain:
     def _compile_flags(self) -> tuple[str, ...]:
         return (*COMPILE_FLAGS, *self.target.flags)
 
-    def _compile(self, units: dict[str, Unit], work: Path, progress: Progress | None) -> dict[str, Path]:
+    def _compile(
+        self, units: dict[str, Unit], work: Path, progress: Progress | None
+    ) -> dict[str, Path]:
         # Here, and not above, because most starts find everything compiled already.
         from concurrent.futures import ThreadPoolExecutor, as_completed
 
@@ -117,7 +144,9 @@ class Toolchain:
             else:
                 missing.append(key)
         with ThreadPoolExecutor(self.jobs) as pool:
-            running = {pool.submit(self._compile_one, key, units[key], work): key for key in missing}
+            running = {
+                pool.submit(self._compile_one, key, units[key], work): key for key in missing
+            }
             try:
                 for future in as_completed(running):
                     finished(running[future], future.result())
@@ -135,7 +164,8 @@ class Toolchain:
         run = self._run(["-c", "unit.c", "-o", "unit.o", *self._compile_flags], folder)
         if run.returncode != 0 or not output.exists():
             raise CompileError(
-                f"the generated code of {unit.name!r} does not compile: {_first_error(run)}; it was kept as '{self._keep_failed(key, unit)}'"
+                f"the generated code of {unit.name!r} does not compile: {_first_error(run)}; it was"
+                f" kept as '{self._keep_failed(key, unit)}'"
             )
         return self.cache.put(key, output.read_bytes())
 
@@ -143,7 +173,9 @@ class Toolchain:
         stem = re.sub(r"[^A-Za-z0-9_-]+", "_", unit.name)[:60] or "unit"
         folder = self.cache.subfolder("failed")
         if not folder.is_relative_to(self.cache.folder):
-            folder = Path(tempfile.mkdtemp(prefix="whence-failed-"))  # it is to be read after this process has ended
+            folder = Path(
+                tempfile.mkdtemp(prefix="whence-failed-")
+            )  # it is to be read after this process has ended
         path = folder / f"{stem}-{key[:12]}.c"
         for name, text in unit.headers:
             (folder / name).write_text(text, encoding="utf-8")
@@ -154,7 +186,8 @@ class Toolchain:
 
     def _link_flags(self, link_libc: bool, soname: str | None) -> tuple[str, ...]:
         macos = self.target.system is System.MACOS
-        # Without -nostdlib, this compiler would first spend half a minute on building support libraries that nothing here needs.
+        # Without -nostdlib, this compiler would first spend half a minute on building support
+        # libraries that nothing here needs.
         flags = ["-target", self.target.triple, "-shared", "-s", "-nostdlib"]
         if link_libc:
             flags += ["-lc", "-lm", "-lpthread"]
@@ -164,7 +197,9 @@ class Toolchain:
             flags += [f"-Wl,-install_name,@rpath/{soname}" if macos else f"-Wl,-soname,{soname}"]
         return tuple(flags)
 
-    def _link(self, objects: Sequence[Path], link_libc: bool, soname: str | None, work: Path) -> bytes:
+    def _link(
+        self, objects: Sequence[Path], link_libc: bool, soname: str | None, work: Path
+    ) -> bytes:
         # The linker tells what a file is by its ending, which entries of the cache do not have.
         names = []
         for number, each in enumerate(objects):
@@ -179,16 +214,33 @@ class Toolchain:
     # ---- running the compiler ----
 
     def _run(self, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-        # Nothing of the user's environment may change the code, since the cache does not know of it.
-        environment = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment |= {"ZIG_LOCAL_CACHE_DIR": str(folder / "zig"), "ZIG_GLOBAL_CACHE_DIR": str(self._zig_folder), "LC_ALL": "C"}
+        # Nothing of the user's environment may change the code, since the cache does not know of
+        # it.
+        environment = {
+            name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ
+        }
+        environment |= {
+            "ZIG_LOCAL_CACHE_DIR": str(folder / "zig"),
+            "ZIG_GLOBAL_CACHE_DIR": str(self._zig_folder),
+            "LC_ALL": "C",
+        }
         command = [str(self._zig), "cc", *arguments]
         try:
             run = subprocess.run(
-                command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
             )
         except OSError as error:
-            raise CompileError(f"the compiler '{self._zig}' cannot be started: {error.strerror}; reinstall the 'ziglang' package") from error
+            raise CompileError(
+                f"the compiler '{self._zig}' cannot be started: {error.strerror}; reinstall the"
+                " 'ziglang' package"
+            ) from error
         if run.returncode != 0 and _ran_out_of_space(run, folder):
             raise self.cache.full()
         return run
@@ -205,12 +257,19 @@ def _find_zig() -> tuple[Path, str]:
         path = Path(folder) / "zig"
         if path.exists():
             return path, installed_version("ziglang", Path(folder).parent)
-    raise CompileError("the C compiler is missing: install the 'ziglang' package (pip install ziglang)")
+    raise CompileError(
+        "the C compiler is missing: install the 'ziglang' package (pip install ziglang)"
+    )
 
 
 def installed_version(package: str, folder: Path) -> str:
-    """The version of a package in a folder of packages. The name of the folder that describes it says so, which is quicker than asking Python."""
-    found = [path.name.removeprefix(f"{package}-").removesuffix(".dist-info") for path in folder.glob(f"{package}-*.dist-info")]
+    """The version of a package in a folder of packages. The name of the folder that describes it
+    says so, which is quicker than asking Python.
+    """
+    found = [
+        path.name.removeprefix(f"{package}-").removesuffix(".dist-info")
+        for path in folder.glob(f"{package}-*.dist-info")
+    ]
     if len(found) == 1:
         return found[0]
     import importlib.metadata
@@ -220,11 +279,16 @@ def installed_version(package: str, folder: Path) -> str:
 
 def _ran_out_of_space(run: subprocess.CompletedProcess[str], folder: Path) -> bool:
     # The linker writes through a mapping, and is killed by a signal when the disk cannot back it.
-    return bool(_NO_SPACE.search(run.stderr)) or (run.returncode < 0 and shutil.disk_usage(folder).free < _SCARCE_BYTES)
+    return bool(_NO_SPACE.search(run.stderr)) or (
+        run.returncode < 0 and shutil.disk_usage(folder).free < _SCARCE_BYTES
+    )
 
 
 def _first_error(run: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in run.stderr.splitlines() if line.strip()]
     if run.returncode < 0:
         return f"the compiler was stopped by signal {-run.returncode}"
-    return next((line for line in lines if "error" in line), lines[0] if lines else f"exit code {run.returncode}")
+    return next(
+        (line for line in lines if "error" in line),
+        lines[0] if lines else f"exit code {run.returncode}",
+    )

@@ -1,7 +1,8 @@
-"""Expressions of any element type written as vectors: every lane computes the same expression at the next value of one variable.
+"""Expressions of any element type written as vectors: every lane computes the same expression at
+the next value of one variable.
 
-An int32 sum, its scaling in 64-bit halves and the byte that is stored are vectors of one length and different widths; the compiler finds
-the instructions that widen and narrow.
+An int32 sum, its scaling in 64-bit halves and the byte that is stored are vectors of one length and
+different widths; the compiler finds the instructions that widen and narrow.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _NAMES: Mapping[DType, str] = {
 _MASKS = {8: "i8", 16: "i16", 32: "i32", 64: "i64"}
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.BIT_AND: "&", Fn.BIT_OR: "|", Fn.BIT_XOR: "^"}
 _COMPARE = {Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "=="}
-_FIXED_POINT = {Fn.HIGH_MUL: "w_high_mul", Fn.ROUND_SHIFT: "w_round_shift", Fn.SCALE_ONCE: "w_scale_once"}
+_FIXED_POINT = {
+    Fn.HIGH_MUL: "w_high_mul",
+    Fn.ROUND_SHIFT: "w_round_shift",
+    Fn.SCALE_ONCE: "w_scale_once",
+}
 _FLOATING = {Fn.ROUND: "rint", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.SQRT: "sqrt"}
 
 
@@ -37,7 +42,8 @@ def vector_type(dtype: DType, lanes: int) -> str:
 
 
 class TypedVectors:
-    """Writes expressions as vectors of `lanes` elements along `lane`, whose C variable holds the first lane's value.
+    """Writes expressions as vectors of `lanes` elements along `lane`, whose C variable holds the
+    first lane's value.
 
     `names` says what a `Name` of the expressions is in C: a vector of the name's type.
     """
@@ -62,13 +68,21 @@ class TypedVectors:
             case Name(name, dtype):
                 return dtype in _NAMES and name in self._names
             case Load(_, index, dtype):
-                return dtype in _NAMES and (_code(part) is not None or self.spread(index) is not None)
+                return dtype in _NAMES and (
+                    _code(part) is not None or self.spread(index) is not None
+                )
             case Op(Fn.CAST, (value,), dtype):
                 if dtype not in _NAMES or value.dtype not in _NAMES:
                     return False
-                return not (value.dtype is DType.F32 and dtype.is_integer) or (dtype.bits <= 32 and _within_int32(value))
+                return not (value.dtype is DType.F32 and dtype.is_integer) or (
+                    dtype.bits <= 32 and _within_int32(value)
+                )
             case Op(Fn.SELECT, (condition, _, _), dtype):
-                return dtype in _NAMES and isinstance(condition, Op) and (condition.fn in _COMPARE or condition.fn is Fn.ISNAN)
+                return (
+                    dtype in _NAMES
+                    and isinstance(condition, Op)
+                    and (condition.fn in _COMPARE or condition.fn is Fn.ISNAN)
+                )
             case Op(fn, args, _) if fn in _COMPARE or fn is Fn.ISNAN:
                 return args[0].dtype in _NAMES
             case Op(Fn.SHIFT_LEFT, _, dtype):
@@ -82,7 +96,9 @@ class TypedVectors:
         return False
 
     def spread(self, index: Index) -> bool | None:
-        """True when the index moves by one with the lane, False when it does not move, `None` when it does anything else."""
+        """True when the index moves by one with the lane, False when it does not move, `None` when
+        it does anything else.
+        """
         if _reads_data(index):
             return None
         if not index.depends_on(self._lane):
@@ -94,11 +110,15 @@ class TypedVectors:
     # ---- writing ----
 
     def load_ahead(self, exprs: Sequence[Expr], varying: str) -> None:
-        """Load here what does not depend on the variable named `varying`, and tables; later texts use them."""
+        """Load here what does not depend on the variable named `varying`, and tables; later texts
+        use them.
+        """
         for part in walk(*exprs):
             if isinstance(part, Load) and _code(part) is not None:
                 self._table(part)
-            elif isinstance(part, Load) and varying not in {var.name for var in part.index.variables()}:
+            elif isinstance(part, Load) and varying not in {
+                var.name for var in part.index.variables()
+            }:
                 name = self._writer.fresh("c")
                 self._writer.line(f"const {self._type(part.dtype)} {name} = {self._load(part)};")
                 self._loaded[part] = name
@@ -107,15 +127,23 @@ class TypedVectors:
         """The name of the table that a byte is looked up in."""
         if load.buffer not in self._tables:
             self._tables[load.buffer] = self._writer.fresh("table_of")
-            self._writer.line(f"const w_table {self._tables[load.buffer]} = w_table_of({load.buffer});")
+            self._writer.line(
+                f"const w_table {self._tables[load.buffer]} = w_table_of({load.buffer});"
+            )
         return self._tables[load.buffer]
 
     def _load(self, load: Load) -> str:
         kind, at = self._type(load.dtype), c_index(load.index)
-        return f"*(const {kind} *)({load.buffer} + {at})" if self.spread(load.index) else f"({kind})({load.buffer}[{at}])"
+        return (
+            f"*(const {kind} *)({load.buffer} + {at})"
+            if self.spread(load.index)
+            else f"({kind})({load.buffer}[{at}])"
+        )
 
     def write(self, expr: Expr) -> str:
-        """The expression; parts that occur more than once are computed once, in lines written before."""
+        """The expression; parts that occur more than once are computed once, in lines written
+        before.
+        """
         counts: Counter[Expr] = Counter()
         stack = [expr]
         while stack:
@@ -153,14 +181,21 @@ class TypedVectors:
                 return self._names[name]
             case Load():
                 code = _code(expr)
-                return self._load(expr) if code is None else self._look_up(expr, code, self._text(code, counts, known))
+                return (
+                    self._load(expr)
+                    if code is None
+                    else self._look_up(expr, code, self._text(code, counts, known))
+                )
             case Op(fn, args, dtype):
                 return self._op(fn, args, [self._text(arg, counts, known) for arg in args], dtype)
         raise AssertionError(expr)
 
     def _look_up(self, load: Load, code: Expr, text: str) -> str:
         place = f"({self._type(DType.U8)})({text})"
-        return f"({self._type(load.dtype)})w_look_up_x{self._lanes}({self._table(load)}, {place}{' ^ 128' if code.dtype is DType.I8 else ''})"
+        return (
+            f"({self._type(load.dtype)})w_look_up_x{self._lanes}({self._table(load)},"
+            f" {place}{' ^ 128' if code.dtype is DType.I8 else ''})"
+        )
 
     def _op(self, fn: Fn, args: tuple[Expr, ...], parts: list[str], dtype: DType) -> str:
         if fn in _INFIX or fn is Fn.DIV:
@@ -186,9 +221,14 @@ class TypedVectors:
         if dtype is not DType.F32:
             return f"__builtin_elementwise_{fn.value}({parts[0]}, {parts[1]})"
         if not any(isinstance(arg, Literal) for arg in args):
-            return f"__builtin_elementwise_{'maximum' if fn is Fn.MAX else 'minimum'}({parts[0]}, {parts[1]})"
+            return (
+                f"__builtin_elementwise_{'maximum' if fn is Fn.MAX else 'minimum'}({parts[0]},"
+                f" {parts[1]})"
+            )
         # A choice in this order is one instruction, and a NaN stays one.
-        bound, value = (parts[0], parts[1]) if isinstance(args[0], Literal) else (parts[1], parts[0])
+        bound, value = (
+            (parts[0], parts[1]) if isinstance(args[0], Literal) else (parts[1], parts[0])
+        )
         value = self._named(value, dtype)
         return f"({bound} {'>' if fn is Fn.MAX else '<'} {value} ? {bound} : {value})"
 
@@ -198,7 +238,11 @@ class TypedVectors:
                 text = self._named(text, DType.F32)
                 text = f"({text} == {text} ? {text} : ({self._type(DType.F32)})(0.0f))"
             text = f"__builtin_convertvector({text}, {self._type(DType.I32)})"
-            return text if dtype is DType.I32 else f"__builtin_convertvector({text}, {self._type(dtype)})"
+            return (
+                text
+                if dtype is DType.I32
+                else f"__builtin_convertvector({text}, {self._type(dtype)})"
+            )
         return f"__builtin_convertvector({text}, {self._type(dtype)})"
 
     def _select(self, condition: Expr, parts: list[str], dtype: DType) -> str:
@@ -210,11 +254,17 @@ class TypedVectors:
 
 
 def _reads_data(index: Index) -> bool:
-    return any(isinstance(atom, Looked) or (isinstance(atom, Quotient | Remainder) and _reads_data(atom.of)) for atom, _ in index.terms)
+    return any(
+        isinstance(atom, Looked)
+        or (isinstance(atom, Quotient | Remainder) and _reads_data(atom.of))
+        for atom, _ in index.terms
+    )
 
 
 def _code(load: Load) -> Expr | None:
-    """What is looked up, when the load reads a byte from a table with one entry for each value of a byte."""
+    """What is looked up, when the load reads a byte from a table with one entry for each value of a
+    byte.
+    """
     if load.dtype not in (DType.I8, DType.U8) or load.index.const:
         return None
     match load.index.terms:
@@ -224,7 +274,9 @@ def _code(load: Load) -> Expr | None:
 
 
 def _within_int32(value: Expr) -> bool:
-    """Is the float, if it is a number, surely one that an int32 holds? Clipped to literal bounds, it is."""
+    """Is the float, if it is a number, surely one that an int32 holds? Clipped to literal bounds,
+    it is.
+    """
     match value:
         case Op(Fn.SELECT, (Op(Fn.ISNAN, (tested,)), Literal(instead), clipped)):
             return bool(tested == clipped and abs(instead) < 2**31 and _clipped(clipped))

@@ -1,4 +1,6 @@
-"""Vector types for micro-kernels and what they do with whole vectors, in the compiler's portable vector extension. Stands after the prelude."""
+"""Vector types for micro-kernels and what they do with whole vectors, in the compiler's portable
+vector extension. Stands after the prelude.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def _folds(lanes: int) -> str:
 
 
 def _exp(lanes: int) -> str:
-    """As `w_expf` of the prelude, but for arguments that are not positive, where one factor of 2^n is enough; tiny results are 0."""
+    """As `w_expf` of the prelude, but for arguments that are not positive, where one factor of 2^n
+    is enough; tiny results are 0.
+    """
     return f"""W_INLINE w_f32x{lanes} w_exp_down_f32x{lanes}(w_f32x{lanes} x) {{
   const w_f32x{lanes} low = (w_f32x{lanes})(-87.0f), c = x > low ? x : low;
   const w_f32x{lanes} t = c * 0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;
@@ -51,8 +55,13 @@ def _exp(lanes: int) -> str:
 
 
 def _transpose(lanes: int) -> str:
-    """A square of vectors turned about its diagonal in registers: each stage swaps one bit of the row's number with the column's."""
-    lines = [f"W_INLINE void w_transpose_f32x{lanes}(w_f32x{lanes} *r) {{", f"  w_f32x{lanes} a, b;"]
+    """A square of vectors turned about its diagonal in registers: each stage swaps one bit of the
+    row's number with the column's.
+    """
+    lines = [
+        f"W_INLINE void w_transpose_f32x{lanes}(w_f32x{lanes} *r) {{",
+        f"  w_f32x{lanes} a, b;",
+    ]
     step = 1
     while step < lanes:
         upper = ", ".join(str(j if not j & step else lanes + j - step) for j in range(lanes))
@@ -60,13 +69,18 @@ def _transpose(lanes: int) -> str:
         for i in range(lanes):
             if not i & step:
                 lines.append(f"  a = r[{i}], b = r[{i + step}];")
-                lines.append(f"  r[{i}] = __builtin_shufflevector(a, b, {upper}), r[{i + step}] = __builtin_shufflevector(a, b, {lower});")
+                lines.append(
+                    f"  r[{i}] = __builtin_shufflevector(a, b, {upper}), r[{i + step}] ="
+                    f" __builtin_shufflevector(a, b, {lower});"
+                )
         step *= 2
     return "\n".join([*lines, "}"]) + "\n"
 
 
 VECTORS = (
     "/* Loads and stores need no more alignment than a float has. */\n"
-    + "".join(_vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16))
+    + "".join(
+        _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16)
+    )
     + INTEGER_VECTORS
 )

@@ -1,6 +1,8 @@
-"""The CSV inside a table element: written as Python's csv module writes it for Vela, read from both of Vela's cores.
+"""The CSV inside a table element: written as Python's csv module writes it for Vela, read from both
+of Vela's cores.
 
-Reading is by hand because it must not fail: cells may be of any length (the csv module has a limit, and it is global), quotes may be missing.
+Reading is by hand because it must not fail: cells may be of any length (the csv module has a limit,
+and it is global), quotes may be missing.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ def write_csv(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def read_csv(text: str) -> Iterator[list[str]]:
-    """The rows, as cells; lines without any are left out. Line ends are LF, as an XML parser gives them.
+    """The rows, as cells; lines without any are left out. Line ends are LF, as an XML parser gives
+    them.
 
-    A quote that nothing closes is an ordinary character, and so is what follows a closing quote before the comma.
+    A quote that nothing closes is an ordinary character, and so is what follows a closing quote
+    before the comma.
     """
     row: list[str] = []
     plain = True

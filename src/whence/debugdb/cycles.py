@@ -41,7 +41,10 @@ class Cycles:
 
 
 def no_cycles(join: Join) -> Cycles:
-    note = "the database has no cycles (Vela's older core writes none): give measured ones, or Vela's *_per-layer.csv, with --cycles"
+    note = (
+        "the database has no cycles (Vela's older core writes none): give measured ones, or Vela's"
+        " *_per-layer.csv, with --cycles"
+    )
     return Cycles((0,) * len(join.commands), "no cycles", (note,))
 
 
@@ -49,7 +52,9 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
     """From the table `perf`; no cycles when there is none."""
     if db.extra("perf") is None:
         return no_cycles(join)
-    leaders = {row["id"]: row["group_id"] for row in numbered_rows(db, "group") if "group_id" in row}
+    leaders = {
+        row["id"]: row["group_id"] for row in numbered_rows(db, "group") if "group_id" in row
+    }
     own: dict[int, list[int]] = defaultdict(list)
     for position, command in enumerate(join.commands):
         if command.scheduled is not None:
@@ -68,10 +73,14 @@ def estimated_cycles(db: DebugDatabase, join: Join) -> Cycles:
     notes = []
     if len(known) < len(found):
         notes.append(
-            f"{len(found) - len(known)} of {len(found)} commands have no cycles in table 'perf', which covers the last compiled subgraph only"
+            f"{len(found) - len(known)} of {len(found)} commands have no cycles in table 'perf',"
+            " which covers the last compiled subgraph only"
         )
     if homeless:
-        notes.append(f"{homeless} cycles in table 'perf' belong to operations without a command and are left out")
+        notes.append(
+            f"{homeless} cycles in table 'perf' belong to operations without a command and are"
+            " left out"
+        )
     return Cycles(tuple(found), "Vela's estimate", tuple(notes))
 
 
@@ -87,7 +96,9 @@ def read_cycles(path: Path, db: DebugDatabase, join: Join) -> Cycles:
 def _csv(path: Path) -> list[list[str]]:
     try:
         if path.stat().st_size > _LARGEST:
-            raise ModelError(f"'{path}' is larger than {_LARGEST >> 20} MB, too large for a table of cycles")
+            raise ModelError(
+                f"'{path}' is larger than {_LARGEST >> 20} MB, too large for a table of cycles"
+            )
         with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
             return [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     except OSError as error:
@@ -96,8 +107,14 @@ def _csv(path: Path) -> list[list[str]]:
         raise ModelError(f"'{path}' is not a CSV file: {error}") from error
 
 
-def _measured(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], db: DebugDatabase) -> Cycles:
-    names = header if "offset" in header and "cycles" in header else ["offset", "cycles", "cmdstream_id"]
+def _measured(
+    path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], db: DebugDatabase
+) -> Cycles:
+    names = (
+        header
+        if "offset" in header and "cycles" in header
+        else ["offset", "cycles", "cmdstream_id"]
+    )
     first = 1 if names is header else 0
     places: dict[tuple[int | None, int], list[int]] = defaultdict(list)
     for position, row in enumerate(db.queue):
@@ -107,24 +124,47 @@ def _measured(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], 
     found, met = [0] * len(db.queue), set()
     for number, cells in enumerate(rows[first:], first + 1):
         given = dict(zip(names, cells, strict=False))
-        offset, cycles = _whole(given.get("offset", ""), path, number, "offset"), _whole(given.get("cycles", ""), path, number, "cycles")
-        stream = _whole(given["cmdstream_id"], path, number, "cmdstream_id") if given.get("cmdstream_id", "").strip() else None
+        offset, cycles = (
+            _whole(given.get("offset", ""), path, number, "offset"),
+            _whole(given.get("cycles", ""), path, number, "cycles"),
+        )
+        stream = (
+            _whole(given["cmdstream_id"], path, number, "cmdstream_id")
+            if given.get("cmdstream_id", "").strip()
+            else None
+        )
         if stream is None and several:
-            raise ModelError(f"'{path}', line {number}: the queue has several command streams; a column cmdstream_id has to say which is meant")
+            raise ModelError(
+                f"'{path}', line {number}: the queue has several command streams; a column"
+                " cmdstream_id has to say which is meant"
+            )
         at = places.get((stream, offset))
         if not at:
-            raise ModelError(f"'{path}', line {number}: the queue has no command at offset {offset}")
+            raise ModelError(
+                f"'{path}', line {number}: the queue has no command at offset {offset}"
+            )
         met.update(at)
         for position, part in zip(at, _equal_parts(cycles, len(at)), strict=True):
             found[position] += part
     missing = len(db.queue) - len(met)
-    notes = (f"{missing} of {len(db.queue)} commands have no cycles in '{path.name}'",) if missing else ()
+    notes = (
+        (f"{missing} of {len(db.queue)} commands have no cycles in '{path.name}'",)
+        if missing
+        else ()
+    )
     return Cycles(tuple(found), f"measured, {path.name}", notes)
 
 
-def _per_layer(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], db: DebugDatabase, join: Join) -> Cycles:
-    """Vela's report has a line for each operation that it scheduled on the NPU, in order; an operation's commands stand together."""
-    kind, cycles = header.index("nng operator") if "nng operator" in header else -1, header.index("op cycles")
+def _per_layer(
+    path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], db: DebugDatabase, join: Join
+) -> Cycles:
+    """Vela's report has a line for each operation that it scheduled on the NPU, in order; an
+    operation's commands stand together.
+    """
+    kind, cycles = (
+        header.index("nng operator") if "nng operator" in header else -1,
+        header.index("op cycles"),
+    )
     target = header.index("target") if "target" in header else -1
     runs: list[list[int]] = []
     for position, row in enumerate(db.queue):
@@ -132,7 +172,11 @@ def _per_layer(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]],
             runs[-1].append(position)
         else:
             runs.append([position])
-    wanted = [(cells, number) for number, cells in enumerate(rows, 2) if target < 0 or cells[target : target + 1] == ["NPU"]]
+    wanted = [
+        (cells, number)
+        for number, cells in enumerate(rows, 2)
+        if target < 0 or cells[target : target + 1] == ["NPU"]
+    ]
     found = [0] * len(join.commands)
     at = 0
     for cells, number in wanted:
@@ -143,9 +187,15 @@ def _per_layer(path: Path, header: Sequence[str], rows: Sequence[Sequence[str]],
                 found[position] += part
             at += 1
         elif amount:
-            raise ModelError(f"'{path}', line {number}: operation {name!r} does not meet the queue; is the file of the same compilation?")
+            raise ModelError(
+                f"'{path}', line {number}: operation {name!r} does not meet the queue; is the file"
+                " of the same compilation?"
+            )
     if at < len(runs):
-        raise ModelError(f"'{path}' ends before command {runs[at][0]} of the queue; is the file of the same compilation?")
+        raise ModelError(
+            f"'{path}' ends before command {runs[at][0]} of the queue; is the file of the same"
+            " compilation?"
+        )
     return Cycles(tuple(found), f"Vela's estimate, {path.name}")
 
 
@@ -155,7 +205,9 @@ def _whole(text: str, path: Path, line: int, what: str) -> int:
     except ValueError:
         value = math.nan
     if not 0 <= value <= _MOST_CYCLES:
-        raise ModelError(f"'{path}', line {line}: {what} is {text[:40]!r}, not a number of at least 0")
+        raise ModelError(
+            f"'{path}', line {line}: {what} is {text[:40]!r}, not a number of at least 0"
+        )
     return math.floor(value + 0.5)
 
 

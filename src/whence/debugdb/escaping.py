@@ -1,9 +1,11 @@
 """Text that XML 1.0 cannot hold, written so that it comes back.
 
-A model may call an operator anything: with control characters, carriage returns (which every XML parser turns into line feeds) or lone
-surrogates (bytes of a file that were not UTF-8). Each such character is written `_xHHHH_`, its code in four capital hex digits, as
-spreadsheets do; an underscore in front of `xHHHH` is itself written `_x005F_`. All other text stays as it is. The same text stands in every
-form of the database. Files say that they use this with a table `whence_format`; in files of others nothing is taken for an escape.
+A model may call an operator anything: with control characters, carriage returns (which every XML
+parser turns into line feeds) or lone surrogates (bytes of a file that were not UTF-8). Each such
+character is written `_xHHHH_`, its code in four capital hex digits, as spreadsheets do; an
+underscore in front of `xHHHH` is itself written `_x005F_`. All other text stays as it is. The same
+text stands in every form of the database. Files say that they use this with a table
+`whence_format`; in files of others nothing is taken for an escape.
 """
 
 from __future__ import annotations

@@ -1,18 +1,29 @@
 """The debug database of a compiled program.
 
-1. `source` has every operator of the file under its number, 1, 2, ... Shapes are those of the graph as it was read, when that is given.
-2. `optimised` has every operator of the graph as it runs, nested graphs included, and the constants that operators were folded into.
-   Inputs, outputs and weights are left out, as in Vela. `source_id` is the source operator with the largest weight.
-3. `queue` has a row for each operator of each step, in execution order. `offset` is 4 × the step's number: the command stream is the
-   sequence of steps, each taken for one word. There is one stream, which lies in no file, so its `file_offset` is 0.
-4. `member.weight` splits a step over its operators, `origin.weight` an operator over its source operators. A profile gives both
-   (`weights`). Without one they are estimated: by the time that arithmetic and memory traffic would take, an operator that was folded
-   away at compile time weighs nothing, an elementwise one what it costs per element of the result, and products and convolutions share
+1. `source` has every operator of the file under its number, 1, 2, ... Shapes are those of the graph
+   as it was read, when that is given.
+2. `optimised` has every operator of the graph as it runs, nested graphs included, and the constants
+   that operators were folded into.
+   Inputs, outputs and weights are left out, as in Vela. `source_id` is the source operator with the
+   largest weight.
+3. `queue` has a row for each operator of each step, in execution order. `offset` is 4 × the step's
+   number: the command stream is the
+   sequence of steps, each taken for one word. There is one stream, which lies in no file, so its
+   `file_offset` is 0.
+4. `member.weight` splits a step over its operators, `origin.weight` an operator over its source
+   operators. A profile gives both
+   (`weights`). Without one they are estimated: by the time that arithmetic and memory traffic would
+   take, an operator that was folded
+   away at compile time weighs nothing, an elementwise one what it costs per element of the result,
+   and products and convolutions share
    the rest.
-5. `pass` and `rule` have what the passes reported. Of a program whose passes ran at another time, they have what the ledger remembers: passes
+5. `pass` and `rule` have what the passes reported. Of a program whose passes ran at another time,
+   they have what the ledger remembers: passes
    that changed something, in order, without times.
-6. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height and width are the last two (ONNX keeps
-   channels first; a channel-blocked tensor counts whole); of smaller ones, depth is the last, as in Vela. What is not known is left
+6. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height
+   and width are the last two (ONNX keeps
+   channels first; a channel-blocked tensor counts whole); of smaller ones, depth is the last, as in
+   Vela. What is not known is left
    empty.
 """
 
@@ -53,7 +64,9 @@ from whence.runtime.program import Program, ProgramStep
 from whence.types import TensorType
 
 Weights = Mapping[tuple[int, int], float]
-"""By (node, source operator): the share of the source operator in the node. By (step, node): the share of the node in the step."""
+"""By (node, source operator): the share of the source operator in the node. By (step, node): the
+share of the node in the step.
+"""
 
 _FLOPS_PER_NS = 40
 _BYTES_PER_NS = 8
@@ -70,18 +83,34 @@ def from_program(
     weights: Weights | None = None,
     member_weights: Weights | None = None,
 ) -> DebugDatabase:
-    """Everything known about a program before it runs. `reports` are of its passes, `read` is the graph before them.
+    """Everything known about a program before it runs. `reports` are of its passes, `read` is the
+    graph before them.
 
-    `weights` and `member_weights` are taken instead of the estimate for the nodes and steps they hold.
+    `weights` and `member_weights` are taken instead of the estimate for the nodes and steps they
+    hold.
     """
     graph, ledger = program.graph, program.graph.ledger
     db = DebugDatabase(model_path)
     places: Counter[str] = Counter()
-    as_read = {} if read is None else {node.id: (nested, node) for nested in read.nested() for node in nested}
+    as_read = (
+        {}
+        if read is None
+        else {node.id: (nested, node) for nested in read.nested() for node in nested}
+    )
     for source, fate in zip(ledger.sources, fates(graph), strict=True):
         shape = _shape(*as_read[source.id]) if source.id in as_read else _NO_SHAPE
         db.source.append(SourceRow(source.id, source.op, *shape, places[source.scope]))
-        db.operator.append(OperatorRow(source.id, source.name, source.scope, source.module, source.line, source.stack, fate.value))
+        db.operator.append(
+            OperatorRow(
+                source.id,
+                source.name,
+                source.scope,
+                source.module,
+                source.line,
+                source.stack,
+                fate.value,
+            )
+        )
         places[source.scope] += 1
     members = {member.node: member for step in program.steps for member in step.members}
     folded = ledger.folded_origins()
@@ -89,7 +118,9 @@ def from_program(
         for node in nested:
             if node.op in {"Input", "Output"} or (node.is_const and not node.origin):
                 continue
-            shares = _shares(nested, node, folded.get(node.id, NO_ORIGIN), members.get(node.id), weights or {})
+            shares = _shares(
+                nested, node, folded.get(node.id, NO_ORIGIN), members.get(node.id), weights or {}
+            )
             dominant = min(shares, key=lambda source: (-shares[source], source), default=NONE)
             db.optimised.append(OptimisedRow(node.id, dominant, node.op, *_shape(nested, node)))
             db.origin.extend(OriginRow(node.id, source, share) for source, share in shares.items())
@@ -99,12 +130,33 @@ def from_program(
     for number, stone in enumerate(ledger.tombstones):
         origin = sorted(stone.origin) or [NONE]
         db.tombstone.extend(
-            TombstoneRow(number, stone.node, source, stone.reason.value, stone.pass_name, stone.rule, stone.into) for source in origin
+            TombstoneRow(
+                number,
+                stone.node,
+                source,
+                stone.reason.value,
+                stone.pass_name,
+                stone.rule,
+                stone.into,
+            )
+            for source in origin
         )
-    db.ending.extend(EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into) for end in endings(graph))
+    db.ending.extend(
+        EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into)
+        for end in endings(graph)
+    )
     for number, report in enumerate(reports, 1):
         db.passes.append(
-            PassRow(number, report.name, report.summary, report.nanoseconds, report.added, report.removed, report.changes, report.skipped)
+            PassRow(
+                number,
+                report.name,
+                report.summary,
+                report.nanoseconds,
+                report.added,
+                report.removed,
+                report.changes,
+                report.skipped,
+            )
         )
         db.rule.extend(RuleRow(number, rule, count) for rule, count in report.rules.items())
     if not reports:
@@ -119,13 +171,26 @@ def _add_remembered_passes(db: DebugDatabase, ledger: Ledger) -> None:
     for edges in ledger.steps():
         name = edges[0].pass_name
         rules.setdefault(name, Counter())[edges[0].rule] += 1
-        added.setdefault(name, set()).update(edge.child for edge in edges if edge.child > ledger.n_sources)
+        added.setdefault(name, set()).update(
+            edge.child for edge in edges if edge.child > ledger.n_sources
+        )
     removed = Counter(stone.pass_name for stone in ledger.tombstones)
     for stone in ledger.tombstones:
         rules.setdefault(stone.pass_name, Counter())
     for number, (name, counts) in enumerate(rules.items(), 1):
         changes = counts.total() or removed[name]
-        db.passes.append(PassRow(number, name, summaries.get(name, ""), 0, len(added.get(name, ())), removed[name], changes, ""))
+        db.passes.append(
+            PassRow(
+                number,
+                name,
+                summaries.get(name, ""),
+                0,
+                len(added.get(name, ())),
+                removed[name],
+                changes,
+                "",
+            )
+        )
         db.rule.extend(RuleRow(number, rule, count) for rule, count in counts.items())
 
 
@@ -137,14 +202,27 @@ def sample_rows(samples: np.ndarray) -> Iterable[SampleRow]:
 
 def _add_step(db: DebugDatabase, step: ProgramStep, weights: Weights) -> None:
     costs = {member.node: member for member in step.members}
-    flops, moved = sum(member.flops for member in step.members), sum(member.bytes for member in step.members)
-    db.kernel.append(KernelRow(step.number, step.name, step.symbol, flops, moved, step.why_reference))
+    flops, moved = (
+        sum(member.flops for member in step.members),
+        sum(member.bytes for member in step.members),
+    )
+    db.kernel.append(
+        KernelRow(step.number, step.name, step.symbol, flops, moved, step.why_reference)
+    )
     given = [weights.get((step.number, node), 0.0) for node in step.nodes]
     times = given if any(given) else [_time(costs.get(node)) for node in step.nodes]
     for node, share in zip(step.nodes, _normalised(times), strict=True):
         db.queue.append(QueueRow(step.number * WORD, 0, node))
         member = costs.get(node)
-        db.member.append(MemberRow(step.number, node, 0 if member is None else member.flops, 0 if member is None else member.bytes, share))
+        db.member.append(
+            MemberRow(
+                step.number,
+                node,
+                0 if member is None else member.flops,
+                0 if member is None else member.bytes,
+                share,
+            )
+        )
 
 
 def _time(member: Member | None) -> float:
@@ -156,7 +234,9 @@ def _normalised(parts: Sequence[float]) -> list[float]:
     return [part / total for part in parts] if total else [1 / len(parts) for _ in parts]
 
 
-def _shares(graph: Graph, node: Node, folded: Origin, member: Member | None, weights: Weights) -> dict[int, float]:
+def _shares(
+    graph: Graph, node: Node, folded: Origin, member: Member | None, weights: Weights
+) -> dict[int, float]:
     """The share of each source operator in the node, by id."""
     sources = sorted(node.origin)
     given = {source: weights[node.id, source] for source in sources if (node.id, source) in weights}
@@ -171,7 +251,15 @@ def _shares(graph: Graph, node: Node, folded: Origin, member: Member | None, wei
     for source in working:
         definition = REGISTRY.get(graph.ledger.source(source).op)
         if definition is None or isinstance(definition.flops, int):
-            light[source] = float(max(definition.flops if definition is not None and isinstance(definition.flops, int) else 1, 1) * elements)
+            light[source] = float(
+                max(
+                    definition.flops
+                    if definition is not None and isinstance(definition.flops, int)
+                    else 1,
+                    1,
+                )
+                * elements
+            )
     heavy = [source for source in working if source not in light]
     if heavy:
         total = sum(light.values())
@@ -204,7 +292,9 @@ def _window(graph: Graph, node: Node) -> tuple[int | None, int | None]:
     weights = node.input(1)
     if shape is None and "Conv" in node.op and weights is not None:
         kind = graph.type_of(weights)
-        shape = kind.shape[2:] if isinstance(kind, TensorType) and kind.shape is not None else (None,)
+        shape = (
+            kind.shape[2:] if isinstance(kind, TensorType) and kind.shape is not None else (None,)
+        )
     if not isinstance(shape, tuple) or not shape:
         return 1, 1
     return _known(shape[-1]), _known(shape[-2]) if len(shape) > 1 else 1

@@ -1,12 +1,18 @@
-"""Vela's debug database beside the model that Vela compiled: which operator of the file each command runs for, and who absorbed the others.
+"""Vela's debug database beside the model that Vela compiled: which operator of the file each
+command runs for, and who absorbed the others.
 
-1. A row of `source` is the operator at position `ext_key` of its subgraph. Positions repeat between subgraphs, and a row does not say which it
-   belongs to: rows of one subgraph stand together, and type and shape decide where that leaves a choice. A database without `ext_key`
+1. A row of `source` is the operator at position `ext_key` of its subgraph. Positions repeat between
+   subgraphs, and a row does not say which it
+   belongs to: rows of one subgraph stand together, and type and shape decide where that leaves a
+   choice. A database without `ext_key`
    (Vela up to 3.x) is joined by type and shape alone.
 2. A row of `queue` runs for the source of its `optimised` row.
-3. An operator without a command of its own is absorbed by the one that the table `group` puts it with (Regor). Vela's older core keeps no such
-   table: there the maker of its input absorbed it, when it is of a kind that the core fuses or turns into nothing.
-4. What neither has nor shares a command runs on the CPU, was removed, or is unknown to the database; each is told apart.
+3. An operator without a command of its own is absorbed by the one that the table `group` puts it
+   with (Regor). Vela's older core keeps no such
+   table: there the maker of its input absorbed it, when it is of a kind that the core fuses or
+   turns into nothing.
+4. What neither has nor shares a command runs on the CPU, was removed, or is unknown to the
+   database; each is told apart.
 """
 
 from __future__ import annotations
@@ -90,7 +96,9 @@ class Join:
 
 
 def join_model(db: DebugDatabase, operators: Sequence[ModelOperator]) -> Join:
-    """Tie the database of one compilation to the operators of the model it compiled. A `ModelError` when it is another model's."""
+    """Tie the database of one compilation to the operators of the model it compiled. A `ModelError`
+    when it is another model's.
+    """
     notes: list[str] = []
     source_ids = _match_sources(db.source, operators, notes)
     optimised = {row.id: row for row in db.optimised}
@@ -104,12 +112,26 @@ def join_model(db: DebugDatabase, operators: Sequence[ModelOperator]) -> Join:
         first = made.operator if made is not None else "?"
         others = tuple(dict.fromkeys(each for each in absorbed if each != own))
         commands.append(Command(own, (first, *members), others, scheduled.get(position)))
-    runs_for = {command.scheduled: command.operator for command in commands if command.scheduled is not None}
-    chains = [runs_for.get(groups.leader.get(command.scheduled, -1)) if command.scheduled is not None else None for command in commands]
-    commands = [command._replace(chained=chain if chain != command.operator else None) for command, chain in zip(commands, chains, strict=True)]
+    runs_for = {
+        command.scheduled: command.operator for command in commands if command.scheduled is not None
+    }
+    chains = [
+        (
+            runs_for.get(groups.leader.get(command.scheduled, -1))
+            if command.scheduled is not None
+            else None
+        )
+        for command in commands
+    ]
+    commands = [
+        command._replace(chained=chain if chain != command.operator else None)
+        for command, chain in zip(commands, chains, strict=True)
+    ]
     unlinked = sum(command.operator is None for command in commands)
     if unlinked:
-        notes.append(f"{unlinked} of {len(commands)} commands are linked to no operator of the model by Vela")
+        notes.append(
+            f"{unlinked} of {len(commands)} commands are linked to no operator of the model by Vela"
+        )
     whereabouts = _locate(db, operators, source_ids, commands)
     return Join(tuple(operators), source_ids, tuple(commands), whereabouts, tuple(notes))
 
@@ -134,7 +156,9 @@ _SAME = {
 def _kind(op: str) -> str:
     """What a type is called by the file and by both of Vela's cores, brought to one form."""
     plain = op.lower().replace("_", "").removesuffix("bias")
-    plain = plain.removesuffix("2d") if plain != "conv2d" and not plain.endswith("conv2d") else plain
+    plain = (
+        plain.removesuffix("2d") if plain != "conv2d" and not plain.endswith("conv2d") else plain
+    )
     return _SAME.get(plain, plain)
 
 
@@ -147,7 +171,9 @@ def _fits(row: SourceRow, operator: ModelOperator) -> int:
     return score
 
 
-def _match_sources(rows: Sequence[SourceRow], operators: Sequence[ModelOperator], notes: list[str]) -> dict[int, int]:
+def _match_sources(
+    rows: Sequence[SourceRow], operators: Sequence[ModelOperator], notes: list[str]
+) -> dict[int, int]:
     at: dict[int, list[ModelOperator]] = defaultdict(list)
     for operator in operators:
         at[operator.index].append(operator)
@@ -155,23 +181,36 @@ def _match_sources(rows: Sequence[SourceRow], operators: Sequence[ModelOperator]
     found: dict[int, int] = {}
     previous, misfits = -1, 0
     for row in sorted(rows, key=lambda row: row.id):
-        candidates = [each for each in (operators if row.ext_key is None else at.get(row.ext_key, [])) if each.id in free]
+        candidates = [
+            each
+            for each in (operators if row.ext_key is None else at.get(row.ext_key, []))
+            if each.id in free
+        ]
         if row.ext_key is None:
             candidates = [each for each in candidates if _kind(each.op) == _kind(row.operator)]
         if not candidates:
             where = f"position {row.ext_key}" if row.ext_key is not None else f"type {row.operator}"
             raise ModelError(
-                f"the database is not of this model: its source {row.id} ({row.operator}) is at {where}, where the model has no operator left"
+                f"the database is not of this model: its source {row.id} ({row.operator}) is at"
+                f" {where}, where the model has no operator left"
             )
-        best = max(candidates, key=lambda each: (_fits(row, each), each.subgraph == previous, -each.id))
+        best = max(
+            candidates, key=lambda each: (_fits(row, each), each.subgraph == previous, -each.id)
+        )
         misfits += _kind(best.op) != _kind(row.operator)
         previous = best.subgraph
         free.discard(best.id)
         found[row.id] = best.id
     if misfits * 2 > len(rows):
-        raise ModelError(f"the database is not of this model: {misfits} of its {len(rows)} operators are of another type there")
+        raise ModelError(
+            f"the database is not of this model: {misfits} of its {len(rows)} operators are of"
+            " another type there"
+        )
     if misfits:
-        notes.append(f"{misfits} operators have another type in the database than in the model; they are joined by position")
+        notes.append(
+            f"{misfits} operators have another type in the database than in the model; they are"
+            " joined by position"
+        )
     return found
 
 
@@ -181,7 +220,12 @@ def _match_sources(rows: Sequence[SourceRow], operators: Sequence[ModelOperator]
 class _Groups:
     """Regor's table of what was chained or fused into what."""
 
-    def __init__(self, db: DebugDatabase, optimised: Mapping[int, OptimisedRow], source_ids: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        db: DebugDatabase,
+        optimised: Mapping[int, OptimisedRow],
+        source_ids: Mapping[int, int],
+    ) -> None:
         self._members: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
         self.leader: dict[int, int] = {}
         performed = {row["id"]: row for row in numbered_rows(db, "perf")}
@@ -199,7 +243,9 @@ class _Groups:
     def inside(self, scheduled: int | None) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """Types and operators of what an operation absorbed."""
         found = self._members.get(scheduled, []) if scheduled is not None else []
-        return tuple(kind for kind, _ in found), tuple(operator for _, operator in found if operator is not None)
+        return tuple(kind for kind, _ in found), tuple(
+            operator for _, operator in found if operator is not None
+        )
 
 
 def numbered_rows(db: DebugDatabase, name: str) -> list[dict[str, int]]:
@@ -209,7 +255,11 @@ def numbered_rows(db: DebugDatabase, name: str) -> list[dict[str, int]]:
         return []
     rows = []
     for cells in extra.rows:
-        row = {column: int(cell) for column, cell in zip(extra.columns, cells, strict=True) if cell.lstrip("-").isdecimal() and cell.isascii()}
+        row = {
+            column: int(cell)
+            for column, cell in zip(extra.columns, cells, strict=True)
+            if cell.lstrip("-").isdecimal() and cell.isascii()
+        }
         rows.append(row)
     return [row for row in rows if "id" in row]
 
@@ -220,19 +270,40 @@ def _scheduled_ids(db: DebugDatabase) -> dict[int, int]:
     if extra is None or "scheduled_id" not in extra.columns:
         return {}
     place = extra.columns.index("scheduled_id")
-    return {int(row[0]): int(row[place]) for row in extra.rows if row[0].isdecimal() and row[place].isdecimal() and row[place].isascii()}
+    return {
+        int(row[0]): int(row[place])
+        for row in extra.rows
+        if row[0].isdecimal() and row[place].isdecimal() and row[place].isascii()
+    }
 
 
 # ---- operators without a command ----
 
 _FUSED = frozenset(
-    {"relu", "relu6", "relun1to1", "relu0to1", "leakyrelu", "prelu", "tanh", "sigmoid", "hardswish", "elu", "gelu", "quantize", "clamp"}
+    {
+        "relu",
+        "relu6",
+        "relun1to1",
+        "relu0to1",
+        "leakyrelu",
+        "prelu",
+        "tanh",
+        "sigmoid",
+        "hardswish",
+        "elu",
+        "gelu",
+        "quantize",
+        "clamp",
+    }
 )
 _VIEWS = frozenset({"reshape", "squeeze", "expanddims", "identity", "memcpy"})
 
 
 def _locate(
-    db: DebugDatabase, operators: Sequence[ModelOperator], source_ids: Mapping[int, int], commands: Sequence[Command]
+    db: DebugDatabase,
+    operators: Sequence[ModelOperator],
+    source_ids: Mapping[int, int],
+    commands: Sequence[Command],
 ) -> dict[int, Whereabouts]:
     own: dict[int, list[int]] = defaultdict(list)
     absorbed: dict[int, list[int]] = defaultdict(list)
@@ -254,13 +325,22 @@ def _locate(
             found[operator.id] = Whereabouts(Place.COMMAND, tuple(own[operator.id]))
         elif operator.id in absorbed:
             positions = tuple(absorbed[operator.id])
-            found[operator.id] = Whereabouts(Place.ABSORBED, positions, commands[positions[0]].operator)
+            found[operator.id] = Whereabouts(
+                Place.ABSORBED, positions, commands[positions[0]].operator
+            )
         elif operator.id not in rows:
             found[operator.id] = Whereabouts(Place.UNKNOWN)
         elif operator.id in on_cpu:
             found[operator.id] = Whereabouts(Place.CPU)
         else:
-            found[operator.id] = _without_command(operator, rows[operator.id], became[operator.id], by_id, own, regor=db.extra("perf") is not None)
+            found[operator.id] = _without_command(
+                operator,
+                rows[operator.id],
+                became[operator.id],
+                by_id,
+                own,
+                regor=db.extra("perf") is not None,
+            )
     return found
 
 
@@ -270,11 +350,21 @@ def _passed_through(db: DebugDatabase) -> set[int]:
     if perf is None or "operator" not in perf.columns or "source_id" not in perf.columns:
         return set()
     kind, source = perf.columns.index("operator"), perf.columns.index("source_id")
-    return {int(row[source]) for row in perf.rows if row[kind] == "Passthrough" and row[source].isdecimal() and row[source].isascii()}
+    return {
+        int(row[source])
+        for row in perf.rows
+        if row[kind] == "Passthrough" and row[source].isdecimal() and row[source].isascii()
+    }
 
 
 def _without_command(
-    operator: ModelOperator, row: SourceRow, became: set[str], by_id: Mapping[int, ModelOperator], own: Mapping[int, list[int]], *, regor: bool
+    operator: ModelOperator,
+    row: SourceRow,
+    became: set[str],
+    by_id: Mapping[int, ModelOperator],
+    own: Mapping[int, list[int]],
+    *,
+    regor: bool,
 ) -> Whereabouts:
     kind = _kind(row.operator)
     if regor and not became:

@@ -1,8 +1,11 @@
-"""Named tables of text cells, of whatever writer, into a `DebugDatabase`, without losing any of them.
+"""Named tables of text cells, of whatever writer, into a `DebugDatabase`, without losing any of
+them.
 
-1. Columns are found by name, in any order. A column that is absent gives the values that stand for nothing, and a note when Vela has
+1. Columns are found by name, in any order. A column that is absent gives the values that stand for
+   nothing, and a note when Vela has
    always written it.
-2. What a table has no place for (unknown columns, surplus cells, text where a number belongs) goes to the table `NAME_extra`, whose
+2. What a table has no place for (unknown columns, surplus cells, text where a number belongs) goes
+   to the table `NAME_extra`, whose
    column `row` is the row's position in NAME, from 0.
 3. A row without the ids that give it a meaning goes to `NAME_rejected`, as it stands.
 4. A table of ours that is there twice is read as one; another's table gets a number.
@@ -17,11 +20,31 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from whence.debugdb.rows import NONE, TABLES, VELA_TABLES, Cell, Column, Kind, OptimisedRow, QueueRow, Table
+from whence.debugdb.rows import (
+    NONE,
+    TABLES,
+    VELA_TABLES,
+    Cell,
+    Column,
+    Kind,
+    OptimisedRow,
+    QueueRow,
+    Table,
+)
 from whence.debugdb.tables import RESERVED, DebugDatabase, Extra
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_REGOR = frozenset({"group", "perf", "perf_debug", "perf_debug_main", "perf_debug_conn", "perf_debug_wd", "tensors"})
+_REGOR = frozenset(
+    {
+        "group",
+        "perf",
+        "perf_debug",
+        "perf_debug_main",
+        "perf_debug_conn",
+        "perf_debug_wd",
+        "tensors",
+    }
+)
 # Columns that some versions of Vela leave out or add.
 _OPTIONAL = frozenset({("source", "ext_key"), ("cmdstream", "file_offset")})
 _KNOWN_EXTRA = frozenset({("queue", "scheduled_id")})
@@ -53,11 +76,17 @@ class TableReader:
         columns = self._distinct(name, header)
         width = max(len(columns), max(map(len, rows), default=0))
         self._tell_ragged(name, len(columns), rows)
-        columns = self._distinct(name, [*columns, *(f"column_{number}" for number in range(len(columns) + 1, width + 1))], quiet=True)
+        columns = self._distinct(
+            name,
+            [*columns, *(f"column_{number}" for number in range(len(columns) + 1, width + 1))],
+            quiet=True,
+        )
         table = self._tables.get(name)
         if table is not None:
             if repeated:
-                self._note(f"table '{name}' is there more than once; its rows are read as one table")
+                self._note(
+                    f"table '{name}' is there more than once; its rows are read as one table"
+                )
             self._add_known(table, columns, rows)
         else:
             if name not in _REGOR | _PROFILE | _MADE:
@@ -71,24 +100,41 @@ class TableReader:
                 self._note(f"there is no table '{table.name}'")
         if regor:
             db = self._db
-            db.optimised[:] = [OptimisedRow(row.id, row.source_id or NONE, *row[2:]) for row in db.optimised]
-            db.queue[:] = [QueueRow(row.offset, row.cmdstream_id, row.optimised_id or NONE) for row in db.queue]
+            db.optimised[:] = [
+                OptimisedRow(row.id, row.source_id or NONE, *row[2:]) for row in db.optimised
+            ]
+            db.queue[:] = [
+                QueueRow(row.offset, row.cmdstream_id, row.optimised_id or NONE) for row in db.queue
+            ]
 
-    def _add_known(self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def _add_known(
+        self, table: Table, columns: Sequence[str], rows: Sequence[Sequence[str]]
+    ) -> None:
         places = {name: index for index, name in enumerate(columns)}
-        missing = [c.name for c in table.columns if c.name not in places and (table.name, c.name) not in _OPTIONAL]
+        missing = [
+            c.name
+            for c in table.columns
+            if c.name not in places and (table.name, c.name) not in _OPTIONAL
+        ]
         if missing:
             self._note(f"table '{table.name}' has no column {', '.join(missing)}")
         unknown = [name for name in columns if name not in table.header]
         if any((table.name, name) not in _KNOWN_EXTRA for name in unknown):
-            self._note(f"table '{table.name}' has columns it is not known for, kept in '{table.name}_extra': {', '.join(map(repr, unknown))}")
+            self._note(
+                f"table '{table.name}' has columns it is not known for, kept in"
+                f" '{table.name}_extra': {', '.join(map(repr, unknown))}"
+            )
         first = len(self._db.rows(table))
         good: list[list[Cell]] = []
         rejected: list[Sequence[str]] = []
         beside: list[dict[str, str]] = []
         for row in rows:
             cells: list[Cell] = []
-            kept = {name: row[places[name]] for name in unknown if places[name] < len(row) and row[places[name]]}
+            kept = {
+                name: row[places[name]]
+                for name in unknown
+                if places[name] < len(row) and row[places[name]]
+            }
             for column in table.columns:
                 index = places.get(column.name, len(row))
                 value = _value(column, row[index]) if index < len(row) else column.default
@@ -105,7 +151,10 @@ class TableReader:
         self._db.add(table, good)
         self._tell_bad(table, beside)
         if rejected:
-            self._note(f"{len(rejected)} rows of table '{table.name}' have no usable id; they are kept in '{table.name}_rejected'")
+            self._note(
+                f"{len(rejected)} rows of table '{table.name}' have no usable id; they are kept in"
+                f" '{table.name}_rejected'"
+            )
             self._keep(f"{table.name}_rejected", columns, rejected)
         self._keep_beside(table, first, beside)
 
@@ -115,13 +164,20 @@ class TableReader:
         if bad:
             name, cell = bad[0]
             shown = cell if len(cell) <= 40 else cell[:40] + "…"
-            self._note(f"{len(bad)} cells of table '{table.name}' are not numbers, kept in '{table.name}_extra'; the first is {shown!r} in {name}")
+            self._note(
+                f"{len(bad)} cells of table '{table.name}' are not numbers, kept in"
+                f" '{table.name}_extra'; the first is {shown!r} in {name}"
+            )
 
     def _keep_beside(self, table: Table, first: int, beside: Sequence[dict[str, str]]) -> None:
         names = list(dict.fromkeys(name for kept in beside for name in kept))
         if names:
             label = _unused("row", names)
-            rows = ((str(first + index), *(kept.get(name, "") for name in names)) for index, kept in enumerate(beside) if kept)
+            rows = (
+                (str(first + index), *(kept.get(name, "") for name in names))
+                for index, kept in enumerate(beside)
+                if kept
+            )
             self._keep(f"{table.name}_extra", (label, *names), rows)
 
     def _keep(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -135,7 +191,10 @@ class TableReader:
         ragged = [number for number, row in enumerate(rows, 1) if len(row) != width]
         if ragged:
             cells = len(rows[ragged[0] - 1])
-            self._note(f"{len(ragged)} rows of table {name!r} do not have {width} cells; the first is row {ragged[0]}, with {cells}")
+            self._note(
+                f"{len(ragged)} rows of table {name!r} do not have {width} cells; the first is row"
+                f" {ragged[0]}, with {cells}"
+            )
 
     def _distinct(self, name: str, header: Sequence[str], *, quiet: bool = False) -> list[str]:
         if len(set(header)) == len(header):

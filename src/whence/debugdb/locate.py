@@ -11,7 +11,8 @@ from whence.errors import ModelError
 
 
 def read_database(path: Path) -> DebugDatabase:
-    """Read XML of Vela or whence, a DuckDB file, a folder of Parquet files, or the database in a folder that a profile was saved to.
+    """Read XML of Vela or whence, a DuckDB file, a folder of Parquet files, or the database in a
+    folder that a profile was saved to.
 
     What a file is, its first bytes tell, not its name.
     """
@@ -39,7 +40,13 @@ def _in_folder(folder: Path) -> DebugDatabase:
             return read_database(folder / name)
     found = sorted([*folder.glob("*_debug.xml"), *folder.glob("*.duckdb")])
     if not found:
-        raise ModelError(f"'{folder}' holds no debug database: neither debug.xml nor *_debug.xml, *.duckdb or Parquet files of one")
+        raise ModelError(
+            f"'{folder}' holds no debug database: neither debug.xml nor *_debug.xml, *.duckdb or"
+            " Parquet files of one"
+        )
     if len(found) > 1:
-        raise ModelError(f"'{folder}' holds {len(found)} debug databases; name one of them, such as {found[0].name!r}")
+        raise ModelError(
+            f"'{folder}' holds {len(found)} debug databases; name one of them, such as"
+            f" {found[0].name!r}"
+        )
     return read_database(found[0])

@@ -1,6 +1,7 @@
 """The operators of a TFLite or Circle file, as a join with a debug database needs them.
 
-Only the file's structure is read, so that a model with operators that whence does not compile can be joined as well.
+Only the file's structure is read, so that a model with operators that whence does not compile can
+be joined as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from whence.frontends.tflite.records import ABSENT, read_records
 
 
 def model_operators(path: Path) -> list[ModelOperator]:
-    """Every operator, numbered from 1 in file order, subgraph after subgraph. It is named by its first output, as TFLite's own tools do."""
+    """Every operator, numbered from 1 in file order, subgraph after subgraph. It is named by its
+    first output, as TFLite's own tools do.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -34,7 +37,11 @@ def model_operators(path: Path) -> list[ModelOperator]:
                     subgraph=number,
                     index=index,
                     shape=first.shape if first is not None else None,
-                    makers=tuple(dict.fromkeys(makers[tensor] for tensor in operator.inputs if tensor in makers)),
+                    makers=tuple(
+                        dict.fromkeys(
+                            makers[tensor] for tensor in operator.inputs if tensor in makers
+                        )
+                    ),
                 )
             )
             makers.update(dict.fromkeys(outputs, own))

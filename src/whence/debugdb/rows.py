@@ -1,6 +1,8 @@
-"""The tables of the debug database: what a row of each holds, and how its columns are called and typed in every form.
+"""The tables of the debug database: what a row of each holds, and how its columns are called and
+typed in every form.
 
-The first four are Arm Vela's, with its columns in its order. The others are whence's own. Ids tie them together:
+The first four are Arm Vela's, with its columns in its order. The others are whence's own. Ids tie
+them together:
 
 | id             | what it counts                                                                            |
 |----------------|-------------------------------------------------------------------------------------------|
@@ -42,7 +44,9 @@ class SourceRow(NamedTuple):
 
 
 class OptimisedRow(NamedTuple):
-    """An operator that the passes made or left. From Regor there are several generations, of which only the last is queued."""
+    """An operator that the passes made or left. From Regor there are several generations, of which
+    only the last is queued.
+    """
 
     id: int
     source_id: int
@@ -56,7 +60,9 @@ class OptimisedRow(NamedTuple):
 
 
 class QueueRow(NamedTuple):
-    """A command in execution order. One operator may have several, and in a fused kernel several operators have one."""
+    """A command in execution order. One operator may have several, and in a fused kernel several
+    operators have one.
+    """
 
     offset: int
     """In bytes from the start of the command stream."""
@@ -65,14 +71,18 @@ class QueueRow(NamedTuple):
 
 
 class CmdstreamRow(NamedTuple):
-    """A command stream, and where in the output file it begins; `None` when the form does not say."""
+    """A command stream, and where in the output file it begins; `None` when the form does not
+    say.
+    """
 
     id: int
     file_offset: int | None
 
 
 class OperatorRow(NamedTuple):
-    """What the four tables have no column for: the name of a source operator, where it was written, and what became of it."""
+    """What the four tables have no column for: the name of a source operator, where it was written,
+    and what became of it.
+    """
 
     source_id: int
     name: str
@@ -84,7 +94,9 @@ class OperatorRow(NamedTuple):
 
 
 class OriginRow(NamedTuple):
-    """A source operator is in an optimised operator. The weights of one optimised operator add up to 1, or are all 0 in a constant."""
+    """A source operator is in an optimised operator. The weights of one optimised operator add up
+    to 1, or are all 0 in a constant.
+    """
 
     optimised_id: int
     source_id: int
@@ -92,7 +104,9 @@ class OriginRow(NamedTuple):
 
 
 class TombstoneRow(NamedTuple):
-    """An operator left the graph, and this source operator with it. The last tombstone of a source operator tells its end."""
+    """An operator left the graph, and this source operator with it. The last tombstone of a source
+    operator tells its end.
+    """
 
     id: int
     optimised_id: int
@@ -105,7 +119,9 @@ class TombstoneRow(NamedTuple):
 
 
 class EndingRow(NamedTuple):
-    """How a source operator that no longer runs came to its end: by the pass that folded it, or by the one that removed it."""
+    """How a source operator that no longer runs came to its end: by the pass that folded it, or by
+    the one that removed it.
+    """
 
     source_id: int
     reason: str
@@ -150,7 +166,9 @@ class KernelRow(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """An optimised operator in a kernel, what it adds, and its share of the kernel's time by that. Shares of a kernel add up to 1."""
+    """An optimised operator in a kernel, what it adds, and its share of the kernel's time by that.
+    Shares of a kernel add up to 1.
+    """
 
     kernel_id: int
     optimised_id: int
@@ -178,7 +196,9 @@ class MeasuredRow(NamedTuple):
 
 
 class AttributedRow(NamedTuple):
-    """What a profile says of a source operator in a kernel. The times of a kernel add up to that in `measured`."""
+    """What a profile says of a source operator in a kernel. The times of a kernel add up to that in
+    `measured`.
+    """
 
     source_id: int
     kernel_id: int
@@ -189,7 +209,9 @@ class AttributedRow(NamedTuple):
 
 
 class ResidualRow(NamedTuple):
-    """Time of a profile that no source operator has. With those in `attributed` the times add up to the wall time."""
+    """Time of a profile that no source operator has. With those in `attributed` the times add up to
+    the wall time.
+    """
 
     name: str
     time_ns: int
@@ -231,14 +253,23 @@ class Table:
 
 
 def _table(name: str, row: Callable[..., Row], columns: str, field: str = "") -> Table:
-    """`columns`: names in order; `:s` is text and `:f` a real number, else an integer; `?` may be absent, `=-1` too and is -1 then."""
+    """`columns`: names in order; `:s` is text and `:f` a real number, else an integer; `?` may be
+    absent, `=-1` too and is -1 then.
+    """
     found = []
     for word in columns.split():
         spec, _, default = word.partition("=")
         label, _, code = spec.rstrip("?").partition(":")
         kind = {"": Kind.INT, "s": Kind.TEXT, "f": Kind.REAL}[code]
         optional = spec.endswith("?") or default != "" or kind is Kind.TEXT
-        found.append(Column(label, kind, not optional, int(default) if default else "" if kind is Kind.TEXT else None))
+        found.append(
+            Column(
+                label,
+                kind,
+                not optional,
+                int(default) if default else "" if kind is Kind.TEXT else None,
+            )
+        )
     assert tuple(column.name for column in found) == getattr(row, "_fields", ())
     return Table(name, field or name, row, tuple(found))
 
@@ -253,9 +284,16 @@ VELA_TABLES = (
 OWN_TABLES = (
     _table("operator", OperatorRow, "source_id name:s scope:s module:s line:s stack:s fate:s"),
     _table("origin", OriginRow, "optimised_id source_id weight:f"),
-    _table("tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"),
+    _table(
+        "tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"
+    ),
     _table("ending", EndingRow, "source_id reason:s pass_name:s rule:s into_id?"),
-    _table("pass", PassRow, "id name:s summary:s time_ns added removed changes skipped:s", field="passes"),
+    _table(
+        "pass",
+        PassRow,
+        "id name:s summary:s time_ns added removed changes skipped:s",
+        field="passes",
+    ),
     _table("rule", RuleRow, "pass_id rule:s applied"),
     _table("kernel", KernelRow, "id name:s symbol:s flops bytes why_reference:s"),
     _table("member", MemberRow, "kernel_id optimised_id flops bytes weight:f"),

@@ -1,12 +1,14 @@
 """The debug database in DuckDB and Parquet: the rows of the XML, for SQL.
 
-Every table of `rows` is there, empty ones too, with the views of `views` over them. Tables of other writers are stored under plain names,
-with columns of plain names (letters, digits, underscores); `whence_extra` says what they were called. Their columns that hold only
-integers are integers. `whence_format` has the version, and the paths that the XML keeps in its root. Text is escaped as in the XML
-(`escaping`), so a query finds the same text in each form.
+Every table of `rows` is there, empty ones too, with the views of `views` over them. Tables of other
+writers are stored under plain names, with columns of plain names (letters, digits, underscores);
+`whence_extra` says what they were called. Their columns that hold only integers are integers.
+`whence_format` has the version, and the paths that the XML keeps in its root. Text is escaped as in
+the XML (`escaping`), so a query finds the same text in each form.
 
-Names and cells come from models and are never part of SQL text: cells are parameters, names are made plain. Files are opened read-only,
-without access to other files, and only tables are read from them, never a view.
+Names and cells come from models and are never part of SQL text: cells are parameters, names are
+made plain. Files are opened read-only, without access to other files, and only tables are read from
+them, never a view.
 """
 
 from __future__ import annotations
@@ -63,7 +65,9 @@ class Answer(NamedTuple):
 
 
 def write_duckdb(db: DebugDatabase, path: Path) -> None:
-    """Write the database to a DuckDB file, in place of one that is there. The file is whole or not there at all."""
+    """Write the database to a DuckDB file, in place of one that is there. The file is whole or not
+    there at all.
+    """
     unfinished = path.with_name(path.name + ".part")
     with _explained(f"'{path}' cannot be written"):
         unfinished.unlink(missing_ok=True)
@@ -76,19 +80,27 @@ def write_duckdb(db: DebugDatabase, path: Path) -> None:
 
 
 def write_parquet(db: DebugDatabase, folder: Path) -> None:
-    """Write a Parquet file for each table into the folder. Files of tables that an earlier database left there are removed."""
+    """Write a Parquet file for each table into the folder. Files of tables that an earlier database
+    left there are removed.
+    """
     with _explained(f"'{folder}' cannot be written"), _connected(":memory:") as connection:
         folder.mkdir(parents=True, exist_ok=True)
-        earlier = _extra_names(connection, folder) if (folder / f"{_EXTRA}.parquet").is_file() else set()
+        earlier = (
+            _extra_names(connection, folder) if (folder / f"{_EXTRA}.parquet").is_file() else set()
+        )
         names = _fill(connection, db)
         for name in earlier - set(names):
             (folder / f"{name}.parquet").unlink(missing_ok=True)
         for name in names:
-            connection.execute(f'COPY "{name}" TO ? (FORMAT parquet)', [str(folder / f"{name}.parquet")])
+            connection.execute(
+                f'COPY "{name}" TO ? (FORMAT parquet)', [str(folder / f"{name}.parquet")]
+            )
 
 
 def open_for_sql(db: DebugDatabase) -> duckdb.DuckDBPyConnection:
-    """An in-memory copy with all tables and views, which can reach neither files nor the network nor this process. The caller closes it."""
+    """An in-memory copy with all tables and views, which can reach neither files nor the network
+    nor this process. The caller closes it.
+    """
     connection = duckdb.connect(":memory:", config=_confined())
     _fill(connection, db)
     connection.execute("SET enable_external_access = false")
@@ -120,7 +132,8 @@ def _fill(connection: duckdb.DuckDBPyConnection, db: DebugDatabase) -> list[str]
         for start in range(0, len(stored.rows), _BATCH):
             batch = stored.rows[start : start + _BATCH]
             connection.execute(
-                f'INSERT INTO "{stored.name}" SELECT {values}', [[_escaped(cell) for cell in cells] for cells in zip(*batch, strict=True)]
+                f'INSERT INTO "{stored.name}" SELECT {values}',
+                [[_escaped(cell) for cell in cells] for cells in zip(*batch, strict=True)],
             )
         names.append(stored.name)
     for view in VIEWS:
@@ -143,9 +156,20 @@ def _all_tables(db: DebugDatabase) -> Iterator[_Stored]:
             columns.append(Column(_plain(title, used), Kind.INT if numbers else Kind.TEXT))
             directory.append((len(directory), name, columns[-1].name, extra.name, title))
         kinds = [column.kind for column in columns]
-        yield _Stored(name, columns, [[_typed(kind, cell) for kind, cell in zip(kinds, row, strict=True)] for row in extra.rows])
+        yield _Stored(
+            name,
+            columns,
+            [
+                [_typed(kind, cell) for kind, cell in zip(kinds, row, strict=True)]
+                for row in extra.rows
+            ],
+        )
     yield _Stored(_EXTRA, _EXTRA_COLUMNS, directory)
-    yield _Stored(_FORMAT, _FORMAT_COLUMNS, [("version", _VERSION), ("source", db.source_path), ("optimised", db.optimised_path)])
+    yield _Stored(
+        _FORMAT,
+        _FORMAT_COLUMNS,
+        [("version", _VERSION), ("source", db.source_path), ("optimised", db.optimised_path)],
+    )
 
 
 def _typed(kind: Kind, cell: str) -> Cell:
@@ -155,7 +179,9 @@ def _typed(kind: Kind, cell: str) -> Cell:
 
 
 def _plain(name: str, taken: set[str]) -> str:
-    """A name of letters, digits and underscores that is not taken yet, whatever case SQL would see it in."""
+    """A name of letters, digits and underscores that is not taken yet, whatever case SQL would see
+    it in.
+    """
     base = re.sub(r"[^a-z0-9_]+", "_", name.lower(), flags=re.ASCII)[:60] or "unnamed"
     base = f"_{base}" if base[0].isdigit() else base
     found, number = base, 1
@@ -174,14 +200,28 @@ def _escaped(cell: Cell) -> Cell:
 
 
 def read_duckdb(path: Path) -> DebugDatabase:
-    """Read a DuckDB file that `write_duckdb` wrote. Raises a `ModelError` of one line when it is something else."""
+    """Read a DuckDB file that `write_duckdb` wrote. Raises a `ModelError` of one line when it is
+    something else.
+    """
     if not path.is_file():
         raise ModelError(f"'{path}': no such file")
-    with _explained(f"'{path}' is not a debug database"), _connected(str(path), read_only=True) as connection:
-        known = {str(row[0]) for row in connection.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()}
+    with (
+        _explained(f"'{path}' is not a debug database"),
+        _connected(str(path), read_only=True) as connection,
+    ):
+        known = {
+            str(row[0])
+            for row in connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+            ).fetchall()
+        }
 
         def select(name: str, columns: str) -> list[tuple[object, ...]] | None:
-            return connection.execute(f'SELECT {columns} FROM main."{name}" ORDER BY rowid').fetchall() if name in known else None
+            return (
+                connection.execute(f'SELECT {columns} FROM main."{name}" ORDER BY rowid').fetchall()
+                if name in known
+                else None
+            )
 
         return _read(select, str(path))
 
@@ -192,7 +232,13 @@ def read_parquet(folder: Path) -> DebugDatabase:
 
         def select(name: str, columns: str) -> list[tuple[object, ...]] | None:
             file = folder / f"{name}.parquet"
-            return connection.execute(f"SELECT {columns} FROM read_parquet([?])", [_literal(file)]).fetchall() if file.is_file() else None
+            return (
+                connection.execute(
+                    f"SELECT {columns} FROM read_parquet([?])", [_literal(file)]
+                ).fetchall()
+                if file.is_file()
+                else None
+            )
 
         return _read(select, str(folder))
 
@@ -202,9 +248,15 @@ _Select = Callable[[str, str], list[tuple[object, ...]] | None]
 
 
 def _read(select: _Select, where: str) -> DebugDatabase:
-    form = {row[0]: row[1] for row in _checked(select, Table(_FORMAT, "", tuple, _FORMAT_COLUMNS), where) or ()}
+    form = {
+        row[0]: row[1]
+        for row in _checked(select, Table(_FORMAT, "", tuple, _FORMAT_COLUMNS), where) or ()
+    }
     if form.get("version") != _VERSION:
-        raise ModelError(f"'{where}' is not a debug database that this whence knows: it has no table '{_FORMAT}' of version {_VERSION}")
+        raise ModelError(
+            f"'{where}' is not a debug database that this whence knows: it has no table '{_FORMAT}'"
+            f" of version {_VERSION}"
+        )
     db = DebugDatabase(str(form.get("source", "")), str(form.get("optimised", "")))
     for table in TABLES:
         rows = _checked(select, table, where)
@@ -213,10 +265,14 @@ def _read(select: _Select, where: str) -> DebugDatabase:
         else:
             db.add(table, rows)
     titles: dict[str, list[tuple[str, str, str]]] = {}
-    for _, stored, column, name, title in sorted(_checked(select, Table(_EXTRA, "", tuple, _EXTRA_COLUMNS), where) or ()):
+    for _, stored, column, name, title in sorted(
+        _checked(select, Table(_EXTRA, "", tuple, _EXTRA_COLUMNS), where) or ()
+    ):
         titles.setdefault(str(stored), []).append((str(column), str(name), str(title)))
     for stored, columns in titles.items():
-        if not all(_PLAIN.fullmatch(name) for name in (stored, *(column for column, _, _ in columns))):
+        if not all(
+            _PLAIN.fullmatch(name) for name in (stored, *(column for column, _, _ in columns))
+        ):
             raise ModelError(f"'{where}': table '{_EXTRA}' is damaged")
         if columns[0][1] in RESERVED:
             continue  # written before the table became one of ours, and read as such above
@@ -224,7 +280,9 @@ def _read(select: _Select, where: str) -> DebugDatabase:
         if found is None:
             db.notes.append(f"there is no table '{stored}'")
             continue
-        cells = tuple(tuple("" if cell is None else unescape(str(cell)) for cell in row) for row in found)
+        cells = tuple(
+            tuple("" if cell is None else unescape(str(cell)) for cell in row) for row in found
+        )
         db.extras.append(Extra(columns[0][1], tuple(title for _, _, title in columns), cells))
     return db
 
@@ -245,14 +303,21 @@ def _checked(select: _Select, table: Table, where: str) -> list[tuple[Cell, ...]
             elif isinstance(cell, int | float) and isinstance(cell, _HELD[column.kind]):
                 cells.append(cell)
             else:
-                raise ModelError(f"'{where}': table '{table.name}' has {cell!r:.60} in column {column.name}")
+                raise ModelError(
+                    f"'{where}': table '{table.name}' has {cell!r:.60} in column {column.name}"
+                )
         found.append(tuple(cells))
     return found
 
 
 def _extra_names(connection: duckdb.DuckDBPyConnection, folder: Path) -> set[str]:
     path = _literal(folder / f"{_EXTRA}.parquet")
-    names = {str(row[0]) for row in connection.execute("SELECT DISTINCT stored_table FROM read_parquet([?])", [path]).fetchall()}
+    names = {
+        str(row[0])
+        for row in connection.execute(
+            "SELECT DISTINCT stored_table FROM read_parquet([?])", [path]
+        ).fetchall()
+    }
     return {name for name in names if _PLAIN.fullmatch(name)} - RESERVED
 
 

@@ -1,4 +1,6 @@
-"""The debug database of one compilation: what the file held, what it became, what runs, and when it ran."""
+"""The debug database of one compilation: what the file held, what it became, what runs, and when it
+ran.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ RESERVED = frozenset({*(table.name for table in TABLES), "whence_format", "whenc
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A table that is not one of ours, kept as it was read: every cell is text, empty where there was none."""
+    """A table that is not one of ours, kept as it was read: every cell is text, empty where there
+    was none.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -24,13 +28,22 @@ class Extra:
     def __post_init__(self) -> None:
         if self.name in RESERVED:
             raise ModelError(f"table '{self.name}' is one of whence's own")
-        if not self.columns or len(set(self.columns)) != len(self.columns) or any(len(row) != len(self.columns) for row in self.rows):
-            raise ModelError(f"table {self.name!r} needs columns of different names, and in every row a cell for each")
+        if (
+            not self.columns
+            or len(set(self.columns)) != len(self.columns)
+            or any(len(row) != len(self.columns) for row in self.rows)
+        ):
+            raise ModelError(
+                f"table {self.name!r} needs columns of different names, and in every row a cell for"
+                " each"
+            )
 
 
 @dataclass(slots=True)
 class DebugDatabase:
-    """One per compilation, filled by whoever has rows. `queue` is in execution order; the order of other tables means nothing."""
+    """One per compilation, filled by whoever has rows. `queue` is in execution order; the order of
+    other tables means nothing.
+    """
 
     source_path: str = ""
     """The user's file."""
@@ -53,7 +66,9 @@ class DebugDatabase:
     attributed: list[rows.AttributedRow] = field(default_factory=list)
     residual: list[rows.ResidualRow] = field(default_factory=list)
     extras: list[Extra] = field(default_factory=list)
-    """Tables of other writers (Regor's `group`, `perf`, ...), and `NAME_extra`: columns of a table NAME that it has no place for, by row."""
+    """Tables of other writers (Regor's `group`, `perf`, ...), and `NAME_extra`: columns of a table
+    NAME that it has no place for, by row.
+    """
     notes: list[str] = field(default_factory=list, compare=False)
     """What was odd about the file it was read from, a line each."""
 

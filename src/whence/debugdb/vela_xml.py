@@ -1,13 +1,15 @@
 """The debug database as XML: CSV tables in CDATA, the form that Arm Vela's users parse.
 
-Written as Vela's legacy core writes it since 4.5, to the byte: the tables source, optimised, queue and cmdstream, each on a line of its
-own, text quoted, CRLF between rows. whence's own tables follow when they hold rows, then tables of other writers; readers that look
-tables up by name pass over them. Where Vela would write a broken file we do not: attributes are escaped, `]]>` in a cell is split over
-two CDATA sections, and characters that XML cannot hold are written as in `escaping`. The last table, `whence_format`, says that this is
-so; a file that needs none of it does not have one.
+Written as Vela's legacy core writes it since 4.5, to the byte: the tables source, optimised, queue
+and cmdstream, each on a line of its own, text quoted, CRLF between rows. whence's own tables follow
+when they hold rows, then tables of other writers; readers that look tables up by name pass over
+them. Where Vela would write a broken file we do not: attributes are escaped, `]]>` in a cell is
+split over two CDATA sections, and characters that XML cannot hold are written as in `escaping`. The
+last table, `whence_format`, says that this is so; a file that needs none of it does not have one.
 
-Read are both of Vela's forms: this one, and that of the Regor core, whose ids count from 1 with 0 for none (here -1, as in the legacy
-form). Files are taken for hostile: no document type, no entities, sizes bounded. What is merely odd is read and noted (`lenient`).
+Read are both of Vela's forms: this one, and that of the Regor core, whose ids count from 1 with 0
+for none (here -1, as in the legacy form). Files are taken for hostile: no document type, no
+entities, sizes bounded. What is merely odd is read and noted (`lenient`).
 """
 
 from __future__ import annotations
@@ -48,11 +50,18 @@ def xml_text(db: DebugDatabase) -> str:
             writer.own = True
             writer.table(table.name, table.header, db.rows(table))
     for extra in db.extras:
-        writer.table(extra.name, extra.columns, [[int(cell) if is_integer(cell) else cell for cell in row] for row in extra.rows])
+        writer.table(
+            extra.name,
+            extra.columns,
+            [[int(cell) if is_integer(cell) else cell for cell in row] for row in extra.rows],
+        )
     source, optimised = writer.attribute(db.source_path), writer.attribute(db.optimised_path)
     if writer.own:
         writer.table(FORMAT, ("key", "value"), [("version", VERSION)])
-    return f"<?xml version='1.0' encoding='UTF-8'?>\n<debug source={source} optimised={optimised}>\n{''.join(writer.parts)}</debug>\n"
+    return (
+        f"<?xml version='1.0' encoding='UTF-8'?>\n<debug source={source}"
+        f" optimised={optimised}>\n{''.join(writer.parts)}</debug>\n"
+    )
 
 
 class _Writer:
@@ -63,8 +72,14 @@ class _Writer:
 
     def table(self, name: str, header: tuple[str, ...], rows: object) -> None:
         assert isinstance(rows, list)
-        body = write_csv([self.text(column) for column in header], ([self._cell(cell) for cell in row] for row in rows))
-        self.parts.append(f"  <table name={self.attribute(name, single=True)}><![CDATA[{body.replace(']]>', ']]]]><![CDATA[>')}]]></table>\n")
+        body = write_csv(
+            [self.text(column) for column in header],
+            ([self._cell(cell) for cell in row] for row in rows),
+        )
+        self.parts.append(
+            "  <table"
+            f" name={self.attribute(name, single=True)}><![CDATA[{body.replace(']]>', ']]]]><![CDATA[>')}]]></table>\n"
+        )
 
     def attribute(self, value: str, *, single: bool = False) -> str:
         """The value in quotes: double ones as in Vela's root, or single ones as in its tables."""
@@ -81,12 +96,16 @@ class _Writer:
 
 
 def read_xml(path: Path) -> DebugDatabase:
-    """Read a debug database of either form. Raises a `ModelError` of one line when nothing can be made of the file."""
+    """Read a debug database of either form. Raises a `ModelError` of one line when nothing can be
+    made of the file.
+    """
     try:
         if not path.is_file():
             raise ModelError(f"'{path}': no such file")
         if path.stat().st_size > MOST_BYTES:
-            raise ModelError(f"'{path}' is larger than {MOST_BYTES >> 20} MB, which no debug database is")
+            raise ModelError(
+                f"'{path}' is larger than {MOST_BYTES >> 20} MB, which no debug database is"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"'{path}' cannot be read: {error.strerror or error}") from error
@@ -102,7 +121,10 @@ def parse_xml(data: bytes, name: str = "debug.xml") -> DebugDatabase:
         mended = _mended(data)
         if mended is None:
             raise _malformed(name, error) from error
-        notes.append("a file name in the first line is not escaped, as Vela writes it; it was read as it stands")
+        notes.append(
+            "a file name in the first line is not escaped, as Vela writes it; it was read as it"
+            " stands"
+        )
         try:
             found = _Document(name).parse(mended)
         except expat.ExpatError:
@@ -111,19 +133,31 @@ def parse_xml(data: bytes, name: str = "debug.xml") -> DebugDatabase:
 
 
 def _malformed(name: str, error: expat.ExpatError) -> ModelError:
-    return ModelError(f"'{name}' is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}")
+    return ModelError(
+        f"'{name}' is not well-formed XML: {expat.ErrorString(error.code)}, line {error.lineno}"
+    )
 
 
 def _database(found: _Document, notes: list[str], name: str) -> DebugDatabase:
     tables = [(title, list(read_csv(text))) for title, text in found.tables]
     ours = [content for title, content in tables if title == FORMAT]
     if ours and [["key", "value"], ["version", VERSION]] not in ours:
-        raise ModelError(f"'{name}' was written in a format that this whence does not know; a newer one may read it")
+        raise ModelError(
+            f"'{name}' was written in a format that this whence does not know; a newer one may"
+            " read it"
+        )
     decode = unescape if ours else _as_it_is
     attributes = dict(found.attributes)
-    db = DebugDatabase(decode(attributes.pop("source", "")), decode(attributes.pop("optimised", "")), notes=[*notes, *found.notes])
+    db = DebugDatabase(
+        decode(attributes.pop("source", "")),
+        decode(attributes.pop("optimised", "")),
+        notes=[*notes, *found.notes],
+    )
     if attributes:
-        db.notes.append(f"attributes of <debug> that are not known: {', '.join(f'{key}={value!r}' for key, value in attributes.items())}")
+        db.notes.append(
+            "attributes of <debug> that are not known:"
+            f" {', '.join(f'{key}={value!r}' for key, value in attributes.items())}"
+        )
     reader = TableReader(db)
     for title, content in tables:
         if title != FORMAT:
@@ -141,15 +175,23 @@ _ROOT = re.compile(rb'<debug source="(?P<source>.*?)"(?: optimised="(?P<optimise
 
 
 def _mended(data: bytes) -> bytes | None:
-    """The file with its root's attributes escaped, which Vela since 4.5 does not do; `None` when that changes nothing."""
+    """The file with its root's attributes escaped, which Vela since 4.5 does not do; `None` when
+    that changes nothing.
+    """
     root = _ROOT.search(data, 0, 1 << 16)
     if root is None:
         return None
     parts = [
-        f"{key}={quoteattr(value.decode('utf-8', 'replace'), {chr(34): '&quot;'})}" for key, value in root.groupdict().items() if value is not None
+        f"{key}={quoteattr(value.decode('utf-8', 'replace'), {chr(34): '&quot;'})}"
+        for key, value in root.groupdict().items()
+        if value is not None
     ]
     head = f"<debug {' '.join(parts)}>\n".encode()
-    return None if head.strip() == root[0].strip() else data[: root.start()] + head + data[root.end() :]
+    return (
+        None
+        if head.strip() == root[0].strip()
+        else data[: root.start()] + head + data[root.end() :]
+    )
 
 
 class _Document:
@@ -180,17 +222,27 @@ class _Document:
         except (LookupError, ValueError) as error:
             # expat asks Python for encodings that it does not have itself.
             raise ModelError(f"'{self._name}' is not well-formed XML: {error}") from error
-        self.notes += [f"{what} that no debug database has: passed over {count} times" for what, count in self._strange.items()]
+        self.notes += [
+            f"{what} that no debug database has: passed over {count} times"
+            for what, count in self._strange.items()
+        ]
         return self
 
     def _refuse(self, *_: object) -> None:
-        raise ModelError(f"'{self._name}' has a document type declaration, which no debug database needs and which may be an attack")
+        raise ModelError(
+            f"'{self._name}' has a document type declaration, which no debug database needs and"
+            " which may be an attack"
+        )
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if not self._path and tag != "debug":
-            raise ModelError(f"'{self._name}' is not a debug database: its root is <{tag[:40]!s}>, not <debug>")
+            raise ModelError(
+                f"'{self._name}' is not a debug database: its root is <{tag[:40]!s}>, not <debug>"
+            )
         if len(self._path) >= _DEEPEST:
-            raise ModelError(f"'{self._name}' is not a debug database: elements are nested {_DEEPEST} deep")
+            raise ModelError(
+                f"'{self._name}' is not a debug database: elements are nested {_DEEPEST} deep"
+            )
         self._path.append(tag)
         if len(self._path) == 1:
             self.attributes = attributes

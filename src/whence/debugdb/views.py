@@ -1,8 +1,11 @@
 """Saved questions: views that every stored database has, whoever wrote it.
 
-Times are those of the profile, where there is one: the tables `measured`, `attributed` and `residual`. Elsewhere they are those of the
-samples, split by the weights of the tables `member` and `origin`. All are integers. A part that belongs to no source operator has
-`source_id` NULL, so that the times of `time_by_source` always add up: to the wall time of the profile, or to the time of the samples.
+Times are those of the profile, where there is one: the tables `measured`, `attributed` and
+`residual`. Elsewhere they are those of the
+samples, split by the weights of the tables `member` and `origin`. All are integers. A part that
+belongs to no source operator has
+`source_id` NULL, so that the times of `time_by_source` always add up: to the wall time of the
+profile, or to the time of the samples.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ VIEWS = (
     View(
         "kernels_of_source",
         "which kernels an operator of the file runs in, and its part of each",
-        # What the weights give is rounded where it ends, not how long it is: so the parts of a kernel still add up.
+        # What the weights give is rounded where it ends, not how long it is: so the parts of a
+        # kernel still add up.
         """WITH part AS (
                SELECT o.source_id, k.kernel_id, k.time_ns, sum(m.weight * coalesce(o.weight, 1)) AS weight
                FROM time_by_kernel k JOIN member m ON m.kernel_id = k.kernel_id LEFT JOIN origin o ON o.optimised_id = m.optimised_id
@@ -60,7 +64,8 @@ VIEWS = (
     ),
     View(
         "time_by_source",
-        "time of each operator of the file, and in a profile what is in none of them; all of it is the wall time",
+        "time of each operator of the file, and in a profile what is in none of them; all of it is"
+        " the wall time",
         # A kernel of nobody's is among the residuals of a profile.
         """WITH spent AS (
                SELECT n.source_id, n.name, n.operator, n.fate, coalesce(sum(k.time_ns), 0)::BIGINT AS time_ns, count(k.kernel_id) AS kernels
@@ -81,7 +86,8 @@ VIEWS = (
     ),
     View(
         "removed",
-        "operators of the file that no longer run: which pass removed them and why, or what they were folded into",
+        "operators of the file that no longer run: which pass removed them and why, or what they"
+        " were folded into",
         # Whoever writes no endings is taken by the last tombstone.
         """SELECT n.source_id, n.name, n.operator, n.fate, coalesce(e.reason, t.reason, 'folded') AS reason,
                coalesce(e.pass_name, t.pass_name, '') AS pass_name, coalesce(e.rule, t.rule, '') AS rule,
@@ -99,7 +105,8 @@ VIEWS = (
     ),
     View(
         "commands_of_source",
-        "the queue by operator of the file, as Vela links it: through one source operator per optimised operator",
+        "the queue by operator of the file, as Vela links it: through one source operator per"
+        " optimised operator",
         """SELECT n.source_id, n.name, n.operator, count(DISTINCT o.id) AS optimised, count(q.optimised_id) AS commands,
                min(q."offset") AS first_offset
            FROM source_name n LEFT JOIN optimised o ON o.source_id = n.source_id LEFT JOIN queue q ON q.optimised_id = o.id

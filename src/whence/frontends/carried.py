@@ -1,8 +1,9 @@
 """Origins inside files: what whence writes into a model's metadata, and how it is read back.
 
-The model carries the operators of the first file and the tombstones; each node carries the numbers of the operators it
-came from. Formats whose nodes have no metadata have lists of it by position instead. So a chain of optimise, save, quantise, save, profile
-still answers in terms of the file it began with.
+The model carries the operators of the first file and the tombstones; each node carries the numbers
+of the operators it came from. Formats whose nodes have no metadata have lists of it by position
+instead. So a chain of optimise, save, quantise, save, profile still answers in terms of the file it
+began with.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def together(parts: Iterable[Carried]) -> Carried:
 
 
 def read_folded(text: str, n_operators: int, n_sources: int) -> dict[int, Origin]:
-    """By position of an operator in the file: the source operators that left no run-time work in it."""
+    """By position of an operator in the file: the source operators that left no run-time work in
+    it.
+    """
     folded: dict[int, Origin] = {}
     for number, row in enumerate(_parse(text, FOLDED), 1):
         try:
@@ -75,7 +78,9 @@ def write_folded(folded: Mapping[int, Origin]) -> str:
 
 
 class Passage(NamedTuple):
-    """How a source operator first became part of something else: what a later reader of the file would otherwise not know."""
+    """How a source operator first became part of something else: what a later reader of the file
+    would otherwise not know.
+    """
 
     kind: EdgeKind
     pass_name: str
@@ -87,7 +92,10 @@ def read_history(text: str, n_sources: int) -> dict[int, Passage]:
     for number, row in enumerate(_parse(text, HISTORY), 1):
         try:
             source, kind, pass_name, rule = row
-            history.update((each, Passage(EdgeKind(kind), str(pass_name), str(rule))) for each in _checked([source], n_sources))
+            history.update(
+                (each, Passage(EdgeKind(kind), str(pass_name), str(rule)))
+                for each in _checked([source], n_sources)
+            )
         except (TypeError, ValueError):
             raise ModelError(f"metadata '{HISTORY}' is malformed at entry {number}") from None
     return history
@@ -96,12 +104,19 @@ def read_history(text: str, n_sources: int) -> dict[int, Passage]:
 def write_history(edges: Iterable[Edge], n_sources: int) -> str:
     first: dict[int, Edge] = {}
     for edge in edges:
-        if edge.parent <= n_sources and edge.child != edge.parent and edge.kind is not EdgeKind.INSERT:
+        if (
+            edge.parent <= n_sources
+            and edge.child != edge.parent
+            and edge.kind is not EdgeKind.INSERT
+        ):
             known = first.setdefault(edge.parent, edge)
             # That a reader restated an operator is no news for the next one, which does the same.
             if known.pass_name == LOAD and edge.pass_name != LOAD:
                 first[edge.parent] = edge
-    rows = [[source, str(edge.kind), edge.pass_name, edge.rule] for source, edge in sorted(first.items())]
+    rows = [
+        [source, str(edge.kind), edge.pass_name, edge.rule]
+        for source, edge in sorted(first.items())
+    ]
     return json.dumps(rows, separators=(",", ":"))
 
 
@@ -109,7 +124,12 @@ def read_sources(text: str) -> list[SourceOp]:
     rows = _parse(text, SOURCES)
     sources: list[SourceOp] = []
     for number, row in enumerate(rows, 1):
-        if not (isinstance(row, list) and len(row) == 8 and row[0] == number and all(isinstance(part, str) for part in row[1:7])):
+        if not (
+            isinstance(row, list)
+            and len(row) == 8
+            and row[0] == number
+            and all(isinstance(part, str) for part in row[1:7])
+        ):
             raise ModelError(f"metadata '{SOURCES}' is malformed at entry {number}")
         outputs = row[7]
         if not (isinstance(outputs, list) and all(isinstance(name, str) for name in outputs)):
@@ -120,7 +140,9 @@ def read_sources(text: str) -> list[SourceOp]:
 
 
 def write_sources(sources: Iterable[SourceOp]) -> str:
-    rows = [[s.id, s.name, s.op, s.scope, s.module, s.line, s.stack, list(s.outputs)] for s in sources]
+    rows = [
+        [s.id, s.name, s.op, s.scope, s.module, s.line, s.stack, list(s.outputs)] for s in sources
+    ]
     return json.dumps(rows, separators=(",", ":"))
 
 
@@ -129,14 +151,22 @@ def read_tombstones(text: str, n_sources: int) -> list[Tombstone]:
     for number, row in enumerate(_parse(text, TOMBSTONES), 1):
         try:
             origin, reason, pass_name, rule = row
-            stones.append(Tombstone(0, _checked(origin, n_sources), Reason(reason), str(pass_name), str(rule), None))
+            stones.append(
+                Tombstone(
+                    0, _checked(origin, n_sources), Reason(reason), str(pass_name), str(rule), None
+                )
+            )
         except (TypeError, ValueError):
             raise ModelError(f"metadata '{TOMBSTONES}' is malformed at entry {number}") from None
     return stones
 
 
 def write_tombstones(stones: Iterable[Tombstone]) -> str:
-    rows = [[sorted(stone.origin), str(stone.reason), stone.pass_name, stone.rule] for stone in stones if stone.origin]
+    rows = [
+        [sorted(stone.origin), str(stone.reason), stone.pass_name, stone.rule]
+        for stone in stones
+        if stone.origin
+    ]
     return json.dumps(rows, separators=(",", ":"))
 
 
@@ -154,10 +184,15 @@ def _ids(text: str, key: str, n_sources: int, owner: str) -> Origin:
     try:
         return _checked(json.loads(text), n_sources)
     except (TypeError, ValueError, RecursionError):
-        raise ModelError(f"operator {quoted(owner)}: metadata '{key}' should be a list of numbers from 1 to {n_sources}") from None
+        raise ModelError(
+            f"operator {quoted(owner)}: metadata '{key}' should be a list of numbers from 1 to"
+            f" {n_sources}"
+        ) from None
 
 
 def _checked(ids: object, n_sources: int) -> Origin:
-    if not isinstance(ids, list) or not all(type(number) is int and 1 <= number <= n_sources for number in ids):
+    if not isinstance(ids, list) or not all(
+        type(number) is int and 1 <= number <= n_sources for number in ids
+    ):
         raise ValueError
     return frozenset(ids)

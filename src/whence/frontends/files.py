@@ -1,4 +1,6 @@
-"""What all readers do around the reading: get a file's bytes, and keep the garbage collector out of the way."""
+"""What all readers do around the reading: get a file's bytes, and keep the garbage collector out of
+the way.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def content(path: Path) -> bytes:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """No garbage collection meanwhile: where a million nodes are made or changed and few are garbage, looking for it takes most of the time."""
+    """No garbage collection meanwhile: where a million nodes are made or changed and few are
+    garbage, looking for it takes most of the time.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""Fusion: which operators run as one kernel, what each such group reads and makes, and why the rest was not fused."""
+"""Fusion: which operators run as one kernel, what each such group reads and makes, and why the rest
+was not fused.
+"""
 
 from whence.fusion.check import check_fused
 from whence.fusion.dominator import find_dominator_groups

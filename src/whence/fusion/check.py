@@ -15,7 +15,8 @@ def check_fused(fused: FusedGraph) -> None:
 
     1. Every operator is a member of exactly one entry, and members stand in list order.
     2. Root and master are members; the entry's origin is the union of its members'.
-    3. What an entry reads from outside is listed once and was made before; what others need of it is among its outputs.
+    3. What an entry reads from outside is listed once and was made before; what others need of it
+       is among its outputs.
     4. Entries have one name exactly when they have one key; their ids are 1, 2, ...
     5. Every edge between two entries has a reason for not being fused, and no edge inside one has.
     """
@@ -27,7 +28,10 @@ def check_fused(fused: FusedGraph) -> None:
     for number, entry in enumerate(fused.entries, 1):
         if entry.id != number:
             raise _fail(entry, f"it stands at place {number}")
-        if names.setdefault(entry.name, entry.key) != entry.key or keys.setdefault(entry.key, entry.name) != entry.name:
+        if (
+            names.setdefault(entry.name, entry.key) != entry.key
+            or keys.setdefault(entry.key, entry.name) != entry.name
+        ):
             raise _fail(entry, "names and keys do not correspond")
         _check_members(fused, entry, placed)
         _check_reads(fused, entry, made)
@@ -42,7 +46,10 @@ def check_fused(fused: FusedGraph) -> None:
 
 
 def _fail(entry: FuseEntry, problem: str) -> GraphError:
-    return GraphError(f"fused group {entry.id} '{entry.name}' with operator '{entry.root.name}' ({entry.root.op}): {problem}")
+    return GraphError(
+        f"fused group {entry.id} '{entry.name}' with operator '{entry.root.name}'"
+        f" ({entry.root.op}): {problem}"
+    )
 
 
 def _check_members(fused: FusedGraph, entry: FuseEntry, placed: dict[int, FuseEntry]) -> None:
@@ -76,8 +83,12 @@ def _check_reads(fused: FusedGraph, entry: FuseEntry, made: set[Ref]) -> None:
         if ref is not None and ref.node not in inside
     ]
     if list(dict.fromkeys(ref for ref, inlined in read if not inlined)) != list(entry.inputs):
-        raise _fail(entry, "its inputs are not what its members read, in the order in which they read it")
-    if list(dict.fromkeys(ref.node for ref, inlined in read if inlined)) != [const.id for const in entry.consts]:
+        raise _fail(
+            entry, "its inputs are not what its members read, in the order in which they read it"
+        )
+    if list(dict.fromkeys(ref.node for ref, inlined in read if inlined)) != [
+        const.id for const in entry.consts
+    ]:
         raise _fail(entry, "its constants are not those its members read")
     for ref in entry.inputs:
         if ref not in made:
@@ -91,7 +102,11 @@ def _check_reads(fused: FusedGraph, entry: FuseEntry, made: set[Ref]) -> None:
         if ref and ref.node == node.id
     }
     produced = set(entry.outputs)
-    if len(produced) != len(entry.outputs) or not needed <= produced or any(ref.node not in inside for ref in produced):
+    if (
+        len(produced) != len(entry.outputs)
+        or not needed <= produced
+        or any(ref.node not in inside for ref in produced)
+    ):
         raise _fail(entry, "its outputs are not what others read of it")
 
 
@@ -105,4 +120,7 @@ def _check_missed(fused: FusedGraph, placed: dict[int, FuseEntry]) -> None:
     }
     if told != apart or len(told) != len(fused.groups.missed):
         producer, consumer = sorted(told ^ apart)[0] if told != apart else (0, 0)
-        raise GraphError(f"the reasons for edges that were not fused are not complete and unique: see the edge from %{producer} to %{consumer}")
+        raise GraphError(
+            "the reasons for edges that were not fused are not complete and unique: see the edge"
+            f" from %{producer} to %{consumer}"
+        )

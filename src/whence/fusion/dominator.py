@@ -1,14 +1,17 @@
 """Grouping by post-dominators: the default.
 
-1. An operator joins the group of its post-dominator, with everything on the paths between them, when the patterns fit (`may_join`). Anchors
-   (convolutions, products, pools) go first, so that what follows them becomes their epilogue before moving operators can claim it.
+1. An operator joins the group of its post-dominator, with everything on the paths between them,
+   when the patterns fit (`may_join`). Anchors
+   (convolutions, products, pools) go first, so that what follows them becomes their epilogue before
+   moving operators can claim it.
 2. A group in which an operator would be computed too often is divided (`recompute`).
 3. Concatenations are set apart from what can be written in place (`set_apart`).
 4. Views around an attention, which otherwise stands alone, join it (`views`).
 5. Groups that share a stored value are joined, as far as no cycle arises (`sharing`).
 
-After the first three steps a group has one exit, which post-dominates all members, and no value leaves it from elsewhere; so groups cannot wait
-for each other. The last step proves the same for each pair it joins.
+After the first three steps a group has one exit, which post-dominates all members, and no value
+leaves it from elsewhere; so groups cannot wait for each other. The last step proves the same for
+each pair it joins.
 """
 
 from __future__ import annotations
@@ -30,8 +33,12 @@ from whence.graph import Graph
 from whence.ops.definition import Pattern
 
 
-def find_dominator_groups(graph: Graph, pattern_of: PatternOf = loop_pattern, limits: Limits | None = None) -> FusibleGroups:
-    """The groups of `graph`: convex, without cycles between them, one anchor in each at most. Near-linear in nodes and edges."""
+def find_dominator_groups(
+    graph: Graph, pattern_of: PatternOf = loop_pattern, limits: Limits | None = None
+) -> FusibleGroups:
+    """The groups of `graph`: convex, without cycles between them, one anchor in each at most.
+    Near-linear in nodes and edges.
+    """
     limits = limits or Limits()
     wiring = wire(graph, pattern_of)
     fuser = _Fuser(wiring, post_dominators(wiring), limits)
@@ -54,10 +61,12 @@ def find_dominator_groups(graph: Graph, pattern_of: PatternOf = loop_pattern, li
 
 
 def may_join(source: Pattern, route: Pattern, between: Pattern, sink: Pattern, phase: int) -> bool:
-    """May the group `source` join `sink`, its post-dominator's, with all groups `between` them? `route` is the least local pattern on the way.
+    """May the group `source` join `sink`, its post-dominator's, with all groups `between` them?
+    `route` is the least local pattern on the way.
 
     1. An anchor takes an elementwise tail, once, before anything else happens.
-    2. Elementwise and broadcasting operators join whatever follows, even the tail of an anchor if nothing on the way moves elements.
+    2. Elementwise and broadcasting operators join whatever follows, even the tail of an anchor if
+       nothing on the way moves elements.
     3. Moving operators join, in the second round, what is not anchored, and reductions.
     4. A reduction joins nothing; nothing joins an opaque operator.
     """
@@ -66,7 +75,11 @@ def may_join(source: Pattern, route: Pattern, between: Pattern, sink: Pattern, p
     if source <= Pattern.BROADCAST and sink is Pattern.OUT_ELEMWISE_FUSABLE:
         return max(route, between) <= Pattern.BROADCAST
     if source <= Pattern.INJECTIVE:
-        return (source <= Pattern.BROADCAST or phase > 0) and between <= Pattern.INJECTIVE and max(route, sink) <= Pattern.COMM_REDUCE
+        return (
+            (source <= Pattern.BROADCAST or phase > 0)
+            and between <= Pattern.INJECTIVE
+            and max(route, sink) <= Pattern.COMM_REDUCE
+        )
     return False
 
 
@@ -87,7 +100,9 @@ class _Fuser:
         self.tree = tree
         self.limits = limits
         self.blame: dict[int, Blame] = {}
-        """By position of the exit that could not join its post-dominator for a reason that the patterns do not show."""
+        """By position of the exit that could not join its post-dominator for a reason that the
+        patterns do not show.
+        """
         self._leader = list(range(count))
         self._size = [1] * count
         self._pattern = list(wiring.patterns)
@@ -96,11 +111,18 @@ class _Fuser:
         order: Sequence[int] = range(len(self.wiring))
         if phase == 0:
             # Before what prepares an operand of an anchor's tail can claim that tail for itself.
-            order = sorted(order, key=lambda node: self.wiring.patterns[node] is not Pattern.OUT_ELEMWISE_FUSABLE)
+            order = sorted(
+                order,
+                key=lambda node: self.wiring.patterns[node] is not Pattern.OUT_ELEMWISE_FUSABLE,
+            )
         for node in order:
             sink = self.tree.parent[node]
             group = self._find(node)
-            if sink == NO_PARENT or self._pattern[group] is Pattern.OPAQUE or self._find(sink) == group:
+            if (
+                sink == NO_PARENT
+                or self._pattern[group] is Pattern.OPAQUE
+                or self._find(sink) == group
+            ):
                 continue
             blame = self.blame.pop(node, None)
             if blame is not None and blame.reason is MissReason.DEPTH_LIMIT:
@@ -119,7 +141,9 @@ class _Fuser:
         source, target = self._find(node), self._find(sink)
         # Refuse on what is known already before walking the paths.
         route = self.tree.pattern[node]
-        if not may_join(self._pattern[source], route, Pattern.ELEMWISE, self._pattern[target], phase):
+        if not may_join(
+            self._pattern[source], route, Pattern.ELEMWISE, self._pattern[target], phase
+        ):
             return
         if len(self.wiring.nodes[target].outputs) > 1:
             self.blame[node] = Blame(MissReason.SEVERAL_OUTPUTS, target)
@@ -127,13 +151,17 @@ class _Fuser:
         region = self._between(node, sink, source, target)
         if isinstance(region, Blame):
             self.blame[node] = region
-        elif region is not None and may_join(self._pattern[source], route, region.pattern, self._pattern[target], phase):
+        elif region is not None and may_join(
+            self._pattern[source], route, region.pattern, self._pattern[target], phase
+        ):
             for group in region.groups:
                 self._merge(group, target)
             self._merge(source, target)
 
     def _between(self, node: int, sink: int, source: int, target: int) -> _Region | Blame | None:
-        """The groups on the paths from `node` to `sink`, or why there are too many; `None` as soon as one cannot be fused at all."""
+        """The groups on the paths from `node` to `sink`, or why there are too many; `None` as soon
+        as one cannot be fused at all.
+        """
         too_deep = Blame(MissReason.DEPTH_LIMIT, count=self.limits.max_depth)
         size = self._size[source] + self._size[target]
         if max(size, self.tree.length[node]) > self.limits.max_depth:
@@ -166,7 +194,8 @@ class _Fuser:
         return node
 
     def _merge(self, group: int, target: int) -> None:
-        # The target must stay leader, so there is no choice by size; halving paths alone keeps this near-linear.
+        # The target must stay leader, so there is no choice by size; halving paths alone keeps this
+        # near-linear.
         self._leader[group] = target
         self._size[target] += self._size[group]
         self._pattern[target] = max(self._pattern[target], self._pattern[group])
@@ -182,7 +211,9 @@ def _decisions(partition: Partition) -> dict[int, Decision]:
         own = {member: _derived(wiring, member) for member in group.members}
         own[root] = max(own.values())
         for member, pattern in own.items():
-            decisions[wiring.nodes[member].id] = Decision(wiring.nodes[root].id, wiring.nodes[master].id, pattern)
+            decisions[wiring.nodes[member].id] = Decision(
+                wiring.nodes[root].id, wiring.nodes[master].id, pattern
+            )
     return decisions
 
 
@@ -206,7 +237,10 @@ def _explain(
     plain = plain_miss(wiring, producer, consumer)
     if plain is not None:
         return plain
-    ours, theirs = partition.group(partition.group_of[producer]), partition.group(partition.group_of[consumer])
+    ours, theirs = (
+        partition.group(partition.group_of[producer]),
+        partition.group(partition.group_of[consumer]),
+    )
     if ours.pattern is Pattern.COMM_REDUCE:
         return miss(wiring, producer, consumer, MissReason.REDUCTION)
     if consumer in apart and ours.anchor is None:
@@ -215,10 +249,20 @@ def _explain(
         return miss(wiring, producer, consumer, MissReason.RECOMPUTED)
     for found in (unshared.get((producer, consumer)), blame.get(producer)):
         if found is not None:
-            return miss(wiring, producer, consumer, found.reason, blamed=found.at, count=found.count)
-    if ours.anchor is not None and theirs.anchor is not None and wiring.readers[producer][consumer] is Pattern.ELEMWISE:
+            return miss(
+                wiring, producer, consumer, found.reason, blamed=found.at, count=found.count
+            )
+    if (
+        ours.anchor is not None
+        and theirs.anchor is not None
+        and wiring.readers[producer][consumer] is Pattern.ELEMWISE
+    ):
         return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=theirs.anchor)
-    shared = shared_miss(wiring, producer, consumer) if len(wiring.readers[producer]) > 1 or wiring.is_output[producer] else None
+    shared = (
+        shared_miss(wiring, producer, consumer)
+        if len(wiring.readers[producer]) > 1 or wiring.is_output[producer]
+        else None
+    )
     if shared is not None:
         return shared
     for anchor in (ours.anchor, theirs.anchor):

@@ -1,4 +1,6 @@
-"""Why an edge was not fused, in words. The first reason that would forbid it even if all others were gone comes first."""
+"""Why an edge was not fused, in words. The first reason that would forbid it even if all others
+were gone comes first.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,26 @@ _SENTENCES: Mapping[MissReason, str] = {
     MissReason.STORED_INPUTS: "{consumer} reads its inputs many times, so they are stored first",
     MissReason.REDUCTION: "reduction cannot fuse forward ({producer})",
     MissReason.SECOND_ANCHOR: "group already has an anchor ({blamed})",
-    MissReason.NOT_ELEMENTWISE: "{consumer} does not take the result of the group's anchor ({blamed}) element by element",
+    MissReason.NOT_ELEMENTWISE: (
+        "{consumer} does not take the result of the group's anchor ({blamed}) element by element"
+    ),
     MissReason.SEVERAL_CONSUMERS: "output has {count} consumers",
     MissReason.GRAPH_OUTPUT: "output is an output of the model, with {count} consumers beside",
     MissReason.SEVERAL_OUTPUTS: "{blamed} has several outputs, and cannot be the end of a group",
-    MissReason.RECOMPUTED: "{producer} would be computed many times over, for every element of {consumer}",
-    MissReason.CYCLE: "would create a cycle: a result of the group of {producer} reaches that of {consumer} through others too",
-    MissReason.TOO_FAR: "too many operators stand between {producer} and {consumer} to rule out a cycle",
-    MissReason.IN_PLACE: "{producer} writes where the output of {consumer} lies, so that nothing else is copied there",
+    MissReason.RECOMPUTED: (
+        "{producer} would be computed many times over, for every element of {consumer}"
+    ),
+    MissReason.CYCLE: (
+        "would create a cycle: a result of the group of {producer} reaches that of {consumer}"
+        " through others too"
+    ),
+    MissReason.TOO_FAR: (
+        "too many operators stand between {producer} and {consumer} to rule out a cycle"
+    ),
+    MissReason.IN_PLACE: (
+        "{producer} writes where the output of {consumer} lies, so that nothing else is copied"
+        " there"
+    ),
     MissReason.DEPTH_LIMIT: "depth limit: the group would have more than {count} operators",
     MissReason.OUTPUT_LIMIT: "output limit: the group would store more than {count} results",
     MissReason.PATTERN: "{producer} and {consumer} do not fit into one loop nest",
@@ -33,8 +47,18 @@ _SENTENCES: Mapping[MissReason, str] = {
 }
 
 
-def miss(wiring: Wiring, producer: int, consumer: int, reason: MissReason, *, blamed: int | None = None, count: int = 0) -> MissedFusion:
-    """The record of an edge between two positions. `blamed` is the operator at which it failed, when that is not plain from the reason."""
+def miss(
+    wiring: Wiring,
+    producer: int,
+    consumer: int,
+    reason: MissReason,
+    *,
+    blamed: int | None = None,
+    count: int = 0,
+) -> MissedFusion:
+    """The record of an edge between two positions. `blamed` is the operator at which it failed,
+    when that is not plain from the reason.
+    """
     nodes = wiring.nodes
     text = _SENTENCES[reason].format(
         producer=escape(nodes[producer].op),
@@ -62,11 +86,21 @@ def shared_miss(wiring: Wiring, producer: int, consumer: int) -> MissedFusion | 
     readers = wiring.readers[producer]
     if wiring.is_output[producer]:
         return miss(wiring, producer, consumer, MissReason.GRAPH_OUTPUT, count=len(readers))
-    uses = sum(read.producer == producer for reader in readers for read in wiring.reads[reader]) if len(readers) == 1 else len(readers)
-    return miss(wiring, producer, consumer, MissReason.SEVERAL_CONSUMERS, count=uses) if uses > 1 else None
+    uses = (
+        sum(read.producer == producer for reader in readers for read in wiring.reads[reader])
+        if len(readers) == 1
+        else len(readers)
+    )
+    return (
+        miss(wiring, producer, consumer, MissReason.SEVERAL_CONSUMERS, count=uses)
+        if uses > 1
+        else None
+    )
 
 
-def nnvm_miss(wiring: Wiring, derived: Sequence[Pattern], producer: int, consumer: int, opt_level: int) -> MissedFusion:
+def nnvm_miss(
+    wiring: Wiring, derived: Sequence[Pattern], producer: int, consumer: int, opt_level: int
+) -> MissedFusion:
     """Why NNVM's rules keep two operators apart."""
     if opt_level < 1:
         return miss(wiring, producer, consumer, MissReason.DISABLED)
@@ -80,8 +114,13 @@ def nnvm_miss(wiring: Wiring, derived: Sequence[Pattern], producer: int, consume
         return shared
     if derived[producer] is Pattern.OUT_ELEMWISE_FUSABLE:
         operands = {read.producer for read in wiring.reads[consumer] if read.producer != producer}
-        other = next((operand for operand in operands if derived[operand] is Pattern.OUT_ELEMWISE_FUSABLE), None)
-        fits = any(same_shape(kind, wiring.nodes[consumer].type) for kind in wiring.nodes[producer].outputs)
+        other = next(
+            (operand for operand in operands if derived[operand] is Pattern.OUT_ELEMWISE_FUSABLE),
+            None,
+        )
+        fits = any(
+            same_shape(kind, wiring.nodes[consumer].type) for kind in wiring.nodes[producer].outputs
+        )
         if other is not None and fits and wiring.patterns[consumer] <= Pattern.BROADCAST:
             return miss(wiring, producer, consumer, MissReason.SECOND_ANCHOR, blamed=other)
         return miss(wiring, producer, consumer, MissReason.NOT_ELEMENTWISE, blamed=producer)

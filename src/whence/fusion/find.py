@@ -12,11 +12,15 @@ from whence.graph import Graph
 ALGORITHMS = ("dominator", "nnvm")
 
 
-def find_groups(graph: Graph, algorithm: str = "dominator", limits: Limits | None = None) -> FusibleGroups:
+def find_groups(
+    graph: Graph, algorithm: str = "dominator", limits: Limits | None = None
+) -> FusibleGroups:
     """The groups of `graph` by the named algorithm: our own, within limits, or NNVM's."""
     match algorithm:
         case "dominator":
             return find_dominator_groups(graph, limits=limits)
         case "nnvm":
             return find_fusible_groups(graph)
-    raise UnsupportedError(f"fusion '{algorithm}' is not known; there are {' and '.join(ALGORITHMS)}")
+    raise UnsupportedError(
+        f"fusion '{algorithm}' is not known; there are {' and '.join(ALGORITHMS)}"
+    )

@@ -1,7 +1,10 @@
-"""From groups to fused operators: what each reads, makes and is called, in the order in which they run.
+"""From groups to fused operators: what each reads, makes and is called, in the order in which they
+run.
 
-`fuse` changes nothing in the graph: a `FuseEntry` points at the nodes it is made of. NNVM writes results in place where a model assigns to a
-variable; no operator of ONNX does, so an entry always makes new values, and sharing memory is left to the memory plan.
+`fuse` changes nothing in the graph: a `FuseEntry` points at the nodes it is made of. NNVM writes
+results in place where a model assigns to a
+variable; no operator of ONNX does, so an entry always makes new values, and sharing memory is left
+to the memory plan.
 """
 
 from __future__ import annotations
@@ -27,22 +30,32 @@ class FuseEntry:
     """One fused operator: what becomes one kernel."""
 
     id: int
-    """1, 2, ... in execution order. Tells entries apart that share code, so that a profile can tell layers apart."""
+    """1, 2, ... in execution order. Tells entries apart that share code, so that a profile can tell
+    layers apart.
+    """
     name: str
-    """The name of the code, an identifier: `fuse_conv_relu`. Entries with one `key` have one name."""
+    """The name of the code, an identifier: `fuse_conv_relu`. Entries with one `key` have one
+    name.
+    """
     key: str
     """Equal for entries that the same code serves."""
     members: tuple[Node, ...]
     """In execution order."""
     root: Node
     master: Node
-    """The member whose loop nest the kernel takes: the reduction, convolution, product or pool, else the root."""
+    """The member whose loop nest the kernel takes: the reduction, convolution, product or pool,
+    else the root.
+    """
     pattern: Pattern
     """The least local pattern in the group."""
     inputs: tuple[Ref, ...]
-    """What is read from outside, `input0`, `input1`, ..., in the order in which the members first read it."""
+    """What is read from outside, `input0`, `input1`, ..., in the order in which the members first
+    read it.
+    """
     consts: tuple[Node, ...]
-    """Constants that are part of the code: parameters and single elements, in the order in which they are first read."""
+    """Constants that are part of the code: parameters and single elements, in the order in which
+    they are first read.
+    """
     outputs: tuple[Ref, ...]
     """The root's outputs, then the results of other members that are needed outside."""
     flatten: bool
@@ -56,7 +69,11 @@ class FuseEntry:
     @property
     def is_static(self) -> bool:
         """Is every dimension of every value in it a number?"""
-        return all(isinstance(kind, TensorType) and kind.is_static for node in self.members for kind in node.outputs)
+        return all(
+            isinstance(kind, TensorType) and kind.is_static
+            for node in self.members
+            for kind in node.outputs
+        )
 
     def __contains__(self, node: object) -> bool:
         return isinstance(node, Node) and any(member is node for member in self.members)
@@ -89,7 +106,9 @@ class FusedGraph:
 
 
 def fuse(graph: Graph, groups: FusibleGroups) -> FusedGraph:
-    """The fused operators of `graph` under `groups`. Raises `GraphError` when a group would have to wait for itself."""
+    """The fused operators of `graph` under `groups`. Raises `GraphError` when a group would have to
+    wait for itself.
+    """
     members: dict[int, list[Node]] = {}
     for node in graph:
         if is_operator(node):
@@ -103,14 +122,25 @@ def fuse(graph: Graph, groups: FusibleGroups) -> FusedGraph:
     return FusedGraph(graph, groups, tuple(entries), entry_of)
 
 
-def _execution_order(graph: Graph, groups: FusibleGroups, members: Mapping[int, list[Node]]) -> list[int]:
-    """The roots, each group after those it reads from, and otherwise as the roots stand in the list."""
-    rank = {root: index for index, root in enumerate(node.id for node in graph if node.id in members)}
+def _execution_order(
+    graph: Graph, groups: FusibleGroups, members: Mapping[int, list[Node]]
+) -> list[int]:
+    """The roots, each group after those it reads from, and otherwise as the roots stand in the
+    list.
+    """
+    rank = {
+        root: index for index, root in enumerate(node.id for node in graph if node.id in members)
+    }
     by_rank = sorted(rank, key=rank.__getitem__)
     readers: dict[int, set[int]] = {root: set() for root in members}
     waiting = dict.fromkeys(members, 0)
     for root, nodes in members.items():
-        for producer in {groups.root(ref.node) for node in nodes for ref in node.inputs if ref is not None and is_operator(graph[ref.node])} - {root}:
+        for producer in {
+            groups.root(ref.node)
+            for node in nodes
+            for ref in node.inputs
+            if ref is not None and is_operator(graph[ref.node])
+        } - {root}:
             readers[producer].add(root)
             waiting[root] += 1
     ready = [rank[root] for root, count in waiting.items() if count == 0]
@@ -125,11 +155,15 @@ def _execution_order(graph: Graph, groups: FusibleGroups, members: Mapping[int, 
                 heapq.heappush(ready, rank[reader])
     if len(order) != len(members):
         stuck = graph[next(root for root, count in waiting.items() if count > 0)]
-        raise GraphError(f"the fused group of operator '{stuck.name}' ({stuck.op}) would have to wait for itself")
+        raise GraphError(
+            f"the fused group of operator '{stuck.name}' ({stuck.op}) would have to wait for itself"
+        )
     return order
 
 
-def _entry(graph: Graph, groups: FusibleGroups, number: int, root: Node, members: list[Node], names: Names) -> FuseEntry:
+def _entry(
+    graph: Graph, groups: FusibleGroups, number: int, root: Node, members: list[Node], names: Names
+) -> FuseEntry:
     inside = {node.id for node in members}
     inputs: dict[Ref, None] = {}
     consts: dict[int, Node] = {}
@@ -144,11 +178,17 @@ def _entry(graph: Graph, groups: FusibleGroups, number: int, root: Node, members
     outputs = dict.fromkeys(root.ref(index) for index in range(len(root.outputs)))
     for node in members:
         outside = {
-            ref for reader in graph.consumers(node) if reader.id not in inside for ref in reader.inputs if ref is not None and ref.node == node.id
+            ref
+            for reader in graph.consumers(node)
+            if reader.id not in inside
+            for ref in reader.inputs
+            if ref is not None and ref.node == node.id
         }
         outputs.update(dict.fromkeys(sorted(outside)))
     master, pattern = graph[groups.master(root.id)], groups.pattern_of(root.id)
-    key = structural_key(graph, members, tuple(inputs), tuple(consts.values()), tuple(outputs), master)
+    key = structural_key(
+        graph, members, tuple(inputs), tuple(consts.values()), tuple(outputs), master
+    )
     return FuseEntry(
         id=number,
         name=names.name(key, members),
@@ -166,9 +206,11 @@ def _entry(graph: Graph, groups: FusibleGroups, number: int, root: Node, members
 
 
 def subgraph(fused: FusedGraph, entry: FuseEntry) -> Graph:
-    """The entry as a graph of its own, to print it or to run it by reference: inputs `input0`, ..., outputs `output0`, ...
+    """The entry as a graph of its own, to print it or to run it by reference: inputs `input0`, ...,
+    outputs `output0`, ...
 
-    Its nodes are copies with new ids and without origins; nested graphs are shared with the original.
+    Its nodes are copies with new ids and without origins; nested graphs are shared with the
+    original.
     """
     graph = Graph(entry.name, Ledger(), Inference())
     placed: dict[Ref, Ref] = {}
@@ -177,17 +219,34 @@ def subgraph(fused: FusedGraph, entry: FuseEntry) -> Graph:
         if original is None:
             return graph.append(Node(graph.new_id(), op, inputs, (), name=name))
         return graph.append(
-            Node(graph.new_id(), op, inputs, original.outputs, original.attrs, name=name, value=original.value, bodies=original.bodies)
+            Node(
+                graph.new_id(),
+                op,
+                inputs,
+                original.outputs,
+                original.attrs,
+                name=name,
+                value=original.value,
+                bodies=original.bodies,
+            )
         )
 
     for const in entry.consts:
         placed[const.ref()] = add("Const", (), const, const.name).ref()
     for name, ref in zip(entry.input_names, entry.inputs, strict=True):
-        node = graph.append(Node(graph.new_id(), "Input", (), (fused.graph.type_of(ref),), name=name))
-        # A constant that is part of the code for one member and data for another is known by its value.
+        node = graph.append(
+            Node(graph.new_id(), "Input", (), (fused.graph.type_of(ref),), name=name)
+        )
+        # A constant that is part of the code for one member and data for another is known by its
+        # value.
         placed.setdefault(ref, node.ref())
     for member in entry.members:
-        copy = add(member.op, tuple(None if ref is None else placed[ref] for ref in member.inputs), member, member.name)
+        copy = add(
+            member.op,
+            tuple(None if ref is None else placed[ref] for ref in member.inputs),
+            member,
+            member.name,
+        )
         placed.update((member.ref(index), copy.ref(index)) for index in range(len(member.outputs)))
     for index, ref in enumerate(entry.outputs):
         add("Output", (placed[ref],), None, f"output{index}")

@@ -25,7 +25,9 @@ class MissReason(enum.StrEnum):
     NOT_NUMBERS = "not-numbers"
     """Text, sequences, optionals and maps."""
     STORED_INPUTS = "stored-inputs"
-    """The consumer is a convolution, product or pool: it reads its inputs many times, so they are stored first."""
+    """The consumer is a convolution, product or pool: it reads its inputs many times, so they are
+    stored first.
+    """
     REDUCTION = "reduction"
     """The producer reduces; its result is complete only when its loop has ended."""
     SECOND_ANCHOR = "second-anchor"
@@ -49,7 +51,9 @@ class MissReason(enum.StrEnum):
 
 
 class MissedFusion(NamedTuple):
-    """An edge between two operators that are not in one group. One for each pair, however many inputs connect them."""
+    """An edge between two operators that are not in one group. One for each pair, however many
+    inputs connect them.
+    """
 
     producer: int
     consumer: int
@@ -60,10 +64,12 @@ class MissedFusion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FusibleGroups:
-    """A graph's nodes divided into groups: three dense vectors parallel to `nodes`, holding node ids.
+    """A graph's nodes divided into groups: three dense vectors parallel to `nodes`, holding node
+    ids.
 
-    Inputs and constants are their own roots, without a master, and opaque; `Output` nodes are in no group. Of a group's members
-    only the root's master and the root's pattern speak for the group as a whole.
+    Inputs and constants are their own roots, without a master, and opaque; `Output` nodes are in no
+    group. Of a group's members only the root's master and the root's pattern speak for the group as
+    a whole.
     """
 
     algorithm: str
@@ -93,7 +99,9 @@ class FusibleGroups:
         try:
             return self._position[node_id]
         except KeyError:
-            raise GraphError(f"node %{node_id} was not in the graph when its groups were found") from None
+            raise GraphError(
+                f"node %{node_id} was not in the graph when its groups were found"
+            ) from None
 
 
 class Decision(NamedTuple):
@@ -104,7 +112,9 @@ class Decision(NamedTuple):
     pattern: Pattern
 
 
-def make_groups(algorithm: str, graph: Graph, decisions: Mapping[int, Decision], missed: Sequence[MissedFusion]) -> FusibleGroups:
+def make_groups(
+    algorithm: str, graph: Graph, decisions: Mapping[int, Decision], missed: Sequence[MissedFusion]
+) -> FusibleGroups:
     """The vectors for all nodes of `graph` from the decisions about its operators, by node id."""
     roots, masters, patterns, ids = [], [], [], []
     for node in graph:
@@ -114,4 +124,12 @@ def make_groups(algorithm: str, graph: Graph, decisions: Mapping[int, Decision],
         masters.append(decision.master if decision else NO_NODE)
         patterns.append(decision.pattern if decision else Pattern.OPAQUE)
     position = {node_id: index for index, node_id in enumerate(ids)}
-    return FusibleGroups(algorithm, tuple(ids), tuple(roots), tuple(masters), tuple(patterns), tuple(missed), position)
+    return FusibleGroups(
+        algorithm,
+        tuple(ids),
+        tuple(roots),
+        tuple(masters),
+        tuple(patterns),
+        tuple(missed),
+        position,
+    )

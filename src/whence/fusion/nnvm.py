@@ -1,18 +1,27 @@
-"""NNVM's `GraphFindFusibleGroups`, version 0.5: local rules, then one step that fuses a parent into the group all its children share.
+"""NNVM's `GraphFindFusibleGroups`, version 0.5: local rules, then one step that fuses a parent into
+the group all its children share.
 
-`Input` nodes and stored constants play NNVM's variables; a constant that is part of the code (see `operands`) plays an attribute, so
-`Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its producer as a graph output and is no operator itself.
+`Input` nodes and stored constants play NNVM's variables; a constant that is part of the code (see
+`operands`) plays an attribute, so
+`Mul(x, 2)` is NNVM's `__mul_scalar__`. An `Output` marks its producer as a graph output and is no
+operator itself.
 
-1. Reference counts: one for each input that reads a result, two more for each graph output. A count above 1 realises the result.
-2. In list order each operator gets a *derived* pattern and settles the rule of those producers that are still undecided.
-3. In reverse order, results that fuse to a master join their consumer's group. Where a moved (injective) and a convolved operand meet, the
+1. Reference counts: one for each input that reads a result, two more for each graph output. A count
+   above 1 realises the result.
+2. In list order each operator gets a *derived* pattern and settles the rule of those producers that
+   are still undecided.
+3. In reverse order, results that fuse to a master join their consumer's group. Where a moved
+   (injective) and a convolved operand meet, the
    convolved one stays outside.
-4. An operator whose result only single-input operators of one elementwise group read joins that group, with all of its own group.
+4. An operator whose result only single-input operators of one elementwise group read joins that
+   group, with all of its own group.
 
-We differ in step 4 where NNVM's answer cannot run: a parent that anything outside the group reads stays where it is (its value would be lost, or
-the group would wait for itself), and a group that was relabelled is found under its new name.
+We differ in step 4 where NNVM's answer cannot run: a parent that anything outside the group reads
+stays where it is (its value would be lost, or the group would wait for itself), and a group that
+was relabelled is found under its new name.
 
-`_assign`, which NNVM treats specially from here on, has no twin in ONNX: no operator writes to its input. Values that may share memory are found
+`_assign`, which NNVM treats specially from here on, has no twin in ONNX: no operator writes to its
+input. Values that may share memory are found
 by the memory plan, from lifetimes alone.
 """
 
@@ -37,7 +46,9 @@ class FuseRule(enum.Enum):
     REALIZE = enum.auto()
 
 
-def find_fusible_groups(graph: Graph, pattern_of: PatternOf = operator_pattern, *, opt_level: int = 1) -> FusibleGroups:
+def find_fusible_groups(
+    graph: Graph, pattern_of: PatternOf = operator_pattern, *, opt_level: int = 1
+) -> FusibleGroups:
     """The groups NNVM would form. `opt_level` 0 leaves every operator alone."""
     search = _Search(wire(graph, pattern_of), opt_level)
     search.derive_patterns()
@@ -114,7 +125,9 @@ class _Search:
             moved |= pattern is Pattern.INJECTIVE
         graph = wiring.graph
         by_element = by_element and all(
-            ref is None or is_inlined(graph, operator, index) or same_shape(graph.type_of(ref), operator.type)
+            ref is None
+            or is_inlined(graph, operator, index)
+            or same_shape(graph.type_of(ref), operator.type)
             for index, ref in enumerate(operator.inputs)
         )
         self.master[node] = master
@@ -131,7 +144,11 @@ class _Search:
             is_root = self.root[node] == _NONE
             if is_root:
                 self._join(node, node)
-            fusing = [read.producer for read in self.wiring.reads[node] if self.rule[read.producer] is FuseRule.FUSE_TO_MASTER]
+            fusing = [
+                read.producer
+                for read in self.wiring.reads[node]
+                if self.rule[read.producer] is FuseRule.FUSE_TO_MASTER
+            ]
             patterns = {self.derived[producer] for producer in fusing}
             conflict = {Pattern.OUT_ELEMWISE_FUSABLE, Pattern.INJECTIVE} <= patterns
             if conflict:
@@ -163,15 +180,22 @@ class _Search:
             if len(children) < 2 or len(groups) != 1 or wiring.is_output[node]:
                 continue
             (group,) = groups
-            if group != self.root[node] and all(wiring.patterns[member] <= Pattern.BROADCAST for member in self.members[group]):
+            if group != self.root[node] and all(
+                wiring.patterns[member] <= Pattern.BROADCAST for member in self.members[group]
+            ):
                 self._absorb(node, group)
 
     def _operands(self, node: int) -> int:
         operator = self.wiring.nodes[node]
-        return sum(ref is not None and not is_inlined(self.wiring.graph, operator, index) for index, ref in enumerate(operator.inputs))
+        return sum(
+            ref is not None and not is_inlined(self.wiring.graph, operator, index)
+            for index, ref in enumerate(operator.inputs)
+        )
 
     def _absorb(self, node: int, group: int) -> None:
-        """Everything in the group of `node` joins `group`, which takes its pattern and master from `node`."""
+        """Everything in the group of `node` joins `group`, which takes its pattern and master from
+        `node`.
+        """
         for member in self.members[group]:
             self.derived[member] = self.derived[node]
             self.master[member] = self.master[node]
@@ -189,8 +213,12 @@ class _Search:
         for position, node in enumerate(nodes):
             # A dead injective operator is never given a master; it is its own.
             master = position if self.master[position] == _NONE else self.master[position]
-            decisions[node.id] = Decision(ids[self.root[position]], ids[master], self.derived[position])
+            decisions[node.id] = Decision(
+                ids[self.root[position]], ids[master], self.derived[position]
+            )
             for reader in self.wiring.readers[position]:
                 if self.root[reader] != self.root[position]:
-                    missed.append(nnvm_miss(self.wiring, self.derived, position, reader, self.opt_level))
+                    missed.append(
+                        nnvm_miss(self.wiring, self.derived, position, reader, self.opt_level)
+                    )
         return make_groups("nnvm", self.wiring.graph, decisions, missed)

@@ -1,8 +1,9 @@
 """Which constants are part of the code, and which are data.
 
-ONNX passes much as inputs that is fixed when a model is compiled: axes, shapes, pads, a scalar to add. Such a constant belongs to
-every group that reads it, as often as it is read; it takes no part in grouping, as if it were an attribute. Every other constant
-(weights, tables) is stored once and is an external input of the groups that read it.
+ONNX passes much as inputs that is fixed when a model is compiled: axes, shapes, pads, a scalar to
+add. Such a constant belongs to every group that reads it, as often as it is read; it takes no part
+in grouping, as if it were an attribute. Every other constant (weights, tables) is stored once and
+is an external input of the groups that read it.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def is_parameter(node: Node, index: int) -> bool:
 
 
 def is_inlined(graph: Graph, node: Node, index: int) -> bool:
-    """Is input `index` a constant that becomes part of the code: a parameter, or one element that is read wherever it is needed?
+    """Is input `index` a constant that becomes part of the code: a parameter, or one element that
+    is read wherever it is needed?
 
-    A single element that a convolution, product or opaque operator reads is a weight like any other.
+    A single element that a convolution, product or opaque operator reads is a weight like any
+    other.
     """
     ref = node.inputs[index]
     if ref is None:
@@ -63,4 +66,6 @@ def is_inlined(graph: Graph, node: Node, index: int) -> bool:
     if is_parameter(node, index):
         return True
     definition = REGISTRY.get(node.op)
-    return producer.value.size == 1 and definition is not None and definition.pattern not in _DATA_ONLY
+    return (
+        producer.value.size == 1 and definition is not None and definition.pattern not in _DATA_ONLY
+    )

@@ -25,7 +25,9 @@ class Limits:
     copies: int = 8
     """Places in a group's code where one operator may be computed."""
     spare_flops: int = 4
-    """Repeated arithmetic that one reading of a value may cost before storing it is the better bargain."""
+    """Repeated arithmetic that one reading of a value may cost before storing it is the better
+    bargain.
+    """
     free_flops: int = 16384
     """Repeated arithmetic in all that is never worth a kernel of its own."""
     in_place: bool = True
@@ -57,13 +59,21 @@ def make_group(wiring: Wiring, members: Iterable[int]) -> Group:
     ordered = sorted(members)
     inside = set(ordered)
     pattern = max(wiring.patterns[member] for member in ordered)
-    exits = [member for member in ordered if wiring.is_output[member] or not wiring.readers[member].keys() <= inside or not wiring.readers[member]]
+    exits = [
+        member
+        for member in ordered
+        if wiring.is_output[member]
+        or not wiring.readers[member].keys() <= inside
+        or not wiring.readers[member]
+    ]
     anchor = next((member for member in ordered if wiring.patterns[member] in _ANCHORS), None)
     return Group(ordered, exits, pattern, anchor)
 
 
 class Partition:
-    """Every operator in exactly one group. `group_of[position]` is an index into `groups`; a group merged away is `None` there."""
+    """Every operator in exactly one group. `group_of[position]` is an index into `groups`; a group
+    merged away is `None` there.
+    """
 
     def __init__(self, wiring: Wiring, parts: Sequence[Sequence[int]]) -> None:
         self.wiring = wiring

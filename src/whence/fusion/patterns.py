@@ -1,4 +1,6 @@
-"""The pattern that counts for grouping: the operator's own, or opaque where the circumstances leave no choice."""
+"""The pattern that counts for grouping: the operator's own, or opaque where the circumstances leave
+no choice.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ def loop_pattern(node: Node) -> Pattern:
     """`operator_pattern` with refinements for grouping by post-dominators.
 
     1. `Where` reads every input at the output's own index, so it broadcasts like `Add` does.
-    2. `BatchNormalization` with given statistics is a scale and a shift for each channel, so it broadcasts too.
+    2. `BatchNormalization` with given statistics is a scale and a shift for each channel, so it
+       broadcasts too.
     3. Only a moving operator may have several outputs; any other then stands alone.
     """
     pattern = operator_pattern(node)
@@ -37,20 +40,30 @@ def loop_pattern(node: Node) -> Pattern:
         return Pattern.BROADCAST if OpClass.ELEMENTWISE in REGISTRY[node.op].classes else pattern
     if len(node.outputs) > 1:
         return Pattern.OPAQUE
-    if node.op == "BatchNormalization" and not node.attrs.get("training_mode", 0) and opaque_here(node) is None:
+    if (
+        node.op == "BatchNormalization"
+        and not node.attrs.get("training_mode", 0)
+        and opaque_here(node) is None
+    ):
         return Pattern.BROADCAST
     return pattern
 
 
 def opaque_here(node: Node) -> MissReason | None:
-    """What about this application forbids generating code for it together with others; `None` when nothing does."""
+    """What about this application forbids generating code for it together with others; `None` when
+    nothing does.
+    """
     graph = node.graph
     kinds: list[ValueType] = list(node.outputs)
     if graph is not None:
         kinds += [graph.type_of(ref) for ref in node.inputs if ref is not None]
     if any(not isinstance(kind, TensorType) or kind.dtype is DType.STRING for kind in kinds):
         return MissReason.NOT_NUMBERS
-    if any(known_shape(kind) is None or (isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED) for kind in kinds):
+    if any(
+        known_shape(kind) is None
+        or (isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED)
+        for kind in kinds
+    ):
         return MissReason.NOT_STATIC
     if graph is not None and registered_pattern(node) is not Pattern.OPAQUE:
         for index, ref in enumerate(node.inputs):
@@ -60,7 +73,9 @@ def opaque_here(node: Node) -> MissReason | None:
 
 
 def known_shape(kind: ValueType) -> Shape | None:
-    """The shape when every dimension is a number or has a name. Two dimensions of one name are equal."""
+    """The shape when every dimension is a number or has a name. Two dimensions of one name are
+    equal.
+    """
     if not isinstance(kind, TensorType) or kind.shape is None or None in kind.shape:
         return None
     return kind.shape

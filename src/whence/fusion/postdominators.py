@@ -1,8 +1,10 @@
-"""The post-dominator tree of the operators: where all paths from an operator to the graph's end meet first.
+"""The post-dominator tree of the operators: where all paths from an operator to the graph's end
+meet first.
 
-An operator may be computed inside another's loop nest, without storing it, exactly when the other post-dominates it and everything in between comes
-along. Meeting points are lowest common ancestors in the tree built so far; jump pointers find each in logarithmic time, so that a
-skip connection over a hundred thousand operators costs no more than one over ten.
+An operator may be computed inside another's loop nest, without storing it, exactly when the other
+post-dominates it and everything in between comes along. Meeting points are lowest common ancestors
+in the tree built so far; jump pointers find each in logarithmic time, so that a skip connection
+over a hundred thousand operators costs no more than one over ten.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ NO_PARENT = -1
 
 @dataclass(frozen=True, slots=True)
 class PostDominators:
-    """By position. An operator whose result is a graph output, or whose readers never meet, has no parent."""
+    """By position. An operator whose result is a graph output, or whose readers never meet, has no
+    parent.
+    """
 
     parent: Sequence[int]
     pattern: Sequence[Pattern]
@@ -35,7 +39,9 @@ def post_dominators(wiring: Wiring) -> PostDominators:
     to_parent, to_jump = [Pattern.OPAQUE] * (count + 1), [Pattern.OPAQUE] * (count + 1)
 
     def meet(first: int, second: int) -> tuple[int, Pattern]:
-        """The lowest common ancestor, and the least local pattern on the way to it from either side."""
+        """The lowest common ancestor, and the least local pattern on the way to it from either
+        side.
+        """
         widest = Pattern.ELEMWISE
         if depth[first] < depth[second]:
             first, second = second, first
@@ -71,6 +77,11 @@ def post_dominators(wiring: Wiring) -> PostDominators:
             jump[node], to_jump[node] = jump[far], max(widest, to_jump[target], to_jump[far])
         else:
             jump[node], to_jump[node] = target, widest
-    # Every path to the end goes through the parent, so the longest to the parent is what the longest to the end loses there.
+    # Every path to the end goes through the parent, so the longest to the parent is what the
+    # longest to the end loses there.
     length = [height[node] - height[parent[node]] for node in range(count)]
-    return PostDominators([NO_PARENT if ancestor == end else ancestor for ancestor in parent[:count]], to_parent[:count], length)
+    return PostDominators(
+        [NO_PARENT if ancestor == end else ancestor for ancestor in parent[:count]],
+        to_parent[:count],
+        length,
+    )

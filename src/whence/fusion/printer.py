@@ -1,4 +1,5 @@
-"""The printed fused graph: one entry a line, greppable, provenance included, then what was not fused.
+"""The printed fused graph: one entry a line, greppable, provenance included, then what was not
+fused.
 
 #1 fuse_conv_relu(%7, %8) -> %2: %1 Conv, %2 Relu; master %1, out_elemwise_fusable from[1,2]
 not fused %2 -> %3: output has 2 consumers
@@ -14,7 +15,10 @@ def print_fused(fused: FusedGraph, *, missed: bool = True) -> str:
     """The entries in execution order as text."""
     lines = [_line(entry) for entry in fused]
     if missed:
-        lines += [f"not fused %{edge.producer} -> %{edge.consumer}: {edge.text}" for edge in fused.groups.missed]
+        lines += [
+            f"not fused %{edge.producer} -> %{edge.consumer}: {edge.text}"
+            for edge in fused.groups.missed
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -23,5 +27,10 @@ def _line(entry: FuseEntry) -> str:
     outputs = ", ".join(str(ref) for ref in entry.outputs)
     members = ", ".join(f"%{node.id} {escape(node.op)}" for node in entry.members)
     flat = ", flat" if entry.flatten else ""
-    origin = f" from[{','.join(str(source) for source in sorted(entry.origin))}]" if entry.origin else ""
-    return f"#{entry.id} {entry.name}({inputs}) -> {outputs}: {members}; master %{entry.master.id}, {entry.pattern.name.lower()}{flat}{origin}"
+    origin = (
+        f" from[{','.join(str(source) for source in sorted(entry.origin))}]" if entry.origin else ""
+    )
+    return (
+        f"#{entry.id} {entry.name}({inputs}) -> {outputs}: {members}; master %{entry.master.id},"
+        f" {entry.pattern.name.lower()}{flat}{origin}"
+    )

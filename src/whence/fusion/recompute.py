@@ -1,8 +1,10 @@
 """Dividing groups in which something would be computed too often.
 
-In a group a value is not stored but computed where it is read: again for every index map it is read through (once directly and once transposed: two
-copies in the code), and again for every element it is broadcast to. Both are fine for an addition and ruinous for a chain of exponentials,
-or where copies breed copies. An operator past the limits becomes the exit of a part of its own: its result is stored once.
+In a group a value is not stored but computed where it is read: again for every index map it is read
+through (once directly and once transposed: two copies in the code), and again for every element it
+is broadcast to. Both are fine for an addition and ruinous for a chain of exponentials, or where
+copies breed copies. An operator past the limits becomes the exit of a part of its own: its result
+is stored once.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _REPEATING = frozenset({"Gather", "GatherElements", "GatherND", "OneHot", "Resiz
 """Moving operators that may read one element for many of their own."""
 
 _NAMED_SIZE = 64
-"""What a dimension is taken for that only has a name. A compiled graph has none; this is for looking at others."""
+"""What a dimension is taken for that only has a name. A compiled graph has none; this is for
+looking at others.
+"""
 
 _COMPLEX_FLOPS = 8
 
@@ -33,20 +37,29 @@ class _Use(NamedTuple):
 
 
 class _Load(NamedTuple):
-    """How often one element of an operator's result is computed, and in how many places of the code."""
+    """How often one element of an operator's result is computed, and in how many places of the
+    code.
+    """
 
     times: float
     copies: int
 
 
-def divide(wiring: Wiring, parts: Sequence[Sequence[int]], limits: Limits) -> tuple[list[list[int]], set[int]]:
-    """The parts, divided where they must be, and the operators that had to become exits. A part without moves and broadcasts stays whole."""
+def divide(
+    wiring: Wiring, parts: Sequence[Sequence[int]], limits: Limits
+) -> tuple[list[list[int]], set[int]]:
+    """The parts, divided where they must be, and the operators that had to become exits. A part
+    without moves and broadcasts stays whole.
+    """
     divided: list[list[int]] = []
     cut: set[int] = set()
     for members in parts:
         inside = set(members)
         if len(members) == 1 or all(
-            read.pattern is Pattern.ELEMWISE for member in members for read in wiring.reads[member] if read.producer in inside
+            read.pattern is Pattern.ELEMWISE
+            for member in members
+            for read in wiring.reads[member]
+            if read.producer in inside
         ):
             divided.append(list(members))
         else:
@@ -54,7 +67,9 @@ def divide(wiring: Wiring, parts: Sequence[Sequence[int]], limits: Limits) -> tu
     return divided, cut
 
 
-def _divide(wiring: Wiring, members: Sequence[int], limits: Limits, cut: set[int]) -> list[list[int]]:
+def _divide(
+    wiring: Wiring, members: Sequence[int], limits: Limits, cut: set[int]
+) -> list[list[int]]:
     inside = set(members)
     uses: dict[int, list[_Use]] = {member: [] for member in members}
     work: dict[int, float] = {}
@@ -84,7 +99,9 @@ def _divide(wiring: Wiring, members: Sequence[int], limits: Limits, cut: set[int
 
 
 def _load(wiring: Wiring, member: int, uses: Sequence[_Use], load: dict[int, _Load]) -> _Load:
-    """Readers that work by element at one place share one evaluation; every other read is an evaluation of its own."""
+    """Readers that work by element at one place share one evaluation; every other read is an
+    evaluation of its own.
+    """
     times, copies = 1.0, 0
     for output in {use.output for use in uses}:
         shared, repeated = _Load(0.0, 0), _Load(0.0, 0)
@@ -116,14 +133,21 @@ def _too_much(wiring: Wiring, member: int, load: _Load, work: float, limits: Lim
     if load.copies > limits.copies:
         return True
     repeated = (load.times - 1) * work
-    return repeated / load.times > limits.spare_flops and repeated * _elements(wiring.nodes[member].type) > limits.free_flops
+    return (
+        repeated / load.times > limits.spare_flops
+        and repeated * _elements(wiring.nodes[member].type) > limits.free_flops
+    )
 
 
 def _flops(wiring: Wiring, member: int) -> float:
     """Arithmetic for one element, roughly."""
     definition = REGISTRY.get(wiring.nodes[member].op)
     if definition is None or not isinstance(definition.flops, int):
-        return 1 if definition is not None and OpClass.ELEMENTWISE in definition.classes else _COMPLEX_FLOPS
+        return (
+            1
+            if definition is not None and OpClass.ELEMENTWISE in definition.classes
+            else _COMPLEX_FLOPS
+        )
     return definition.flops
 
 

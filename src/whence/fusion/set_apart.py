@@ -1,8 +1,9 @@
 """Concatenations that are set apart from what they put together.
 
-A result that must be stored anyway can be stored where it belongs in a concatenation, and then nothing is left to do for it. In one kernel with
-the operators that compute its other inputs, a concatenation would copy it instead. So the end of such a group is a part of its own, and each
-of its inputs is computed by a part that writes to its place.
+A result that must be stored anyway can be stored where it belongs in a concatenation, and then
+nothing is left to do for it. In one kernel with the operators that compute its other inputs, a
+concatenation would copy it instead. So the end of such a group is a part of its own, and each of
+its inputs is computed by a part that writes to its place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from whence.fusion.wiring import Wiring
 
 
 def set_apart(wiring: Wiring, parts: Sequence[Sequence[int]]) -> tuple[list[list[int]], set[int]]:
-    """The parts, divided before concatenations that would copy stored values, and the positions of these concatenations."""
+    """The parts, divided before concatenations that would copy stored values, and the positions of
+    these concatenations.
+    """
     found: list[list[int]] = []
     apart: set[int] = set()
     promised: set[int] = set()
@@ -25,7 +28,11 @@ def set_apart(wiring: Wiring, parts: Sequence[Sequence[int]]) -> tuple[list[list
             found.append(list(part))
             continue
         inside = set(before)
-        stored = {read.producer for read in wiring.reads[end] if read.producer not in inside and not wiring.is_output[read.producer]}
+        stored = {
+            read.producer
+            for read in wiring.reads[end]
+            if read.producer not in inside and not wiring.is_output[read.producer]
+        }
         if stored <= promised:
             found.append(list(part))
             continue
@@ -49,7 +56,10 @@ def _components(wiring: Wiring, members: Sequence[int]) -> list[list[int]]:
             if theirs is not None and theirs is not ours:
                 ours += theirs
                 home.update((each, ours) for each in theirs)
-    return [sorted(component) for component in {id(component): component for component in home.values()}.values()]
+    return [
+        sorted(component)
+        for component in {id(component): component for component in home.values()}.values()
+    ]
 
 
 def _is_group(wiring: Wiring, members: Sequence[int]) -> bool:

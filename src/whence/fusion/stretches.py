@@ -1,4 +1,5 @@
-"""Concatenations and splits of memory into stretches: where every extent before the axis is 1, the parts lie one after the other in the whole.
+"""Concatenations and splits of memory into stretches: where every extent before the axis is 1, the
+parts lie one after the other in the whole.
 
 Then a part can be where it belongs from the beginning, and nothing is copied.
 """
@@ -19,7 +20,9 @@ STRETCHING = frozenset({"Concat", "Split", "Slice"})
 
 
 def begins_of_inputs(graph: Graph, node: Node) -> list[int] | None:
-    """Where each input of a Concat begins in its output, in bytes; `None` where an input is not one stretch of it."""
+    """Where each input of a Concat begins in its output, in bytes; `None` where an input is not one
+    stretch of it.
+    """
     refs = [ref for ref in node.inputs if ref is not None]
     if node.op != "Concat" or len(refs) != len(node.inputs):
         return None
@@ -27,12 +30,19 @@ def begins_of_inputs(graph: Graph, node: Node) -> list[int] | None:
 
 
 def begins_of_outputs(graph: Graph, node: Node) -> list[int] | None:
-    """Where each output of a Split or Slice begins in its input, in bytes; `None` where an output is not one stretch of it."""
+    """Where each output of a Split or Slice begins in its input, in bytes; `None` where an output
+    is not one stretch of it.
+    """
     source = node.input(0)
     if source is None:
         return None
     if node.op == "Split":
-        return _begins(graph, source, [node.ref(index) for index in range(len(node.outputs))], get_int(node.attrs, "axis", 0))
+        return _begins(
+            graph,
+            source,
+            [node.ref(index) for index in range(len(node.outputs))],
+            get_int(node.attrs, "axis", 0),
+        )
     return _begin_of_slice(graph, node, source) if node.op == "Slice" else None
 
 
@@ -43,14 +53,22 @@ def _begins(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[i
         return None
     extents = [shape[axis] for shape in shapes if shape is not None]
     begins = [begin * row for begin in itertools.accumulate(extents[:-1], initial=0)]
-    # Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would straddle two lines of the cache.
+    # Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would
+    # straddle two lines of the cache.
     return None if any(begin % CACHE_LINE for begin in begins) else begins
 
 
 def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
     starts, axes, steps = (_ints(graph, node.input(slot)) for slot in (1, 3, 4))
     before, after = _shape(graph, source), _shape(graph, node.ref())
-    if starts is None or before is None or after is None or len(starts) != 1 or (steps or [1]) != [1] or len(before) != len(after):
+    if (
+        starts is None
+        or before is None
+        or after is None
+        or len(starts) != 1
+        or (steps or [1]) != [1]
+        or len(before) != len(after)
+    ):
         return None
     (axis,) = axes or [0]
     row = _row_bytes(graph, source, axis)
@@ -61,9 +79,16 @@ def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
 
 
 def _row_bytes(graph: Graph, whole: Ref, axis: int) -> int | None:
-    """How many bytes one step along the axis is, if there is nothing before the axis to step along."""
+    """How many bytes one step along the axis is, if there is nothing before the axis to step
+    along.
+    """
     shape, kind = _shape(graph, whole), graph.type_of(whole)
-    if shape is None or not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape) or math.prod(shape[: axis % len(shape)]) != 1:
+    if (
+        shape is None
+        or not isinstance(kind, TensorType)
+        or not -len(shape) <= axis < len(shape)
+        or math.prod(shape[: axis % len(shape)]) != 1
+    ):
         return None
     return math.prod(shape[axis % len(shape) + 1 :]) * kind.dtype.numpy.itemsize
 
@@ -71,7 +96,11 @@ def _row_bytes(graph: Graph, whole: Ref, axis: int) -> int | None:
 def _shape(graph: Graph, ref: Ref) -> tuple[int, ...] | None:
     """Of a value of fixed size, in elements of whole bytes."""
     kind = graph.type_of(ref)
-    if not isinstance(kind, TensorType) or kind.dtype in (DType.STRING, DType.UNDEFINED) or kind.dtype.bits < 8:
+    if (
+        not isinstance(kind, TensorType)
+        or kind.dtype in (DType.STRING, DType.UNDEFINED)
+        or kind.dtype.bits < 8
+    ):
         return None
     return kind.static_shape
 

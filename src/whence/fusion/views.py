@@ -1,7 +1,8 @@
-"""Views that an attention reads and writes through: transposes, reshapes and slices around it become strides in its kernel.
+"""Views that an attention reads and writes through: transposes, reshapes and slices around it
+become strides in its kernel.
 
-Attention stands alone otherwise. What only moves elements on the way into its queries, keys and values, and is read by nothing else, joins it; so
-does what only rearranges its result.
+Attention stands alone otherwise. What only moves elements on the way into its queries, keys and
+values, and is read by nothing else, joins it; so does what only rearranges its result.
 """
 
 from __future__ import annotations
@@ -14,12 +15,26 @@ from whence.ops.definition import Pattern
 
 _VIEWING = frozenset({"Attention"})
 _OPERANDS = 3
-_INTO = frozenset({"Expand", "Flatten", "Identity", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"})
+_INTO = frozenset(
+    {
+        "Expand",
+        "Flatten",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
 _OUT_OF = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def absorb_views(wiring: Wiring, parts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The parts, with views moved from where they were into the part of the attention that reads or makes them."""
+    """The parts, with views moved from where they were into the part of the attention that reads or
+    makes them.
+    """
     taken: dict[int, int] = {}
     for position, node in enumerate(wiring.nodes):
         if node.op in _VIEWING and wiring.patterns[position] is Pattern.OPAQUE:
@@ -43,12 +58,20 @@ def _before(wiring: Wiring, position: int) -> list[int]:
     """The views into an operator, latest first: a view is taken only after all that read it."""
     inside = {position}
     operands = {ref.node for ref in wiring.nodes[position].inputs[:_OPERANDS] if ref is not None}
-    waiting = [-read.producer for read in wiring.reads[position] if wiring.nodes[read.producer].id in operands]
+    waiting = [
+        -read.producer
+        for read in wiring.reads[position]
+        if wiring.nodes[read.producer].id in operands
+    ]
     heapq.heapify(waiting)
     found: list[int] = []
     while waiting:
         member = -heapq.heappop(waiting)
-        fits = wiring.nodes[member].op in _INTO and wiring.patterns[member] <= Pattern.INJECTIVE and not wiring.is_output[member]
+        fits = (
+            wiring.nodes[member].op in _INTO
+            and wiring.patterns[member] <= Pattern.INJECTIVE
+            and not wiring.is_output[member]
+        )
         if member in inside or not fits or not wiring.readers[member].keys() <= inside:
             continue
         inside.add(member)
@@ -62,7 +85,10 @@ def _after(wiring: Wiring, position: int) -> list[int]:
     found: list[int] = []
     while len(wiring.readers[position]) == 1 and not wiring.is_output[position]:
         (position,) = wiring.readers[position]
-        if wiring.nodes[position].op not in _OUT_OF or wiring.patterns[position] > Pattern.INJECTIVE:
+        if (
+            wiring.nodes[position].op not in _OUT_OF
+            or wiring.patterns[position] > Pattern.INJECTIVE
+        ):
             break
         found.append(position)
     return found
@@ -70,4 +96,8 @@ def _after(wiring: Wiring, position: int) -> list[int]:
 
 def _exits(wiring: Wiring, members: Sequence[int]) -> list[int]:
     inside = set(members)
-    return [member for member in members if wiring.is_output[member] or not wiring.readers[member].keys() <= inside]
+    return [
+        member
+        for member in members
+        if wiring.is_output[member] or not wiring.readers[member].keys() <= inside
+    ]

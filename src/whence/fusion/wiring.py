@@ -1,6 +1,7 @@
 """A graph's operators by position: 0, 1, ... in list order, with what each reads of the others.
 
-Inputs, constants and outputs are left out: they run nothing. Grouping works on positions because they are dense and topologically sorted.
+Inputs, constants and outputs are left out: they run nothing. Grouping works on positions because
+they are dense and topologically sorted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Read(NamedTuple):
     producer: int
     output: int
     pattern: Pattern
-    """How the consumer's elements depend on this input's: `ELEMWISE` where both have one shape and the consumer works by element."""
+    """How the consumer's elements depend on this input's: `ELEMWISE` where both have one shape and
+    the consumer works by element.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,9 @@ class Wiring:
     reads: Sequence[Sequence[Read]]
     """By position of the consumer, in input order."""
     readers: Sequence[dict[int, Pattern]]
-    """By position of the producer: its distinct consumers in list order, with the least local pattern among the inputs that connect them."""
+    """By position of the producer: its distinct consumers in list order, with the least local
+    pattern among the inputs that connect them.
+    """
     is_output: Sequence[bool]
     """Is a result of this operator an output of the graph?"""
 
@@ -50,7 +55,9 @@ class Wiring:
         """Has every operand that is not part of the code the shape of the result?"""
         node = self.nodes[position]
         return self.patterns[position] <= Pattern.BROADCAST and all(
-            ref is None or is_inlined(self.graph, node, index) or same_shape(self.graph.type_of(ref), node.type)
+            ref is None
+            or is_inlined(self.graph, node, index)
+            or same_shape(self.graph.type_of(ref), node.type)
             for index, ref in enumerate(node.inputs)
         )
 

@@ -6,4 +6,15 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node, NodeFlag, Ref
 from whence.graph.printer import print_graph, print_node
 
-__all__ = ["Check", "Edit", "Graph", "Node", "NodeFlag", "Ref", "Rewriter", "check_graph", "print_graph", "print_node"]
+__all__ = [
+    "Check",
+    "Edit",
+    "Graph",
+    "Node",
+    "NodeFlag",
+    "Ref",
+    "Rewriter",
+    "check_graph",
+    "print_graph",
+    "print_node",
+]

@@ -28,7 +28,9 @@ from whence.types import Dim, DType, TensorType, ValueType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbol:
-    """A value of a graph that is being written. `symbol[1]` is the next output of the same operator."""
+    """A value of a graph that is being written. `symbol[1]` is the next output of the same
+    operator.
+    """
 
     builder: GraphBuilder
     entry: int
@@ -55,21 +57,31 @@ class GraphBuilder:
         self._entries: list[_Entry] = []
 
     def input(self, name: str, dtype: DType, shape: Sequence[Dim] | None) -> Symbol:
-        return self._add(_Entry("Input", name=name, kind=TensorType(dtype, None if shape is None else tuple(shape))))
+        return self._add(
+            _Entry(
+                "Input", name=name, kind=TensorType(dtype, None if shape is None else tuple(shape))
+            )
+        )
 
     def const(self, value: Any, name: str = "") -> Symbol:
         return self._add(_Entry("Const", name=name, value=np.asarray(value)))
 
-    def op(self, op: str, *inputs: Symbol | None, name: str = "", n_outputs: int = 1, **attrs: Attr) -> Symbol:
+    def op(
+        self, op: str, *inputs: Symbol | None, name: str = "", n_outputs: int = 1, **attrs: Attr
+    ) -> Symbol:
         return self._add(_Entry(op, inputs, attrs, name, n_outputs=n_outputs))
 
     def output(self, name: str, value: Symbol) -> None:
         self._add(_Entry("Output", (value,), name=name))
 
     def finish(self) -> Graph:
-        """The graph. Operators are source operators 1..N; constants, inputs and outputs have ids after them."""
+        """The graph. Operators are source operators 1..N; constants, inputs and outputs have ids
+        after them.
+        """
         ledger = Ledger()
-        operators = [entry for entry in self._entries if entry.op not in ("Input", "Const", "Output")]
+        operators = [
+            entry for entry in self._entries if entry.op not in ("Input", "Const", "Output")
+        ]
         for number, entry in enumerate(operators, 1):
             entry.name = entry.name or f"{entry.op}_{number}"
             ledger.add_source(SourceOp(number, entry.name, entry.op))
@@ -80,19 +92,41 @@ class GraphBuilder:
                 if entry.op == wanted:
                     kind = entry.kind if entry.value is None else TensorType.of(entry.value)
                     assert kind is not None
-                    placed[index] = graph.append(Node(graph.new_id(), entry.op, (), (kind,), name=entry.name, value=entry.value))
+                    placed[index] = graph.append(
+                        Node(
+                            graph.new_id(),
+                            entry.op,
+                            (),
+                            (kind,),
+                            name=entry.name,
+                            value=entry.value,
+                        )
+                    )
         number = 0
         for index, entry in enumerate(self._entries):
             if entry.op in ("Input", "Const"):
                 continue
-            inputs = tuple(None if symbol is None else Ref(placed[symbol.entry].id, symbol.index) for symbol in entry.inputs)
+            inputs = tuple(
+                None if symbol is None else Ref(placed[symbol.entry].id, symbol.index)
+                for symbol in entry.inputs
+            )
             if entry.op == "Output":
                 graph.append(Node(graph.new_id(), "Output", inputs, (), name=entry.name))
                 continue
             number += 1
             attrs = dict(entry.attrs or {})
             types = infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
-            placed[index] = graph.append(Node(number, entry.op, inputs, types, attrs, name=entry.name, origin=frozenset((number,))))
+            placed[index] = graph.append(
+                Node(
+                    number,
+                    entry.op,
+                    inputs,
+                    types,
+                    attrs,
+                    name=entry.name,
+                    origin=frozenset((number,)),
+                )
+            )
         return graph
 
     def _add(self, entry: _Entry) -> Symbol:
@@ -103,7 +137,9 @@ class GraphBuilder:
         return Symbol(self, len(self._entries) - 1)
 
 
-def infer_types(graph: Graph, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int) -> tuple[ValueType, ...]:
+def infer_types(
+    graph: Graph, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
+) -> tuple[ValueType, ...]:
     """The output types of an operator applied to values of `graph`."""
     types = tuple(None if ref is None else graph.type_of(ref) for ref in inputs)
     values = tuple(graph.const_value(ref) for ref in inputs)

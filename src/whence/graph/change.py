@@ -1,7 +1,8 @@
 """One atomic change of a graph: nodes added, uses redirected, nodes removed, the ledger written.
 
-Everything that rewrites a graph ends here. A change is checked as a whole first; what follows cannot fail. So a rewrite
-either happens wholly, or raises `RewriteError` and leaves graph, ledger and new nodes exactly as they were.
+Everything that rewrites a graph ends here. A change is checked as a whole first; what follows
+cannot fail. So a rewrite either happens wholly, or raises `RewriteError` and leaves graph, ledger
+and new nodes exactly as they were.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Rewired(NamedTuple):
 
 @dataclass(slots=True)
 class Change:
-    """What is to happen. `added` stand contiguously before `before` (at the end of the list when `None`)."""
+    """What is to happen. `added` stand contiguously before `before` (at the end of the list when
+    `None`).
+    """
 
     graph: Graph
     pass_name: str
@@ -38,7 +41,9 @@ class Change:
     consts: list[Node] = field(default_factory=list)
     """New constants; they go to the front of the list."""
     redirects: Mapping[Ref, Ref] = field(default_factory=dict)
-    """Who read the key reads the value instead. All at once: where a -> b and b -> c, those who read a read b."""
+    """Who read the key reads the value instead. All at once: where a -> b and b -> c, those who
+    read a read b.
+    """
     removed: list[Node] = field(default_factory=list)
     buried: Mapping[int, tuple[Reason, int | None]] = field(default_factory=dict)
     """By node id: why a removed node needs no successor, and which node stands in for it."""
@@ -56,7 +61,9 @@ class Change:
         return [each.user for each in rewired]
 
     def redirected(self, user_id: int, ref: Ref) -> Ref:
-        """What the node `user_id` reads instead of `ref`. A node that takes over the users of its own input goes on reading it."""
+        """What the node `user_id` reads instead of `ref`. A node that takes over the users of its
+        own input goes on reading it.
+        """
         target = self.redirects.get(ref, ref)
         return ref if target.node == user_id else target
 
@@ -78,7 +85,11 @@ class Change:
         for node in (*self.consts, *self.added):
             if node.graph is not None:
                 raise self._error(f"{node!r} is in a graph already")
-            if node.id == 0 or node.id in new or (graph.get(node.id) is not None and node.id not in removed):
+            if (
+                node.id == 0
+                or node.id in new
+                or (graph.get(node.id) is not None and node.id not in removed)
+            ):
                 raise self._error(f"the id of {node!r} is not free")
             self._check_inputs(node, new, removed)
             new[node.id] = node
@@ -96,7 +107,10 @@ class Change:
                 if self.before is not None and not self.graph.precedes(producer, self.before):
                     raise self._error(f"{node!r} would stand before its input {producer!r}")
             if not 0 <= ref.index < len(producer.outputs):
-                raise self._error(f"{node!r} reads output {ref.index} of {producer!r}, which has {len(producer.outputs)}")
+                raise self._error(
+                    f"{node!r} reads output {ref.index} of {producer!r}, which has"
+                    f" {len(producer.outputs)}"
+                )
 
     def _redirected(self, new: Mapping[int, Node]) -> list[Rewired]:
         """Who is to read what, once all redirects are known to lead somewhere."""
@@ -111,28 +125,38 @@ class Change:
             source = graph.get(old.node)
             if source is None or not 0 <= old.index < len(source.outputs):
                 raise self._error(f"{old} is to be replaced, but does not exist")
-            producer = new.get(target.node) or (None if target.node in removed else graph.get(target.node))
+            producer = new.get(target.node) or (
+                None if target.node in removed else graph.get(target.node)
+            )
             if producer is None or not 0 <= target.index < len(producer.outputs):
                 raise self._error(f"{old} is to be replaced by {target}, which will not exist")
-            self._check_compatible(old, source.outputs[old.index], target, producer.outputs[target.index])
+            self._check_compatible(
+                old, source.outputs[old.index], target, producer.outputs[target.index]
+            )
         targets = {target.node for target in self.redirects.values()}
         lookup = self.redirects.get
         result = []
         for user_id in users:
             user = graph[user_id]
             if user_id in targets:
-                inputs = tuple(None if ref is None else self.redirected(user_id, ref) for ref in user.inputs)
+                inputs = tuple(
+                    None if ref is None else self.redirected(user_id, ref) for ref in user.inputs
+                )
             else:
                 # The same without a call for each: operators with thousands of inputs exist.
                 inputs = tuple(None if ref is None else lookup(ref, ref) for ref in user.inputs)
             # By identity: who reads an heir reads another node through an equal reference.
-            pairs = [(was, ref) for was, ref in zip(user.inputs, inputs, strict=True) if was is not ref]
+            pairs = [
+                (was, ref) for was, ref in zip(user.inputs, inputs, strict=True) if was is not ref
+            ]
             if not pairs or user_id in removed:
                 continue
             for _, ref in pairs:
                 if ref is not None and not self._stands_before(ref.node, user, new):
                     raise self._error(f"{user!r} would stand before its new input {ref}")
-            result.append(Rewired(user, inputs, [was for was, _ in pairs], [ref for _, ref in pairs]))
+            result.append(
+                Rewired(user, inputs, [was for was, _ in pairs], [ref for _, ref in pairs])
+            )
         return result
 
     def _stands_before(self, producer_id: int, consumer: Node, new: Mapping[int, Node]) -> bool:
@@ -162,24 +186,46 @@ class Change:
                         continue
                     if heir is None:
                         raise self._error(f"{node!r} is to be removed, but {user!r} reads it")
-                    if ref.index >= len(heir.outputs) or not self._stands_before(heir.id, user, new):
-                        raise self._error(f"{user!r} reads {ref}, which the replacement {heir!r} cannot provide")
-                    self._check_compatible(ref, node.outputs[ref.index], ref, heir.outputs[ref.index])
+                    if ref.index >= len(heir.outputs) or not self._stands_before(
+                        heir.id, user, new
+                    ):
+                        raise self._error(
+                            f"{user!r} reads {ref}, which the replacement {heir!r} cannot provide"
+                        )
+                    self._check_compatible(
+                        ref, node.outputs[ref.index], ref, heir.outputs[ref.index]
+                    )
 
     # ---- provenance ----
 
     def _birth(self, node: Node) -> tuple[Birth, Origin]:
-        """Where a new node comes from. One that does not say descends from everything that is removed."""
+        """Where a new node comes from. One that does not say descends from everything that is
+        removed.
+        """
         graph = self.graph
         if node.birth is not None:
-            parents = [parent for parent_id, _ in node.birth.parents if (parent := graph.get(parent_id)) is not None]
+            parents = [
+                parent
+                for parent_id, _ in node.birth.parents
+                if (parent := graph.get(parent_id)) is not None
+            ]
             return node.birth, node.origin or union_of(parent.origin for parent in parents)
         if not self.removed:
             raise self._error(f"{node!r} is inserted without naming the node that caused it")
         one_to_one = len(self.removed) == 1 and len(self.added) == 1
-        kind = EdgeKind.COPY if one_to_one else EdgeKind.FUSE if len(self.added) == 1 else EdgeKind.SPLIT
-        edges = tuple((parent.id, EdgeKind.FOLD if parent.is_const else kind) for parent in self.removed)
-        return Birth(edges, self.pass_name, self.rule), union_of(parent.origin for parent in self.removed)
+        kind = (
+            EdgeKind.COPY
+            if one_to_one
+            else EdgeKind.FUSE
+            if len(self.added) == 1
+            else EdgeKind.SPLIT
+        )
+        edges = tuple(
+            (parent.id, EdgeKind.FOLD if parent.is_const else kind) for parent in self.removed
+        )
+        return Birth(edges, self.pass_name, self.rule), union_of(
+            parent.origin for parent in self.removed
+        )
 
     def _check_conservation(self, births: Sequence[tuple[Birth, Origin]]) -> None:
         kept = union_of([*(origin for _, origin in births), *(node.origin for node in self.consts)])
@@ -187,9 +233,14 @@ class Change:
             if node.id in self.buried:
                 continue
             if not node.origin <= kept:
-                raise self._error(f"removing {node!r} would lose source operators {sorted(node.origin - kept)}: name a reason or a successor")
+                raise self._error(
+                    f"removing {node!r} would lose source operators {sorted(node.origin - kept)}:"
+                    " name a reason or a successor"
+                )
             if self._abandoned_bodies(node):
-                raise self._error(f"removing {node!r} would lose the operators nested in it: name a reason")
+                raise self._error(
+                    f"removing {node!r} would lose the operators nested in it: name a reason"
+                )
 
     def _abandoned_bodies(self, node: Node) -> list[Graph]:
         moved = [body for heir in self.added for body in heir.bodies.values()]
@@ -219,19 +270,26 @@ class Change:
             graph._link(node, graph._last if before is None else before._prev, before)
             graph._register(node)
         for node in (*self.consts, *self.added):
-            # Readers of a new node are new themselves so far, and so none of them is a reader of the node it replaces.
+            # Readers of a new node are new themselves so far, and so none of them is a reader of
+            # the node it replaces.
             node._uses.update(leftover.get(node.id, {}))
         for user, inputs, _, gained in rewired:
             user.inputs = inputs
             graph._add_uses(user, gained)
-        graph.ledger.record_step(Entry(node.id, *node.birth) for node in (*self.consts, *self.added) if node.birth is not None)
+        graph.ledger.record_step(
+            Entry(node.id, *node.birth)
+            for node in (*self.consts, *self.added)
+            if node.birth is not None
+        )
 
     def _bury(self, node: Node) -> None:
         if node.id not in self.buried:
             return
         reason, into = self.buried[node.id]
         if node.origin:
-            self.graph.ledger.bury(Tombstone(node.id, node.origin, reason, self.pass_name, self.rule, into))
+            self.graph.ledger.bury(
+                Tombstone(node.id, node.origin, reason, self.pass_name, self.rule, into)
+            )
         for body in self._abandoned_bodies(node):
             dissolve(body, reason, self.pass_name, self.rule, into)
 
@@ -248,8 +306,13 @@ def contradict(left: ValueType, right: ValueType) -> bool:
             return False
         if len(left.shape) != len(right.shape):
             return True
-        return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(left.shape, right.shape, strict=True))
-    unknown = any(isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED for kind in (left, right))
+        return any(
+            isinstance(a, int) and isinstance(b, int) and a != b
+            for a, b in zip(left.shape, right.shape, strict=True)
+        )
+    unknown = any(
+        isinstance(kind, TensorType) and kind.dtype is DType.UNDEFINED for kind in (left, right)
+    )
     return type(left) is not type(right) and not unknown
 
 

@@ -48,18 +48,27 @@ def _fail(graph: Graph, after: str, problem: str) -> GraphError:
 
 
 def _check_list(graph: Graph, seen: set[int], after: str) -> list[Node]:
-    """The nodes in list order. `seen` are the ids met so far, in enclosing graphs too: the ledger knows a node by its id alone."""
+    """The nodes in list order. `seen` are the ids met so far, in enclosing graphs too: the ledger
+    knows a node by its id alone.
+    """
     nodes: list[Node] = []
     previous, node = None, graph.first
     while node is not None:
         if node.id in seen:
-            raise _fail(graph, after, f"id {node.id} is met twice: two nodes share it, a list has a loop, or a body is held by two nodes")
+            raise _fail(
+                graph,
+                after,
+                f"id {node.id} is met twice: two nodes share it, a list has a loop, or a body is"
+                " held by two nodes",
+            )
         if node.id == 0:
             raise _fail(graph, after, f"{node!r} has id 0")
         if node._prev is not previous:
             raise _fail(graph, after, f"{node!r} is linked to the wrong predecessor")
         if previous is not None and not graph.precedes(previous, node):
-            raise _fail(graph, after, f"order numbers of {previous!r} and {node!r} contradict the list")
+            raise _fail(
+                graph, after, f"order numbers of {previous!r} and {node!r} contradict the list"
+            )
         if node.graph is not graph:
             raise _fail(graph, after, f"{node!r} stands in the list, but belongs elsewhere")
         seen.add(node.id)
@@ -78,9 +87,19 @@ def _check_refs(graph: Graph, nodes: list[Node], after: str) -> None:
                 continue
             if ref.node not in outputs:
                 later = any(other.id == ref.node for other in nodes)
-                raise _fail(graph, after, f"input {index} of {node!r} refers to {ref}, which {'stands later' if later else 'does not exist'}")
+                raise _fail(
+                    graph,
+                    after,
+                    f"input {index} of {node!r} refers to {ref}, which"
+                    f" {'stands later' if later else 'does not exist'}",
+                )
             if not 0 <= ref.index < outputs[ref.node]:
-                raise _fail(graph, after, f"input {index} of {node!r} refers to output {ref.index} of a node with {outputs[ref.node]}")
+                raise _fail(
+                    graph,
+                    after,
+                    f"input {index} of {node!r} refers to output {ref.index} of a node with"
+                    f" {outputs[ref.node]}",
+                )
         outputs[node.id] = len(node.outputs)
         if not node.outputs and not node.retained:
             raise _fail(graph, after, f"{node!r} has no outputs and is not retained")
@@ -103,7 +122,12 @@ def _check_indexes(graph: Graph, nodes: list[Node], after: str) -> None:
                 uses[ref.node][node.id] = uses[ref.node].get(node.id, 0) + 1
     for node in nodes:
         if node._uses != uses[node.id]:
-            raise _fail(graph, after, f"consumers of {node!r} are indexed as {sorted(node._uses)}, but are {sorted(uses[node.id])}")
+            raise _fail(
+                graph,
+                after,
+                f"consumers of {node!r} are indexed as {sorted(node._uses)}, but are"
+                f" {sorted(uses[node.id])}",
+            )
     if counts != graph.op_counts:
         raise _fail(graph, after, "operator counts are wrong")
     for listed, op in ((graph._inputs, "Input"), (graph._outputs, "Output")):
@@ -138,16 +162,29 @@ def _check_origins(graph: Graph, after: str) -> None:
             carried.update(node.origin)
             if node.origin != derived.get(node.id, frozenset()):
                 expected = sorted(derived.get(node.id, frozenset()))
-                raise _fail(graph, after, f"{node!r} carries origin {sorted(node.origin)}, the ledger derives {expected}")
+                raise _fail(
+                    graph,
+                    after,
+                    f"{node!r} carries origin {sorted(node.origin)}, the ledger derives {expected}",
+                )
     buried: set[int] = set()
     for stone in ledger.tombstones:
         buried |= stone.origin
-    lost = [source for source in ledger.sources if source.id not in carried and source.id not in buried]
+    lost = [
+        source for source in ledger.sources if source.id not in carried and source.id not in buried
+    ]
     if lost:
         by = f"pass '{after}'" if after else "something"
         others = f" and {len(lost) - 1} others" if len(lost) > 1 else ""
-        raise ProvenanceError(f"{by} lost source operator {lost[0].id} {lost[0].name!r} ({lost[0].op}){others}")
+        raise ProvenanceError(
+            f"{by} lost source operator {lost[0].id} {lost[0].name!r} ({lost[0].op}){others}"
+        )
     for source in ledger.sources:
         counted = ledger.carriers(source.id)
         if counted != carried[source.id]:
-            raise _fail(graph, after, f"the ledger counts {counted} nodes that carry source operator {source.name!r}, there are {carried[source.id]}")
+            raise _fail(
+                graph,
+                after,
+                f"the ledger counts {counted} nodes that carry source operator {source.name!r},"
+                f" there are {carried[source.id]}",
+            )

@@ -1,8 +1,8 @@
 """Which scalar constants exist already, so that equal scalars share one node.
 
-Zero and the two infinities are pinned: once made they are remembered for good. Other values are kept on a best-effort
-basis, the least recently used leaving first. The key is the element type and the bit pattern: -0.0 is not 0.0, and a NaN
-equals itself.
+Zero and the two infinities are pinned: once made they are remembered for good. Other values are
+kept on a best-effort basis, the least recently used leaving first. The key is the element type and
+the bit pattern: -0.0 is not 0.0, and a NaN equals itself.
 """
 
 from __future__ import annotations

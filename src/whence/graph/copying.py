@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
-    """The same nodes with the same ids, nested graphs included, and a ledger of its own. Constant data is shared, not copied."""
+    """The same nodes with the same ids, nested graphs included, and a ledger of its own. Constant
+    data is shared, not copied.
+    """
     own = ledger if ledger is not None else graph.ledger.copy()
     twin = type(graph)(graph.name, own, graph.inference)
     twin.metadata = dict(graph.metadata)

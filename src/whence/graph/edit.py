@@ -1,11 +1,11 @@
 """How passes rewrite: match without touching, build, apply in one step.
 
-    [A] the pass looks at the graph and decides; nothing changes
-    [B] `edit = rewriter.edit(conv, bn, rule="...")`; `edit.const(...)`, `edit.node(...)` build new nodes beside the graph
-    [C] `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing
+    [A] the pass looks at the graph and decides; nothing changes [B] `edit = rewriter.edit(conv, bn,
+    rule="...")`; `edit.const(...)`, `edit.node(...)` build new nodes beside the graph [C]
+    `edit.replace(bn, new)`; `edit.apply()` does it all, or raises and does nothing
 
-A new node inherits the origins of all matched nodes, unless the rule narrows them with `of=`. So provenance is kept by
-not doing anything about it.
+A new node inherits the origins of all matched nodes, unless the rule narrows them with `of=`. So
+provenance is kept by not doing anything about it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from whence.types import DType, TensorType, ValueType
 
 
 class Rewriter:
-    """The hand of one pass on one graph. It signs the ledger with the pass's name and counts what the pass did."""
+    """The hand of one pass on one graph. It signs the ledger with the pass's name and counts what
+    the pass did.
+    """
 
     def __init__(self, graph: Graph, pass_name: str) -> None:
         self.graph = graph
@@ -42,19 +44,27 @@ class Rewriter:
     def changes(self) -> int:
         return self.rules.total()
 
-    def edit(self, *matched: Node, rule: str, folded: Sequence[Node] = (), kind: EdgeKind | None = None) -> Edit:
-        """Start a rewrite of `matched`. Those in `folded` leave no run-time work behind, only their effect on constants."""
+    def edit(
+        self, *matched: Node, rule: str, folded: Sequence[Node] = (), kind: EdgeKind | None = None
+    ) -> Edit:
+        """Start a rewrite of `matched`. Those in `folded` leave no run-time work behind, only their
+        effect on constants.
+        """
         return Edit(self, matched, rule, folded, kind)
 
     def bypass(self, node: Node, value: Ref, *, reason: Reason, rule: str) -> None:
-        """Connect the users of `node`'s first output to `value` instead, and remove the node unless another output is used."""
+        """Connect the users of `node`'s first output to `value` instead, and remove the node unless
+        another output is used.
+        """
         edit = self.edit(node, rule=rule)
         edit.replace(node.ref(0), value)
         edit.bury(node, reason, into=value.node)
         edit.apply()
 
     def applied(self, change: Change, touched: Sequence[Node]) -> None:
-        """Take note of a change of the graph, and of whom it may let match now: new nodes, and those with another reader or input."""
+        """Take note of a change of the graph, and of whom it may let match now: new nodes, and
+        those with another reader or input.
+        """
         graph = self.graph
         self.rules[change.rule] += 1
         self.added += len(change.added)
@@ -75,7 +85,14 @@ class Rewriter:
 class Edit:
     """One rewrite in the making. Nothing in the graph changes before `apply`."""
 
-    def __init__(self, rewriter: Rewriter, matched: Sequence[Node], rule: str, folded: Sequence[Node], kind: EdgeKind | None) -> None:
+    def __init__(
+        self,
+        rewriter: Rewriter,
+        matched: Sequence[Node],
+        rule: str,
+        folded: Sequence[Node],
+        kind: EdgeKind | None,
+    ) -> None:
         self.graph = rewriter.graph
         self._rewriter = rewriter
         self._matched = tuple(dict.fromkeys((*matched, *folded)))
@@ -92,7 +109,9 @@ class Edit:
     def const(self, value: Any, *, name: str = "", dtype: DType | None = None) -> Ref:
         """A constant with this value."""
         array = np.asarray(value, dtype=None if dtype is None else dtype.numpy)
-        node = Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name)
+        node = Node(
+            self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name
+        )
         self._new[node.id] = node
         return node.ref()
 
@@ -113,7 +132,8 @@ class Edit:
     ) -> Node:
         """A new operator. Its types are inferred when not given.
 
-        `of` narrows whose origin it inherits (all matched nodes by default). `inherit` names a matched node whose id, users and origin
+        `of` narrows whose origin it inherits (all matched nodes by default). `inherit` names a
+        matched node whose id, users and origin
         it takes over.
         """
         attrs = dict(attrs or {})
@@ -147,10 +167,16 @@ class Edit:
         """The nodes of the graph that `of` stands for: a new node stands for its own ancestors."""
         found: dict[Node, None] = {} if inherit is None else {inherit: None}
         for node in of:
-            found.update(dict.fromkeys(self._parents[node.id][0] if self._new.get(node.id) is node else (node,)))
+            found.update(
+                dict.fromkeys(
+                    self._parents[node.id][0] if self._new.get(node.id) is node else (node,)
+                )
+            )
         return tuple(found)
 
-    def infer(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int = 1) -> tuple[ValueType, ...]:
+    def infer(
+        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int = 1
+    ) -> tuple[ValueType, ...]:
         types = tuple(None if ref is None else self.type_of(ref) for ref in inputs)
         values = tuple(None if ref is None else self.value_of(ref) for ref in inputs)
         return self.graph.inference.infer(TypeQuery(op, attrs, types, values, n_outputs))
@@ -171,18 +197,28 @@ class Edit:
             for index in range(min(len(old.outputs), len(new.outputs))):
                 self._redirects[old.ref(index)] = new.ref(index)
             return
-        self._redirects[old if isinstance(old, Ref) else old.ref()] = new if isinstance(new, Ref) else new.ref()
+        self._redirects[old if isinstance(old, Ref) else old.ref()] = (
+            new if isinstance(new, Ref) else new.ref()
+        )
 
     def bury(self, node: Node, reason: Reason, into: int | None = None) -> None:
         """State why a matched node disappears without a successor that carries its origin."""
         self._buried[node.id] = (reason, into)
 
     def apply(self) -> None:
-        """Do it, or raise `RewriteError` and change nothing. Matched nodes that nobody uses any more are removed."""
+        """Do it, or raise `RewriteError` and change nothing. Matched nodes that nobody uses any
+        more are removed.
+        """
         for node in self._matched:
             if node.graph is not self.graph:
                 raise self._error(f"{node!r} was matched, but is not in the graph any more")
-        change = Change(self.graph, self._rewriter.pass_name, self._rule, redirects=self._redirects, buried=self._buried)
+        change = Change(
+            self.graph,
+            self._rewriter.pass_name,
+            self._rule,
+            redirects=self._redirects,
+            buried=self._buried,
+        )
         needed = {ref.node for ref in self._redirects.values()}
         for node in reversed(self._new.values()):
             if node.is_const and node.id not in needed:
@@ -199,28 +235,41 @@ class Edit:
         self._rewriter.applied(change, change.apply())
 
     def _unused(self, change: Change, needed: set[int]) -> list[Node]:
-        """The matched nodes that no one reads once the redirects are done, consumers before producers."""
+        """The matched nodes that no one reads once the redirects are done, consumers before
+        producers.
+        """
         gone: dict[int, Node] = {}
         for node in sorted(self._matched, key=lambda match: match._order, reverse=True):
             if node.id not in self._new:
                 if node.retained or node.op in {"Input", "Const"} or node.id in needed:
                     continue
                 refs = frozenset(node.ref(index) for index in range(len(node.outputs)))
-                if any(self._reads(change, user_id, refs) for user_id in node._uses if user_id not in gone):
+                if any(
+                    self._reads(change, user_id, refs)
+                    for user_id in node._uses
+                    if user_id not in gone
+                ):
                     continue
             gone[node.id] = node
         return list(gone.values())
 
     def _reads(self, change: Change, user_id: int, refs: frozenset[Ref]) -> bool:
         """Will this consumer read one of these outputs when the change is done?"""
-        return any(change.redirected(user_id, ref) == ref for ref in refs.intersection(self.graph[user_id].inputs))
+        return any(
+            change.redirected(user_id, ref) == ref
+            for ref in refs.intersection(self.graph[user_id].inputs)
+        )
 
     def _give_births(self, change: Change) -> None:
         siblings = Counter(self._parents[node.id][0] for node in change.added)
         for node in change.added:
             parents, kind = self._parents[node.id]
             kind = kind or self._kind or self._usual_kind(parents, siblings[parents])
-            node.birth = Birth(tuple((parent.id, self._kind_for(parent, kind)) for parent in parents), change.pass_name, change.rule)
+            node.birth = Birth(
+                tuple((parent.id, self._kind_for(parent, kind)) for parent in parents),
+                change.pass_name,
+                change.rule,
+            )
 
     def _usual_kind(self, parents: Sequence[Node], siblings: int) -> EdgeKind:
         """Several make one: fused. One makes several: split. One makes one: a copy."""
@@ -239,10 +288,16 @@ class Edit:
         for node in change.consts:
             if node.id in targets:
                 node.origin = union_of(parent.origin for parent in parents)
-                node.birth = Birth(tuple((parent.id, EdgeKind.FOLD) for parent in parents), change.pass_name, change.rule)
+                node.birth = Birth(
+                    tuple((parent.id, EdgeKind.FOLD) for parent in parents),
+                    change.pass_name,
+                    change.rule,
+                )
 
     def _position(self, change: Change) -> Node | None:
-        """Where the new nodes go: after all they read, before all who will read them, else near the last matched node."""
+        """Where the new nodes go: after all they read, before all who will read them, else near the
+        last matched node.
+        """
         if not change.added:
             return None
         graph = self.graph
@@ -253,7 +308,11 @@ class Edit:
         for source in filter(None, map(graph.get, {old.node for old in moved})):
             for user_id in source._uses:
                 user = graph[user_id]
-                if user_id not in gone and (limit is None or user._order < limit._order) and not moved.isdisjoint(user.inputs):
+                if (
+                    user_id not in gone
+                    and (limit is None or user._order < limit._order)
+                    and not moved.isdisjoint(user.inputs)
+                ):
                     limit = user
         latest = None
         for node in change.added:

@@ -1,7 +1,9 @@
-"""How every source operator that no longer runs came to its end: the step that `whence why` tells of, in one row.
+"""How every source operator that no longer runs came to its end: the step that `whence why` tells
+of, in one row.
 
 1. folded: the first `fold` edge on its way, and a node that carries it now.
-2. dead, removed: its last tombstone. Tombstones of nodes that were put in because of it, and taken out again, are not its own.
+2. dead, removed: its last tombstone. Tombstones of nodes that were put in because of it, and taken
+   out again, are not its own.
 """
 
 from __future__ import annotations
@@ -39,12 +41,16 @@ def endings(graph: Graph) -> list[Ending]:
             into = carriers.get(source_id, stone.into if stone is not None else None)
             found.append(Ending(source_id, fate.value, fold.pass_name, fold.rule, into))
         elif fate is not Fate.LIVE and stone is not None:
-            found.append(Ending(source_id, stone.reason.value, stone.pass_name, stone.rule, stone.into))
+            found.append(
+                Ending(source_id, stone.reason.value, stone.pass_name, stone.rule, stone.into)
+            )
     return found
 
 
 def _first_folds(ledger: Ledger) -> dict[int, Edge]:
-    """What was inserted because of an operator may be folded before the operator is: such edges are not followed."""
+    """What was inserted because of an operator may be folded before the operator is: such edges are
+    not followed.
+    """
     origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in ledger.sources}
     first: dict[int, Edge] = {}
     for edges in ledger.steps():

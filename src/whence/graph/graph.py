@@ -1,10 +1,12 @@
-"""The graph: nodes in one ordered list, each input referring to an earlier node, consumers indexed exactly.
+"""The graph: nodes in one ordered list, each input referring to an earlier node, consumers indexed
+exactly.
 
-Inputs, constants and outputs are nodes like any other. An `Output` has one input and no outputs, so whatever rewires
-consumers rewires graph outputs too, without a special case.
+Inputs, constants and outputs are nodes like any other. An `Output` has one input and no outputs, so
+whatever rewires consumers rewires graph outputs too, without a special case.
 
-Nested graphs (the bodies of `If`, `Loop`, `Scan`) are closed: a value used from outside is an extra input of the node that
-holds the body, and an extra `Input` at the end of each body's inputs. So liveness and rewiring need not look inside.
+Nested graphs (the bodies of `If`, `Loop`, `Scan`) are closed: a value used from outside is an extra
+input of the node that holds the body, and an extra `Input` at the end of each body's inputs. So
+liveness and rewiring need not look inside.
 """
 
 from __future__ import annotations
@@ -28,14 +30,20 @@ from whence.types import ValueType
 
 
 class Graph:
-    """An ordered, indexed graph. Lookups by id are O(1), by consumer O(uses), insertion and removal O(1) amortised."""
+    """An ordered, indexed graph. Lookups by id are O(1), by consumer O(uses), insertion and removal
+    O(1) amortised.
+    """
 
-    def __init__(self, name: str = "", ledger: Ledger | None = None, inference: Inference | None = None) -> None:
+    def __init__(
+        self, name: str = "", ledger: Ledger | None = None, inference: Inference | None = None
+    ) -> None:
         self.name = name
         self.ledger = ledger if ledger is not None else Ledger()
         self.inference = inference if inference is not None else Inference()
         self.metadata: dict[str, str] = {}
-        """Text about the whole model that travels with it: producer, domain, properties of the file."""
+        """Text about the whole model that travels with it: producer, domain, properties of the
+        file.
+        """
         self.files: tuple[Path, ...] = ()
         """Files besides the model's own that its constants were read from."""
         self.consts = ConstCache()
@@ -56,7 +64,8 @@ class Graph:
         return isinstance(node, Node) and node.graph is self
 
     def __iter__(self) -> Iterator[Node]:
-        """The nodes in list order. Nodes may be inserted or removed meanwhile; a removed node's successor is still reached.
+        """The nodes in list order. Nodes may be inserted or removed meanwhile; a removed node's
+        successor is still reached.
 
         Moving nodes meanwhile is not safe: the walk follows a node to where it went.
         """
@@ -116,7 +125,12 @@ class Graph:
 
     def uses(self, ref: Ref) -> list[tuple[Node, int]]:
         """Every (consumer, input index) connected to exactly this output, in list order."""
-        return [(consumer, index) for consumer in self.consumers(self[ref.node]) for index, source in enumerate(consumer.inputs) if source == ref]
+        return [
+            (consumer, index)
+            for consumer in self.consumers(self[ref.node])
+            for index, source in enumerate(consumer.inputs)
+            if source == ref
+        ]
 
     def use_count(self, node: Node) -> int:
         """How many inputs are connected to any output of `node`."""
@@ -148,13 +162,17 @@ class Graph:
         return present
 
     def nested(self) -> Iterator[Graph]:
-        """This graph and every graph nested in it, outermost first. A graph may be changed before the next is asked for."""
+        """This graph and every graph nested in it, outermost first. A graph may be changed before
+        the next is asked for.
+        """
         yield self
         for node in sorted((self._nodes[node_id] for node_id in self._holders), key=_order):
             for body in node.bodies.values():
                 yield from body.nested()
 
-    def run(self, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None) -> list[Value]:
+    def run(
+        self, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None
+    ) -> list[Value]:
         """The outputs for these inputs, computed by the operators' reference implementations."""
         return run(self, inputs, observe)
 
@@ -176,7 +194,9 @@ class Graph:
         return node
 
     def _adopt(self, node: Node) -> None:
-        """Append a copy of another graph's node: the ledger that was copied with it counts it already."""
+        """Append a copy of another graph's node: the ledger that was copied with it counts it
+        already.
+        """
         self._link(node, self._last, None)
         self._register(node, counted=True)
 
@@ -198,15 +218,22 @@ class Graph:
         return node
 
     def remove(self, node: Node) -> None:
-        """Take a node out. Its outputs must have no consumers left; what became of it is the caller's to record."""
+        """Take a node out. Its outputs must have no consumers left; what became of it is the
+        caller's to record.
+        """
         self._check_member(node)
         if node._uses:
             few = ", ".join(f"%{user}" for user in itertools.islice(node._uses, 5))
-            raise GraphError(f"{node!r} still has {len(node._uses)} consumers: {few}{', ...' if len(node._uses) > 5 else ''}")
+            raise GraphError(
+                f"{node!r} still has {len(node._uses)} consumers:"
+                f" {few}{', ...' if len(node._uses) > 5 else ''}"
+            )
         self._unlink(node)
 
     def set_input(self, node: Node, index: int, ref: Ref | None) -> None:
-        """Connect input `index` of a node of this graph to another output of an earlier node. Inputs that it skips are absent."""
+        """Connect input `index` of a node of this graph to another output of an earlier node.
+        Inputs that it skips are absent.
+        """
         skipped = (None,) * (index - len(node.inputs))
         self.set_inputs(node, (*node.inputs[:index], *skipped, ref, *node.inputs[index + 1 :]))
 
@@ -232,14 +259,18 @@ class Graph:
         self._relink(node, None, self._first)
 
     def move_before(self, node: Node, anchor: Node) -> None:
-        """Move a node in front of `anchor`, which must stand after all it reads and before, or at, the first that reads it."""
+        """Move a node in front of `anchor`, which must stand after all it reads and before, or at,
+        the first that reads it.
+        """
         self._check_member(node)
         self._check_member(anchor)
         self._check_fits(node, node.inputs, anchor)
         if self.precedes(node, anchor):
             for user_id in node._uses:
                 if self.precedes(self._nodes[user_id], anchor):
-                    raise GraphError(f"{node!r} would stand after {self._nodes[user_id]!r}, which reads it")
+                    raise GraphError(
+                        f"{node!r} would stand after {self._nodes[user_id]!r}, which reads it"
+                    )
         self._relink(node, anchor._prev, anchor)
 
     # ---- the list and the indexes ----
@@ -263,7 +294,10 @@ class Graph:
                 continue
             producer = self[ref.node]
             if not 0 <= ref.index < len(producer.outputs):
-                raise GraphError(f"{node!r} reads output {ref.index} of {producer!r}, which has {len(producer.outputs)}")
+                raise GraphError(
+                    f"{node!r} reads output {ref.index} of {producer!r}, which has"
+                    f" {len(producer.outputs)}"
+                )
             if place is not None and not self.precedes(producer, place):
                 raise GraphError(f"{node!r} reads {producer!r}, which does not stand before it")
 

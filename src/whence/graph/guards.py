@@ -1,7 +1,8 @@
 """What need not run: operators that only the side of a `Choose` needs that is not taken.
 
-A guard is a condition and the value it must have. What runs under several is needed only if all of them hold; each is decided by what stands
-before it in the list, so that they are asked in order, and the first that does not hold decides.
+A guard is a condition and the value it must have. What runs under several is needed only if all of
+them hold; each is decided by what stands before it in the list, so that they are asked in order,
+and the first that does not hold decides.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from whence.graph.graph import Graph
 
 DEEPEST = 31
-"""The run-time library keeps what guards want in the bits of an integer. Not more conditions than this are flattened."""
+"""The run-time library keeps what guards want in the bits of an integer. Not more conditions than
+this are flattened.
+"""
 
 
 class Guard(NamedTuple):
@@ -45,19 +48,34 @@ def holds(guard: Guard, value: Value) -> bool:
 
 
 def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
-    """By node: under which conditions it runs, when each runs by itself. Only of nodes that do not always."""
+    """By node: under which conditions it runs, when each runs by itself. Only of nodes that do not
+    always.
+    """
     if "Choose" not in graph.op_counts:
         return {}
     nodes = [node for node in graph if node.op not in ("Input", "Const", "Output")]
-    work = [Work((node,), [ref for ref in node.inputs if ref is not None], [node.ref(index) for index in range(len(node.outputs))]) for node in nodes]
+    work = [
+        Work(
+            (node,),
+            [ref for ref in node.inputs if ref is not None],
+            [node.ref(index) for index in range(len(node.outputs))],
+        )
+        for node in nodes
+    ]
     wanted = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
-    return {node.id: guards for node, guards in zip(nodes, find_guards(work, wanted), strict=True) if guards}
+    return {
+        node.id: guards
+        for node, guards in zip(nodes, find_guards(work, wanted), strict=True)
+        if guards
+    }
 
 
 def find_guards(work: Sequence[Work], results: Iterable[Ref]) -> list[Guards]:
-    """Under which guards each part of `work`, which is given in the order in which it runs, must run for `results` to be there.
+    """Under which guards each part of `work`, which is given in the order in which it runs, must
+    run for `results` to be there.
 
-    A condition guards only what runs after it. What runs is never fed with what did not run, except a `Choose`, with the side it does not take.
+    A condition guards only what runs after it. What runs is never fed with what did not run, except
+    a `Choose`, with the side it does not take.
     """
     made_at = {ref: position for position, each in enumerate(work) for ref in each.makes}
     needed: dict[Ref, Guards] = dict.fromkeys(results, ())
@@ -91,24 +109,32 @@ def _reads(work: Work) -> Iterable[tuple[Ref, Guard | None]]:
 
 
 def _common(paths: Sequence[Guards]) -> Guards:
-    """The guards that stand in all of them: whichever is the reason to run, these hold. Each is decided by what stands before it in one of them."""
+    """The guards that stand in all of them: whichever is the reason to run, these hold. Each is
+    decided by what stands before it in one of them.
+    """
     first, *others = sorted(paths, key=len)
     kept: list[Guard] = []
     for guard in first:
-        if all(guard in path for path in others) and any(set(path[: path.index(guard)]) <= set(kept) for path in paths):
+        if all(guard in path for path in others) and any(
+            set(path[: path.index(guard)]) <= set(kept) for path in paths
+        ):
             kept.append(guard)
     return tuple(kept)
 
 
-def _known(guards: Guards, made_at: dict[Ref, int], position: int, needed: dict[Ref, Guards]) -> Guards:
+def _known(
+    guards: Guards, made_at: dict[Ref, int], position: int, needed: dict[Ref, Guards]
+) -> Guards:
     """The guards that are decided when they are asked.
 
-    Behind one that is not, only what the caller gives, or what is needed whatever happens, is sure to be there: other conditions may be made by
-    something that runs under the one left out.
+    Behind one that is not, only what the caller gives, or what is needed whatever happens, is sure
+    to be there: other conditions may be made by something that runs under the one left out.
     """
     kept: list[Guard] = []
     for place, guard in enumerate(guards):
         made = made_at.get(guard.condition, -1)
-        if made < position and (made < 0 or needed.get(guard.condition) == () or len(kept) == place):
+        if made < position and (
+            made < 0 or needed.get(guard.condition) == () or len(kept) == place
+        ):
             kept.append(guard)
     return tuple(kept[:DEEPEST])

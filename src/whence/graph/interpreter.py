@@ -27,8 +27,12 @@ RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
 """Runs a nested graph on the values of its inputs, in order."""
 
 
-def run(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None) -> list[Value]:
-    """The graph's outputs for these inputs, given by name or in order. `observe` sees every node's results as they are made."""
+def run(
+    graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None
+) -> list[Value]:
+    """The graph's outputs for these inputs, given by name or in order. `observe` sees every node's
+    results as they are made.
+    """
     return _run(graph, bind_inputs(graph, inputs), observe)
 
 
@@ -77,20 +81,44 @@ def run_body(body: Graph, feeds: Sequence[Value]) -> list[Value]:
     return _run(body, feeds, None)
 
 
-def evaluate_node(node: Node, inputs: tuple[Value, ...], observe: Observer | None = None, run_nested: RunBody | None = None) -> Sequence[Value]:
-    """One node on actual values, nested graphs included, which `run_nested` runs if it is given. An error names the node."""
+def evaluate_node(
+    node: Node,
+    inputs: tuple[Value, ...],
+    observe: Observer | None = None,
+    run_nested: RunBody | None = None,
+) -> Sequence[Value]:
+    """One node on actual values, nested graphs included, which `run_nested` runs if it is given. An
+    error names the node.
+    """
     try:
         control = _CONTROL.get(node.op)
         if control is not None:
-            return control(node, inputs, run_nested or (lambda body, feeds: _run(body, feeds, observe)))
+            return control(
+                node, inputs, run_nested or (lambda body, feeds: _run(body, feeds, observe))
+            )
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except WhenceError as error:
         raise type(error)(f"operator {in_words(node)}: {error}") from error
-    except (ArithmeticError, IndexError, TypeError, ValueError, MemoryError, RuntimeError, NotImplementedError, KeyError, AttributeError) as error:
+    except (
+        ArithmeticError,
+        IndexError,
+        TypeError,
+        ValueError,
+        MemoryError,
+        RuntimeError,
+        NotImplementedError,
+        KeyError,
+        AttributeError,
+    ) as error:
         # The operator's values do not fit together; numpy says how, the user needs to know where.
-        shapes = ", ".join(str(TensorType.of(value)) if isinstance(value, np.ndarray) else type(value).__name__ for value in inputs)
+        shapes = ", ".join(
+            str(TensorType.of(value)) if isinstance(value, np.ndarray) else type(value).__name__
+            for value in inputs
+        )
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"operator {in_words(node)} cannot be evaluated on ({shapes}): {reason}") from error
+        raise InputError(
+            f"operator {in_words(node)} cannot be evaluated on ({shapes}): {reason}"
+        ) from error
 
 
 def _run_if(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
@@ -108,7 +136,8 @@ def _run_fail(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
 
 def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
-    # Both the trip count and the condition may be absent, and absent inputs at the end are not even listed.
+    # Both the trip count and the condition may be absent, and absent inputs at the end are not even
+    # listed.
     inputs = (*inputs, *[None] * (2 - len(inputs)))
     formal = len(inputs) - _captures(node)
     captured = inputs[formal:]
@@ -118,25 +147,47 @@ def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
     scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     step = 0
     while proceed and (trips is None or step < trips):
-        turn, going = (_as_declared(formal, value) for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False))
+        turn, going = (
+            _as_declared(formal, value)
+            for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False)
+        )
         condition, *results = run(body, [turn, going, *carried, *captured])
         proceed = bool(np.asarray(condition).reshape(-1)[0])
         carried = results[: len(carried)]
         for rows, row in zip(scanned, results[len(carried) :], strict=True):
             rows.append(row)
         step += 1
-    return [*carried, *(_stack(rows, output, 0) for rows, output in zip(scanned, body.outputs[1 + len(carried) :], strict=True))]
+    return [
+        *carried,
+        *(
+            _stack(rows, output, 0)
+            for rows, output in zip(scanned, body.outputs[1 + len(carried) :], strict=True)
+        ),
+    ]
 
 
 def _run_scan(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
     body = node.bodies["body"]
     n_scans = _int(node, "num_scan_inputs")
     formal = len(inputs) - _captures(node)
-    states, scans, captured = list(inputs[: formal - n_scans]), inputs[formal - n_scans : formal], inputs[formal:]
+    states, scans, captured = (
+        list(inputs[: formal - n_scans]),
+        inputs[formal - n_scans : formal],
+        inputs[formal:],
+    )
     n_out = len(body.outputs) - len(states)
-    in_axes, in_reversed = _ints(node, "scan_input_axes", n_scans), _ints(node, "scan_input_directions", n_scans)
-    out_axes, out_reversed = _ints(node, "scan_output_axes", n_out), _ints(node, "scan_output_directions", n_out)
-    rows_in = [np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1] for scan, axis, reverse in zip(scans, in_axes, in_reversed, strict=True)]
+    in_axes, in_reversed = (
+        _ints(node, "scan_input_axes", n_scans),
+        _ints(node, "scan_input_directions", n_scans),
+    )
+    out_axes, out_reversed = (
+        _ints(node, "scan_output_axes", n_out),
+        _ints(node, "scan_output_directions", n_out),
+    )
+    rows_in = [
+        np.moveaxis(scan, axis, 0)[:: -1 if reverse else 1]
+        for scan, axis, reverse in zip(scans, in_axes, in_reversed, strict=True)
+    ]
     scanned: list[list[Value]] = [[] for _ in range(n_out)]
     for row in zip(*rows_in, strict=True):
         results = run(body, [*states, *row, *captured])
@@ -145,7 +196,9 @@ def _run_scan(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
             rows.append(value)
     stacked = [
         _stack(rows[:: -1 if reverse else 1], output, axis)
-        for rows, output, axis, reverse in zip(scanned, body.outputs[len(states) :], out_axes, out_reversed, strict=True)
+        for rows, output, axis, reverse in zip(
+            scanned, body.outputs[len(states) :], out_axes, out_reversed, strict=True
+        )
     ]
     return [*states, *stacked]
 
@@ -156,16 +209,23 @@ def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Se
     items, captured = inputs[:formal], inputs[formal:]
     results: list[list[Value]] = [[] for _ in body.outputs]
     for position, item in enumerate(items[0]):
-        row = [item, *(other[position] if isinstance(other, list) else other for other in items[1:])]
+        row = [
+            item,
+            *(other[position] if isinstance(other, list) else other for other in items[1:]),
+        ]
         for collected, value in zip(results, run(body, [*row, *captured]), strict=True):
             collected.append(value)
     return results
 
 
 def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
-    """A loop's turn number and condition are numbers, or lists of one number where its body declares them so."""
+    """A loop's turn number and condition are numbers, or lists of one number where its body
+    declares them so.
+    """
     kind = formal.type
-    return np.asarray(value).reshape((1,) if isinstance(kind, TensorType) and kind.rank == 1 else ())
+    return np.asarray(value).reshape(
+        (1,) if isinstance(kind, TensorType) and kind.rank == 1 else ()
+    )
 
 
 def _stack(rows: Sequence[Value], output: Node, axis: int) -> Value:

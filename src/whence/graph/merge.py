@@ -8,7 +8,9 @@ from whence.types import Dim, DType, OptionalType, SequenceType, Shape, TensorTy
 
 
 def merge(found: ValueType, declared: ValueType | None) -> ValueType:
-    """What was found, with gaps filled from the declaration. Where the two contradict, what was found holds."""
+    """What was found, with gaps filled from the declaration. Where the two contradict, what was
+    found holds.
+    """
     if declared is None:
         return found
     if isinstance(found, TensorType):
@@ -50,7 +52,10 @@ def common(first: ValueType, second: ValueType) -> ValueType:
         dtype = first.dtype if first.dtype is second.dtype else DType.UNDEFINED
         if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
             return TensorType(dtype)
-        return TensorType(dtype, tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True)))
+        return TensorType(
+            dtype,
+            tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True)),
+        )
     if isinstance(first, SequenceType) and isinstance(second, SequenceType):
         return SequenceType(common(first.element, second.element))
     if isinstance(first, OptionalType) and isinstance(second, OptionalType):
@@ -63,7 +68,10 @@ def substitute(known: ValueType, symbols: Mapping[str, int]) -> ValueType:
     if not symbols:
         return known
     if isinstance(known, TensorType) and known.shape is not None:
-        return TensorType(known.dtype, tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in known.shape))
+        return TensorType(
+            known.dtype,
+            tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in known.shape),
+        )
     if isinstance(known, SequenceType):
         return SequenceType(substitute(known.element, symbols))
     if isinstance(known, OptionalType):

@@ -35,7 +35,9 @@ class NodeFlag(enum.Flag):
 
 
 class Birth(NamedTuple):
-    """How a node that a pass made came to be. Written to the ledger when the node enters the graph."""
+    """How a node that a pass made came to be. Written to the ledger when the node enters the
+    graph.
+    """
 
     parents: tuple[tuple[int, EdgeKind], ...]
     """Nodes that exist already when the node is made."""
@@ -46,8 +48,10 @@ class Birth(NamedTuple):
 class Node:
     """One operator, input, constant or output.
 
-    `inputs`, `outputs` and `attrs` are read freely and changed only through the graph, which keeps the consumer index
-    exact. A node belongs to at most one graph; a new one belongs to none until a rewrite puts it in.
+    `inputs`, `outputs` and `attrs` are read freely and changed only through the graph, which keeps
+    the consumer index
+    exact. A node belongs to at most one graph; a new one belongs to none until a rewrite puts it
+    in.
     """
 
     # fmt: off
@@ -81,7 +85,9 @@ class Node:
         self.value = value
         """The data of a `Const`; `None` for every other operator and for a shape-only constant."""
         self.bodies: Mapping[str, Graph] = bodies if bodies is not None else {}
-        """Nested graphs by attribute name. Values they use from outside are extra inputs of this node, see `Graph`."""
+        """Nested graphs by attribute name. Values they use from outside are extra inputs of this
+        node, see `Graph`.
+        """
         self.flags = flags if self.outputs else flags | NodeFlag.RETAIN
         self.birth = birth
         self.graph: Graph | None = None
@@ -112,6 +118,7 @@ class Node:
 
     def __repr__(self) -> str:
         inputs = ", ".join("-" if ref is None else str(ref) for ref in self.inputs)
-        # Names and operator types are the model's: quoted, so that a message with a node in it stays one line.
+        # Names and operator types are the model's: quoted, so that a message with a node in it
+        # stays one line.
         op = self.op if self.op.isprintable() else repr(self.op)
         return f"<%{self.id} {op}({inputs}) {self.name!r}>"

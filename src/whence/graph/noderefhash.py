@@ -1,7 +1,8 @@
 """The 32-bit prefilter Hexagon NN keeps on every node: which ids its inputs may refer to.
 
-Our graph indexes consumers exactly and needs no prefilter. The function is kept because tools that speak the seed's language
-print it, and because it documents what our index replaces: ids 5 and 0x1001 share a bit.
+Our graph indexes consumers exactly and needs no prefilter. The function is kept because tools that
+speak the seed's language print it, and because it documents what our index replaces: ids 5 and
+0x1001 share a bit.
 """
 
 from __future__ import annotations

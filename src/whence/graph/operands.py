@@ -14,9 +14,17 @@ if TYPE_CHECKING:
 
 
 def why_it_fails(graph: Graph, node: Node) -> str:
-    """Why the operator is certain to fail on operands of these types, and these constants; empty when it may work."""
+    """Why the operator is certain to fail on operands of these types, and these constants; empty
+    when it may work.
+    """
     types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-    query = TypeQuery(node.op, node.attrs, types, tuple(graph.const_value(ref) for ref in node.inputs), len(node.outputs))
+    query = TypeQuery(
+        node.op,
+        node.attrs,
+        types,
+        tuple(graph.const_value(ref) for ref in node.inputs),
+        len(node.outputs),
+    )
     try:
         check_operands(query)
         check_indices(query)

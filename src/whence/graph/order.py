@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from whence.graph.node import Node
 
-# Distance between neighbours that are not crowded. Halving it makes room for 20 nodes at one place before anyone is renumbered.
+# Distance between neighbours that are not crowded. Halving it makes room for 20 nodes at one place
+# before anyone is renumbered.
 _GAP = 1 << 20
 
 
 def number(node: Node) -> None:
-    """Number a node that was just linked between its neighbours, renumbering others around it when there is no number left."""
+    """Number a node that was just linked between its neighbours, renumbering others around it when
+    there is no number left.
+    """
     before, after = node._prev, node._next
     if before is None:
         node._order = 0 if after is None else after._order - _GAP

@@ -16,7 +16,17 @@ from whence.graph.node import Node
 from whence.ops.definition import Attr
 from whence.types import DType
 
-_DTYPE_ATTRS = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "softmax_precision", "stash_type"})
+_DTYPE_ATTRS = frozenset(
+    {
+        "to",
+        "dtype",
+        "output_dtype",
+        "output_datatype",
+        "precision",
+        "softmax_precision",
+        "stash_type",
+    }
+)
 
 
 def print_graph(graph: Graph, *, consts: bool = True) -> str:
@@ -25,7 +35,9 @@ def print_graph(graph: Graph, *, consts: bool = True) -> str:
 
 
 def print_node(node: Node) -> str:
-    """One node as it stands in the printed graph. Reads the whole ledger to say which passes made it: not for use in a loop."""
+    """One node as it stands in the printed graph. Reads the whole ledger to say which passes made
+    it: not for use in a loop.
+    """
     made_by = _passes_by_node(node.graph) if node.graph is not None else {}
     return _line(node, made_by)
 
@@ -36,8 +48,17 @@ def print_attrs(node: Node) -> list[str]:
 
 
 def escape(text: str) -> str:
-    """Printable, on one line, and reversible: backslash escapes for control characters and for the backslash itself."""
-    return "".join(char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode("ascii") for char in text)
+    """Printable, on one line, and reversible: backslash escapes for control characters and for the
+    backslash itself.
+    """
+    return "".join(
+        (
+            char
+            if char.isprintable() and char != "\\"
+            else char.encode("unicode_escape").decode("ascii")
+        )
+        for char in text
+    )
 
 
 def _lines(graph: Graph, made_by: dict[int, list[str]], indent: str, consts: bool) -> Iterator[str]:
@@ -54,7 +75,10 @@ def _line(node: Node, made_by: dict[int, list[str]]) -> str:
     # Types may name dimensions, and those names are the model's too.
     types = ", ".join(escape(str(kind)) for kind in node.outputs)
     inputs = ", ".join("-" if ref is None else str(ref) for ref in node.inputs)
-    parts = [f"%{node.id} {types} =" if node.outputs else f"%{node.id} =", f"{escape(node.op)}({inputs})"]
+    parts = [
+        f"%{node.id} {types} =" if node.outputs else f"%{node.id} =",
+        f"{escape(node.op)}({inputs})",
+    ]
     if node.is_const and node.value is not None:
         parts.append(_value(node.value))
     parts.extend(print_attrs(node))
@@ -71,8 +95,15 @@ def _line(node: Node, made_by: dict[int, list[str]]) -> str:
 def _value(value: np.ndarray) -> str:
     if value.size > 8:
         return "{...}"
-    # NumPy's own scalars know how few digits tell them apart; the floats of `tolist` show all of a double's.
-    return "{" + ", ".join(repr(item) if isinstance(item, str | bytes) else str(item) for item in value.reshape(-1)) + "}"
+    # NumPy's own scalars know how few digits tell them apart; the floats of `tolist` show all of a
+    # double's.
+    return (
+        "{"
+        + ", ".join(
+            repr(item) if isinstance(item, str | bytes) else str(item) for item in value.reshape(-1)
+        )
+        + "}"
+    )
 
 
 def _attr(key: str, value: Attr) -> str:

@@ -1,4 +1,6 @@
-"""Finding nodes: by id, by type, and by who consumes them. For phase [A] of a rewrite; nothing here changes the graph."""
+"""Finding nodes: by id, by type, and by who consumes them. For phase [A] of a rewrite; nothing here
+changes the graph.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,19 @@ def find_const(graph: Graph, node_id: int) -> Node | None:
 
 
 def find_const_from_ref(graph: Graph, ref: Ref | None) -> Node | None:
-    """The constant `ref` points at. Only output 0 of a constant exists, any other index finds nothing."""
+    """The constant `ref` points at. Only output 0 of a constant exists, any other index finds
+    nothing.
+    """
     return find_const(graph, ref.node) if ref is not None and ref.index == 0 else None
 
 
-def unique_consumer(graph: Graph, producer: Node | None, ops: Ops | None = None, *, check_inputs: bool = True) -> Node | None:
+def unique_consumer(
+    graph: Graph, producer: Node | None, ops: Ops | None = None, *, check_inputs: bool = True
+) -> Node | None:
     """The only node that reads any output of `producer`, else `None`.
 
-    With `check_inputs` (the default) it must moreover read nothing but `producer` and constants. `ops` restricts its operator to
-    one name or to a collection of names.
+    With `check_inputs` (the default) it must moreover read nothing but `producer` and constants.
+    `ops` restricts its operator to one name or to a collection of names.
     """
     if producer is None or len(producer._uses) != 1:
         return None

@@ -43,16 +43,28 @@ def tell(graph: Graph, source: SourceOp) -> Story:
         made: dict[int, list[Edge]] = {}
         for edge in edges:
             made.setdefault(edge.child, []).append(edge)
-        # A parent is what it was before the step, also when another node takes over its id in the step.
+        # A parent is what it was before the step, also when another node takes over its id in the
+        # step.
         whole = {
-            child: union_of([origins.get(child, NO_ORIGIN), *(origins.get(edge.parent, NO_ORIGIN) for edge in parts)])
+            child: union_of(
+                [
+                    origins.get(child, NO_ORIGIN),
+                    *(origins.get(edge.parent, NO_ORIGIN) for edge in parts),
+                ]
+            )
             for child, parts in made.items()
         }
-        involved = [child for child, parts in made.items() if child in carriers or any(edge.parent in carriers for edge in parts)]
+        involved = [
+            child
+            for child, parts in made.items()
+            if child in carriers or any(edge.parent in carriers for edge in parts)
+        ]
         for child in involved:
             parts = made[child]
             kind = next((edge.kind for edge in parts if edge.parent in carriers), parts[0].kind)
-            steps.append(Step(parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id}))
+            steps.append(
+                Step(parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id})
+            )
         carriers.update(involved)
         origins.update(whole)
     live = [node for nested in graph.nested() for node in nested if source.id in node.origin]

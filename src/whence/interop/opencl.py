@@ -12,7 +12,9 @@ from whence.runtime.stream import Stream, StreamFlags
 
 
 def make_engine(context: Any, device: Any = None) -> OpenClEngine:
-    """An engine on the application's context, so that its queues and ours can use the same memory. Without `device`, the context's first."""
+    """An engine on the application's context, so that its queues and ours can use the same memory.
+    Without `device`, the context's first.
+    """
     device = device if device is not None else context.devices[0]
     for found in find_devices():
         if found.handle == device:
@@ -26,7 +28,10 @@ def make_stream(engine: Engine, queue: Any) -> Stream:
     if not isinstance(engine, OpenClEngine):
         raise InputError(f"a stream on an OpenCL queue needs an opencl engine, not {engine.kind}")
     if queue.context != engine.context or queue.device != engine.found.handle:
-        raise InputError("the queue is on another context or device than the engine: make the engine with whence.interop.opencl.make_engine(context)")
+        raise InputError(
+            "the queue is on another context or device than the engine: make the engine with"
+            " whence.interop.opencl.make_engine(context)"
+        )
     flags = StreamFlags.IN_ORDER
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         flags = StreamFlags.OUT_OF_ORDER

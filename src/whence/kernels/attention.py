@@ -1,9 +1,11 @@
-"""Scaled dot-product attention in one kernel: the scores of a few queries exist only while they are needed.
+"""Scaled dot-product attention in one kernel: the scores of a few queries exist only while they are
+needed.
 
 y[b, h, m] = Σ_n softmax_n(score(Σ_d Q[b, h, m, d] · K[b, h, n, d])) · V[b, h, n]
 
-K is packed once for each head, turned so that a step of the product reads neighbouring keys; V is read as it lies. Q, K and V may be any strided
-views of the group's inputs: transposes, reshapes, slices and repeated heads in the group cost nothing.
+K is packed once for each head, turned so that a step of the product reads neighbouring keys; V is
+read as it lies. Q, K and V may be any strided views of the group's inputs: transposes, reshapes,
+slices and repeated heads in the group cost nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _WORK_ITEMS = 12
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """For each batch item and head a matrix: its element (row, column) lies at `base + row·row_stride + column·column_stride`."""
+    """For each batch item and head a matrix: its element (row, column) lies at `base +
+    row·row_stride + column·column_stride`.
+    """
 
     buffer: str
     base: Index
@@ -42,7 +46,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Attention(Micro):
-    """All of it as one statement; a renderer writes the loops. Work item t is a block of query rows of one head."""
+    """All of it as one statement; a renderer writes the loops. Work item t is a block of query rows
+    of one head.
+    """
 
     batch: int
     heads: int
@@ -58,7 +64,9 @@ class Attention(Micro):
     score: Expr
     """What softmax sees, from the product and the variables `batch`, `head`, `m`, `n`."""
     scale: Literal
-    """Positive; softmax is over `scale · score`. A number that is not 1 saves a pass over the scores."""
+    """Positive; softmax is over `scale · score`. A number that is not 1 saves a pass over the
+    scores.
+    """
     reach: int | None
     """Row m sees no key after `m + reach`; `None` when it may see all."""
     tile: Tile
@@ -83,7 +91,9 @@ class Attention(Micro):
 
     @property
     def row_length(self) -> int:
-        """Of a row of scores in scratch. Not a power of two, which would put all rows of a tile into the same few cache lines."""
+        """Of a row of scores in scratch. Not a power of two, which would put all rows of a tile
+        into the same few cache lines.
+        """
         return self.panels * self.tile.width + self.tile.lanes
 
     @property
@@ -99,11 +109,17 @@ class Attention(Micro):
     def scratch(self) -> tuple[int, int, int]:
         """Floats of packed keys, packed values and scores."""
         packed_values = self.keys * self.padded_width if self.pack_values else 0
-        return self.panels * self.size * self.tile.width, packed_values, self.tile.rows * self.row_length
+        return (
+            self.panels * self.size * self.tile.width,
+            packed_values,
+            self.tile.rows * self.row_length,
+        )
 
 
 def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group whose anchor is an Attention of single-precision values, with or without the views around it."""
+    """A kernel for a group whose anchor is an Attention of single-precision values, with or without
+    the views around it.
+    """
     shapes = _Shapes.of(group, anchor)
     if len(anchor.outputs) > 1 or anchor.input(4) is not None or anchor.input(5) is not None:
         raise UnsupportedError(f"Attention '{anchor.name}' keeps past keys or shows its scores")
@@ -114,16 +130,27 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     # A single query of each head: the heads that share their keys are the rows.
     stacked = shapes.queries == 1 and shapes.shared > 1
     heads, rows = (shapes.kv_heads, shapes.shared) if stacked else (shapes.heads, shapes.queries)
-    batch, head, row, key = Var(BATCH, shapes.batch), Var(HEAD, heads), Var(ROW, rows), Var(KEY, shapes.keys)
+    batch, head, row, key = (
+        Var(BATCH, shapes.batch),
+        Var(HEAD, heads),
+        Var(ROW, rows),
+        Var(KEY, shapes.keys),
+    )
     query_head = of(head) * shapes.shared + of(row) if stacked else of(head)
     kv_head = of(head) if stacked else of(head) // shapes.shared
     query = of(0) if stacked else of(row)
 
     elements = group.elements()
     depth, column = Var("d", shapes.size), Var(COLUMN, shapes.width)
-    q = _view(elements, anchor, 0, shapes.heads, (of(batch), query_head, query, of(depth)), row, depth)
-    k = _view(elements, anchor, 1, shapes.kv_heads, (of(batch), kv_head, of(key), of(depth)), key, depth)
-    v = _view(elements, anchor, 2, shapes.kv_heads, (of(batch), kv_head, of(key), of(column)), key, column)
+    q = _view(
+        elements, anchor, 0, shapes.heads, (of(batch), query_head, query, of(depth)), row, depth
+    )
+    k = _view(
+        elements, anchor, 1, shapes.kv_heads, (of(batch), kv_head, of(key), of(depth)), key, depth
+    )
+    v = _view(
+        elements, anchor, 2, shapes.kv_heads, (of(batch), kv_head, of(key), of(column)), key, column
+    )
     score, scale, reach = _score(elements, anchor, shapes, (of(batch), query_head, query, of(key)))
     out_index, value = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
 
@@ -134,14 +161,25 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
         None if stacked else reach, tile, block_tiles, "out0", out_index, value,
     )  # fmt: skip
-    return Kernel(group.name, group.params(), shapes.batch * heads * micro.blocks, (micro,), group.costs(), 4 * sum(micro.scratch))
+    return Kernel(
+        group.name,
+        group.params(),
+        shapes.batch * heads * micro.blocks,
+        (micro,),
+        group.costs(),
+        4 * sum(micro.scratch),
+    )
 
 
 def _fitted(tile: Tile, rows: int) -> Tile:
-    """The tile with the height that covers `rows` with the least work: a last tile that overlaps the one before is computed in full."""
+    """The tile with the height that covers `rows` with the least work: a last tile that overlaps
+    the one before is computed in full.
+    """
     if rows <= tile.rows:
         return tile.fitted(rows)
-    height = min(range(tile.rows // 2, tile.rows + 1), key=lambda height: -(-rows // height) * (height + 1))
+    height = min(
+        range(tile.rows // 2, tile.rows + 1), key=lambda height: -(-rows // height) * (height + 1)
+    )
     return replace(tile, rows=height)
 
 
@@ -169,28 +207,43 @@ class _Shapes:
             attrs: Any = anchor.attrs
             heads, kv_heads = int(attrs.get("q_num_heads", 0)), int(attrs.get("kv_num_heads", 0))
             if heads <= 0 or kv_heads <= 0:
-                raise UnsupportedError(f"Attention '{anchor.name}' does not say how many heads it has")
+                raise UnsupportedError(
+                    f"Attention '{anchor.name}' does not say how many heads it has"
+                )
             found = cls(q[0], heads, kv_heads, q[1], k[1], q[2] // heads, v[2] // kv_heads)
         if found.heads % max(found.kv_heads, 1):
-            raise UnsupportedError(f"Attention '{anchor.name}': {found.heads} query heads cannot share {found.kv_heads} key heads")
+            raise UnsupportedError(
+                f"Attention '{anchor.name}': {found.heads} query heads cannot share"
+                f" {found.kv_heads} key heads"
+            )
         return found
 
 
 def _packed(index: Indices, size: int, rank: int) -> Indices:
-    """(batch, head, row, column) as an index of a value whose heads may lie side by side in its last dimension."""
+    """(batch, head, row, column) as an index of a value whose heads may lie side by side in its
+    last dimension.
+    """
     if rank == 4:
         return index
     batch, head, row, column = index
     return batch, row, head * size + column
 
 
-def _view(elements: Elements, anchor: Node, slot: int, heads: int, index: Indices, row: Var, column: Var) -> View:
+def _view(
+    elements: Elements, anchor: Node, slot: int, heads: int, index: Indices, row: Var, column: Var
+) -> View:
     ref = anchor.inputs[slot]
     assert ref is not None
     value = elements.value(ref, _packed(index, column.extent, len(elements.shape(ref))))
     if not isinstance(value, Load):
-        raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a view of a stored value")
-    base = value.index - of(row) * value.index.coefficient(row) - of(column) * value.index.coefficient(column)
+        raise UnsupportedError(
+            f"Attention '{anchor.name}': input {slot} is not a view of a stored value"
+        )
+    base = (
+        value.index
+        - of(row) * value.index.coefficient(row)
+        - of(column) * value.index.coefficient(column)
+    )
     if any(base.depends_on(var) for var in (row, column) if var.extent > 1):
         raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a strided view")
     return View(value.buffer, base, value.index.coefficient(row), value.index.coefficient(column))
@@ -201,8 +254,12 @@ def _number(anchor: Node, name: str, default: float) -> float:
     return float(value)
 
 
-def _score(elements: Elements, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Expr, Literal, int | None]:
-    """What softmax sees of a product up to a factor, the factor, and how far past its own number a query sees at most."""
+def _score(
+    elements: Elements, anchor: Node, shapes: _Shapes, index: Indices
+) -> tuple[Expr, Literal, int | None]:
+    """What softmax sees of a product up to a factor, the factor, and how far past its own number a
+    query sees at most.
+    """
     batch, _, query, key = index
     score: Expr = SCORE
     scale = literal(_number(anchor, "scale", 1 / math.sqrt(shapes.size)), DType.F32)
@@ -211,7 +268,11 @@ def _score(elements: Elements, anchor: Node, shapes: _Shapes, index: Indices) ->
         score, scale = apply(Fn.MUL, score, scale) if scale != one else score, one
     softcap = _number(anchor, "softcap", 0.0)
     if softcap > 0:
-        score = apply(Fn.MUL, apply(Fn.TANH, apply(Fn.DIV, score, literal(softcap, DType.F32))), literal(softcap, DType.F32))
+        score = apply(
+            Fn.MUL,
+            apply(Fn.TANH, apply(Fn.DIV, score, literal(softcap, DType.F32))),
+            literal(softcap, DType.F32),
+        )
     seen, reach = _visible(elements, anchor, shapes, batch, query, key)
     mask = anchor.input(3)
     if mask is not None:
@@ -232,14 +293,25 @@ def _score(elements: Elements, anchor: Node, shapes: _Shapes, index: Indices) ->
 
 def _is_plain(anchor: Node) -> bool:
     """Is the score a positive multiple of the product where it is not hidden by position alone?"""
-    changed = anchor.input(3) is not None or anchor.input(6) is not None or _number(anchor, "softmax_precision", 0) != 0
-    return not changed and _number(anchor, "softcap", 0.0) <= 0 and _number(anchor, "scale", 1.0) > 0
+    changed = (
+        anchor.input(3) is not None
+        or anchor.input(6) is not None
+        or _number(anchor, "softmax_precision", 0) != 0
+    )
+    return (
+        not changed and _number(anchor, "softcap", 0.0) <= 0 and _number(anchor, "scale", 1.0) > 0
+    )
 
 
-def _visible(elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, query: Index, key: Index) -> tuple[Expr, int | None]:
+def _visible(
+    elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, query: Index, key: Index
+) -> tuple[Expr, int | None]:
     """Whether a query sees a key, as far as positions and lengths tell."""
     causal = bool(_number(anchor, "is_causal", 0))
-    left, right = int(_number(anchor, "left_window_size", -1)), int(_number(anchor, "right_window_size", -1))
+    left, right = (
+        int(_number(anchor, "left_window_size", -1)),
+        int(_number(anchor, "right_window_size", -1)),
+    )
     lengths = anchor.input(6)
     seen: Expr = Literal(True, DType.BOOL)
     distance = position(key - query)
@@ -247,7 +319,9 @@ def _visible(elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, qu
         length = cast(elements.value(lengths, (batch,)), DType.I64)
         seen = apply(Fn.LT, position(key), length)
         # The queries are the last of the valid keys.
-        distance = apply(Fn.ADD, apply(Fn.SUB, distance, length), literal(shapes.queries, DType.I64))
+        distance = apply(
+            Fn.ADD, apply(Fn.SUB, distance, length), literal(shapes.queries, DType.I64)
+        )
     farthest = 0 if causal and right < 0 else min(right, 0) if causal else right
     if causal or right >= 0:
         seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
@@ -257,7 +331,9 @@ def _visible(elements: Elements, anchor: Node, shapes: _Shapes, batch: Index, qu
 
 
 def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Index, Expr]:
-    """Where an element of the result is stored, and what: through the moving and elementwise operators fused after the anchor."""
+    """Where an element of the result is stored, and what: through the moving and elementwise
+    operators fused after the anchor.
+    """
     if len(group.outputs) != 1:
         raise UnsupportedError(f"group '{group.name}' exposes more than one value")
     (result,) = group.outputs
@@ -270,11 +346,15 @@ def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tupl
             raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
         return ACCUMULATOR
 
-    return flat, group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
+    return flat, group.elements({anchor.ref(): given}).value(
+        result, unravel(flat, group.shape(result))
+    )
 
 
 def _strides_in(group: Group, start: Ref, result: Ref, shape: tuple[int, ...]) -> list[int]:
-    """How far a step along each dimension of `start` goes in the memory of `result`, which follows from it through transposes and reshapes."""
+    """How far a step along each dimension of `start` goes in the memory of `result`, which follows
+    from it through transposes and reshapes.
+    """
     order = list(range(len(shape)))
     users = {ref: node for node in group.members for ref in node.inputs if ref is not None}
     dense = True

@@ -1,4 +1,6 @@
-"""Element rules of the conversions between the plain and the channel-blocked layout: index arithmetic, like every other move."""
+"""Element rules of the conversions between the plain and the channel-blocked layout: index
+arithmetic, like every other move.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _to_blocked(elements: Elements, node: Node, output: int, index: Indices) -> 
     rows = (row,) if len(shape) == 4 else ()
     value = elements.value(source, (image, channel, *rows, column))
     # What lies behind the last channel is zero.
-    return select(below(channel, shape[1]), value, literal(0.0 if value.dtype.is_float else 0, value.dtype))
+    return select(
+        below(channel, shape[1]), value, literal(0.0 if value.dtype.is_float else 0, value.dtype)
+    )
 
 
 def _from_blocked(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -28,7 +32,9 @@ def _from_blocked(elements: Elements, node: Node, output: int, index: Indices) -
     assert source is not None
     image, channel, *rows, column = index
     block = elements.shape(source)[4]
-    return elements.value(source, (image, channel // block, rows[0] if rows else of(0), column, channel % block))
+    return elements.value(
+        source, (image, channel // block, rows[0] if rows else of(0), column, channel % block)
+    )
 
 
 RULES: Mapping[str, Rule] = {"ToBlocked": _to_blocked, "FromBlocked": _from_blocked}

@@ -1,8 +1,10 @@
-"""What can be chosen for a kernel beyond what it computes: which algorithm, which register tile, which work items.
+"""What can be chosen for a kernel beyond what it computes: which algorithm, which register tile,
+which work items.
 
-A choice is a plan of one of the families. The cost model makes one for every problem; another one, found by timing, may take its place. A
-problem is what decides which is fastest: the anchor's operator, its attributes and the shapes of its operands. What it is called, and what
-is fused behind it or added to it, is left out, so that a layer finds what was learnt from another.
+A choice is a plan of one of the families. The cost model makes one for every problem; another one,
+found by timing, may take its place. A problem is what decides which is fastest: the anchor's
+operator, its attributes and the shapes of its operands. What it is called, and what is fused behind
+it or added to it, is left out, so that a layer finds what was learnt from another.
 """
 
 from __future__ import annotations
@@ -42,17 +44,28 @@ _KINDS: Mapping[str, type[Choice]] = {
 }
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
-_LEFT_OUT = frozenset({"activation", "activation_alpha", "activation_beta", "alpha", "beta", "kernel_shape"})
+_LEFT_OUT = frozenset(
+    {"activation", "activation_alpha", "activation_beta", "alpha", "beta", "kernel_shape"}
+)
 
 
 def problem_of(group: Group, anchor: Node, tile: Tile) -> str | None:
-    """What decides which choice is fastest, in words; `None` for an anchor that leaves no choice."""
+    """What decides which choice is fastest, in words; `None` for an anchor that leaves no
+    choice.
+    """
     if anchor.op not in _TUNABLE:
         return None
     operands = [_operand(group, anchor, position) for position in range(2)]
     # Zero is what the others are when they are not given.
-    attrs = [f"{name}={_plain(value)}" for name, value in sorted(anchor.attrs.items()) if name not in _LEFT_OUT and value != 0]
-    machine = f"{tile.rows}x{tile.vectors}x{tile.lanes} {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}"
+    attrs = [
+        f"{name}={_plain(value)}"
+        for name, value in sorted(anchor.attrs.items())
+        if name not in _LEFT_OUT and value != 0
+    ]
+    machine = (
+        f"{tile.rows}x{tile.vectors}x{tile.lanes}"
+        f" {tile.cache_bytes}{'' if tile.transforms else ' untransformed'}"
+    )
     return "; ".join([anchor.op.removeprefix("Fused"), *operands, *attrs, machine])
 
 
@@ -60,7 +73,9 @@ def _operand(group: Group, anchor: Node, position: int) -> str:
     ref = anchor.inputs[position]
     assert ref is not None
     sizes = ",".join(map(str, group.shape(ref)))
-    return f"{'const ' if group.graph.const_value(ref) is not None else ''}{group.dtype(ref)}[{sizes}]"
+    return (
+        f"{'const ' if group.graph.const_value(ref) is not None else ''}{group.dtype(ref)}[{sizes}]"
+    )
 
 
 def _plain(value: Any) -> str:
@@ -68,7 +83,9 @@ def _plain(value: Any) -> str:
 
 
 def candidates(group: Group, anchor: Node, tile: Tile) -> tuple[Choice, ...]:
-    """All that is worth timing, each once, what the cost model takes first. Empty for an anchor that leaves no choice, or has no kernel."""
+    """All that is worth timing, each once, what the cost model takes first. Empty for an anchor
+    that leaves no choice, or has no kernel.
+    """
     try:
         return tuple(dict.fromkeys(_candidates(group, anchor, tile)))
     except UnsupportedError:
@@ -91,8 +108,14 @@ def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
 
 
 def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice | None:
-    """What `choices` has for the problem, if that is something that could have been chosen; `None` leaves it to the cost model."""
-    if not choices or (problem := problem_of(group, anchor, tile)) is None or (found := choices.get(problem)) is None:
+    """What `choices` has for the problem, if that is something that could have been chosen; `None`
+    leaves it to the cost model.
+    """
+    if (
+        not choices
+        or (problem := problem_of(group, anchor, tile)) is None
+        or (found := choices.get(problem)) is None
+    ):
         return None
     return found if found in candidates(group, anchor, tile) else None
 
@@ -130,6 +153,9 @@ def decode_choice(record: Mapping[str, Any]) -> Choice:
     if kind is None or set(record) != {"kind", *(field.name for field in fields(kind))}:
         raise ValueError(f"{dict(record)} is no choice of a kernel")
     values = {field.name: record[field.name] for field in fields(kind)}
-    if any(type(value).__name__ != field.type for field, value in zip(fields(kind), values.values(), strict=True)):
+    if any(
+        type(value).__name__ != field.type
+        for field, value in zip(fields(kind), values.values(), strict=True)
+    ):
         raise ValueError(f"{dict(record)} has a value of another type")
     return kind(**values)

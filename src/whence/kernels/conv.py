@@ -1,9 +1,11 @@
-"""Convolution on channel-blocked tensors: a register tile of pixels × output channels, the weights packed in the order in which the tile reads them.
+"""Convolution on channel-blocked tensors: a register tile of pixels × output channels, the weights
+packed in the order in which the tile reads them.
 
 out[n, p, o] = epilogue(Σ_c Σ_kh Σ_kw x[n, c, at(p, kh, kw)] · w[o, c, kh, kw])
 
-A work item is one panel of output channels (as many as a tile is wide) of a chunk of the image. The panel's weights stay in the second-level cache
-while the tiles of the chunk pass over them; where there are more weights than pixels, a panel's chunks follow each other, else a chunk's panels.
+A work item is one panel of output channels (as many as a tile is wide) of a chunk of the image. The
+panel's weights stay in the second-level cache while the tiles of the chunk pass over them; where
+there are more weights than pixels, a panel's chunks follow each other, else a chunk's panels.
 """
 
 from __future__ import annotations
@@ -32,13 +34,17 @@ from whence.types import DType
 CONV_OPS = frozenset({"BlockedConv"})
 
 IMAGE, CHANNELS, PIXEL, LANE = "image", "channels", "pixel", "lane"
-"""The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and the place in the block."""
+"""The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and
+the place in the block.
+"""
 ACCUMULATOR = Name("acc", DType.F32)
 
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """A stretch of the sum: `count` steps `stride` apart in the input, at each every position of the kernel, there `lanes` channels side by side."""
+    """A stretch of the sum: `count` steps `stride` apart in the input, at each every position of
+    the kernel, there `lanes` channels side by side.
+    """
 
     count: int
     stride: int
@@ -88,7 +94,9 @@ class Conv(Micro):
     panels_outside: bool
     """Work items are numbered panel by panel, else chunk by chunk."""
     ahead: int
-    """Cache lines of the next panel's weights to ask for at each position of the kernel, so that they are near when their turn comes."""
+    """Cache lines of the next panel's weights to ask for at each position of the kernel, so that
+    they are near when their turn comes.
+    """
     outputs: tuple[Output, ...]
 
     @property
@@ -112,7 +120,9 @@ class Conv(Micro):
 
 @dataclass(frozen=True, slots=True)
 class PackWeights:
-    """OIHW weights as the tiles read them: group, panel, then the order of the sum, each time a row of a panel's output channels."""
+    """OIHW weights as the tiles read them: group, panel, then the order of the sum, each time a row
+    of a panel's output channels.
+    """
 
     groups: int
     block: int
@@ -124,14 +134,18 @@ class PackWeights:
         out, depth, *kernel = weights.shape
         width = self.group_vectors * self.lanes
         padded = np.zeros((self.groups, width, depth, *kernel), np.float32)
-        padded[:, : out // self.groups] = weights.reshape(self.groups, out // self.groups, depth, *kernel)
+        padded[:, : out // self.groups] = weights.reshape(
+            self.groups, out // self.groups, depth, *kernel
+        )
         step = self.vectors * self.lanes
         whole = depth - depth % self.block
         pieces = []
         for group in padded:
             for start in range(0, width, step):
                 panel = group[start : start + step]
-                full = panel[:, :whole].reshape(panel.shape[0], whole // self.block, self.block, *kernel)
+                full = panel[:, :whole].reshape(
+                    panel.shape[0], whole // self.block, self.block, *kernel
+                )
                 pieces.append(full.transpose(1, 3, 4, 2, 0).reshape(-1))
                 pieces.append(panel[:, whole:].transpose(2, 3, 1, 0).reshape(-1))
         return np.concatenate(pieces)
@@ -153,23 +167,39 @@ class PadVector:
 
 
 def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
-    """What decides how the convolution of a BlockedConv is divided. Raises `UnsupportedError` when it is none that this file covers."""
+    """What decides how the convolution of a BlockedConv is divided. Raises `UnsupportedError` when
+    it is none that this file covers.
+    """
     source, weights = anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
     attrs = anchor.attrs
     block, plain = get_int(attrs, "block", 0), bool(get_int(attrs, "plain_input", 0))
-    groups, taken, made = get_int(attrs, "group", 1), get_int(attrs, "channels_in", 0), get_int(attrs, "channels_out", 0)
+    groups, taken, made = (
+        get_int(attrs, "group", 1),
+        get_int(attrs, "channels_in", 0),
+        get_int(attrs, "channels_out", 0),
+    )
     require_floats(group, anchor)
     if block % tile.lanes:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
+        )
     if groups > 1 and (plain or taken // groups % block or made // groups % block):
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has groups of {taken // groups} channels")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has groups of {taken // groups} channels"
+        )
     kernel = group.shape(weights)[2:]
     images, _, *spatial = group.shape(source)[:4]
     rows, columns = fields(anchor, tuple(spatial), kernel)
     out_pixels = rows.out * columns.out
-    if kernel == (1, 1) and rows.stride == columns.stride == 1 and rows.is_inside and columns.is_inside and spatial == [rows.out, columns.out]:
+    if (
+        kernel == (1, 1)
+        and rows.stride == columns.stride == 1
+        and rows.is_inside
+        and columns.is_inside
+        and spatial == [rows.out, columns.out]
+    ):
         # Every pixel by itself: the image is one row.
         rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0)
     depth, taps = taken // groups, math.prod(kernel)
@@ -190,7 +220,9 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
 
 
 def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = None) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv with constant weights, divided as planned or else as the cost model would."""
+    """A kernel for a group whose anchor is a BlockedConv with constant weights, divided as planned
+    or else as the cost model would.
+    """
     sizes = conv_sizes(group, anchor, tile)
     plan = sizes.plan() if plan is None else plan
     source, weights = anchor.inputs[0], anchor.inputs[1]
@@ -214,7 +246,9 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         group_stride=per_group // step * plane,
         row_stride=x_shape[3] * step,
         pixel_stride=step,
-        depths=_plain_depths(per_group, plane) if plain else _blocked_depths(per_group, plane, block),
+        depths=_plain_depths(per_group, plane)
+        if plain
+        else _blocked_depths(per_group, plane, block),
         weights=input_buffer(group, anchor, weights),
         lanes=tile.lanes,
         vectors=plan.vectors,
@@ -223,13 +257,23 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         chunk=plan.chunk,
         panels_outside=plan.panels_outside,
         ahead=sizes.ahead(plan),
-        outputs=epilogue(group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block),
+        outputs=epilogue(
+            group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block
+        ),
     )
-    params, packings = pack(group, anchor, packing, packing.elements(per_group * math.prod(group.shape(weights)[2:])), width)
+    params, packings = pack(
+        group,
+        anchor,
+        packing,
+        packing.elements(per_group * math.prod(group.shape(weights)[2:])),
+        width,
+    )
     return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
 
 
-def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil_mode: bool = False) -> tuple[Field, Field]:
+def fields(
+    anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil_mode: bool = False
+) -> tuple[Field, Field]:
     """The two spatial axes of a convolution or pool."""
     window = make_window(anchor.op, anchor.attrs, spatial, kernel, ceil_mode)
     if 0 in window.output:
@@ -237,7 +281,13 @@ def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil
     rows, columns = (
         Field(size, out, taps, stride, dilation, begin)
         for size, out, taps, stride, dilation, begin in zip(
-            spatial, window.output, window.kernel, window.strides, window.dilations, window.begins, strict=True
+            spatial,
+            window.output,
+            window.kernel,
+            window.strides,
+            window.dilations,
+            window.begins,
+            strict=True,
         )
     )
     return rows, columns
@@ -252,7 +302,9 @@ def require_floats(group: Group, anchor: Node) -> None:
 def input_buffer(group: Group, anchor: Node, ref: Ref) -> str:
     """The buffer an anchor reads `ref` from."""
     if ref not in group.inputs:
-        raise UnsupportedError(f"group '{group.name}' computes what '{anchor.name}' reads many times")
+        raise UnsupportedError(
+            f"group '{group.name}' computes what '{anchor.name}' reads many times"
+        )
     return f"in{group.inputs.index(ref)}"
 
 
@@ -267,8 +319,12 @@ def _plain_depths(channels: int, plane: int) -> tuple[Depth, ...]:
     return (Depth(channels, plane, 1, 0),)
 
 
-def pack(group: Group, anchor: Node, packing: Any, elements: int, width: int) -> tuple[tuple[Buffer, ...], dict[int, Any]]:
-    """The kernel's parameters with the anchor's weights packed and its bias padded to `width` channels."""
+def pack(
+    group: Group, anchor: Node, packing: Any, elements: int, width: int
+) -> tuple[tuple[Buffer, ...], dict[int, Any]]:
+    """The kernel's parameters with the anchor's weights packed and its bias padded to `width`
+    channels.
+    """
     params, packings = list(group.params()), {}
     wanted = [(anchor.input(1), packing, elements), (anchor.input(2), PadVector(width), width)]
     for ref, function, count in wanted:
@@ -277,19 +333,28 @@ def pack(group: Group, anchor: Node, packing: Any, elements: int, width: int) ->
         if group.graph.const_value(ref) is None:
             raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are not constant")
         if any(other is not anchor and ref in other.inputs for other in group.members):
-            raise UnsupportedError(f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too")
+            raise UnsupportedError(
+                f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
+            )
         position = group.inputs.index(ref)
         packings[position] = function
         params[position] = Buffer(params[position].name, DType.F32, count, params[position].role)
     return tuple(params), packings
 
 
-def epilogue(group: Group, anchor: Node, blocks: int, pixels: int, block: int) -> tuple[Output, ...]:
-    """What the group stores for each element of the anchor's sum: bias, addend, activation, and the operators fused behind it."""
+def epilogue(
+    group: Group, anchor: Node, blocks: int, pixels: int, block: int
+) -> tuple[Output, ...]:
+    """What the group stores for each element of the anchor's sum: bias, addend, activation, and the
+    operators fused behind it.
+    """
     out_shape = group.shape(anchor.ref())
     images = out_shape[0]
     place = of(Var(CHANNELS, blocks)) * block + of(Var(LANE, block))
-    flat = ((of(Var(IMAGE, images)) * blocks + of(Var(CHANNELS, blocks))) * pixels + of(Var(PIXEL, pixels))) * block + of(Var(LANE, block))
+    flat = (
+        (of(Var(IMAGE, images)) * blocks + of(Var(CHANNELS, blocks))) * pixels
+        + of(Var(PIXEL, pixels))
+    ) * block + of(Var(LANE, block))
     elements = group.elements()
     total: Expr = ACCUMULATOR
     bias, addend = anchor.input(2), anchor.input(3)
@@ -308,6 +373,8 @@ def epilogue(group: Group, anchor: Node, blocks: int, pixels: int, block: int) -
     found = []
     for number, result in enumerate(group.outputs):
         if group.shape(result) != out_shape:
-            raise UnsupportedError(f"group '{group.name}' changes the shape of what '{anchor.name}' makes")
+            raise UnsupportedError(
+                f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
+            )
         found.append(Output(f"out{number}", flat, tail.value(result, unravel(flat, out_shape))))
     return tuple(found)

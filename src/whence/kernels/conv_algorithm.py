@@ -1,4 +1,6 @@
-"""Which way to convolve on channel-blocked tensors: the cheapest, by what each way says it takes."""
+"""Which way to convolve on channel-blocked tensors: the cheapest, by what each way says it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,17 @@ from whence.kernels.tile import Tile
 from whence.kernels.winograd import Plan as WinogradPlan
 from whence.kernels.winograd import cheapest_winograd
 
-# Whoever else runs on a core shares its matrix units and its nearest cache: products by matrix units then take up to three times as long, those by
-# vectors less than twice.
+# Whoever else runs on a core shares its matrix units and its nearest cache: products by matrix
+# units then take up to three times as long, those by vectors less than twice.
 _CAUTION = 1.5
 
 
 def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> HalvesPlan | WinogradPlan | None:
     """How to convolve with cheaper or fewer products; `None`: directly, with vectors."""
-    halves, transformed = cheapest_halves(group, anchor, tile), cheapest_winograd(group, anchor, tile)
+    halves, transformed = (
+        cheapest_halves(group, anchor, tile),
+        cheapest_winograd(group, anchor, tile),
+    )
     if halves is None:
         return None if transformed is None else transformed[1]
     if transformed is None or _CAUTION * halves[0] < transformed[0]:

@@ -1,4 +1,6 @@
-"""How a convolution is divided, into register tiles and into work items: what the cost model takes, and what else is worth timing."""
+"""How a convolution is divided, into register tiles and into work items: what the cost model takes,
+and what else is worth timing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from whence.kernels.conv_tiles import Axis, Cover, Field, cover
 from whence.kernels.tile import Tile
 from whence.machine import CACHE_LINE
 
-# Enough work items that eight workers finish together, none so small that handing it out is noticed.
+# Enough work items that eight workers finish together, none so small that handing it out is
+# noticed.
 _ITEMS = 16
 _ITEM_FLOPS = 1 << 20
 # The widest panel that is tried, in vectors.
@@ -49,7 +52,9 @@ class ConvSizes:
     flops: int
     """Of the whole convolution."""
     positions: int
-    """Steps of a tile's sum over channels and kernel positions, at each of which weights can be asked for."""
+    """Steps of a tile's sum over channels and kernel positions, at each of which weights can be
+    asked for.
+    """
     tile: Tile
 
     def cover(self, pixels: int) -> Cover:
@@ -69,39 +74,63 @@ class ConvSizes:
             shapes.append(self._divided(self.tile.rows_beside(vectors), vectors))
         for plan in shapes:
             yield plan
-            if self._panels(plan.vectors) > 1 and self._rounds(self.cover(plan.pixels), plan.chunk) > 1:
+            if (
+                self._panels(plan.vectors) > 1
+                and self._rounds(self.cover(plan.pixels), plan.chunk) > 1
+            ):
                 yield replace(plan, panels_outside=not plan.panels_outside)
         units = self.cover(usual.pixels).units
         for chunk in {-(-usual.chunk // 2), min(2 * usual.chunk, units)} - {usual.chunk}:
             yield replace(usual, chunk=chunk)
 
     def ahead(self, plan: ConvPlan) -> int:
-        """Lines of a panel, divided over all the positions of the kernel that pass before its turn comes."""
+        """Lines of a panel, divided over all the positions of the kernel that pass before its turn
+        comes.
+        """
         if self.groups * self.weight_bytes <= self.tile.cache_bytes // 4:
             # All of it stays in the cache from image to image.
             return 0
         tiles = self.cover(plan.pixels)
         per_unit = sum(run.count for run in tiles.runs) if tiles.axis is Axis.ROWS else 1
         rounds = self._rounds(tiles, plan.chunk) if plan.panels_outside else 1
-        return -(-self.weight_bytes // (self._panels(plan.vectors) * CACHE_LINE * self.positions * per_unit * plan.chunk * rounds))
+        return -(
+            -self.weight_bytes
+            // (
+                self._panels(plan.vectors)
+                * CACHE_LINE
+                * self.positions
+                * per_unit
+                * plan.chunk
+                * rounds
+            )
+        )
 
     def _panel_vectors(self, pixels: int) -> int:
-        """Vectors of output channels in a tile of so many pixels, whole blocks of them: few pixels leave registers for more channels."""
-        wanted = min(max(self.tile.rows * self.tile.vectors // pixels, self.tile.vectors), 2 * self.tile.vectors)
+        """Vectors of output channels in a tile of so many pixels, whole blocks of them: few pixels
+        leave registers for more channels.
+        """
+        wanted = min(
+            max(self.tile.rows * self.tile.vectors // pixels, self.tile.vectors),
+            2 * self.tile.vectors,
+        )
         return min(max(wanted // self.per_block, 1) * self.per_block, self.group_vectors)
 
     def _divided(self, pixels: int, vectors: int) -> ConvPlan:
         """Tiles of this shape, in work items as the cost model divides them."""
         tiles = self.cover(pixels)
         chunk = self._chunk(tiles.units, self._panels(vectors))
-        return ConvPlan(pixels, vectors, chunk, self._panels_outside(tiles, chunk, self._panels(vectors)))
+        return ConvPlan(
+            pixels, vectors, chunk, self._panels_outside(tiles, chunk, self._panels(vectors))
+        )
 
     def _panels(self, vectors: int) -> int:
         """Of a group."""
         return -(-self.group_vectors // vectors)
 
     def _chunk(self, units: int, panels: int) -> int:
-        """Units of an image in a work item, so that its input fits the cache and there are items enough."""
+        """Units of an image in a work item, so that its input fits the cache and there are items
+        enough.
+        """
         fitting = max(1, units * (self.tile.cache_bytes // 2) // max(self.input_bytes, 1))
         items = min(_ITEMS, max(1, self.flops // _ITEM_FLOPS))
         others = self.images * self.groups * panels
@@ -112,8 +141,14 @@ class ConvSizes:
         return self.images * -(-tiles.units // chunk)
 
     def _panels_outside(self, tiles: Cover, chunk: int, panels: int) -> bool:
-        """Is less to be read from beyond the second-level cache when panels follow each other last?"""
+        """Is less to be read from beyond the second-level cache when panels follow each other
+        last?
+        """
         room, inputs = self.tile.cache_bytes // 2, self.images * self.input_bytes
         by_panel = self.weight_bytes + (inputs if inputs <= room else panels * inputs)
-        by_chunk = inputs + (self.weight_bytes if self.weight_bytes <= room else self._rounds(tiles, chunk) * self.weight_bytes)
+        by_chunk = inputs + (
+            self.weight_bytes
+            if self.weight_bytes <= room
+            else self._rounds(tiles, chunk) * self.weight_bytes
+        )
         return by_panel < by_chunk

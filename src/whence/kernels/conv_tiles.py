@@ -1,7 +1,9 @@
-"""How the output of a convolution is covered by register tiles, and which pixels of a tile each position of the kernel reaches.
+"""How the output of a convolution is covered by register tiles, and which pixels of a tile each
+position of the kernel reaches.
 
-Padding is never stored and never multiplied: a tile at the border leaves out the pixels that a position of the kernel does not reach. Which those
-are is known when the code is made; only the first and last kernel row of a tile one row high are found at run time.
+Padding is never stored and never multiplied: a tile at the border leaves out the pixels that a
+position of the kernel does not reach. Which those are is known when the code is made; only the
+first and last kernel row of a tile one row high are found at run time.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One spatial axis of a convolution or pool: output position p reads input position `p·stride + tap·dilation - begin` for each tap."""
+    """One spatial axis of a convolution or pool: output position p reads input position `p·stride +
+    tap·dilation - begin` for each tap.
+    """
 
     size: int
     out: int
@@ -30,12 +34,18 @@ class Field:
     @property
     def is_inside(self) -> bool:
         """Do all positions lie on the input with all their taps?"""
-        return self.begin <= 0 and (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation - self.begin < self.size
+        return (
+            self.begin <= 0
+            and (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation - self.begin
+            < self.size
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Positions of the kernel that the same pixels of a tile read: `count` columns from `first` on, of one kernel row or of every row in reach."""
+    """Positions of the kernel that the same pixels of a tile read: `count` columns from `first` on,
+    of one kernel row or of every row in reach.
+    """
 
     row: int | None
     first: int
@@ -58,7 +68,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Tiles number `first` to `first + count - 1` along an axis, all of one shape; the first one begins at `start`, each other `step` further."""
+    """Tiles number `first` to `first + count - 1` along an axis, all of one shape; the first one
+    begins at `start`, each other `step` further.
+    """
 
     first: int
     count: int
@@ -95,18 +107,24 @@ class Cover:
 
 
 def cover(rows: Field, columns: Field, pixels: int) -> Cover:
-    """Tiles of at most `pixels` pixels, as equal as can be: 27 pixels are 14 + 13, not 14 + 13 zeros."""
+    """Tiles of at most `pixels` pixels, as equal as can be: 27 pixels are 14 + 13, not 14 + 13
+    zeros.
+    """
     high = min(pixels // columns.out, rows.out)
     if high > 1:
         heights = _even(rows.out, high)
         return Cover(Axis.BANDS, _stacked(rows, columns, heights), len(heights))
     widths = _even(columns.out, pixels)
     runs = _along(columns, widths)
-    return Cover(Axis.TILES, runs, len(widths)) if rows.out == 1 else Cover(Axis.ROWS, runs, rows.out)
+    return (
+        Cover(Axis.TILES, runs, len(widths)) if rows.out == 1 else Cover(Axis.ROWS, runs, rows.out)
+    )
 
 
 def _even(total: int, limit: int) -> list[int]:
-    """`total` in parts of at most `limit`: all of one size if that is not much less, else as few and as equal as possible, larger ones first."""
+    """`total` in parts of at most `limit`: all of one size if that is not much less, else as few
+    and as equal as possible, larger ones first.
+    """
     for size in range(limit, limit * 7 // 10, -1):
         if total % size == 0:
             # One size is one piece of code, and a slightly smaller tile is no slower.
@@ -120,7 +138,9 @@ def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
     """Tiles one row high; kernel rows are found at run time."""
 
     def shape(start: int, width: int) -> Shape:
-        return Shape(1, width, _reads(columns, None, range(start, start + width), lambda pixel: True))
+        return Shape(
+            1, width, _reads(columns, None, range(start, start + width), lambda pixel: True)
+        )
 
     return _runs(widths, shape)
 
@@ -130,7 +150,9 @@ def _stacked(rows: Field, columns: Field, heights: Sequence[int]) -> tuple[Run, 
 
     def shape(start: int, height: int) -> Shape:
         places = [column for _ in range(height) for column in range(columns.out)]
-        reached = [[rows.reaches(start + row, tap) for row in range(height)] for tap in range(rows.kernel)]
+        reached = [
+            [rows.reaches(start + row, tap) for row in range(height)] for tap in range(rows.kernel)
+        ]
         if height == 1 or all(itertools.chain(*reached)):
             return Shape(height, columns.out, _reads(columns, None, places, lambda pixel: True))
         reads: list[Read] = []
@@ -141,11 +163,17 @@ def _stacked(rows: Field, columns: Field, heights: Sequence[int]) -> tuple[Run, 
     return _runs(heights, shape)
 
 
-def _reads(columns: Field, row: int | None, places: Sequence[int], hit: Callable[[int], bool]) -> tuple[Read, ...]:
+def _reads(
+    columns: Field, row: int | None, places: Sequence[int], hit: Callable[[int], bool]
+) -> tuple[Read, ...]:
     """What the pixels in these columns read, taps with the same readers together."""
     found: list[Read] = []
     for tap in range(columns.kernel):
-        pixels = tuple(pixel for pixel, column in enumerate(places) if hit(pixel) and columns.reaches(column, tap))
+        pixels = tuple(
+            pixel
+            for pixel, column in enumerate(places)
+            if hit(pixel) and columns.reaches(column, tap)
+        )
         if not pixels:
             continue
         if found and found[-1].pixels == pixels and found[-1].first + found[-1].count == tap:

@@ -1,9 +1,11 @@
-"""Windows that slide over each channel by itself, on channel-blocked tensors: depthwise convolutions, and the pools.
+"""Windows that slide over each channel by itself, on channel-blocked tensors: depthwise
+convolutions, and the pools.
 
 out[n, p, c] = epilogue(fold over kh, kw of x[n, at(p, kh, kw), c] · w[kh, kw, c])
 
-Vectors run over the channels of a block; a tile holds several neighbouring pixels, so that each input vector is loaded once for all of them.
-A work item is a block of channels of a chunk of the image.
+Vectors run over the channels of a block; a tile holds several neighbouring pixels, so that each
+input vector is loaded once for all of them. A work item is a block of channels of a chunk of the
+image.
 """
 
 from __future__ import annotations
@@ -16,7 +18,15 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.conv import Output, epilogue, fields, input_buffer, lower_conv, pack, require_floats
+from whence.kernels.conv import (
+    Output,
+    epilogue,
+    fields,
+    input_buffer,
+    lower_conv,
+    pack,
+    require_floats,
+)
 from whence.kernels.conv_algorithm import plan_algorithm
 from whence.kernels.conv_tiles import Cover, Field, cover
 from whence.kernels.group import Group
@@ -60,7 +70,9 @@ class Slide(Micro):
     fn: Fn
     """How a window is folded: `ADD` or `MAX`."""
     row_shares: tuple[float, ...]
-    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns; the sum is multiplied by both. Else empty."""
+    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns;
+    the sum is multiplied by both. Else empty.
+    """
     column_shares: tuple[float, ...]
     outputs: tuple[Output, ...]
 
@@ -75,7 +87,9 @@ class Slide(Micro):
 
 @dataclass(frozen=True, slots=True)
 class PackDepthwise:
-    """[C, 1, KH, KW] weights by block, kernel row, kernel column and channel, zeros behind the last channel."""
+    """[C, 1, KH, KW] weights by block, kernel row, kernel column and channel, zeros behind the last
+    channel.
+    """
 
     block: int
 
@@ -84,22 +98,38 @@ class PackDepthwise:
         blocks = -(-channels // self.block)
         padded = np.zeros((blocks * self.block, *kernel), np.float32)
         padded[:channels] = weights[:, 0]
-        return np.ascontiguousarray(padded.reshape(blocks, self.block, *kernel).transpose(0, 2, 3, 1))
+        return np.ascontiguousarray(
+            padded.reshape(blocks, self.block, *kernel).transpose(0, 2, 3, 1)
+        )
 
 
-def lower_depthwise(group: Group, anchor: Node, tile: Tile, plan: SlidePlan | None = None) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv with one input channel to each output channel."""
+def lower_depthwise(
+    group: Group, anchor: Node, tile: Tile, plan: SlidePlan | None = None
+) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv with one input channel to each output
+    channel.
+    """
     weights = anchor.inputs[1]
     assert weights is not None
     attrs = anchor.attrs
     block, channels = get_int(attrs, "block", 0), get_int(attrs, "channels_out", 0)
     require_floats(group, anchor)
     shape = group.shape(weights)
-    if get_int(attrs, "plain_input", 0) or shape[1] != 1 or get_int(attrs, "channels_in", 0) != channels:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has more than one channel for each output channel")
+    if (
+        get_int(attrs, "plain_input", 0)
+        or shape[1] != 1
+        or get_int(attrs, "channels_in", 0) != channels
+    ):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has more than one channel for each output channel"
+        )
     blocks = -(-channels // block)
-    micro = slide(group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan)
-    params, packings = pack(group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block)
+    micro = slide(
+        group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan
+    )
+    params, packings = pack(
+        group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block
+    )
     return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
 
 
@@ -120,7 +150,9 @@ def slide(
     assert source is not None
     images, blocks, height, width, block = group.shape(source)
     if block % tile.lanes:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
+        )
     rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
     plan = _divided(rows, columns, images * blocks, _usual_pixels(tile)) if plan is None else plan
     return Slide(
@@ -146,8 +178,12 @@ def _usual_pixels(tile: Tile) -> int:
     return max(tile.rows * tile.vectors * 2 // 3, 1)
 
 
-def _divided(rows: Field, columns: Field, others: int, pixels: int, items: int = _ITEMS) -> SlidePlan:
-    """Tiles of so many pixels, and so many work items or more, where `others` are there without dividing the image."""
+def _divided(
+    rows: Field, columns: Field, others: int, pixels: int, items: int = _ITEMS
+) -> SlidePlan:
+    """Tiles of so many pixels, and so many work items or more, where `others` are there without
+    dividing the image.
+    """
     units = cover(rows, columns, pixels).units
     return SlidePlan(pixels, -(-units // min(units, -(-items // others))))
 
@@ -169,7 +205,9 @@ def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePla
 def is_depthwise(anchor: Node) -> bool:
     """Has a BlockedConv one input channel to each output channel?"""
     groups = get_int(anchor.attrs, "group", 1)
-    return groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(anchor.attrs, "channels_out", 0)
+    return groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(
+        anchor.attrs, "channels_out", 0
+    )
 
 
 def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:

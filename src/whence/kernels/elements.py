@@ -1,8 +1,10 @@
-"""One element at a time: the value of an output element as an expression over the elements it needs.
+"""One element at a time: the value of an output element as an expression over the elements it
+needs.
 
-A group of fused operators is lowered by *pulling*: ask for an element of the root's output, and each member's rule asks for the
-elements of its inputs that it needs, down to loads from the group's inputs. Elementwise members become arithmetic; transposes, slices and
-other injective members become index arithmetic and leave no work.
+A group of fused operators is lowered by *pulling*: ask for an element of the root's output, and
+each member's rule asks for the elements of its inputs that it needs, down to loads from the group's
+inputs. Elementwise members become arithmetic; transposes, slices and other injective members become
+index arithmetic and leave no work.
 """
 
 from __future__ import annotations
@@ -24,9 +26,17 @@ Rule: TypeAlias = Callable[["Elements", Node, int, Indices], Expr]
 
 
 class Elements:
-    """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's output, as given."""
+    """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's
+    output, as given.
+    """
 
-    def __init__(self, graph: Graph, buffers: Mapping[Ref, str], rules: Mapping[str, Rule], given: Mapping[Ref, Given] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        buffers: Mapping[Ref, str],
+        rules: Mapping[str, Rule],
+        given: Mapping[Ref, Given] | None = None,
+    ) -> None:
         self.graph = graph
         self._buffers = buffers
         self._rules = rules
@@ -44,7 +54,12 @@ class Elements:
         if ref in self._given:
             return self._given[ref](index)
         node = self.graph[ref.node]
-        if node.is_const and node.value is not None and node.value.size == 1 and DType.of(node.value) is not DType.STRING:
+        if (
+            node.is_const
+            and node.value is not None
+            and node.value.size == 1
+            and DType.of(node.value) is not DType.STRING
+        ):
             dtype = DType.of(node.value)
             return cast(Literal(node.value.reshape(-1)[0].item(), dtype), compute_type(dtype))
         if ref in self._buffers:
@@ -58,7 +73,13 @@ class Elements:
         """The element that broadcasting puts at `index` of a larger shape."""
         shape = self.shape(ref)
         own = index[len(index) - len(shape) :]
-        return self.value(ref, tuple(of(0) if extent == 1 else position for position, extent in zip(own, shape, strict=True)))
+        return self.value(
+            ref,
+            tuple(
+                of(0) if extent == 1 else position
+                for position, extent in zip(own, shape, strict=True)
+            ),
+        )
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return static_shape(self.graph, ref)
@@ -79,5 +100,7 @@ def static_shape(graph: Graph, ref: Ref) -> tuple[int, ...]:
     kind = graph.type_of(ref)
     shape = kind.static_shape if isinstance(kind, TensorType) else None
     if shape is None:
-        raise UnsupportedError(f"'{graph[ref.node].name}' has type {kind}; native kernels need every dimension known")
+        raise UnsupportedError(
+            f"'{graph[ref.node].name}' has type {kind}; native kernels need every dimension known"
+        )
     return shape

@@ -39,7 +39,9 @@ def _fn(fn: Fn) -> Rule:
     return _unary(lambda x, _: apply(fn, x))
 
 
-def _fold(make: Callable[[Expr, Expr], Expr], finish: Callable[[Expr, int], Expr] = lambda total, _: total) -> Rule:
+def _fold(
+    make: Callable[[Expr, Expr], Expr], finish: Callable[[Expr, int], Expr] = lambda total, _: total
+) -> Rule:
     """An operator of any number of inputs, from one of two."""
 
     def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -94,7 +96,9 @@ def clip(x: Expr, low: float, high: float) -> Expr:
 
 
 def activate(name: str, x: Expr, alpha: float = 0.0, beta: float = 0.0) -> Expr:
-    """An activation by the name of its ONNX operator, with its parameters; the empty name is the identity."""
+    """An activation by the name of its ONNX operator, with its parameters; the empty name is the
+    identity.
+    """
     if not name:
         return x
     return _ACTIVATIONS[name](x, alpha, beta)
@@ -107,12 +111,17 @@ def activated(anchor: Node, total: Expr) -> Expr:
         return total
     known = ACTIVATIONS[name]
     return activate(
-        name, total, get_float(anchor.attrs, "activation_alpha", known.alpha or 0.0), get_float(anchor.attrs, "activation_beta", known.beta or 0.0)
+        name,
+        total,
+        get_float(anchor.attrs, "activation_alpha", known.alpha or 0.0),
+        get_float(anchor.attrs, "activation_beta", known.beta or 0.0),
     )
 
 
 def _gelu(x: Expr) -> Expr:
-    return mul(mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.ERF, mul(x, like(math.sqrt(0.5), x)))))
+    return mul(
+        mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.ERF, mul(x, like(math.sqrt(0.5), x))))
+    )
 
 
 def _gelu_tanh(x: Expr) -> Expr:
@@ -147,7 +156,9 @@ _ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
     "Sigmoid": lambda x, _a, _b: apply(Fn.SIGMOID, x),
     "Tanh": lambda x, _a, _b: apply(Fn.TANH, x),
     "HardSigmoid": lambda x, a, b: clip(add(mul(x, like(a, x)), like(b, x)), 0.0, 1.0),
-    "HardSwish": lambda x, _a, _b: mul(x, clip(add(mul(x, like(1 / 6, x)), like(0.5, x)), 0.0, 1.0)),
+    "HardSwish": lambda x, _a, _b: mul(
+        x, clip(add(mul(x, like(1 / 6, x)), like(0.5, x)), 0.0, 1.0)
+    ),
     "Swish": lambda x, a, _b: mul(x, apply(Fn.SIGMOID, mul(x, like(a, x)) if a != 1.0 else x)),
     "Gelu": lambda x, _a, _b: _gelu(x),
     "GeluTanh": lambda x, _a, _b: _gelu_tanh(x),
@@ -156,11 +167,14 @@ _ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
     "Mish": lambda x, _a, _b: mul(x, apply(Fn.TANH, apply(Fn.SOFTPLUS, x))),
     "Softsign": lambda x, _a, _b: _softsign(x),
     "ThresholdedRelu": lambda x, a, _b: select(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
-    "Celu": lambda x, a, _b: add(maximum(x, like(0.0, x)), minimum(like(0.0, x), mul(like(a, x), _expm1(div(x, like(a, x)))))),
+    "Celu": lambda x, a, _b: add(
+        maximum(x, like(0.0, x)), minimum(like(0.0, x), mul(like(a, x), _expm1(div(x, like(a, x)))))
+    ),
     "Selu": _selu,
 }
 
-# Where an activation keeps its parameters as an operator of its own, and what they are when the file does not say.
+# Where an activation keeps its parameters as an operator of its own, and what they are when the
+# file does not say.
 _PARAMETERS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "LeakyRelu": (("alpha", 0.01),),
     "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
@@ -202,7 +216,8 @@ def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
     assert source is not None
     kind = node.outputs[0]
     assert isinstance(kind, TensorType)
-    # Through the stored type and back: casting to half precision must round even when the next operator computes in single.
+    # Through the stored type and back: casting to half precision must round even when the next
+    # operator computes in single.
     return cast(cast(elements.value(source, index), kind.dtype), compute_type(kind.dtype))
 
 
@@ -215,7 +230,9 @@ def _round_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 
 def _where_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    condition, then, otherwise = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+    condition, then, otherwise = (
+        elements.broadcast(ref, index) for ref in node.inputs if ref is not None
+    )
     return select(condition, then, otherwise)
 
 
@@ -255,7 +272,11 @@ def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
     assert source is not None
     x = elements.value(source, index)
     sides = [(1, apply(Fn.LT, like(0.0, x), x)), (-1, apply(Fn.LT, x, like(0.0, x)))]
-    wanted = [side for sign, side in sides if node.attrs.get("detect_positive" if sign > 0 else "detect_negative", 1)]
+    wanted = [
+        side
+        for sign, side in sides
+        if node.attrs.get("detect_positive" if sign > 0 else "detect_negative", 1)
+    ]
     if len(wanted) == 2:
         return apply(Fn.ISINF, x)
     return apply(Fn.AND, apply(Fn.ISINF, x), wanted[0]) if wanted else Literal(False, DType.BOOL)
@@ -272,7 +293,8 @@ def _dropout_rule(elements: Elements, node: Node, output: int, index: Indices) -
 
 
 def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    # y = (x - mean) · scale / sqrt(var + epsilon) + bias, all per channel; training computes mean and variance itself
+    # y = (x - mean) · scale / sqrt(var + epsilon) + bias, all per channel; training computes mean
+    # and variance itself
     if node.attrs.get("training_mode") or len(node.outputs) > 1:
         raise UnsupportedError(f"BatchNormalization '{node.name}' is in training mode")
     if node.attrs.get("training_mode"):
@@ -280,9 +302,19 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     x, scale, bias, mean, variance = (ref for ref in node.inputs if ref is not None)
     channel = (index[1],)
     factor = div(
-        elements.value(scale, channel), apply(Fn.SQRT, add(elements.value(variance, channel), literal(_number(node, "epsilon", 1e-5), _out(node))))
+        elements.value(scale, channel),
+        apply(
+            Fn.SQRT,
+            add(
+                elements.value(variance, channel),
+                literal(_number(node, "epsilon", 1e-5), _out(node)),
+            ),
+        ),
     )
-    return add(mul(sub(elements.value(x, index), elements.value(mean, channel)), factor), elements.value(bias, channel))
+    return add(
+        mul(sub(elements.value(x, index), elements.value(mean, channel)), factor),
+        elements.value(bias, channel),
+    )
 
 
 def _reciprocal(x: Expr, _: Node) -> Expr:
@@ -294,7 +326,9 @@ def _mean_of(total: Expr, count: int) -> Expr:
 
 
 RULES: Mapping[str, Rule] = {
-    **{name: _activation(name) for name in _ACTIVATIONS if name not in ("Clip", "Gelu", "GeluTanh")},
+    **{
+        name: _activation(name) for name in _ACTIVATIONS if name not in ("Clip", "Gelu", "GeluTanh")
+    },
     **{
         op: _fn(fn)
         for op, fn in {

@@ -11,7 +11,9 @@ _COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT, Fn.ISNAN, Fn.ISINF)
 
 
 def compute_type(dtype: DType) -> DType:
-    """The type arithmetic on `dtype` is done in: half-precision values are computed in single and rounded when stored."""
+    """The type arithmetic on `dtype` is done in: half-precision values are computed in single and
+    rounded when stored.
+    """
     return DType.F32 if dtype in _HALF else dtype
 
 
@@ -20,7 +22,9 @@ def literal(value: float | int | bool, dtype: DType) -> Literal:
 
 
 def apply(fn: Fn, *args: Expr, dtype: DType | None = None) -> Expr:
-    """A scalar function of expressions. The result has the first argument's type, comparisons give bool."""
+    """A scalar function of expressions. The result has the first argument's type, comparisons give
+    bool.
+    """
     kind = DType.BOOL if fn in _COMPARISONS else dtype or args[0].dtype
     return Op(fn, args, kind)
 

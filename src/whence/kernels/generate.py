@@ -1,4 +1,6 @@
-"""Element rules of operators that make values out of nothing but a description: ranges, fills, shapes."""
+"""Element rules of operators that make values out of nothing but a description: ranges, fills,
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,20 @@ def _constant_of_shape(elements: Elements, node: Node, output: int, index: Indic
         return literal(0.0, DType.F32)
     if not isinstance(value, np.ndarray) or DType.of(value) is DType.STRING:
         raise UnsupportedError(f"ConstantOfShape '{node.name}' does not repeat a number")
-    return cast(Literal(value.reshape(-1)[0].item(), DType.of(value)), compute_type(DType.of(value)))
+    return cast(
+        Literal(value.reshape(-1)[0].item(), DType.of(value)), compute_type(DType.of(value))
+    )
 
 
 def _eye_like(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     attrs: Any = node.attrs
     dtype = _out(node)
     one, zero = (literal(float(number) if dtype.is_float else number, dtype) for number in (1, 0))
-    return select(apply(Fn.EQ, position(index[1] - index[0]), literal(int(attrs.get("k", 0)), DType.I64)), one, zero)
+    return select(
+        apply(Fn.EQ, position(index[1] - index[0]), literal(int(attrs.get("k", 0)), DType.I64)),
+        one,
+        zero,
+    )
 
 
 def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -68,4 +76,10 @@ def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     return literal(int(np.prod(elements.shape(source), dtype=np.int64)), DType.I64)
 
 
-RULES: Mapping[str, Rule] = {"Range": _range, "ConstantOfShape": _constant_of_shape, "EyeLike": _eye_like, "Shape": _shape, "Size": _size}
+RULES: Mapping[str, Rule] = {
+    "Range": _range,
+    "ConstantOfShape": _constant_of_shape,
+    "EyeLike": _eye_like,
+    "Shape": _shape,
+    "Size": _size,
+}

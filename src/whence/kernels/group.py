@@ -1,4 +1,6 @@
-"""What lowering works on: the members of one fused group, what they read and what others read of them."""
+"""What lowering works on: the members of one fused group, what they read and what others read of
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref
-from whence.kernels import blocked, elementwise, generate, integer, movement, quantise, resample, rotary, rows, scatter
+from whence.kernels import (
+    blocked,
+    elementwise,
+    generate,
+    integer,
+    movement,
+    quantise,
+    resample,
+    rotary,
+    rows,
+    scatter,
+)
 from whence.kernels.elements import Elements, Given, Rule, static_shape
 from whence.kernels.ir import Buffer, Member, Role
 from whence.ops.cost import cost
@@ -29,7 +42,9 @@ RULES: Mapping[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One kernel in the making. `inputs` and `outputs` are in the order of the kernel's parameters, inputs first."""
+    """One kernel in the making. `inputs` and `outputs` are in the order of the kernel's parameters,
+    inputs first.
+    """
 
     graph: Graph
     name: str
@@ -39,9 +54,18 @@ class Group:
 
     def params(self) -> tuple[Buffer, ...]:
         found = [
-            self._buffer(f"in{number}", ref, Role.CONST if self.graph[ref.node].is_const else Role.INPUT) for number, ref in enumerate(self.inputs)
+            self._buffer(
+                f"in{number}", ref, Role.CONST if self.graph[ref.node].is_const else Role.INPUT
+            )
+            for number, ref in enumerate(self.inputs)
         ]
-        return (*found, *(self._buffer(f"out{number}", ref, Role.OUTPUT) for number, ref in enumerate(self.outputs)))
+        return (
+            *found,
+            *(
+                self._buffer(f"out{number}", ref, Role.OUTPUT)
+                for number, ref in enumerate(self.outputs)
+            ),
+        )
 
     def _buffer(self, name: str, ref: Ref, role: Role) -> Buffer:
         kind = self.graph.type_of(ref)
@@ -50,7 +74,9 @@ class Group:
 
     def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
         """The pull machinery over this group's members and inputs."""
-        return Elements(self.graph, {ref: f"in{number}" for number, ref in enumerate(self.inputs)}, RULES, given)
+        return Elements(
+            self.graph, {ref: f"in{number}" for number, ref in enumerate(self.inputs)}, RULES, given
+        )
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
         return static_shape(self.graph, ref)
@@ -68,9 +94,21 @@ class Group:
         for node in self.members:
             types = tuple(None if ref is None else self.graph.type_of(ref) for ref in node.inputs)
             values = tuple(self.graph.const_value(ref) for ref in node.inputs)
-            whole = cost(node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs)
-            traffic = sum(_nbytes(self.graph, ref) for ref in node.inputs if ref is not None and ref.node not in inside)
-            traffic += sum(_nbytes(self.graph, node.ref(index)) for index in range(len(node.outputs)) if node.ref(index) in exposed)
+            whole = cost(
+                node.op,
+                TypeQuery(node.op, node.attrs, types, values, len(node.outputs)),
+                node.outputs,
+            )
+            traffic = sum(
+                _nbytes(self.graph, ref)
+                for ref in node.inputs
+                if ref is not None and ref.node not in inside
+            )
+            traffic += sum(
+                _nbytes(self.graph, node.ref(index))
+                for index in range(len(node.outputs))
+                if node.ref(index) in exposed
+            )
             found.append(Member(node.id, node.op, whole.flops if whole is not None else 0, traffic))
         return tuple(found)
 

@@ -1,15 +1,18 @@
-"""Products of float32 numbers by units that multiply bfloat16 matrices: each number is taken as the sum of two bfloat16, its halves.
+"""Products of float32 numbers by units that multiply bfloat16 matrices: each number is taken as the
+sum of two bfloat16, its halves.
 
     x = high + low + rest      high = bfloat16(x), low = bfloat16(x - high), |rest| ≤ 2⁻¹⁶·|x|
     x·w ≈ high·high + high·low + low·high      summed in float32
 
-What is left out is at most 3·2⁻¹⁶ of each |x·w|, and of either sign: over a layer's sum about 4e-6 of the largest output, where float32 products
-that are rounded one after the other give 1e-6, and Winograd's transforms 2e-6 to 7e-6. An infinite operand gives NaN where float32 might have
-given infinity: infinity times the other operand's low half has no certain sign. The same holds for numbers above 3.39e38,
-which bfloat16 rounds to infinity.
+What is left out is at most 3·2⁻¹⁶ of each |x·w|, and of either sign: over a layer's sum about 4e-6
+of the largest output, where float32 products that are rounded one after the other give 1e-6, and
+Winograd's transforms 2e-6 to 7e-6. An infinite operand gives NaN where float32 might have given
+infinity: infinity times the other operand's low half has no certain sign. The same holds for
+numbers above 3.39e38, which bfloat16 rounds to infinity.
 
-A matrix unit holds tiles of 16 rows of 64 bytes: 16 × 32 bfloat16 of one operand, 32 × 16 of the other, where two neighbours of the sum lie
-side by side, and 16 × 16 sums. Three products of tiles take as long as 48 rows of vectors; float32 by vectors would take five times as long.
+A matrix unit holds tiles of 16 rows of 64 bytes: 16 × 32 bfloat16 of one operand, 32 × 16 of the
+other, where two neighbours of the sum lie side by side, and 16 × 16 sums. Three products of tiles
+take as long as 48 rows of vectors; float32 by vectors would take five times as long.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ DEPTH = 32
 TILE_FLOATS = TILE * DEPTH // 2
 """As many float32 take the room of a tile of bfloat16."""
 PANEL = 2
-"""Tiles of output channels, and of pixels or rows, that are multiplied with each other: four tiles of sums, which leaves four for the operands."""
+"""Tiles of output channels, and of pixels or rows, that are multiplied with each other: four tiles
+of sums, which leaves four for the operands.
+"""
 GROUP = PANEL * TILE
 """Pixels or rows, and output channels, that are multiplied with each other."""
 SUM_FLOATS = GROUP * GROUP
@@ -38,8 +43,8 @@ STEP_FLOATS = 2 * PANEL * TILE_FLOATS
 FLOPS_PER_NS = 300
 """What one thread does, roughly."""
 
-# A step: twelve products of tiles, eight tiles loaded. Then, by vector: turning input into halves, what is done to sums, and products when matrix
-# units are not used.
+# A step: twelve products of tiles, eight tiles loaded. Then, by vector: turning input into halves,
+# what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
 _TURN_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
 # Of weights from beyond the cache.
@@ -47,8 +52,13 @@ _BYTES_PER_CYCLE = 5
 
 
 def cycles_by_units(steps: int, turned: int, stored: int, fetched: int) -> float:
-    """What so many steps take, with vectors of input to turn, vectors of sums to store, and float32 weights to fetch."""
-    return overlapped(steps * _STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES, 4 * fetched / _BYTES_PER_CYCLE)
+    """What so many steps take, with vectors of input to turn, vectors of sums to store, and float32
+    weights to fetch.
+    """
+    return overlapped(
+        steps * _STEP_CYCLES + turned * _TURN_CYCLES + stored * _STORE_CYCLES,
+        4 * fetched / _BYTES_PER_CYCLE,
+    )
 
 
 def cycles_by_vectors(products: int, fetched: int) -> float:
@@ -58,13 +68,17 @@ def cycles_by_vectors(products: int, fetched: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PackHalves:
-    """Weights [output, tap, channel] as a panel's steps read them: by panel, block of channels, tap, half, tile of outputs; in a tile by pair of
-    channels, output, channel of the pair. Outputs and channels that there are not are zeros.
+    """Weights [output, tap, channel] as a panel's steps read them: by panel, block of channels,
+    tap, half, tile of outputs; in a tile by pair of channels, output, channel of the pair. Outputs
+    and channels that there are not are zeros.
     """
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         outputs, taps, channels = weights.shape
-        padded = np.zeros((-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH), np.float32)
+        padded = np.zeros(
+            (-(-outputs // (PANEL * TILE)) * PANEL * TILE, taps, -(-channels // DEPTH) * DEPTH),
+            np.float32,
+        )
         padded[:outputs, :, :channels] = weights
         high = padded.astype(ml_dtypes.bfloat16)
         rest = padded - high.astype(np.float32)
@@ -72,12 +86,19 @@ class PackHalves:
         low = np.where(np.isfinite(rest), rest, 0).astype(ml_dtypes.bfloat16)
         halves = np.stack([high, low]).view(np.uint16)
         split = halves.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
-        # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile, pair, output, of the pair
-        return np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7)).reshape(-1).view(np.float32)
+        # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile,
+        # pair, output, of the pair
+        return (
+            np.ascontiguousarray(split.transpose(1, 5, 4, 0, 2, 6, 3, 7))
+            .reshape(-1)
+            .view(np.float32)
+        )
 
 
 def lines_ahead(groups: int) -> int:
-    """Cache lines of weights to come that each step asks for, so that all are near when a panel has been multiplied with so many groups."""
+    """Cache lines of weights to come that each step asks for, so that all are near when a panel has
+    been multiplied with so many groups.
+    """
     return -(-4 * STEP_FLOATS // (CACHE_LINE * groups))
 
 

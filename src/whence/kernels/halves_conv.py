@@ -1,9 +1,12 @@
-"""Convolution on channel-blocked tensors by matrix units, with float32 numbers as two bfloat16 (see `halves`).
+"""Convolution on channel-blocked tensors by matrix units, with float32 numbers as two bfloat16 (see
+`halves`).
 
-The input of a chunk of output rows is turned into halves in scratch, padding included, and with strides taken apart: rows and columns of one
-remainder by the stride lie together, as a plane. There, the input that an output position reads for a kernel position is as far from the
-next position's as the positions are from each other, so that sixteen positions in a row are a tile, for every kernel position, without copies.
-Positions run on over the columns where a row has ended and its taps have not: those sums are made and dropped.
+The input of a chunk of output rows is turned into halves in scratch, padding included, and with
+strides taken apart: rows and columns of one remainder by the stride lie together, as a plane.
+There, the input that an output position reads for a kernel position is as far from the next
+position's as the positions are from each other, so that sixteen positions in a row are a tile, for
+every kernel position, without copies. Positions run on over the columns where a row has ended and
+its taps have not: those sums are made and dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
-# Digits are given up only where that buys time: a good part of what the direct way takes, and so much that a person would see it.
+# Digits are given up only where that buys time: a good part of what the direct way takes, and so
+# much that a person would see it.
 _WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
 # Work items that a few workers can share evenly; each part of the channels turns its input again.
 _ITEMS = 4
@@ -115,7 +119,9 @@ class HalvesConv(Micro):
 
     @property
     def plane(self) -> int:
-        """Pixels of a plane, with what the last tile reads beyond it. An odd number: planes a power of two apart would meet in the caches."""
+        """Pixels of a plane, with what the last tile reads beyond it. An odd number: planes a power
+        of two apart would meet in the caches.
+        """
         read = self.groups * GROUP + _reach(self.rows) * self.width + _reach(self.columns)
         return max(read, self.plane_rows * self.width) | 1
 
@@ -126,7 +132,9 @@ class HalvesConv(Micro):
 
     @property
     def ahead(self) -> int:
-        """Cache lines of the next panel to ask for at each step, so that all are near when their turn comes."""
+        """Cache lines of the next panel to ask for at each step, so that all are near when their
+        turn comes.
+        """
         return lines_ahead(self.groups) if self.is_far else 0
 
     @property
@@ -149,7 +157,9 @@ class HalvesConv(Micro):
 
     @property
     def turned_floats(self) -> int:
-        """Room of the input's halves, in float32: by block of channels, half, plane, pixel, channel."""
+        """Room of the input's halves, in float32: by block of channels, half, plane, pixel,
+        channel.
+        """
         return self.depths * 2 * self.half * DEPTH // 2
 
 
@@ -172,17 +182,35 @@ class PackKernel:
 
 
 def cheapest_halves(group: Group, anchor: Node, tile: Tile) -> tuple[float, HalvesPlan] | None:
-    """The cycles it takes to convolve by matrix units, and how; `None` where there are none, or this is no convolution for them, or not worth it."""
+    """The cycles it takes to convolve by matrix units, and how; `None` where there are none, or
+    this is no convolution for them, or not worth it.
+    """
     attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
-    if not tile.halves or get_int(attrs, "plain_input", 0) or get_int(attrs, "group", 1) != 1 or get_int(attrs, "block", 0) != TILE:
+    if (
+        not tile.halves
+        or get_int(attrs, "plain_input", 0)
+        or get_int(attrs, "group", 1) != 1
+        or get_int(attrs, "block", 0) != TILE
+    ):
         return None
     whole = _micro(group, anchor, tile, HalvesPlan(1, 1), ())
     plans = list(_plans(whole, tile))
-    cycles, plan = min(((_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts)), plan) for plan in plans), key=lambda each: each[0])
+    cycles, plan = min(
+        ((_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts)), plan) for plan in plans),
+        key=lambda each: each[0],
+    )
     outputs = -(-get_int(attrs, "channels_out", 0) // tile.lanes)
-    direct = cycles_by_vectors(whole.images * whole.rows.out * whole.columns.out * whole.channels * len(whole.taps) * outputs, 0)
+    direct = cycles_by_vectors(
+        whole.images
+        * whole.rows.out
+        * whole.columns.out
+        * whole.channels
+        * len(whole.taps)
+        * outputs,
+        0,
+    )
     return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
 
 
@@ -198,7 +226,9 @@ def halves_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[HalvesPlan]
 
 
 def _plans(whole: HalvesConv, tile: Tile) -> Iterator[HalvesPlan]:
-    """Divisions into chunks whose halves fit the cache, or that cannot be smaller, and into parts."""
+    """Divisions into chunks whose halves fit the cache, or that cannot be smaller, and into
+    parts.
+    """
     seen = set()
     for chunks in range(1, whole.rows.out + 1):
         rows = -(-whole.rows.out // chunks)
@@ -207,7 +237,12 @@ def _plans(whole: HalvesConv, tile: Tile) -> Iterator[HalvesPlan]:
             continue
         seen.add(rows)
         items = whole.images * chunk.chunks
-        for parts in {1, min(whole.panels, 2), min(whole.panels, -(-_ITEMS // items)), min(whole.panels, _ITEMS)}:
+        for parts in {
+            1,
+            min(whole.panels, 2),
+            min(whole.panels, -(-_ITEMS // items)),
+            min(whole.panels, _ITEMS),
+        }:
             yield HalvesPlan(rows, parts)
         if items > _MOST_ITEMS:
             return
@@ -218,11 +253,17 @@ def _cycles(it: HalvesConv) -> float:
     steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
     turned = it.images * it.chunks * it.parts * it.half * it.blocks_in
     stored = it.images * it.rows.out * it.columns.out * it.group_vectors
-    fetched = it.images * it.chunks * it.panels * len(it.taps) * it.depths * STEP_FLOATS if it.is_far else 0
+    fetched = (
+        it.images * it.chunks * it.panels * len(it.taps) * it.depths * STEP_FLOATS
+        if it.is_far
+        else 0
+    )
     return cycles_by_units(steps, turned, stored, fetched) * idleness(it.tasks)
 
 
-def _micro(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan, outputs: tuple[Output, ...]) -> HalvesConv:
+def _micro(
+    group: Group, anchor: Node, tile: Tile, plan: HalvesPlan, outputs: tuple[Output, ...]
+) -> HalvesConv:
     source, weights = anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
@@ -239,7 +280,8 @@ def _micro(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan, outputs: tu
         group_vectors=-(-made // TILE),
         chunk=plan.chunk,
         parts=plan.parts,
-        is_far=4 * packed_floats(made, math.prod(group.shape(weights)[2:]), taken) > tile.cache_bytes // 2,
+        is_far=4 * packed_floats(made, math.prod(group.shape(weights)[2:]), taken)
+        > tile.cache_bytes // 2,
         outputs=outputs,
     )
 
@@ -248,10 +290,24 @@ def lower_halves_conv(group: Group, anchor: Node, tile: Tile, plan: HalvesPlan) 
     """A kernel for a group whose anchor is a BlockedConv that `cheapest_halves` has a plan for."""
     require_floats(group, anchor)
     if not tile.halves:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' was to be computed by matrix units, and there are none")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' was to be computed by matrix units, and there are none"
+        )
     width = -(-get_int(anchor.attrs, "channels_out", 0) // TILE) * TILE
     pixels = math.prod(group.shape(anchor.ref())[2:4])
     micro = _micro(group, anchor, tile, plan, epilogue(group, anchor, width // TILE, pixels, TILE))
-    params, packings = pack(group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width)
+    params, packings = pack(
+        group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width
+    )
     scratch = 4 * (micro.turned_floats + SUM_FLOATS)
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), scratch, packings, flops_per_ns=FLOPS_PER_NS, rounds_early=True)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        scratch,
+        packings,
+        flops_per_ns=FLOPS_PER_NS,
+        rounds_early=True,
+    )

@@ -1,7 +1,9 @@
-"""Matrix products with constant weights by matrix units, with float32 numbers as two bfloat16 (see `halves`).
+"""Matrix products with constant weights by matrix units, with float32 numbers as two bfloat16 (see
+`halves`).
 
-A block of rows of A is turned into halves in scratch, by group of rows and block of the depth, as a step reads them. Each panel of columns is then
-multiplied with all groups of the block, so that its weights are fetched once.
+A block of rows of A is turned into halves in scratch, by group of rows and block of the depth, as a
+step reads them. Each panel of columns is then multiplied with all groups of the block, so that its
+weights are fetched once.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.cost import idleness
-from whence.kernels.gemm import STREAM_AHEAD, Gemm, GemmPlan, Sizes, as_matrix, gemm_micro, lower_gemm, product_of, sizes_of, with_packed
+from whence.kernels.gemm import (
+    STREAM_AHEAD,
+    Gemm,
+    GemmPlan,
+    Sizes,
+    as_matrix,
+    gemm_micro,
+    lower_gemm,
+    product_of,
+    sizes_of,
+    with_packed,
+)
 from whence.kernels.group import Group
 from whence.kernels.halves import (
     DEPTH,
@@ -81,7 +94,9 @@ class HalvesGemm(Micro):
 
     @property
     def ahead(self) -> int:
-        """Cache lines of the weights to come that are asked for at each step, so that all are near when their turn comes."""
+        """Cache lines of the weights to come that are asked for at each step, so that all are near
+        when their turn comes.
+        """
         return lines_ahead(self.groups) if self.is_far else 0
 
     @property
@@ -100,16 +115,27 @@ class _PackColumns:
     transposed: bool
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        return PackHalves()(as_matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None])
+        return PackHalves()(
+            as_matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None]
+        )
 
 
-def cheapest_halves_gemm(group: Group, anchor: Node, tile: Tile) -> tuple[float, HalvesGemmPlan] | None:
-    """The cycles it takes to multiply by matrix units, and how; `None` where there are none, or this is no product for them, or not worth it."""
+def cheapest_halves_gemm(
+    group: Group, anchor: Node, tile: Tile
+) -> tuple[float, HalvesGemmPlan] | None:
+    """The cycles it takes to multiply by matrix units, and how; `None` where there are none, or
+    this is no product for them, or not worth it.
+    """
     sizes = sizes_of(group, anchor, product_of(anchor))
     if not _is_possible(sizes, anchor, tile) or _feeds_exponential(group):
         return None
-    cycles, plan = min(((_cycles(sizes, plan, tile), plan) for plan in _plans(sizes, tile)), key=lambda each: each[0])
-    direct = cycles_by_vectors(sizes.rows * sizes.depth * -(-sizes.columns // tile.lanes), _fetched(sizes, tile))
+    cycles, plan = min(
+        ((_cycles(sizes, plan, tile), plan) for plan in _plans(sizes, tile)),
+        key=lambda each: each[0],
+    )
+    direct = cycles_by_vectors(
+        sizes.rows * sizes.depth * -(-sizes.columns // tile.lanes), _fetched(sizes, tile)
+    )
     return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
 
 
@@ -129,8 +155,14 @@ def _is_possible(sizes: Sizes, anchor: Node, tile: Tile) -> bool:
 
 
 def _feeds_exponential(group: Group) -> bool:
-    """Does a softmax follow, which makes the sums' absolute error a relative one of what it gives? There the digits are worth more than the time."""
-    return any(consumer.op in _EXPONENTIAL for ref in group.outputs for consumer, _ in group.graph.uses(ref))
+    """Does a softmax follow, which makes the sums' absolute error a relative one of what it gives?
+    There the digits are worth more than the time.
+    """
+    return any(
+        consumer.op in _EXPONENTIAL
+        for ref in group.outputs
+        for consumer, _ in group.graph.uses(ref)
+    )
 
 
 def _is_far(sizes: Sizes, tile: Tile) -> bool:
@@ -138,18 +170,31 @@ def _is_far(sizes: Sizes, tile: Tile) -> bool:
 
 
 def _plans(sizes: Sizes, tile: Tile) -> Iterator[HalvesGemmPlan]:
-    """Divisions into blocks of rows whose halves fit the cache, or that cannot be smaller, and into parts."""
+    """Divisions into blocks of rows whose halves fit the cache, or that cannot be smaller, and into
+    parts.
+    """
     groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)
     fitting = max(1, tile.cache_bytes // 2 // (4 * GROUP * -(-sizes.depth // DEPTH) * DEPTH))
-    for height in {min(size, fitting, groups) for size in (1, 2, 4, 8, -(-groups // 4), -(-groups // 2), groups)}:
+    for height in {
+        min(size, fitting, groups)
+        for size in (1, 2, 4, 8, -(-groups // 4), -(-groups // 2), groups)
+    }:
         rows = min(sizes.rows, height * GROUP)
-        for parts in (count for count in range(1, min(panels, _MOST_PARTS) + 1) if panels % count == 0 or count == 2):
+        for parts in (
+            count
+            for count in range(1, min(panels, _MOST_PARTS) + 1)
+            if panels % count == 0 or count == 2
+        ):
             yield HalvesGemmPlan(rows, parts)
 
 
 def _cycles(sizes: Sizes, plan: HalvesGemmPlan, tile: Tile) -> float:
     """What it takes, with what a few workers lose by work items that they cannot share evenly."""
-    groups, height, vectors = -(-sizes.rows // GROUP), -(-plan.block_rows // GROUP), -(-sizes.columns // TILE)
+    groups, height, vectors = (
+        -(-sizes.rows // GROUP),
+        -(-plan.block_rows // GROUP),
+        -(-sizes.columns // TILE),
+    )
     blocks = -(-groups // height)
     steps = groups * -(-vectors // PANEL) * -(-sizes.depth // DEPTH)
     turned = plan.parts * sizes.rows * -(-sizes.depth // TILE)
@@ -164,7 +209,9 @@ def _fetched(sizes: Sizes, tile: Tile) -> int:
 
 
 def lower_halves_gemm(group: Group, anchor: Node, tile: Tile, plan: HalvesGemmPlan) -> Kernel:
-    """A kernel for a group whose anchor is a matrix product that `cheapest_halves_gemm` has a plan for."""
+    """A kernel for a group whose anchor is a matrix product that `cheapest_halves_gemm` has a plan
+    for.
+    """
     product = product_of(anchor)
     sizes = sizes_of(group, anchor, product)
     if not _is_possible(sizes, anchor, tile):
@@ -172,12 +219,30 @@ def lower_halves_gemm(group: Group, anchor: Node, tile: Tile, plan: HalvesGemmPl
     gemm = gemm_micro(group, anchor, tile, GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth))
     micro = HalvesGemm(gemm, plan.parts, _is_far(sizes, tile))
     packing = _PackColumns(sizes.depth, sizes.columns, product.trans_b)
-    params, packings = with_packed(group, product, packing, packed_floats(sizes.columns, 1, sizes.depth))
+    params, packings = with_packed(
+        group, product, packing, packed_floats(sizes.columns, 1, sizes.depth)
+    )
     scratch = 4 * (micro.turned_floats + SUM_FLOATS)
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), scratch, packings, flops_per_ns=FLOPS_PER_NS, rounds_early=True)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        scratch,
+        packings,
+        flops_per_ns=FLOPS_PER_NS,
+        rounds_early=True,
+    )
 
 
 def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    """A kernel for a group whose anchor is a matrix product, by matrix units where that is quicker."""
+    """A kernel for a group whose anchor is a matrix product, by matrix units where that is
+    quicker.
+    """
     found = cheapest_halves_gemm(group, anchor, tile)
-    return lower_gemm(group, anchor, tile) if found is None else lower_halves_gemm(group, anchor, tile, found[1])
+    return (
+        lower_gemm(group, anchor, tile)
+        if found is None
+        else lower_halves_gemm(group, anchor, tile, found[1])
+    )

@@ -1,7 +1,8 @@
 """Integer index arithmetic in normal form: a constant plus multiples of atoms.
 
-Layout operators (transpose, reshape, slice) are index maps. Composing them naively fills a kernel's inner loop with divisions;
-in this form `(32·i + j) // 32` is seen to be `i` as soon as `0 <= j < 32` is known, and most of them vanish.
+Layout operators (transpose, reshape, slice) are index maps. Composing them naively fills a kernel's
+inner loop with divisions; in this form `(32·i + j) // 32` is seen to be `i` as soon as `0 <= j <
+32` is known, and most of them vanish.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class Remainder:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the lowering's promise."""
+    """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the
+    lowering's promise.
+    """
 
     value: Expr
     extent: int
@@ -51,7 +54,9 @@ Atom: TypeAlias = Var | Quotient | Remainder | Looked
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """`const + Σ coefficient · atom`. Build with the operators and functions of this file, which keep it normal."""
+    """`const + Σ coefficient · atom`. Build with the operators and functions of this file, which
+    keep it normal.
+    """
 
     const: int
     terms: tuple[tuple[Atom, int], ...] = ()
@@ -69,7 +74,9 @@ class Index:
             whole = Quotient(atom.of, atom.by)
             if merged.get(whole, 0) == coefficient * atom.by:
                 del merged[atom], merged[whole]
-                return Index(self.const + other.const, tuple(merged.items())) + atom.of * coefficient
+                return (
+                    Index(self.const + other.const, tuple(merged.items())) + atom.of * coefficient
+                )
         terms = [(atom, coefficient) for atom, coefficient in merged.items() if coefficient]
         # One order for one sum, so that equal indices compare equal.
         terms.sort(key=_sort_key)
@@ -81,7 +88,10 @@ class Index:
     def __mul__(self, factor: int) -> Index:
         if factor == 0:
             return Index(0)
-        return Index(self.const * factor, tuple((atom, coefficient * factor) for atom, coefficient in self.terms))
+        return Index(
+            self.const * factor,
+            tuple((atom, coefficient * factor) for atom, coefficient in self.terms),
+        )
 
     def __floordiv__(self, by: int) -> Index:
         if by == 1:
@@ -103,7 +113,9 @@ class Index:
 
     def _split(self, by: int) -> tuple[Index, Index]:
         """`self = by · whole + rest`, with every multiple of `by` moved into `whole`."""
-        whole = [(atom, coefficient // by) for atom, coefficient in self.terms if coefficient % by == 0]
+        whole = [
+            (atom, coefficient // by) for atom, coefficient in self.terms if coefficient % by == 0
+        ]
         rest = [(atom, coefficient) for atom, coefficient in self.terms if coefficient % by != 0]
         return Index(self.const // by, tuple(whole)), Index(self.const % by, tuple(rest))
 

@@ -23,7 +23,9 @@ _SMALLEST = -(2**31)
 def _parameter(elements: Elements, ref: Ref, index: Indices) -> Expr:
     """One number for all elements, or one for each place on the last axis."""
     shape = elements.shape(ref)
-    return elements.value(ref, (index[-1],) if shape and shape[0] > 1 else tuple(of(0) for _ in shape))
+    return elements.value(
+        ref, (index[-1],) if shape and shape[0] > 1 else tuple(of(0) for _ in shape)
+    )
 
 
 def _constant(elements: Elements, node: Node, ref: Ref) -> np.ndarray:
@@ -39,7 +41,9 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
     factor, by = _parameter(elements, multiplier, index), _parameter(elements, shift, index)
     shifts = _constant(elements, node, shift)
     if np.any(_constant(elements, node, multiplier) == _SMALLEST):
-        raise UnsupportedError(f"FixedPointScale '{node.name}' may multiply the smallest number by itself")
+        raise UnsupportedError(
+            f"FixedPointScale '{node.name}' may multiply the smallest number by itself"
+        )
     if value.dtype is DType.I64:
         return _wide(value, factor, by)
     if get_str(node.attrs, "rounding", "double") == "single":
@@ -55,14 +59,18 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
     if np.all(shifts < 0):
         return apply(Fn.ROUND_SHIFT, high, right)
     one = literal(1, DType.I32)
-    return select(apply(Fn.LT, right, one), high, apply(Fn.ROUND_SHIFT, high, apply(Fn.MAX, right, one)))
+    return select(
+        apply(Fn.LT, right, one), high, apply(Fn.ROUND_SHIFT, high, apply(Fn.MAX, right, one))
+    )
 
 
 def _wide(value: Expr, factor: Expr, by: Expr) -> Expr:
     """A sum of 64 bits: the factor rounded to 16 bits, the product rounded once."""
     factor, by = cast(factor, DType.I64), cast(by, DType.I64)
     narrow = apply(Fn.SHIFT_RIGHT, add(factor, literal(1 << 15, DType.I64)), literal(16, DType.I64))
-    narrow = select(apply(Fn.LT, factor, literal(0x7FFF0000, DType.I64)), narrow, literal(0x7FFF, DType.I64))
+    narrow = select(
+        apply(Fn.LT, factor, literal(0x7FFF0000, DType.I64)), narrow, literal(0x7FFF, DType.I64)
+    )
     total = sub(literal(15, DType.I64), by)
     half = apply(Fn.SHIFT_LEFT, literal(1, DType.I64), sub(total, literal(1, DType.I64)))
     return cast(apply(Fn.SHIFT_RIGHT, add(mul(value, narrow), half), total), DType.I32)

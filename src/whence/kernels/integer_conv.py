@@ -1,4 +1,6 @@
-"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a group."""
+"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a
+group.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     if 0 in (*out_shape, *x_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
-    if group.graph.const_value(weights) is None or not {group.dtype(source), group.dtype(weights)} <= CODES or len(x_shape) > 4:
+    if (
+        group.graph.const_value(weights) is None
+        or not {group.dtype(source), group.dtype(weights)} <= CODES
+        or len(x_shape) > 4
+    ):
         return lower_integer_window(group, anchor)
     if is_depthwise(group, anchor):
         return lower_integer_depthwise(group, anchor, tile)
@@ -66,11 +72,17 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
     shape = plan(groups, pixels, made, depth, tile)
     x_zero, signed = zero_point(group, anchor.input(2)), group.dtype(source) is DType.I8
     w_zero = constants(group, anchor, anchor.input(3))
-    has_sums = bool(np.any(centre(values.reshape(groups, made, depth).transpose(0, 2, 1), w_zero)[1]))
+    has_sums = bool(
+        np.any(centre(values.reshape(groups, made, depth).transpose(0, 2, 1), w_zero)[1])
+    )
     known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
-    packing = PackBytes(groups, depth, made, True, shape.lanes, shape.panels, known, w_zero, has_sums)
+    packing = PackBytes(
+        groups, depth, made, True, shape.lanes, shape.panels, known, w_zero, has_sums
+    )
     lies_ready = groups == 1 and _is_pointwise(rows) and _is_pointwise(columns)
-    flat = of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
+    flat = (
+        of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
+    )
     micro = IntegerProduct(
         shape=shape,
         source=input_buffer(group, anchor, source),
@@ -87,7 +99,16 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
         outputs=epilogue(group, anchor, flat),
     )
     params = packed_params(group, anchor, weights, packing.elements)
-    return Kernel(group.name, params, shape.tasks, (micro,), group.costs(), micro.scratch_bytes, {group.inputs.index(weights): packing}, FLOPS_PER_NS)
+    return Kernel(
+        group.name,
+        params,
+        shape.tasks,
+        (micro,),
+        group.costs(),
+        micro.scratch_bytes,
+        {group.inputs.index(weights): packing},
+        FLOPS_PER_NS,
+    )
 
 
 def _is_pointwise(field: Field) -> bool:

@@ -2,8 +2,10 @@
 
 out[p, c] = epilogue(Σ_kh Σ_kw (x[at(p, kh, kw), c] - x_zero) · (w[kh, kw, c] - w_zero))
 
-Vectors run over channels. The bytes that one channel has in four rows of one input column are put side by side; each such vector serves all pixels of
-a tile whose window holds the column. Padding is read from a row of x_zero, so it adds nothing. Corrections for zero points are those of
+Vectors run over channels. The bytes that one channel has in four rows of one input column are put
+side by side; each such vector serves all pixels of
+a tile whose window holds the column. Padding is read from a row of x_zero, so it adds nothing.
+Corrections for zero points are those of
 `integer_product`. The last vector of channels begins early rather than end late.
 """
 
@@ -19,7 +21,15 @@ from whence.kernels.conv import Output, input_buffer
 from whence.kernels.conv_tiles import Cover, Field, cover
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of
-from whence.kernels.integer_product import COLUMN, ROW, centre, constants, epilogue, packed_params, zero_point
+from whence.kernels.integer_product import (
+    COLUMN,
+    ROW,
+    centre,
+    constants,
+    epilogue,
+    packed_params,
+    zero_point,
+)
 from whence.kernels.integer_window import fields
 from whence.kernels.ir import Expr, Kernel, Literal, Micro
 from whence.kernels.tile import Tile
@@ -77,7 +87,9 @@ class IntegerSlide(Micro):
 
 @dataclass(frozen=True, slots=True)
 class PackChannels:
-    """[C, KH, KW, 1] weights by vector of channels: starting values, factors if sums are needed, then for each kernel column its rows in fours."""
+    """[C, KH, KW, 1] weights by vector of channels: starting values, factors if sums are needed,
+    then for each kernel column its rows in fours.
+    """
 
     channels: int
     kernel: tuple[int, int]
@@ -96,7 +108,9 @@ class PackChannels:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         rows, columns = self.kernel
-        matrix, left = centre(weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.w_zero)
+        matrix, left = centre(
+            weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.w_zero
+        )
         start = matrix[0].sum(axis=0, dtype=np.int64) - rows * columns * left[0]
         start = start if self.x_zero is None else start * -self.x_zero
         quads = -(-rows // 4)
@@ -108,7 +122,12 @@ class PackChannels:
             pieces.append(start[at].astype(np.int32).view(np.int8))
             if self.has_sums:
                 pieces.append((-left[0, at]).astype(np.int32).view(np.int8))
-            pieces.append(codes[:, :, at].reshape(quads, 4, columns, self.lanes).transpose(2, 0, 3, 1).reshape(-1))
+            pieces.append(
+                codes[:, :, at]
+                .reshape(quads, 4, columns, self.lanes)
+                .transpose(2, 0, 3, 1)
+                .reshape(-1)
+            )
         return np.concatenate([piece.reshape(-1).view(np.int8) for piece in pieces])
 
 
@@ -118,7 +137,10 @@ def is_depthwise(group: Group, anchor: Node) -> bool:
     assert source is not None
     assert weights is not None
     channels = group.shape(source)[-1]
-    return channels >= _SHORTEST and channels == get_int(anchor.attrs, "group", 1) == group.shape(weights)[0]
+    return (
+        channels >= _SHORTEST
+        and channels == get_int(anchor.attrs, "group", 1) == group.shape(weights)[0]
+    )
 
 
 def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -162,4 +184,13 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         outputs=epilogue(group, anchor, of(Var(ROW, pixel)) * channels + of(Var(COLUMN, channels))),
     )
     params = packed_params(group, anchor, weights, packing.elements)
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), micro.border_bytes, {group.inputs.index(weights): packing}, _FLOPS_PER_NS)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        micro.border_bytes,
+        {group.inputs.index(weights): packing},
+        _FLOPS_PER_NS,
+    )

@@ -1,4 +1,6 @@
-"""MatMulInteger as a product of bytes, with a constant right-hand side or one that is packed at run time."""
+"""MatMulInteger as a product of bytes, with a constant right-hand side or one that is packed at run
+time.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     assert a is not None
     assert b is not None
     if not {group.dtype(a), group.dtype(b)} <= CODES:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)} by {group.dtype(b)}")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)} by {group.dtype(b)}"
+        )
     a_shape, b_shape = group.shape(a), group.shape(b)
     if len(a_shape) < 2 or len(b_shape) < 2 or 0 in (*a_shape, *b_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector or an empty operand")
@@ -58,7 +62,9 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         w_zero = constants(group, anchor, anchor.input(3))
         known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
         has_sums = bool(np.any(centre(weights.reshape(1, depth, columns), w_zero)[1]))
-        packing = PackBytes(1, depth, columns, False, shape.lanes, shape.panels, known, w_zero, has_sums)
+        packing = PackBytes(
+            1, depth, columns, False, shape.lanes, shape.panels, known, w_zero, has_sums
+        )
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
     micro = IntegerProduct(
         shape=shape,
@@ -72,12 +78,25 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         packing=packing,
         weights_base=_base(of(batch), batch_shape, b_shape),
         weights_signed=group.dtype(b) is DType.I8,
-        w_zero=None if weights is not None or anchor.input(3) is None else _column_zero(group, anchor, anchor.input(3), columns),
+        w_zero=None
+        if weights is not None or anchor.input(3) is None
+        else _column_zero(group, anchor, anchor.input(3), columns),
         outputs=epilogue(group, anchor, flat),
     )
-    params = group.params() if packing is None else packed_params(group, anchor, b, packing.elements)
+    params = (
+        group.params() if packing is None else packed_params(group, anchor, b, packing.elements)
+    )
     packings = {} if packing is None else {group.inputs.index(b): packing}
-    return Kernel(group.name, params, shape.tasks, (micro,), group.costs(), micro.scratch_bytes, packings, FLOPS_PER_NS)
+    return Kernel(
+        group.name,
+        params,
+        shape.tasks,
+        (micro,),
+        group.costs(),
+        micro.scratch_bytes,
+        packings,
+        FLOPS_PER_NS,
+    )
 
 
 def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
@@ -86,7 +105,9 @@ def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) ->
     if not batch_shape or not own:
         return of(0)
     places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
-    return ravel([of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own) * (shape[-2] * shape[-1])
+    return ravel(
+        [of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own
+    ) * (shape[-2] * shape[-1])
 
 
 def _column_zero(group: Group, anchor: Node, ref: Ref | None, columns: int) -> Expr:
@@ -95,5 +116,10 @@ def _column_zero(group: Group, anchor: Node, ref: Ref | None, columns: int) -> E
     if math.prod(shape) == 1:
         return zero_point(group, ref)
     if math.prod(shape) != columns or shape[-1] != columns:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has zero points of shape {list(shape)}")
-    return cast(group.elements().value(ref, (*(Index(0) for _ in shape[1:]), of(Var(COLUMN, columns)))), DType.I32)
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has zero points of shape {list(shape)}"
+        )
+    return cast(
+        group.elements().value(ref, (*(Index(0) for _ in shape[1:]), of(Var(COLUMN, columns)))),
+        DType.I32,
+    )

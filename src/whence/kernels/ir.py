@@ -1,6 +1,8 @@
-"""The kernel program: loop nests over scalar expressions, and micro-kernels that carry an expression as their epilogue.
+"""The kernel program: loop nests over scalar expressions, and micro-kernels that carry an
+expression as their epilogue.
 
-Nothing here is of one language: a renderer turns a kernel into C; another could turn it into OpenCL C.
+Nothing here is of one language: a renderer turns a kernel into C; another could turn it into OpenCL
+C.
 """
 
 from __future__ import annotations
@@ -75,19 +77,27 @@ class Fn(enum.StrEnum):
     SHIFT_LEFT = "shift_left"
     SHIFT_RIGHT = "shift_right"
     SELECT = "select"
-    """`select(condition, then, else)`; only the chosen side is evaluated, so a guard makes a load safe."""
+    """`select(condition, then, else)`; only the chosen side is evaluated, so a guard makes a load
+    safe.
+    """
     ORDER = "order"
-    """A 32-bit integer for a float32, in the order of the numbers; a maximum of those is found much faster. NaNs lie at the ends."""
+    """A 32-bit integer for a float32, in the order of the numbers; a maximum of those is found much
+    faster. NaNs lie at the ends.
+    """
     UNORDER = "unorder"
     """The float32 that `order` made an integer of."""
     HIGH_MUL = "high_mul"
     """(a · b + 2^30) / 2^31 of 32-bit integers, rounded down."""
     ROUND_SHIFT = "round_shift"
-    """`round_shift(x, by)`: x / 2^by of 32-bit integers, to nearest, halves away from zero; `by` is at least 1, and |x| below the largest number."""
+    """`round_shift(x, by)`: x / 2^by of 32-bit integers, to nearest, halves away from zero; `by` is
+    at least 1, and |x| below the largest number.
+    """
     SCALE_ONCE = "scale_once"
     """`scale_once(x, factor, by)`: x · factor / 2^by of 32-bit integers, to nearest, halves up."""
     CAST = "cast"
-    """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with zero."""
+    """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with
+    zero.
+    """
 
 
 class _Expression:
@@ -154,7 +164,9 @@ Expr: TypeAlias = Literal | Load | Position | Name | Table | Op
 
 
 def walk(*exprs: Expr) -> Iterator[Expr]:
-    """The expressions and all parts of them, each distinct part once, looked-up indices included."""
+    """The expressions and all parts of them, each distinct part once, looked-up indices
+    included.
+    """
     seen: set[Expr] = set()
     stack: list[Expr] = list(exprs)
     while stack:
@@ -180,7 +192,9 @@ def _looked(index: Index) -> Iterator[Expr]:
 class LoopKind(enum.Enum):
     SERIAL = "serial"
     VECTOR = "vector"
-    """Iterations are independent and touch memory in order: the renderer asks the compiler to vectorise."""
+    """Iterations are independent and touch memory in order: the renderer asks the compiler to
+    vectorise.
+    """
     REDUCE = "reduce"
     """Iterations only feed accumulators, whose order of summation may change."""
     UNROLL = "unroll"
@@ -188,13 +202,17 @@ class LoopKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for var in 0 .. extent-1`. The extent of a loop over a slice of the tasks is given by the renderer."""
+    """`for var in 0 .. extent-1`. The extent of a loop over a slice of the tasks is given by the
+    renderer.
+    """
 
     var: Var
     body: tuple[Stmt, ...]
     kind: LoopKind = LoopKind.SERIAL
     first: int = 0
-    """For a loop over tasks: the work item that is this loop's number 0. A kernel may have several such loops, one after the other."""
+    """For a loop over tasks: the work item that is this loop's number 0. A kernel may have several
+    such loops, one after the other.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +225,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A running value, started here. With `lanes`, an array of them, one for each value of that variable."""
+    """A running value, started here. With `lanes`, an array of them, one for each value of that
+    variable.
+    """
 
     name: str
     start: Literal
@@ -247,7 +267,9 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A kernel's parameter: `elements` of one type, dense, row-major unless a packing says otherwise."""
+    """A kernel's parameter: `elements` of one type, dense, row-major unless a packing says
+    otherwise.
+    """
 
     name: str
     dtype: DType
@@ -257,7 +279,9 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What one operator of the graph adds to the kernel: its node, its arithmetic, its share of memory traffic."""
+    """What one operator of the graph adds to the kernel: its node, its arithmetic, its share of
+    memory traffic.
+    """
 
     node: int
     op: str
@@ -271,7 +295,9 @@ TASK = "task"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled function: work items `0 .. tasks-1`, any range of which may run on any thread."""
+    """One compiled function: work items `0 .. tasks-1`, any range of which may run on any
+    thread.
+    """
 
     name: str
     params: tuple[Buffer, ...]
@@ -280,11 +306,17 @@ class Kernel:
     members: tuple[Member, ...] = ()
     scratch_bytes: int = 0
     """Private memory each worker needs."""
-    packings: Mapping[int, Callable[[np.ndarray], np.ndarray]] = field(default_factory=dict, compare=False, hash=False)
+    packings: Mapping[int, Callable[[np.ndarray], np.ndarray]] = field(
+        default_factory=dict, compare=False, hash=False
+    )
     """By parameter index: how a constant is rearranged at compile time."""
     flops_per_ns: int = 40
-    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking another for."""
+    """What one thread does in a nanosecond, roughly; it decides how much work is worth waking
+    another for.
+    """
     rounds_early: bool = False
     """Are its products less exact than those of float32?"""
     together: bool = False
-    """Work items depend on each other: every worker gets one stretch of them, and all run at the same time and meet where the kernel says so."""
+    """Work items depend on each other: every worker gets one stretch of them, and all run at the
+    same time and meet where the kernel says so.
+    """

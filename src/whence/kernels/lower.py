@@ -1,4 +1,6 @@
-"""From fused operators to kernels: which family lowers a group, and what happens to one that no family covers."""
+"""From fused operators to kernels: which family lowers a group, and what happens to one that no
+family covers.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class Step:
 
 
 def lower(fused: FusedGraph, tile: Tile, choices: Choices = NO_CHOICES) -> list[Step]:
-    """The steps of a fused graph, in order. A group that cannot be one kernel becomes a step for each member.
+    """The steps of a fused graph, in order. A group that cannot be one kernel becomes a step for
+    each member.
 
     Where `choices` has none for a problem, the cost model chooses.
     """
@@ -82,12 +85,27 @@ def lower(fused: FusedGraph, tile: Tile, choices: Choices = NO_CHOICES) -> list[
 
 
 def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -> Sequence[Step]:
-    if all(node.op in VIEWS for node in entry.members) and len(entry.outputs) == 1 and _is_static(entry.members):
+    if (
+        all(node.op in VIEWS for node in entry.members)
+        and len(entry.outputs) == 1
+        and _is_static(entry.members)
+    ):
         source = next(ref for ref in entry.members[0].inputs if ref is not None)
-        return [Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)]
+        return [
+            Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)
+        ]
     group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
     try:
-        return [Step(entry.name, entry.id, entry.members, entry.inputs, entry.outputs, lower_group(group, entry.master, tile, choices))]
+        return [
+            Step(
+                entry.name,
+                entry.id,
+                entry.members,
+                entry.inputs,
+                entry.outputs,
+                lower_group(group, entry.master, tile, choices),
+            )
+        ]
     except UnsupportedError as error:
         if len(entry.members) == 1:
             return [_reference_step(entry, entry.members[0], str(error))]
@@ -102,9 +120,17 @@ def _lower_member(graph: Graph, entry: FuseEntry, node: Node, tile: Tile, choice
         assert source is not None
         return Step(node.op, entry.id, (node,), (source,), outputs, None, is_view=True)
     inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
-    group = Group(graph, f"op_{node.op.lower().replace('::', '_').replace('.', '_')}", (node,), inputs, outputs)
+    group = Group(
+        graph,
+        f"op_{node.op.lower().replace('::', '_').replace('.', '_')}",
+        (node,),
+        inputs,
+        outputs,
+    )
     try:
-        return Step(group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile, choices))
+        return Step(
+            group.name, entry.id, (node,), inputs, outputs, lower_group(group, node, tile, choices)
+        )
     except UnsupportedError as error:
         return _reference_step(entry, node, str(error))
 
@@ -132,4 +158,8 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
 
 
 def _is_static(nodes: Sequence[Node]) -> bool:
-    return all(isinstance(kind, TensorType) and kind.is_static and kind.dtype is not DType.UNDEFINED for node in nodes for kind in node.outputs)
+    return all(
+        isinstance(kind, TensorType) and kind.is_static and kind.dtype is not DType.UNDEFINED
+        for node in nodes
+        for kind in node.outputs
+    )

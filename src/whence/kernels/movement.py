@@ -1,4 +1,6 @@
-"""Element rules of operators that move elements without computing: index arithmetic, and nothing at run time but the loads."""
+"""Element rules of operators that move elements without computing: index arithmetic, and nothing at
+run time but the loads.
+"""
 
 from __future__ import annotations
 
@@ -45,13 +47,19 @@ def _transpose(elements: Elements, node: Node, output: int, index: Indices) -> E
 def _reshape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     """Reshape, Flatten, Squeeze and Unsqueeze alike: the same elements in the same order."""
     source = _source(node)
-    return elements.value(source, unravel(ravel(index, elements.shape(node.ref())), elements.shape(source)))
+    return elements.value(
+        source, unravel(ravel(index, elements.shape(node.ref())), elements.shape(source))
+    )
 
 
 def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source, made = elements.shape(_source(node)), elements.shape(node.ref())
-    # When the shape is an input, the size of the output is the file's word for it, and the kernel would read where nothing is.
-    if any(extent not in (1, size) for extent, size in zip(source, made[len(made) - len(source) :], strict=True)):
+    # When the shape is an input, the size of the output is the file's word for it, and the kernel
+    # would read where nothing is.
+    if any(
+        extent not in (1, size)
+        for extent, size in zip(source, made[len(made) - len(source) :], strict=True)
+    ):
         raise UnsupportedError(f"Expand '{node.name}' of {list(source)} cannot make {list(made)}")
     return elements.broadcast(_source(node), index)
 
@@ -60,7 +68,9 @@ def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
     shape = elements.shape(source)
     starts, ends = _ints(elements, node, 1, "starts"), _ints(elements, node, 2, "ends")
-    axes = _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(starts)))
+    axes = (
+        _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(starts)))
+    )
     steps = _ints(elements, node, 4, "steps") if node.input(4) is not None else [1] * len(starts)
     moved = list(index)
     for start, _end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -84,7 +94,9 @@ def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         if extent == 0:
             continue
         value = elements.value(ref, (*index[:axis], index[axis] - begin, *index[axis + 1 :]))
-        result = value if result is None else select(below(index[axis], begin + extent), value, result)
+        result = (
+            value if result is None else select(below(index[axis], begin + extent), value, result)
+        )
     if result is None:
         raise UnsupportedError(f"Concat '{node.name}' has no elements")
     return result
@@ -101,7 +113,9 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
     shape = elements.shape(source)
     pads = _ints(elements, node, 1, "pads")
-    axes = _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(shape)))
+    axes = (
+        _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(shape)))
+    )
     begins = [0] * len(shape)
     for axis, begin in zip(axes, pads[: len(axes)], strict=True):
         begins[axis] = begin
@@ -117,7 +131,13 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         return select(inside, value, cast(fill, value.dtype))
     if 0 in shape:
         raise UnsupportedError(f"Pad '{node.name}': there is no element to repeat")
-    return elements.value(source, tuple(_reflected(place, extent, str(mode), node) for place, extent in zip(moved, shape, strict=True)))
+    return elements.value(
+        source,
+        tuple(
+            _reflected(place, extent, str(mode), node)
+            for place, extent in zip(moved, shape, strict=True)
+        ),
+    )
 
 
 def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
@@ -141,7 +161,10 @@ def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
 
 def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
-    return elements.value(source, tuple(place % extent for place, extent in zip(index, elements.shape(source), strict=True)))
+    return elements.value(
+        source,
+        tuple(place % extent for place, extent in zip(index, elements.shape(source), strict=True)),
+    )
 
 
 def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Index:
@@ -151,9 +174,13 @@ def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Inde
     at = cast(elements.value(ref, index), DType.I64)
     if isinstance(at, Literal):
         return of(int(at.value) % extent)
-    wrapped = select(apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at)
+    wrapped = select(
+        apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at
+    )
     # An index out of range is the caller's error; clamping keeps it from reading foreign memory.
-    safe = apply(Fn.MIN, apply(Fn.MAX, wrapped, literal(0, DType.I64)), literal(extent - 1, DType.I64))
+    safe = apply(
+        Fn.MIN, apply(Fn.MAX, wrapped, literal(0, DType.I64)), literal(extent - 1, DType.I64)
+    )
     return of(Looked(safe, extent))
 
 
@@ -196,8 +223,14 @@ def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices)
     channels = elements.shape(source)[1]
     # The place within a block is counted before the channel, or after it.
     crd = node.attrs.get("mode", "DCR") == "CRD"
-    inner, channel = (depth % (block * block), depth // (block * block)) if crd else (depth // channels, depth % channels)
-    return elements.value(source, (batch, channel, row * block + inner // block, column * block + inner % block))
+    inner, channel = (
+        (depth % (block * block), depth // (block * block))
+        if crd
+        else (depth // channels, depth % channels)
+    )
+    return elements.value(
+        source, (batch, channel, row * block + inner // block, column * block + inner % block)
+    )
 
 
 def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -207,7 +240,9 @@ def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     value = elements.value(source, index)
     diagonal = index[-1] - index[-2] - offset
     keep = (
-        apply(Fn.LE, literal(0, DType.I64), position(diagonal)) if _int(node, "upper", 1) else apply(Fn.LE, position(diagonal), literal(0, DType.I64))
+        apply(Fn.LE, literal(0, DType.I64), position(diagonal))
+        if _int(node, "upper", 1)
+        else apply(Fn.LE, position(diagonal), literal(0, DType.I64))
     )
     return select(keep, value, literal(0, value.dtype))
 
@@ -219,8 +254,14 @@ def _one_hot(elements: Elements, node: Node, output: int, index: Indices) -> Exp
     axis = _int(node, "axis", -1) % len(index)
     extent = elements.shape(node.ref())[axis]
     at = cast(elements.value(indices, (*index[:axis], *index[axis + 1 :])), DType.I64)
-    wrapped = select(apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at)
-    return select(apply(Fn.EQ, wrapped, position(index[axis])), elements.value(values, (of(1),)), elements.value(values, (of(0),)))
+    wrapped = select(
+        apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at
+    )
+    return select(
+        apply(Fn.EQ, wrapped, position(index[axis])),
+        elements.value(values, (of(1),)),
+        elements.value(values, (of(0),)),
+    )
 
 
 RULES: Mapping[str, Rule] = {

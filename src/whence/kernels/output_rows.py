@@ -1,4 +1,6 @@
-"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output, a row's elements side by side: windows over plain tensors."""
+"""Loop nests whose work items are rows of an (N, C, D1, ..., Dn) output, a row's elements side by
+side: windows over plain tensors.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from whence.kernels.index import Var, of, ravel, unravel
 from whence.kernels.ir import TASK, Expr, Literal, Loop, Stmt, Store
 from whence.types import DType
 
-# Results kept side by side while a window passes over a row: enough to fill vectors, few enough for the nearest cache.
+# Results kept side by side while a window passes over a row: enough to fill vectors, few enough for
+# the nearest cache.
 _LANES = 512
 
 
@@ -50,7 +53,9 @@ class OutputRows:
         found = []
         for number, result in enumerate(group.outputs):
             if group.shape(result) != self.shape:
-                raise UnsupportedError(f"group '{group.name}' changes the shape of what '{anchor.name}' makes")
+                raise UnsupportedError(
+                    f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
+                )
             found.append(Store(f"out{number}", flat, elements.value(result, self.index)))
         return tuple(found)
 

@@ -1,4 +1,6 @@
-"""Quantisation: element rules between real numbers and small integers, and the scale that DynamicQuantizeLinear finds for itself."""
+"""Quantisation: element rules between real numbers and small integers, and the scale that
+DynamicQuantizeLinear finds for itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _INTEGERS = frozenset({DType.I8, DType.U8, DType.I16, DType.U16, DType.I32})
 
 
 def _parameter(elements: Elements, node: Node, ref: Ref, index: Indices) -> Expr:
-    """A scale or zero point at an index of the tensor: one for all, one for each place on an axis, or one for each block of it."""
+    """A scale or zero point at an index of the tensor: one for all, one for each place on an axis,
+    or one for each block of it.
+    """
     shape = elements.shape(ref)
     if math.prod(shape) == 1:
         return elements.value(ref, tuple(of(0) for _ in shape))
@@ -46,12 +50,17 @@ def _rounded_away(real: Expr) -> Expr:
     """To the nearest whole number, halves away from zero."""
     size = apply(Fn.ABS, real)
     whole = apply(Fn.FLOOR, size)
-    up = add(whole, select(apply(Fn.LE, like(0.5, real), sub(size, whole)), like(1.0, real), like(0.0, real)))
+    up = add(
+        whole,
+        select(apply(Fn.LE, like(0.5, real), sub(size, whole)), like(1.0, real), like(0.0, real)),
+    )
     return select(apply(Fn.LT, real, like(0.0, real)), apply(Fn.NEG, up), up)
 
 
 def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool = False) -> Expr:
-    """A real number, already divided by the scale, as an integer: rounded half to even, or `away`, shifted, saturated. A NaN becomes 0."""
+    """A real number, already divided by the scale, as an integer: rounded half to even, or `away`,
+    shifted, saturated. A NaN becomes 0.
+    """
     low, high = integer_range(dtype)
     rounded = _rounded_away(real) if away else apply(Fn.ROUND, real)
     if zero_point is not None:
@@ -104,7 +113,9 @@ def lower_dynamic_quantise(group: Group, anchor: Node) -> Kernel:
     scale = row.hold("scale", select(apply(Fn.LT, low, high), spread, literal(1.0, DType.F32)))
     negated = div(apply(Fn.NEG, low), scale)
     zero_point = row.hold("zero_point", quantised(negated, None, DType.U8))
-    return row.finish(lambda index: quantised(div(row.x(index), scale), zero_point, DType.U8), (scale, zero_point))
+    return row.finish(
+        lambda index: quantised(div(row.x(index), scale), zero_point, DType.U8), (scale, zero_point)
+    )
 
 
 RULES: Mapping[str, Rule] = {"QuantizeLinear": _quantise, "DequantizeLinear": _dequantise}

@@ -1,7 +1,9 @@
-"""Recurrent layers: the products with the input for many steps at once, then step by step the products with the state.
+"""Recurrent layers: the products with the input for many steps at once, then step by step the
+products with the state.
 
-Columns of the weights are packed so that a panel holds all gates of a few neighbouring units: when a panel's sums are done, so are everything its
-units need. A work item is one direction of a few sequences.
+Columns of the weights are packed so that a panel holds all gates of a few neighbouring units: when
+a panel's sums are done, so are everything its units need. A work item is one direction of a few
+sequences.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ _FUNCTIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", 
 # Sums kept in registers at once, and how many are needed to keep the arithmetic units busy.
 _SUMS = 24
 _BUSY = 8
-# Steps whose products with the input are made at once: enough to use each weight well, few enough to stay in cache.
+# Steps whose products with the input are made at once: enough to use each weight well, few enough
+# to stay in cache.
 _STEPS = 64
 # Weights of the state from which on a step takes longer than it takes the workers to meet.
 _TOGETHER = 1 << 17
@@ -43,9 +46,11 @@ HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A product with the state and what follows for each unit: values by name, in order, from the sums `x0`, `x1`, ... of the gates it makes.
+    """A product with the state and what follows for each unit: values by name, in order, from the
+    sums `x0`, `x1`, ... of the gates it makes.
 
-    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are its peepholes, `late` its late bias.
+    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are
+    its peepholes, `late` its late bias.
     """
 
     gates: tuple[int, ...]
@@ -67,7 +72,9 @@ class Recurrent(Micro):
     rows: int
     """Sequences in a work item."""
     together: bool
-    """One sequence in one direction: the workers divide the panels among them and meet after every phase. A work item is a panel."""
+    """One sequence in one direction: the workers divide the panels among them and meet after every
+    phase. A work item is a panel.
+    """
     tile: Tile
     vectors: int
     """Vectors of units in a panel."""
@@ -75,7 +82,9 @@ class Recurrent(Micro):
     reverse: tuple[bool, ...]
     batch_first: bool
     late: int | None
-    """The gate whose sum with the state starts from its own bias and is kept apart from the input's."""
+    """The gate whose sum with the state starts from its own bias and is kept apart from the
+    input's.
+    """
     phases: tuple[tuple[Phase, ...], ...]
     """By direction."""
     x: str
@@ -124,8 +133,14 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a single-precision RNN, GRU or LSTM with constant weights."""
     x, w, r = (ref for ref in anchor.inputs[:3] if ref is not None)
     attrs: Any = anchor.attrs
-    if any(group.dtype(ref) is not DType.F32 for ref in (x, w, r)) or group.graph.const_value(w) is None or group.graph.const_value(r) is None:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are not constants of single precision")
+    if (
+        any(group.dtype(ref) is not DType.F32 for ref in (x, w, r))
+        or group.graph.const_value(w) is None
+        or group.graph.const_value(r) is None
+    ):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has weights that are not constants of single precision"
+        )
     batch_first = bool(attrs.get("layout", 0))
     time, batch, inputs = group.shape(x)
     if batch_first:
@@ -135,15 +150,28 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
     gates = _GATES[anchor.op]
     vectors = max(1, min(_BUSY // gates if batch < 4 else 1, -(-hidden // tile.lanes)))
-    rows = next(count for count in range(min(batch, _SUMS // (gates * vectors)), 0, -1) if batch % count == 0)
+    rows = next(
+        count
+        for count in range(min(batch, _SUMS // (gates * vectors)), 0, -1)
+        if batch % count == 0
+    )
     way = str(attrs.get("direction", "forward"))
     reverse = (False, True) if directions == 2 else (way == "reverse",)
     peepholes = anchor.input(7)
-    phases = tuple(_phases(anchor, functions, peepholes is not None) for functions in _functions(anchor, directions))
+    phases = tuple(
+        _phases(anchor, functions, peepholes is not None)
+        for functions in _functions(anchor, directions)
+    )
     late = 2 if anchor.op == "GRU" else None
-    bias, lengths, start, start_cell, peeped = (_buffer(group, anchor.input(slot)) for slot in (3, 4, 5, 6, 7))
+    bias, lengths, start, start_cell, peeped = (
+        _buffer(group, anchor.input(slot)) for slot in (3, 4, 5, 6, 7)
+    )
     outputs = tuple(
-        f"out{group.outputs.index(anchor.ref(slot))}" if slot < len(anchor.outputs) and anchor.ref(slot) in group.outputs else None
+        (
+            f"out{group.outputs.index(anchor.ref(slot))}"
+            if slot < len(anchor.outputs) and anchor.ref(slot) in group.outputs
+            else None
+        )
         for slot in range(3)
     )
     together = directions * (batch // rows) == 1 and gates * hidden * hidden >= _TOGETHER
@@ -156,11 +184,25 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     for ref, depth in ((w, inputs), (r, hidden)):
         position = group.inputs.index(ref)
         packings[position] = _Packing(gates, hidden, micro.units)
-        params[position] = Buffer(params[position].name, DType.F32, directions * micro.panels * depth * micro.width, params[position].role)
+        params[position] = Buffer(
+            params[position].name,
+            DType.F32,
+            directions * micro.panels * depth * micro.width,
+            params[position].role,
+        )
     products, state = micro.scratch
     scratch = 4 * (products + 4 * state)
     tasks = micro.panels if together else directions * micro.blocks
-    return Kernel(group.name, tuple(params), tasks, (micro,), group.costs(), scratch, packings=packings, together=together)
+    return Kernel(
+        group.name,
+        tuple(params),
+        tasks,
+        (micro,),
+        group.costs(),
+        scratch,
+        packings=packings,
+        together=together,
+    )
 
 
 def _buffer(group: Group, ref: Ref | None) -> str | None:
@@ -173,7 +215,9 @@ def _buffer(group: Group, ref: Ref | None) -> str | None:
 class _Function:
     """An activation with its numbers, its argument clipped where the layer says so."""
 
-    def __init__(self, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float) -> None:
+    def __init__(
+        self, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float
+    ) -> None:
         self.name = next((known for known in ACTIVATIONS if known.lower() == name.lower()), "")
         if not self.name:
             raise UnsupportedError(f"a recurrent layer asks for the unknown activation {name!r}")
@@ -196,12 +240,18 @@ def _functions(anchor: Node, directions: int) -> list[list[_Function]]:
     attrs: Any = anchor.attrs
     defaults = _FUNCTIONS[anchor.op]
     names = attrs.get("activations") or defaults * directions
-    alphas, betas = iter(attrs.get("activation_alpha") or ()), iter(attrs.get("activation_beta") or ())
+    alphas, betas = (
+        iter(attrs.get("activation_alpha") or ()),
+        iter(attrs.get("activation_beta") or ()),
+    )
     limit = float(attrs.get("clip", math.inf))
     if len(names) < len(defaults) * directions:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' names too few activations")
     # The cell state on its way through the third function is not clipped.
-    made = [_Function(str(name), alphas, betas, limit if at % len(defaults) < 2 else math.inf) for at, name in enumerate(names)]
+    made = [
+        _Function(str(name), alphas, betas, limit if at % len(defaults) < 2 else math.inf)
+        for at, name in enumerate(names)
+    ]
     return [made[at * len(defaults) : (at + 1) * len(defaults)] for at in range(directions)]
 
 
@@ -222,9 +272,15 @@ def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Pha
     f, g, h = functions
 
     def peeped(gate: int, peephole: int, cell: Expr) -> Expr:
-        return add(_sum(gate), mul(Name(f"p{peephole}", DType.F32), cell)) if peepholes else _sum(gate)
+        return (
+            add(_sum(gate), mul(Name(f"p{peephole}", DType.F32), cell)) if peepholes else _sum(gate)
+        )
 
-    enter, forget, new_cell = Name("enter", DType.F32), Name("forget", DType.F32), Name(NEW_CELL, DType.F32)
+    enter, forget, new_cell = (
+        Name("enter", DType.F32),
+        Name("forget", DType.F32),
+        Name(NEW_CELL, DType.F32),
+    )
     return Phase(
         (0, 1, 2, 3),
         False,
@@ -239,14 +295,22 @@ def _lstm(functions: Sequence[_Function], peepholes: bool, coupled: bool) -> Pha
 
 def _gru(functions: Sequence[_Function], linear_before_reset: bool) -> tuple[Phase, ...]:
     f, g = functions
-    update, candidate, late = Name("update", DType.F32), Name("candidate", DType.F32), Name("late", DType.F32)
+    update, candidate, late = (
+        Name("update", DType.F32),
+        Name("candidate", DType.F32),
+        Name("late", DType.F32),
+    )
     blend = add(mul(sub(like(1.0, update), update), candidate), mul(update, BEFORE))
     if linear_before_reset:
         return (
             Phase(
                 (0, 1, 2),
                 False,
-                (("update", f(_sum(0))), ("candidate", g(add(_sum(2), mul(f(_sum(1)), late)))), (HIDDEN, blend)),
+                (
+                    ("update", f(_sum(0))),
+                    ("candidate", g(add(_sum(2), mul(f(_sum(1)), late)))),
+                    (HIDDEN, blend),
+                ),
             ),
         )
     return (
@@ -257,7 +321,9 @@ def _gru(functions: Sequence[_Function], linear_before_reset: bool) -> tuple[Pha
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """Weights `[directions][gates · hidden][depth]` as `[directions][panels][depth][gates][units]`, missing units zero."""
+    """Weights `[directions][gates · hidden][depth]` as `[directions][panels][depth][gates][units]`,
+    missing units zero.
+    """
 
     gates: int
     hidden: int
@@ -268,7 +334,21 @@ class _Packing:
         panels = -(-self.hidden // self.units)
         padded = np.zeros((directions, self.gates, panels * self.units, depth), np.float32)
         padded[:, :, : self.hidden] = weights.reshape(directions, self.gates, self.hidden, depth)
-        return np.ascontiguousarray(padded.reshape(directions, self.gates, panels, self.units, depth).transpose(0, 2, 4, 1, 3))
+        return np.ascontiguousarray(
+            padded.reshape(directions, self.gates, panels, self.units, depth).transpose(
+                0, 2, 4, 1, 3
+            )
+        )
 
 
-__all__ = ["BEFORE", "CELL", "HIDDEN", "NEW_CELL", "RECURRENT_OPS", "RESET", "Phase", "Recurrent", "lower_recurrent"]
+__all__ = [
+    "BEFORE",
+    "CELL",
+    "HIDDEN",
+    "NEW_CELL",
+    "RECURRENT_OPS",
+    "RESET",
+    "Phase",
+    "Recurrent",
+    "lower_recurrent",
+]

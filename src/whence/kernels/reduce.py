@@ -1,4 +1,6 @@
-"""Groups anchored at a reduction: what is fused before it is pulled into the loop, what is fused after it is applied to the result."""
+"""Groups anchored at a reduction: what is fused before it is pulled into the loop, what is fused
+after it is applied to the result.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def _square(x: Expr) -> Expr:
 
 
 def _divide(total: Expr, count: int) -> Expr:
-    return apply(Fn.DIV, total, literal(float(count) if total.dtype.is_float else count, total.dtype))
+    return apply(
+        Fn.DIV, total, literal(float(count) if total.dtype.is_float else count, total.dtype)
+    )
 
 
 REDUCTIONS: Mapping[str, Reduction] = {
@@ -61,7 +65,9 @@ REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceMax": Reduction(Fn.MAX, lowest),
     "ReduceMin": Reduction(Fn.MIN, highest),
     "ReduceL1": Reduction(Fn.ADD, lambda _: 0, before=lambda x: apply(Fn.ABS, x)),
-    "ReduceL2": Reduction(Fn.ADD, lambda _: 0, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)),
+    "ReduceL2": Reduction(
+        Fn.ADD, lambda _: 0, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)
+    ),
     "ReduceSumSquare": Reduction(Fn.ADD, lambda _: 0, before=_square),
     "ReduceLogSum": Reduction(Fn.ADD, lambda _: 0, finish=lambda total, _: apply(Fn.LOG, total)),
     "ReduceLogSumExp": Reduction(Fn.ADD, lambda _: 0),
@@ -94,24 +100,36 @@ def lower_reduce(group: Group, anchor: Node) -> Kernel:
     shape = group.shape(source)
     axes = reduced_axes(group, anchor)
     if len(group.outputs) != 1:
-        raise UnsupportedError(f"group '{group.name}' exposes more than the result of its reduction")
+        raise UnsupportedError(
+            f"group '{group.name}' exposes more than the result of its reduction"
+        )
     (result,) = group.outputs
-    if math.prod(group.shape(result)) != math.prod(extent for axis, extent in enumerate(shape) if axis not in axes):
-        raise UnsupportedError(f"group '{group.name}' broadcasts after its reduction '{anchor.name}'")
+    if math.prod(group.shape(result)) != math.prod(
+        extent for axis, extent in enumerate(shape) if axis not in axes
+    ):
+        raise UnsupportedError(
+            f"group '{group.name}' broadcasts after its reduction '{anchor.name}'"
+        )
     if 0 in shape and len(axes) > 1:
         # Nothing to divide into dimensions.
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
     row = RowNest(group, anchor, shape, axes)
-    total = _log_sum_exp(row) if anchor.op == "ReduceLogSumExp" else _folded(row, REDUCTIONS[anchor.op])
+    total = (
+        _log_sum_exp(row) if anchor.op == "ReduceLogSumExp" else _folded(row, REDUCTIONS[anchor.op])
+    )
     finished = cast(total, compute_type(group.dtype(anchor.ref())))
 
     def given(index: Indices) -> Expr:
         if ravel(index, group.shape(anchor.ref())) != row.row_number:
-            raise UnsupportedError(f"group '{group.name}' moves elements after its reduction '{anchor.name}'")
+            raise UnsupportedError(
+                f"group '{group.name}' moves elements after its reduction '{anchor.name}'"
+            )
         return finished
 
     # The result, through whatever elementwise operators were fused after the reduction.
-    value = group.elements({anchor.ref(): given}).value(result, unravel(row.row_number, group.shape(result)))
+    value = group.elements({anchor.ref(): given}).value(
+        result, unravel(row.row_number, group.shape(result))
+    )
     return row.finish_numbers({result: value})
 
 
@@ -120,12 +138,19 @@ def _folded(row: RowNest, reduction: Reduction) -> Expr:
     if reduction.fn in (Fn.MAX, Fn.MIN) and row.dtype is DType.F32:
         total = _extreme(row, reduction.fn)
     else:
-        total = row.fold("total", reduction.fn, float(start) if row.dtype.is_float else int(start), lambda index: reduction.before(row.x(index)))
+        total = row.fold(
+            "total",
+            reduction.fn,
+            float(start) if row.dtype.is_float else int(start),
+            lambda index: reduction.before(row.x(index)),
+        )
     return reduction.finish(total, row.count)
 
 
 def _extreme(row: RowNest, fn: Fn) -> Expr:
-    """The largest or smallest element by integers in the order of the numbers, which compare faster; a NaN wins."""
+    """The largest or smallest element by integers in the order of the numbers, which compare
+    faster; a NaN wins.
+    """
     nan = literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
     start = lowest(DType.I32) if fn is Fn.MAX else highest(DType.I32)
 
@@ -140,9 +165,12 @@ def _extreme(row: RowNest, fn: Fn) -> Expr:
 
 
 def _log_sum_exp(row: RowNest) -> Expr:
-    # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is infinite
+    # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is
+    # infinite
     best = row.hold("top", row.fold("best", Fn.MAX, -math.inf, row.x))
     zero, limit = literal(0.0, row.dtype), literal(math.inf, row.dtype)
     shift = row.hold("shift", select(apply(Fn.LT, apply(Fn.ABS, best), limit), best, zero))
-    total = row.fold("total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift)))
+    total = row.fold(
+        "total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
+    )
     return apply(Fn.ADD, apply(Fn.LOG, total), shift)

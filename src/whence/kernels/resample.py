@@ -1,6 +1,8 @@
-"""The element rule of Resize: each output element is a weighted sum of a few input elements, whose places and weights are known beforehand.
+"""The element rule of Resize: each output element is a weighted sum of a few input elements, whose
+places and weights are known beforehand.
 
-Places that follow a straight line, as when every pixel is repeated, become index arithmetic; others are looked up in tables in the code.
+Places that follow a straight line, as when every pixel is repeated, become index arithmetic; others
+are looked up in tables in the code.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _MOST_REPEATS = 16
 
 @dataclass(frozen=True, slots=True)
 class _Tap:
-    """One of the input elements along an axis: where it is for each output place, and what it counts. No weight: it is the element itself."""
+    """One of the input elements along an axis: where it is for each output place, and what it
+    counts. No weight: it is the element itself.
+    """
 
     places: np.ndarray
     weights: np.ndarray | None
@@ -59,7 +63,9 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         raise UnsupportedError(f"Resize '{node.name}' interpolates {elements.dtype(source)}")
     axes = _axes(elements, node)
     if math.prod(len(axis.taps) for axis in axes) > _MOST_TAPS:
-        raise UnsupportedError(f"Resize '{node.name}' reads more than {_MOST_TAPS} elements for each of its own")
+        raise UnsupportedError(
+            f"Resize '{node.name}' reads more than {_MOST_TAPS} elements for each of its own"
+        )
 
     def combined(rest: Sequence[_Resized], moved: Indices) -> Expr:
         if not rest:
@@ -76,8 +82,12 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         assert total is not None
         if axis.outside is None:
             return total
-        hidden = cast(_looked_up(axis.outside.astype(np.uint8), index[axis.axis], DType.U8), DType.BOOL)
-        return select(hidden, literal(get_float(node.attrs, "extrapolation_value", 0.0), total.dtype), total)
+        hidden = cast(
+            _looked_up(axis.outside.astype(np.uint8), index[axis.axis], DType.U8), DType.BOOL
+        )
+        return select(
+            hidden, literal(get_float(node.attrs, "extrapolation_value", 0.0), total.dtype), total
+        )
 
     return combined(axes, index)
 
@@ -103,14 +113,25 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
             raise UnsupportedError(f"Resize '{node.name}' has no elements")
         positions = source_positions(transform, plan)
         outside = (positions < 0) | (positions > plan.size - 1) if crop else None
-        found.append(_Resized(plan.axis, plan.size, _taps(node, mode, positions, plan), outside if outside is not None and outside.any() else None))
+        found.append(
+            _Resized(
+                plan.axis,
+                plan.size,
+                _taps(node, mode, positions, plan),
+                outside if outside is not None and outside.any() else None,
+            )
+        )
     return found
 
 
 def _taps(node: Node, mode: str, positions: np.ndarray, plan: ResizeAxis) -> tuple[_Tap, ...]:
     if mode == "nearest":
         nearest = get_str(node.attrs, "nearest_mode", "round_prefer_floor")
-        return (_tap(np.clip(nearest_pixels(positions, nearest), 0, plan.size - 1).astype(np.int64), None),)
+        return (
+            _tap(
+                np.clip(nearest_pixels(positions, nearest), 0, plan.size - 1).astype(np.int64), None
+            ),
+        )
     places, weights = taps(node.attrs, mode, positions, plan)
     used = [tap for tap in range(places.shape[1]) if weights[:, tap].any()]
     return tuple(_tap(places[:, tap], weights[:, tap].astype(np.float32)) for tap in used or [0])
@@ -122,8 +143,12 @@ def _tap(places: np.ndarray, weights: np.ndarray | None) -> _Tap:
     straight = np.array_equal(places, places[0] + step * numbers)
     changes = np.flatnonzero(places != places[0])
     repeats = int(changes[0]) if changes.size else 0
-    whole = not straight and 1 < repeats <= _MOST_REPEATS and np.array_equal(places, numbers // repeats)
-    return _Tap(places.astype(np.int32), weights, step if straight else None, repeats if whole else 0)
+    whole = (
+        not straight and 1 < repeats <= _MOST_REPEATS and np.array_equal(places, numbers // repeats)
+    )
+    return _Tap(
+        places.astype(np.int32), weights, step if straight else None, repeats if whole else 0
+    )
 
 
 def _place(tap: _Tap, at: Index, size: int) -> Index:

@@ -1,4 +1,6 @@
-"""The element rule of RotaryEmbedding: pairs of elements turned by an angle that depends on their position in the sequence."""
+"""The element rule of RotaryEmbedding: pairs of elements turned by an angle that depends on their
+position in the sequence.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,13 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         return elements.value(source, (*index[:-1], start + place))
 
     def turned(pair: Index, first: Expr, second: Expr) -> tuple[Expr, Expr]:
-        cosine, sine = (cast(_angle(elements, node, ref, batch, row, pair), first.dtype) for ref in (cosines, sines))
-        return sub(mul(cosine, first), mul(sine, second)), add(mul(sine, first), mul(cosine, second))
+        cosine, sine = (
+            cast(_angle(elements, node, ref, batch, row, pair), first.dtype)
+            for ref in (cosines, sines)
+        )
+        return sub(mul(cosine, first), mul(sine, second)), add(
+            mul(sine, first), mul(cosine, second)
+        )
 
     if attrs.get("interleaved", 0):
         pair = at // 2
@@ -61,7 +68,18 @@ def _angle(elements: Elements, node: Node, ref: Ref, batch: Index, row: Index, p
     places = elements.shape(positions)
     return elements.value(
         ref,
-        (looked_up(elements, positions, tuple(of(0) if extent == 1 else at for at, extent in zip((batch, row), places, strict=True)), length), pair),
+        (
+            looked_up(
+                elements,
+                positions,
+                tuple(
+                    of(0) if extent == 1 else at
+                    for at, extent in zip((batch, row), places, strict=True)
+                ),
+                length,
+            ),
+            pair,
+        ),
     )
 
 

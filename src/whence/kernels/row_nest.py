@@ -1,7 +1,9 @@
-"""Passes over rows: the loop nest of operators whose every result depends on a whole row of the input.
+"""Passes over rows: the loop nest of operators whose every result depends on a whole row of the
+input.
 
-A work item is one row, or a stretch of neighbouring rows side by side where a row lies across memory. Passes over the row fold it into a few
-numbers; the last one stores them, or maps the row to the output. What is fused before is pulled into every pass, what is fused after into the last.
+A work item is one row, or a stretch of neighbouring rows side by side where a row lies across
+memory. Passes over the row fold it into a few numbers; the last one stores them, or maps the row to
+the output. What is fused before is pulled into every pass, what is fused after into the last.
 """
 
 from __future__ import annotations
@@ -15,7 +17,24 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type
 from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel, unravel
-from whence.kernels.ir import TASK, Accumulate, Accumulator, Expr, Fn, Kernel, Let, Literal, Load, Loop, LoopKind, Name, Op, Stmt, Store, walk
+from whence.kernels.ir import (
+    TASK,
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    LoopKind,
+    Name,
+    Op,
+    Stmt,
+    Store,
+    walk,
+)
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -23,11 +42,27 @@ if TYPE_CHECKING:
 
 # Rows folded side by side: enough to fill vectors, few enough for the nearest cache.
 _LANES = 512
-# A sum longer than this is added up in stretches: one number that takes in everything loses a digit for every ten times as much.
+# A sum longer than this is added up in stretches: one number that takes in everything loses a digit
+# for every ten times as much.
 _LONG = 64
-# Loads and calls in a prologue beyond which the row is kept in the output instead of being computed for every pass.
+# Loads and calls in a prologue beyond which the row is kept in the output instead of being computed
+# for every pass.
 _CHEAP = 3
-_CALLS = frozenset({Fn.EXP, Fn.LOG, Fn.TANH, Fn.ERF, Fn.SIGMOID, Fn.SOFTPLUS, Fn.POW, Fn.SIN, Fn.COS, Fn.DIV, Fn.SQRT})
+_CALLS = frozenset(
+    {
+        Fn.EXP,
+        Fn.LOG,
+        Fn.TANH,
+        Fn.ERF,
+        Fn.SIGMOID,
+        Fn.SOFTPLUS,
+        Fn.POW,
+        Fn.SIN,
+        Fn.COS,
+        Fn.DIV,
+        Fn.SQRT,
+    }
+)
 
 Make: TypeAlias = Callable[[Indices], Expr]
 """A value of the element at an index."""
@@ -36,10 +71,13 @@ Make: TypeAlias = Callable[[Indices], Expr]
 class RowNest:
     """The passes over one row, written as a loop nest.
 
-    `shape` is the input's shape, or a finer division of its dimensions; `axes` say which of them a row runs over.
+    `shape` is the input's shape, or a finer division of its dimensions; `axes` say which of them a
+    row runs over.
     """
 
-    def __init__(self, group: Group, anchor: Node, shape: Sequence[int], axes: Sequence[int]) -> None:
+    def __init__(
+        self, group: Group, anchor: Node, shape: Sequence[int], axes: Sequence[int]
+    ) -> None:
         source = anchor.inputs[0]
         assert source is not None
         self.group, self.anchor, self.source = group, anchor, source
@@ -56,16 +94,31 @@ class RowNest:
     def _make_lane(self) -> Var | None:
         """Rows side by side when the dimension along memory is not part of a row."""
         wide = [axis for axis in range(len(self.shape)) if self.shape[axis] > 1]
-        if 0 in self.shape or not wide or wide[-1] in self.axes or not any(axis in self.axes for axis in wide):
+        if (
+            0 in self.shape
+            or not wide
+            or wide[-1] in self.axes
+            or not any(axis in self.axes for axis in wide)
+        ):
             return None
         first = max(axis for axis in wide if axis in self.axes) + 1
         for across in (list(range(first, len(self.shape))), [wide[-1]]):
             self._across = across
             extent = math.prod(self.shape[axis] for axis in across)
-            self._lane = Var("lane", next(size for size in range(min(extent, _LANES), 0, -1) if extent % size == 0))
-            # Several dimensions side by side are one stretch of memory, unless something fused before divides them.
+            self._lane = Var(
+                "lane",
+                next(size for size in range(min(extent, _LANES), 0, -1) if extent % size == 0),
+            )
+            # Several dimensions side by side are one stretch of memory, unless something fused
+            # before divides them.
             if not _divides(
-                self._x(self._index([[axis] for axis in self.axes], [of(Var(f"r{axis}", self.shape[axis])) for axis in self.axes])), "lane"
+                self._x(
+                    self._index(
+                        [[axis] for axis in self.axes],
+                        [of(Var(f"r{axis}", self.shape[axis])) for axis in self.axes],
+                    )
+                ),
+                "lane",
             ):
                 break
         return self._lane
@@ -73,7 +126,9 @@ class RowNest:
     # ---- where an element lies ----
 
     def _index(self, blocks: Sequence[Sequence[int]], steps: Sequence[Index]) -> Indices:
-        """The index into the input of the element that the task, the lane and the steps along the row name."""
+        """The index into the input of the element that the task, the lane and the steps along the
+        row name.
+        """
         front = [axis for axis in self._kept if axis not in self._across]
         extents = [self.shape[axis] for axis in front]
         outer = of(Var(TASK, self.tasks))
@@ -85,9 +140,17 @@ class RowNest:
             chunks = math.prod(across) // self._lane.extent
             *before, chunk = unravel(outer, [*extents, chunks])
             places.update(zip(front, before, strict=True))
-            places.update(zip(self._across, unravel(chunk * self._lane.extent + of(self._lane), across), strict=True))
+            places.update(
+                zip(
+                    self._across,
+                    unravel(chunk * self._lane.extent + of(self._lane), across),
+                    strict=True,
+                )
+            )
         for block, step in zip(blocks, steps, strict=True):
-            places.update(zip(block, unravel(step, [self.shape[axis] for axis in block]), strict=True))
+            places.update(
+                zip(block, unravel(step, [self.shape[axis] for axis in block]), strict=True)
+            )
         full = [places[axis] for axis in range(len(self.shape))]
         return unravel(ravel(full, self.shape), self.group.shape(self.source))
 
@@ -106,10 +169,15 @@ class RowNest:
     # ---- passes ----
 
     def _loops(self, make: Make) -> tuple[Indices, list[Var]]:
-        """One flat loop along the row where that costs no division, else one for each of its dimensions."""
+        """One flat loop along the row where that costs no division, else one for each of its
+        dimensions.
+        """
         found: tuple[Indices, list[Var]] = ((), [])
         for blocks in (_runs(self.axes), [[axis] for axis in self.axes]):
-            steps = [Var(f"r{block[0]}", math.prod(self.shape[axis] for axis in block)) for block in blocks]
+            steps = [
+                Var(f"r{block[0]}", math.prod(self.shape[axis] for axis in block))
+                for block in blocks
+            ]
             found = self._index(blocks, [of(step) for step in steps]), steps
             if not _divides(make(found[0]), "r"):
                 break
@@ -123,7 +191,9 @@ class RowNest:
             inner = (Loop(step, inner, kind if innermost else LoopKind.SERIAL),)
         self.body += inner
 
-    def fold(self, name: str, fn: Fn, start: float | int, make: Make, dtype: DType | None = None) -> Expr:
+    def fold(
+        self, name: str, fn: Fn, start: float | int, make: Make, dtype: DType | None = None
+    ) -> Expr:
         """Fold a value of every element into one number of the row."""
         dtype = dtype or self.dtype
         index, steps = self._loops(make)
@@ -136,11 +206,15 @@ class RowNest:
         return self._name(name, dtype)
 
     def _stretches(self, make: Make) -> tuple[Indices, list[Var]] | None:
-        """Two loops along a long row that lies across memory, where every lane is one sum; along memory, a sum is a vector of sums already."""
+        """Two loops along a long row that lies across memory, where every lane is one sum; along
+        memory, a sum is a vector of sums already.
+        """
         blocks = _runs(self.axes)
         if self._lane is None or self.count <= _LONG or len(blocks) != 1:
             return None
-        inner = next((size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0), None)
+        inner = next(
+            (size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0), None
+        )
         if inner is None:
             return None
         steps = [Var("r", self.count // inner), Var("rr", inner)]
@@ -150,27 +224,53 @@ class RowNest:
     def _add_stretches(self, name: str, value: Expr, steps: Sequence[Var], dtype: DType) -> None:
         assert self._lane is not None
         part = f"{name}_part"
-        inner = Loop(steps[1], (Loop(self._lane, (Accumulate(part, Fn.ADD, value, self._lane),), LoopKind.VECTOR),), LoopKind.SERIAL)
-        added = Loop(self._lane, (Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane),), LoopKind.VECTOR)
-        self.body.append(Loop(steps[0], (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added), LoopKind.SERIAL))
+        inner = Loop(
+            steps[1],
+            (Loop(self._lane, (Accumulate(part, Fn.ADD, value, self._lane),), LoopKind.VECTOR),),
+            LoopKind.SERIAL,
+        )
+        added = Loop(
+            self._lane,
+            (Accumulate(name, Fn.ADD, self._name(part, dtype), self._lane),),
+            LoopKind.VECTOR,
+        )
+        self.body.append(
+            Loop(
+                steps[0],
+                (Accumulator(part, Literal(0.0, dtype), self._lane), inner, added),
+                LoopKind.SERIAL,
+            )
+        )
 
     def fold_kept(self, name: str, make: Make) -> tuple[Expr, Make]:
-        """The sum of a value that costs more than a load, and the value itself for later passes: from the output's memory if it fits there."""
+        """The sum of a value that costs more than a load, and the value itself for later passes:
+        from the output's memory if it fits there.
+        """
         if not self._fits_output():
             return self.fold(name, Fn.ADD, 0.0, make), make
         index, steps = self._loops(make)
         self.body.append(Accumulator(name, Literal(0.0, self.dtype), self._lane))
         kept = Name("kept", self.dtype)
-        inner = (Let("kept", make(index)), Store("out0", self.flat(index), kept), Accumulate(name, Fn.ADD, kept, self._lane))
+        inner = (
+            Let("kept", make(index)),
+            Store("out0", self.flat(index), kept),
+            Accumulate(name, Fn.ADD, kept, self._lane),
+        )
         self._pass(steps, inner, LoopKind.REDUCE)
-        return self._name(name, self.dtype), lambda place: Load("out0", self.flat(place), self.dtype)
+        return self._name(name, self.dtype), lambda place: Load(
+            "out0", self.flat(place), self.dtype
+        )
 
     def keep_costly(self) -> None:
-        """Compute a costly prologue once, into the output's memory, from where the passes then read it."""
+        """Compute a costly prologue once, into the output's memory, from where the passes then read
+        it.
+        """
         index, steps = self._loops(self._x)
         value = self._x(index)
         parts = list(walk(value))
-        costly = sum(isinstance(part, Load) for part in parts) > _CHEAP or any(isinstance(part, Op) and part.fn in _CALLS for part in parts)
+        costly = sum(isinstance(part, Load) for part in parts) > _CHEAP or any(
+            isinstance(part, Op) and part.fn in _CALLS for part in parts
+        )
         if costly and self._fits_output():
             self._pass(steps, (Store("out0", self.flat(index), value),), LoopKind.VECTOR)
             self._x = lambda place: Load("out0", self.flat(place), self.dtype)
@@ -181,13 +281,20 @@ class RowNest:
             self.body.append(Let(name, value))
             return Name(name, value.dtype)
         self.body.append(Accumulator(name, Literal(0.0, value.dtype), self._lane))
-        self.body.append(Loop(self._lane, (Accumulate(name, Fn.ADD, value, self._lane),), LoopKind.VECTOR))
+        self.body.append(
+            Loop(self._lane, (Accumulate(name, Fn.ADD, value, self._lane),), LoopKind.VECTOR)
+        )
         return self._name(name, value.dtype)
 
     def finish(self, make: Make, numbers: Sequence[Expr] = ()) -> Kernel:
-        """The last pass: the anchor's element at every index, through what is fused after it. `numbers` are the anchor's further outputs."""
+        """The last pass: the anchor's element at every index, through what is fused after it.
+        `numbers` are the anchor's further outputs.
+        """
         group, anchor = self.group, self.anchor
-        shape, extra = group.shape(self.source), {anchor.ref(number + 1): value for number, value in enumerate(numbers)}
+        shape, extra = (
+            group.shape(self.source),
+            {anchor.ref(number + 1): value for number, value in enumerate(numbers)},
+        )
         mapped = [ref for ref in group.outputs if ref not in extra]
         if any(math.prod(group.shape(ref)) != math.prod(shape) for ref in mapped):
             raise UnsupportedError(f"group '{group.name}' broadcasts after '{anchor.name}'")
@@ -199,22 +306,35 @@ class RowNest:
 
             def given(place: Indices) -> Expr:
                 if ravel(place, shape) != flat:
-                    raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+                    raise UnsupportedError(
+                        f"group '{group.name}' moves elements after '{anchor.name}'"
+                    )
                 return result
 
             tail = group.elements({anchor.ref(): given})
             return [tail.value(ref, unravel(flat, group.shape(ref))) for ref in mapped]
 
         index, steps = self._loops(lambda place: stored(place)[-1])
-        stores = [Store(self._out(ref), self.flat(index), value) for ref, value in zip(mapped, stored(index), strict=True)]
+        stores = [
+            Store(self._out(ref), self.flat(index), value)
+            for ref, value in zip(mapped, stored(index), strict=True)
+        ]
         self._pass(steps, tuple(stores), LoopKind.VECTOR)
         return self.finish_numbers(extra)
 
     def finish_numbers(self, numbers: Mapping[Ref, Expr]) -> Kernel:
-        """The kernel, storing these numbers of each row first: outputs that have one element for a row."""
+        """The kernel, storing these numbers of each row first: outputs that have one element for a
+        row.
+        """
         self._store_numbers(numbers)
         task = Var(TASK, self.tasks)
-        return Kernel(self.group.name, self.group.params(), self.tasks, (Loop(task, tuple(self.body)),), self.group.costs())
+        return Kernel(
+            self.group.name,
+            self.group.params(),
+            self.tasks,
+            (Loop(task, tuple(self.body)),),
+            self.group.costs(),
+        )
 
     @property
     def row_number(self) -> Index:
@@ -223,9 +343,15 @@ class RowNest:
         return outer if self._lane is None else outer * self._lane.extent + of(self._lane)
 
     def _store_numbers(self, extra: Mapping[Ref, Expr]) -> None:
-        stores = tuple(Store(self._out(ref), self.row_number, value) for ref, value in extra.items() if ref in self.group.outputs)
+        stores = tuple(
+            Store(self._out(ref), self.row_number, value)
+            for ref, value in extra.items()
+            if ref in self.group.outputs
+        )
         if stores:
-            self.body += stores if self._lane is None else (Loop(self._lane, stores, LoopKind.VECTOR),)
+            self.body += (
+                stores if self._lane is None else (Loop(self._lane, stores, LoopKind.VECTOR),)
+            )
 
     def _out(self, ref: Ref) -> str:
         return f"out{self.group.outputs.index(ref)}"
@@ -233,7 +359,9 @@ class RowNest:
     def _fits_output(self) -> bool:
         """Can the first output's memory hold the row meanwhile?"""
         first = self.group.outputs[0]
-        return self.group.dtype(first) is self.dtype and math.prod(self.group.shape(first)) == math.prod(self.shape)
+        return self.group.dtype(first) is self.dtype and math.prod(
+            self.group.shape(first)
+        ) == math.prod(self.shape)
 
     def _name(self, name: str, dtype: DType) -> Expr:
         return Name(name if self._lane is None else f"{name}[lane]", dtype)
@@ -253,7 +381,8 @@ def _runs(axes: Sequence[int]) -> list[list[int]]:
 def _divides(value: Expr, stem: str) -> bool:
     """Does a load depend on a variable of such a name through a division?"""
     return any(
-        isinstance(atom, Quotient | Remainder) and any(var.name.startswith(stem) for var in atom.of.variables())
+        isinstance(atom, Quotient | Remainder)
+        and any(var.name.startswith(stem) for var in atom.of.variables())
         for part in walk(value)
         if isinstance(part, Load)
         for atom, _ in part.index.terms

@@ -42,7 +42,13 @@ def _top(row: RowNest) -> Expr:
     """The largest element, where a NaN need not win: what is computed from it is NaN anyway."""
     if row.dtype is not DType.F32:
         return row.fold("top", Fn.MAX, -math.inf, row.x)
-    best = row.fold("best", Fn.MAX, -(1 << 31), lambda index: apply(Fn.ORDER, row.x(index), dtype=DType.I32), DType.I32)
+    best = row.fold(
+        "best",
+        Fn.MAX,
+        -(1 << 31),
+        lambda index: apply(Fn.ORDER, row.x(index), dtype=DType.I32),
+        DType.I32,
+    )
     return row.hold("top", apply(Fn.UNORDER, best, dtype=DType.F32))
 
 
@@ -77,7 +83,13 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
         return select(hit, position(index[axis]), far)
 
     first = row.fold("first", Fn.MIN, row.count, place, DType.I64)
-    return row.finish(lambda index: select(apply(Fn.EQ, position(index[axis]), first), literal(1.0, row.dtype), literal(0.0, row.dtype)))
+    return row.finish(
+        lambda index: select(
+            apply(Fn.EQ, position(index[axis]), first),
+            literal(1.0, row.dtype),
+            literal(0.0, row.dtype),
+        )
+    )
 
 
 def _moments(row: RowNest, epsilon: float) -> tuple[Expr, Expr]:
@@ -97,7 +109,9 @@ def _inverse_root(row: RowNest, power: Expr, epsilon: float) -> Expr:
     return apply(Fn.RSQRT, add(div(power, like(float(row.count), power)), like(epsilon, power)))
 
 
-def _scaled(row: RowNest, value: Expr, scale: Ref | None, bias: Ref | None, place: Callable[[Ref], Expr]) -> Expr:
+def _scaled(
+    row: RowNest, value: Expr, scale: Ref | None, bias: Ref | None, place: Callable[[Ref], Expr]
+) -> Expr:
     if scale is not None:
         value = mul(value, cast(place(scale), row.dtype))
     return value if bias is None else add(value, cast(place(bias), row.dtype))
@@ -115,7 +129,13 @@ def _layer_norm(group: Group, anchor: Node) -> Kernel:
     mean, inverse = _moments(row, _number(anchor, "epsilon", 1e-5))
 
     def make(index: Indices) -> Expr:
-        return _scaled(row, mul(sub(row.x(index), mean), inverse), anchor.input(1), anchor.input(2), lambda ref: row.elements.broadcast(ref, index))
+        return _scaled(
+            row,
+            mul(sub(row.x(index), mean), inverse),
+            anchor.input(1),
+            anchor.input(2),
+            lambda ref: row.elements.broadcast(ref, index),
+        )
 
     return row.finish(make, (mean, inverse))
 
@@ -127,7 +147,13 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
     inverse = row.hold("inverse", _inverse_root(row, power, _number(anchor, "epsilon", 1e-5)))
 
     def make(index: Indices) -> Expr:
-        return _scaled(row, mul(row.x(index), inverse), anchor.input(1), None, lambda ref: row.elements.broadcast(ref, index))
+        return _scaled(
+            row,
+            mul(row.x(index), inverse),
+            anchor.input(1),
+            None,
+            lambda ref: row.elements.broadcast(ref, index),
+        )
 
     return row.finish(make)
 
@@ -138,7 +164,13 @@ def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
 
     def make(index: Indices) -> Expr:
         value = mul(sub(row.x(index), mean), inverse)
-        return _scaled(row, value, anchor.input(1), anchor.input(2), lambda ref: row.elements.value(ref, (index[1],)))
+        return _scaled(
+            row,
+            value,
+            anchor.input(1),
+            anchor.input(2),
+            lambda ref: row.elements.value(ref, (index[1],)),
+        )
 
     return row.finish(make)
 
@@ -166,8 +198,12 @@ def _lp_norm(group: Group, anchor: Node) -> Kernel:
     if int(_number(anchor, "p", 2)) == 1:
         norm = row.fold("norm", Fn.ADD, 0.0, lambda index: apply(Fn.ABS, row.x(index)))
     else:
-        norm = apply(Fn.SQRT, row.fold("norm", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index))))
-    divisor = row.hold("divisor", select(apply(Fn.EQ, norm, like(0.0, norm)), like(1.0, norm), norm))
+        norm = apply(
+            Fn.SQRT, row.fold("norm", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
+        )
+    divisor = row.hold(
+        "divisor", select(apply(Fn.EQ, norm, like(0.0, norm)), like(1.0, norm), norm)
+    )
     return row.finish(lambda index: div(row.x(index), divisor))
 
 
@@ -206,10 +242,15 @@ ROW_OPS = frozenset(_ROWS)
 
 
 def lower_rows(group: Group, anchor: Node) -> Kernel:
-    """A kernel for a group whose anchor is a softmax or a normalisation of floating-point values."""
+    """A kernel for a group whose anchor is a softmax or a normalisation of floating-point
+    values.
+    """
     source = anchor.inputs[0]
     assert source is not None
-    if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (DType.F32, DType.F64):
+    if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (
+        DType.F32,
+        DType.F64,
+    ):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of {group.dtype(source)}")
     if 0 in group.shape(source):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
@@ -226,8 +267,13 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
     for offset in range(-((size - 1) // 2), math.ceil((size - 1) / 2) + 1):
         channel = index[1] + offset
         neighbour = elements.value(source, (index[0], channel, *index[2:]))
-        total = add(total, select(within(channel, 0, channels), mul(neighbour, neighbour), like(0.0, x)))
-    base = add(like(_number(node, "bias", 1.0), x), mul(total, like(_number(node, "alpha", 1e-4) / size, x)))
+        total = add(
+            total, select(within(channel, 0, channels), mul(neighbour, neighbour), like(0.0, x))
+        )
+    base = add(
+        like(_number(node, "bias", 1.0), x),
+        mul(total, like(_number(node, "alpha", 1e-4) / size, x)),
+    )
     beta = _number(node, "beta", 0.75)
     if beta == 0.75:
         # base^0.75 without a logarithm

@@ -1,4 +1,6 @@
-"""Writing at computed places (ScatterND, ScatterElements), and the element rules of operators that read at computed places."""
+"""Writing at computed places (ScatterND, ScatterElements), and the element rules of operators that
+read at computed places.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,21 @@ SCATTER_OPS = frozenset({"ScatterND", "ScatterElements"})
 
 # Columns a work item writes: whole vectors, and enough work items for a few threads.
 _COLUMNS = 64
-_REDUCTIONS: Mapping[str, Fn | None] = {"none": None, "add": Fn.ADD, "mul": Fn.MUL, "max": Fn.MAX, "min": Fn.MIN}
+_REDUCTIONS: Mapping[str, Fn | None] = {
+    "none": None,
+    "add": Fn.ADD,
+    "mul": Fn.MUL,
+    "max": Fn.MAX,
+    "min": Fn.MIN,
+}
 
 
 def lower_scatter(group: Group, anchor: Node) -> Kernel:
-    """A kernel that copies the data and then writes the updates in their order, so that of two for one place the later wins.
+    """A kernel that copies the data and then writes the updates in their order, so that of two for
+    one place the later wins.
 
-    A work item owns a stretch of columns: the dimensions that updates do not choose among. So work items never write to the same place.
+    A work item owns a stretch of columns: the dimensions that updates do not choose among. So work
+    items never write to the same place.
     """
     data, indices, updates = (ref for ref in anchor.inputs[:3] if ref is not None)
     if group.outputs != (anchor.ref(),):
@@ -46,7 +56,9 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
     elements = group.elements()
     row = Var("row", rows)
     whole = place * (rows * columns) + of(row) * columns + first
-    copy: Stmt = Loop(lane, (Store("out0", whole, elements.value(data, unravel(whole, shape))),), LoopKind.VECTOR)
+    copy: Stmt = Loop(
+        lane, (Store("out0", whole, elements.value(data, unravel(whole, shape))),), LoopKind.VECTOR
+    )
     write = _update(group, anchor, elements, (data, indices, updates), place, first)
     body = (Loop(row, (copy,)), *_nested(write.steps, Loop(lane, (write.store,), LoopKind.VECTOR)))
     return Kernel(group.name, group.params(), task.extent, (Loop(task, body),), group.costs())
@@ -60,26 +72,43 @@ class _Write:
         self.store = store
 
 
-def _division(group: Group, anchor: Node, shape: Sequence[int], indices: Sequence[int]) -> tuple[int, int, int]:
-    """The data as outer × rows × columns: updates choose a row, and keep to their own outer place and column."""
+def _division(
+    group: Group, anchor: Node, shape: Sequence[int], indices: Sequence[int]
+) -> tuple[int, int, int]:
+    """The data as outer × rows × columns: updates choose a row, and keep to their own outer place
+    and column.
+    """
     if anchor.op == "ScatterND":
         depth = indices[-1]
         return 1, math.prod(shape[:depth]), math.prod(shape[depth:])
     axis = _axis(anchor, len(shape))
     # Dimensions that the updates cover only in part must be walked, not divided among work items.
     outer = math.prod(shape[:axis]) if tuple(shape[:axis]) == tuple(indices[:axis]) else 1
-    columns = math.prod(shape[axis + 1 :]) if tuple(shape[axis + 1 :]) == tuple(indices[axis + 1 :]) else 1
+    columns = (
+        math.prod(shape[axis + 1 :])
+        if tuple(shape[axis + 1 :]) == tuple(indices[axis + 1 :])
+        else 1
+    )
     return outer, math.prod(shape) // (outer * columns), columns
 
 
-def _update(group: Group, anchor: Node, elements: Elements, refs: tuple[Ref, Ref, Ref], outer: Index, column: Index) -> _Write:
+def _update(
+    group: Group,
+    anchor: Node,
+    elements: Elements,
+    refs: tuple[Ref, Ref, Ref],
+    outer: Index,
+    column: Index,
+) -> _Write:
     data, indices, updates = refs
     shape, index_shape = group.shape(data), group.shape(indices)
     if anchor.op == "ScatterND":
         depth = index_shape[-1]
         step = Var("update", math.prod(index_shape[:-1]))
         tuples = unravel(of(step), index_shape[:-1])
-        places = [looked_up(elements, indices, (*tuples, of(axis)), shape[axis]) for axis in range(depth)]
+        places = [
+            looked_up(elements, indices, (*tuples, of(axis)), shape[axis]) for axis in range(depth)
+        ]
         target = (*places, *unravel(column, shape[depth:]))
         steps, source = [step], (*tuples, *unravel(column, shape[depth:]))
     else:
@@ -87,10 +116,16 @@ def _update(group: Group, anchor: Node, elements: Elements, refs: tuple[Ref, Ref
         outer_whole = tuple(shape[:axis]) == tuple(index_shape[:axis])
         inner_whole = tuple(shape[axis + 1 :]) == tuple(index_shape[axis + 1 :])
         front = [] if outer_whole else [Var(f"u{at}", index_shape[at]) for at in range(axis)]
-        back = [] if inner_whole else [Var(f"u{at}", index_shape[at]) for at in range(axis + 1, len(shape))]
+        back = (
+            []
+            if inner_whole
+            else [Var(f"u{at}", index_shape[at]) for at in range(axis + 1, len(shape))]
+        )
         along = Var("update", index_shape[axis])
         before = unravel(outer, shape[:axis]) if outer_whole else tuple(of(var) for var in front)
-        after = unravel(column, shape[axis + 1 :]) if inner_whole else tuple(of(var) for var in back)
+        after = (
+            unravel(column, shape[axis + 1 :]) if inner_whole else tuple(of(var) for var in back)
+        )
         source = (*before, of(along), *after)
         target = (*before, looked_up(elements, indices, source, shape[axis]), *after)
         steps = [*front, along, *back]
@@ -130,7 +165,9 @@ def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> E
     batch = int(attrs.get("batch_dims", 0))
     shape, index_shape = elements.shape(data), elements.shape(indices)
     prefix, depth = index[: len(index_shape) - 1], index_shape[-1]
-    places = [looked_up(elements, indices, (*prefix, of(at)), shape[batch + at]) for at in range(depth)]
+    places = [
+        looked_up(elements, indices, (*prefix, of(at)), shape[batch + at]) for at in range(depth)
+    ]
     return elements.value(data, (*index[:batch], *places, *index[len(index_shape) - 1 :]))
 
 

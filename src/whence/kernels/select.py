@@ -1,4 +1,6 @@
-"""Where the largest or smallest element of a row is (ArgMax, ArgMin), and running sums and products along an axis (CumSum, CumProd)."""
+"""Where the largest or smallest element of a row is (ArgMax, ArgMin), and running sums and products
+along an axis (CumSum, CumProd).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,20 @@ from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
 from whence.kernels.index import Var, of, unravel
-from whence.kernels.ir import TASK, Accumulate, Accumulator, Expr, Fn, Kernel, Literal, Loop, LoopKind, Name, Stmt, Store
+from whence.kernels.ir import (
+    TASK,
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+    Stmt,
+    Store,
+)
 from whence.kernels.reduce import highest, lowest
 from whence.kernels.row_nest import RowNest
 from whence.types import DType
@@ -30,16 +45,22 @@ def _int(node: Node, name: str, default: int) -> int:
 
 
 def lower_arg(group: Group, anchor: Node) -> Kernel:
-    """The place of the largest or smallest element: first its value, then the first (or last) place that has it."""
+    """The place of the largest or smallest element: first its value, then the first (or last) place
+    that has it.
+    """
     source = anchor.inputs[0]
     assert source is not None
     shape = group.shape(source)
     if 0 in shape or group.outputs != (anchor.ref(),):
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements, or with more fused to it")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' of no elements, or with more fused to it"
+        )
     axis = _int(anchor, "axis", 0) % max(len(shape), 1)
     row = RowNest(group, anchor, shape or (1,), [axis])
     largest = anchor.op == "ArgMax"
-    best = row.fold("best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x)
+    best = row.fold(
+        "best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x
+    )
     last = bool(_int(anchor, "select_last_index", 0))
     nowhere = literal(-1 if last else row.count, DType.I64)
 
@@ -56,13 +77,17 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
 
 
 def lower_running(group: Group, anchor: Node) -> Kernel:
-    """A running sum or product: one step after the other along the axis, neighbours across it side by side."""
+    """A running sum or product: one step after the other along the axis, neighbours across it side
+    by side.
+    """
     source = anchor.inputs[0]
     assert source is not None
     shape = group.shape(source)
     given = group.graph.const_value(anchor.inputs[1])
     if given is None or 0 in shape or group.outputs != (anchor.ref(),):
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an axis known only at run time, or no elements")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has an axis known only at run time, or no elements"
+        )
     axis = int(given.reshape(-1)[0]) % len(shape)
     outer, length, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     lanes = next(size for size in range(min(inner, _LANES), 0, -1) if inner % size == 0)

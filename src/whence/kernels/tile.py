@@ -1,4 +1,6 @@
-"""How many accumulators a machine's registers hold: the shape of the innermost tile of products and convolutions."""
+"""How many accumulators a machine's registers hold: the shape of the innermost tile of products and
+convolutions.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Tile:
     def fitted(self, rows: int) -> Tile:
         """The tile with its rows evened out over `rows`: 32 rows are 11 + 11 + 10, not 14 + 14 + 4.
 
-        Few rows leave registers free; more columns then keep the arithmetic units busy while each waits for its last result.
+        Few rows leave registers free; more columns then keep the arithmetic units busy while each
+        waits for its last result.
         """
         if rows <= self.rows // 3:
             return replace(self, rows=rows, vectors=self.vectors * 2)

@@ -1,4 +1,6 @@
-"""The k largest or smallest elements of each row, in order: kept in a sorted list that an element enters only if it beats the last."""
+"""The k largest or smallest elements of each row, in order: kept in a sorted list that an element
+enters only if it beats the last.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ STEP, RANK = "step", "rank"
 
 @dataclass(frozen=True, slots=True)
 class TopK(Micro):
-    """Work item t is a row: what its elements are, how many there are, how many are wanted, and where each goes."""
+    """Work item t is a row: what its elements are, how many there are, how many are wanted, and
+    where each goes.
+    """
 
     length: int
     k: int
@@ -54,8 +58,20 @@ def lower_topk(group: Group, anchor: Node) -> Kernel:
     step, rank = Var(STEP, shape[axis]), Var(RANK, k)
     flat = (front * shape[axis] + of(step)) * inner + back
     value = group.elements().value(source, unravel(flat, shape))
-    names = [f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None for slot in (0, 1)]
+    names = [
+        f"out{group.outputs.index(anchor.ref(slot))}" if anchor.ref(slot) in group.outputs else None
+        for slot in (0, 1)
+    ]
     dtype = compute_type(group.dtype(source))
     largest: Any = attrs.get("largest", 1)
-    micro = TopK(shape[axis], k, bool(largest), value, dtype, names[0], names[1], (front * k + of(rank)) * inner + back)
+    micro = TopK(
+        shape[axis],
+        k,
+        bool(largest),
+        value,
+        dtype,
+        names[0],
+        names[1],
+        (front * k + of(rank)) * inner + back,
+    )
     return Kernel(group.name, group.params(), task.extent, (micro,), group.costs())

@@ -1,7 +1,8 @@
-"""Reads that lie across memory, made along it: a square is loaded row by row, turned in registers, and read from there.
+"""Reads that lie across memory, made along it: a square is loaded row by row, turned in registers,
+and read from there.
 
-A transpose stores along one dimension and loads along another. Loop by loop, one of the two always strides through memory and uses one element of
-each cache line it touches.
+A transpose stores along one dimension and loads along another. Loop by loop, one of the two always
+strides through memory and uses one element of each cache line it touches.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ SIDE = 16
 
 @dataclass(frozen=True, slots=True)
 class Turn(Micro):
-    """Fill the array `name[SIDE][SIDE]`: element `[along][across]` is that of `buffer` at `index`, in which `along` has the coefficient 1."""
+    """Fill the array `name[SIDE][SIDE]`: element `[along][across]` is that of `buffer` at `index`,
+    in which `along` has the coefficient 1.
+    """
 
     name: str
     buffer: str
@@ -29,14 +32,24 @@ class Turn(Micro):
 
 
 def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
-    """The single-precision loads that stride through memory as `inner` goes up; none when any load is made on a condition."""
+    """The single-precision loads that stride through memory as `inner` goes up; none when any load
+    is made on a condition.
+    """
     parts = list(walk(*values))
-    if any(isinstance(part, Op) and part.fn is Fn.SELECT and any(isinstance(each, Load) for each in walk(*part.args[1:])) for part in parts):
+    if any(
+        isinstance(part, Op)
+        and part.fn is Fn.SELECT
+        and any(isinstance(each, Load) for each in walk(*part.args[1:]))
+        for part in parts
+    ):
         return []
     return [
         part
         for part in parts
-        if isinstance(part, Load) and part.dtype is DType.F32 and part.index.coefficient(inner) not in (0, 1) and _plain(part, inner)
+        if isinstance(part, Load)
+        and part.dtype is DType.F32
+        and part.index.coefficient(inner) not in (0, 1)
+        and _plain(part, inner)
     ]
 
 

@@ -2,11 +2,12 @@
 
 out = Aᵀ [ Σ_c (G w Gᵀ) ⊙ (Bᵀ x B) ] A      for each m×m tile of the output, x the (m+2)×(m+2) of the input it reads
 
-The sum over channels is a matrix product for each of the (m+2)² places of a transformed tile: 36 products for 16 pixels where the direct
-form needs 144. The price is two transforms and larger weights, so what is cheaper depends on the sizes; `cheapest_winograd` weighs it.
+The sum over channels is a matrix product for each of the (m+2)² places of a transformed tile: 36
+products for 16 pixels where the direct form needs 144. The price is two transforms and larger
+weights, so what is cheaper depends on the sizes; `cheapest_winograd` weighs it.
 
-A work item is a chunk of tiles and a part of the output channels. It transforms the chunk's input into scratch, and a worker that goes on to
-another part of the same chunk finds it there.
+A work item is a chunk of tiles and a part of the output channels. It transforms the chunk's input
+into scratch, and a worker that goes on to another part of the same chunk finds it there.
 """
 
 from __future__ import annotations
@@ -33,17 +34,22 @@ from whence.ops.attributes import get_int
 KERNEL = 3
 POINTS: Mapping[int, tuple[Fraction, ...]] = {
     2: (Fraction(0), Fraction(1), Fraction(-1)),
-    # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over 256 channels, these 2.1e-6, the direct form 1.4e-6.
+    # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over
+    # 256 channels, these 2.1e-6, the direct form 1.4e-6.
     4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
 }
-"""By the size of a tile: where the polynomials are evaluated, besides infinity. Pairs ±p share half of their arithmetic."""
+"""By the size of a tile: where the polynomials are evaluated, besides infinity. Pairs ±p share half
+of their arithmetic.
+"""
 
-# Cycles of one vector's transforms, and bytes a cycle from beyond the second-level cache: measured once, and good enough to choose by.
+# Cycles of one vector's transforms, and bytes a cycle from beyond the second-level cache: measured
+# once, and good enough to choose by.
 _IN_CYCLES = {2: 60, 4: 190}
 _OUT_CYCLES = {2: 50, 4: 180}
 _BYTES_PER_CYCLE = 4
 _PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 4
-# Weights of one place that stay in the first-level cache from one group of tiles to the next, and bytes a cycle of those that do not.
+# Weights of one place that stay in the first-level cache from one group of tiles to the next, and
+# bytes a cycle of those that do not.
 _NEAREST_BYTES = 32 << 10
 _NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
 # Below this gain the larger weights are not worth their memory.
@@ -70,22 +76,39 @@ class Transforms:
 
 @lru_cache
 def transforms(size: int) -> Transforms:
-    """For output tiles of `size` × `size`: Toom and Cook's multiplication of polynomials at `POINTS`, transposed."""
+    """For output tiles of `size` × `size`: Toom and Cook's multiplication of polynomials at
+    `POINTS`, transposed.
+    """
     points = POINTS[size]
     n = size + KERNEL - 1
     one, zero = Fraction(1), Fraction(0)
-    output = tuple((*(point**row for point in points), one if row == size - 1 else zero) for row in range(size))
-    scales = [math.prod((point - other for other in points if other != point), start=one) for point in points]
-    weights = tuple(tuple(point**tap / scale for tap in range(KERNEL)) for point, scale in zip(points, scales, strict=True))
+    output = tuple(
+        (*(point**row for point in points), one if row == size - 1 else zero) for row in range(size)
+    )
+    scales = [
+        math.prod((point - other for other in points if other != point), start=one)
+        for point in points
+    ]
+    weights = tuple(
+        tuple(point**tap / scale for tap in range(KERNEL))
+        for point, scale in zip(points, scales, strict=True)
+    )
     rows = [_polynomial(other for other in points if other != point) for point in points]
-    return Transforms(output, (*weights, (zero, zero, one)), tuple((*row, *[zero] * (n - len(row))) for row in (*rows, _polynomial(points))))
+    return Transforms(
+        output,
+        (*weights, (zero, zero, one)),
+        tuple((*row, *[zero] * (n - len(row))) for row in (*rows, _polynomial(points))),
+    )
 
 
 def _polynomial(roots: Iterable[Fraction]) -> tuple[Fraction, ...]:
     """The coefficients of Π (x - root), constant term first."""
     found = [Fraction(1)]
     for root in roots:
-        found = [below - root * same for below, same in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)]
+        found = [
+            below - root * same
+            for below, same in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)
+        ]
     return tuple(found)
 
 
@@ -151,15 +174,19 @@ class Winograd(Micro):
 
     @property
     def lines_ahead(self) -> int:
-        """Of the weights of the next place, to be asked for with each block of channels that is multiplied."""
+        """Of the weights of the next place, to be asked for with each block of channels that is
+        multiplied.
+        """
         lines = -(-4 * self.channels * self.vectors * self.lanes // CACHE_LINE)
         return -(-lines // (-(-self.chunk // self.tile_rows) * self.blocks_in))
 
     @property
     def input_floats(self) -> int:
-        """Of a chunk's transformed input: by group of tiles, block of channels, place, tile, channel.
+        """Of a chunk's transformed input: by group of tiles, block of channels, place, tile,
+        channel.
 
-        A tile's places lie near each other, for the transform that writes them, and so do the tiles of a row, for the product that reads them.
+        A tile's places lie near each other, for the transform that writes them, and so do the tiles
+        of a row, for the product that reads them.
         """
         return self.places * self.blocks_in * self.chunk * self.block
 
@@ -171,7 +198,9 @@ class Winograd(Micro):
 
 @dataclass(frozen=True, slots=True)
 class PackTransformed:
-    """OIHW weights transformed, by panel, place, input channel and output channel of the panel. Computed in double precision, rounded once."""
+    """OIHW weights transformed, by panel, place, input channel and output channel of the panel.
+    Computed in double precision, rounded once.
+    """
 
     size: int
     width: int
@@ -184,7 +213,9 @@ class PackTransformed:
         out, depth = weights.shape[:2]
         made = np.zeros((self.padded, depth, len(matrix), len(matrix)), np.float32)
         made[:out] = matrix @ weights.astype(np.float64) @ matrix.T
-        return np.ascontiguousarray(made.reshape(-1, self.width, depth, len(matrix) ** 2).transpose(0, 3, 2, 1))
+        return np.ascontiguousarray(
+            made.reshape(-1, self.width, depth, len(matrix) ** 2).transpose(0, 3, 2, 1)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,33 +234,59 @@ class _Shape:
         return self.images * -(-self.out[0] // size) * -(-self.out[1] // size)
 
     def direct_cycles(self) -> float:
-        products = self.images * math.prod(self.out) * self.channels * KERNEL**2 * self.group_vectors
+        products = (
+            self.images * math.prod(self.out) * self.channels * KERNEL**2 * self.group_vectors
+        )
         return overlapped(products / _PRODUCTS_PER_CYCLE, self._fetch(KERNEL**2, 1))
 
     def cycles(self, size: int, tile_rows: int, vectors: int, chunk: int) -> float:
         places, tiles = (size + KERNEL - 1) ** 2, self.tiles(size)
-        # A row of the tile costs a load, so narrow panels pay for their many rows; and a sum is to be there before something is added to it again.
-        step = max(tile_rows * vectors / _PRODUCTS_PER_CYCLE, (tile_rows + vectors) / _LOADS_PER_CYCLE, _LATENCY)
+        # A row of the tile costs a load, so narrow panels pay for their many rows; and a sum is to
+        # be there before something is added to it again.
+        step = max(
+            tile_rows * vectors / _PRODUCTS_PER_CYCLE,
+            (tile_rows + vectors) / _LOADS_PER_CYCLE,
+            _LATENCY,
+        )
         chunks, panels = -(-tiles // chunk), self.group_vectors // vectors
         products = places * -(-tiles // tile_rows) * self.channels * panels * step
-        # A place's weights come from the second-level cache once for a chunk, or for each group of tiles when the nearer one does not hold them.
+        # A place's weights come from the second-level cache once for a chunk, or for each group of
+        # tiles when the nearer one does not hold them.
         width = 4 * vectors * self.tile.lanes
         readings = chunks if self.channels * width <= _NEAREST_BYTES else -(-tiles // tile_rows)
         products += places * readings * self.channels * panels * width / _NEAR_BYTES_PER_CYCLE
-        moving = tiles * (-(-self.channels // self.tile.lanes) * _IN_CYCLES[size] + self.group_vectors * _OUT_CYCLES[size])
+        moving = tiles * (
+            -(-self.channels // self.tile.lanes) * _IN_CYCLES[size]
+            + self.group_vectors * _OUT_CYCLES[size]
+        )
         fetch = self._fetch(places, chunks)
         transformed = 4 * places * self.channels * chunk
         if transformed > self.tile.cache_bytes:
             fetch += chunks * transformed * panels / _FAR_BYTES_PER_CYCLE
-        return (overlapped(products, fetch) + moving) * idleness(chunks * self.parts(vectors, chunks))
+        return (overlapped(products, fetch) + moving) * idleness(
+            chunks * self.parts(vectors, chunks)
+        )
 
     def parts(self, vectors: int, chunks: int) -> int:
-        """Into which the panels are divided, for more work items. Each transforms its input anew, so a part is not to be too small for that."""
-        return max(1, min(self.group_vectors // vectors, self.group_vectors // _PART_VECTORS, -(-_ITEMS // chunks)))
+        """Into which the panels are divided, for more work items. Each transforms its input anew,
+        so a part is not to be too small for that.
+        """
+        return max(
+            1,
+            min(
+                self.group_vectors // vectors,
+                self.group_vectors // _PART_VECTORS,
+                -(-_ITEMS // chunks),
+            ),
+        )
 
     def _fetch(self, places: int, rounds: int) -> float:
         """For weights that the second-level cache does not hold."""
-        return 0.0 if self._is_near(self._weight_bytes(places)) else rounds * self._weight_bytes(places) / _BYTES_PER_CYCLE
+        return (
+            0.0
+            if self._is_near(self._weight_bytes(places))
+            else rounds * self._weight_bytes(places) / _BYTES_PER_CYCLE
+        )
 
     def _is_near(self, weight_bytes: int) -> bool:
         return weight_bytes <= self.tile.cache_bytes // 2
@@ -242,15 +299,19 @@ class _Shape:
         found, tiles, places = set(), self.tiles(size), (size + KERNEL - 1) ** 2
         for vectors in range(1, 5):
             # A panel is whole blocks, or lies in one.
-            if self.group_vectors % vectors or (vectors % self.per_block and self.per_block % vectors):
+            if self.group_vectors % vectors or (
+                vectors % self.per_block and self.per_block % vectors
+            ):
                 continue
             most = self.tile.rows * self.tile.vectors // vectors
-            # Weights that are near share the cache with the transformed input and with what comes and goes; others pass by, as seldom as can be.
+            # Weights that are near share the cache with the transformed input and with what comes
+            # and goes; others pass by, as seldom as can be.
             is_near = self._is_near(self._weight_bytes(places))
             room = self.tile.cache_bytes // 4 if is_near else self.tile.cache_bytes
             fitting = max(1, room // (4 * places * (self.channels + vectors * self.tile.lanes)))
             fewest = -(-tiles // max(fitting, min(most, tiles)))
-            # Chunks twice as large as the cache may still be better than far weights that pass by twice as often.
+            # Chunks twice as large as the cache may still be better than far weights that pass by
+            # twice as often.
             least = fewest if is_near else -(-fewest // 2)
             for chunks in {max(least, min(each, tiles)) for each in _CHUNKS} | {fewest}:
                 chunk = -(-tiles // chunks)
@@ -272,17 +333,27 @@ class Plan:
 
 
 def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Plan] | None:
-    """The cheapest way to transform the convolution of a BlockedConv, with the cycles it takes; `None` when it cannot be or is not worth it."""
+    """The cheapest way to transform the convolution of a BlockedConv, with the cycles it takes;
+    `None` when it cannot be or is not worth it.
+    """
     shape = _shape(group, anchor, tile) if tile.transforms else None
     if shape is None:
         return None
-    options = [(shape.cycles(size, *form), size, form) for size in POINTS for form in shape.shapes(size)]
+    options = [
+        (shape.cycles(size, *form), size, form) for size in POINTS for form in shape.shapes(size)
+    ]
     cycles, size, (rows, vectors, chunk) = min(options)
-    return (cycles, Plan(size, rows, vectors, chunk)) if cycles < shape.direct_cycles() * _WORTHWHILE else None
+    return (
+        (cycles, Plan(size, rows, vectors, chunk))
+        if cycles < shape.direct_cycles() * _WORTHWHILE
+        else None
+    )
 
 
 def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
-    """What is worth timing: of each size of tile the shapes that the cost model likes best, and its best one in smaller and larger chunks."""
+    """What is worth timing: of each size of tile the shapes that the cost model likes best, and its
+    best one in smaller and larger chunks.
+    """
     shape = _shape(group, anchor, tile) if tile.transforms else None
     if shape is None:
         return
@@ -291,7 +362,10 @@ def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
         plans = [Plan(size, *form) for _, form in options[:_SHAPES_TIMED]]
         yield from plans
         best, rows = plans[0], plans[0].tile_rows
-        for chunk in (-(-best.chunk // (2 * rows)) * rows, min(2 * best.chunk, -(-shape.tiles(size) // rows) * rows)):
+        for chunk in (
+            -(-best.chunk // (2 * rows)) * rows,
+            min(2 * best.chunk, -(-shape.tiles(size) // rows) * rows),
+        ):
             yield replace(best, chunk=chunk)
 
 
@@ -299,7 +373,11 @@ def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
     attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
-    if get_int(attrs, "plain_input", 0) or get_int(attrs, "group", 1) != 1 or group.shape(weights)[2:] != (KERNEL, KERNEL):
+    if (
+        get_int(attrs, "plain_input", 0)
+        or get_int(attrs, "group", 1) != 1
+        or group.shape(weights)[2:] != (KERNEL, KERNEL)
+    ):
         return None
     shape = group.shape(source)
     rows, columns = fields(anchor, (shape[2], shape[3]), (KERNEL, KERNEL))
@@ -307,15 +385,26 @@ def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
     if {rows.stride, columns.stride, rows.dilation, columns.dilation} != {1} or block % tile.lanes:
         return None
     group_vectors = -(-get_int(attrs, "channels_out", 0) // block) * (block // tile.lanes)
-    return _Shape(shape[0], (rows.out, columns.out), get_int(attrs, "channels_in", 0), group_vectors, block // tile.lanes, tile)
+    return _Shape(
+        shape[0],
+        (rows.out, columns.out),
+        get_int(attrs, "channels_in", 0),
+        group_vectors,
+        block // tile.lanes,
+        tile,
+    )
 
 
 def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel:
-    """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan for."""
+    """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan
+    for.
+    """
     require_floats(group, anchor)
     shape = _shape(group, anchor, tile)
     if shape is None:
-        raise UnsupportedError(f"{anchor.op} '{anchor.name}' is not a 3×3 convolution with stride 1")
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' is not a 3×3 convolution with stride 1"
+        )
     source, weights = anchor.inputs[0], anchor.inputs[1]
     assert source is not None
     assert weights is not None
@@ -342,4 +431,12 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
     )
     packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)
     params, packings = pack(group, anchor, packing, micro.places * shape.channels * width, width)
-    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 4 * (micro.input_floats + micro.product_floats), packings)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        4 * (micro.input_floats + micro.product_floats),
+        packings,
+    )

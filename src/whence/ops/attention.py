@@ -19,14 +19,21 @@ def _split_heads(x: np.ndarray, heads: int) -> np.ndarray:
     return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(0, 2, 1, 3)
 
 
-def attention_bias(call: Call, dtype: np.dtype[np.generic], queries: int, keys: int, past: int) -> np.ndarray | None:
-    """What is added to the scores, broadcastable to (batch, heads, queries, keys): the mask, minus infinity where a key is hidden.
+def attention_bias(
+    call: Call, dtype: np.dtype[np.generic], queries: int, keys: int, past: int
+) -> np.ndarray | None:
+    """What is added to the scores, broadcastable to (batch, heads, queries, keys): the mask, minus
+    infinity where a key is hidden.
 
-    `None` when every query sees every key. `past` is the number of keys that precede the first query.
+    `None` when every query sees every key. `past` is the number of keys that precede the first
+    query.
     """
     mask, lengths = optional_tensor(call, 3), optional_tensor(call, 6)
     causal = bool(get_int(call.attrs, "is_causal", 0))
-    left, right = get_int(call.attrs, "left_window_size", -1), get_int(call.attrs, "right_window_size", -1)
+    left, right = (
+        get_int(call.attrs, "left_window_size", -1),
+        get_int(call.attrs, "right_window_size", -1),
+    )
     visible: np.ndarray | None = None
     if causal or left >= 0 or right >= 0:
         # With an external cache the queries are the last of the valid keys, sample by sample.
@@ -41,7 +48,11 @@ def attention_bias(call: Call, dtype: np.dtype[np.generic], queries: int, keys: 
         valid = np.arange(keys) < lengths.reshape(-1, 1, 1, 1)
         visible = valid if visible is None else visible & valid
     if mask is not None and mask.shape[-1] < keys:
-        missing = np.full((*mask.shape[:-1], keys - mask.shape[-1]), False if mask.dtype == np.bool_ else -np.inf, dtype=mask.dtype)
+        missing = np.full(
+            (*mask.shape[:-1], keys - mask.shape[-1]),
+            False if mask.dtype == np.bool_ else -np.inf,
+            dtype=mask.dtype,
+        )
         mask = np.concatenate((mask, missing), axis=-1)
     if mask is not None and mask.dtype == np.bool_:
         visible = mask if visible is None else visible & mask
@@ -49,17 +60,28 @@ def attention_bias(call: Call, dtype: np.dtype[np.generic], queries: int, keys: 
     if visible is None:
         return None if mask is None else widen(mask).astype(dtype, copy=False)
     hidden = dtype.type(-np.inf)
-    return np.where(visible, dtype.type(0) if mask is None else widen(mask).astype(dtype, copy=False), hidden)
+    return np.where(
+        visible, dtype.type(0) if mask is None else widen(mask).astype(dtype, copy=False), hidden
+    )
 
 
 def _attention(call: Call) -> tuple[Value, ...]:
     query, key, value = tensor(call, 0), tensor(call, 1), tensor(call, 2)
     dtype, packed = query.dtype, query.ndim == 3
     if packed:
-        q_heads, kv_heads = get_int(call.attrs, "q_num_heads", 0), get_int(call.attrs, "kv_num_heads", 0)
+        q_heads, kv_heads = (
+            get_int(call.attrs, "q_num_heads", 0),
+            get_int(call.attrs, "kv_num_heads", 0),
+        )
         if q_heads <= 0 or kv_heads <= 0:
-            raise ModelError(f"{call.op}: three-dimensional inputs need q_num_heads and kv_num_heads")
-        query, key, value = _split_heads(query, q_heads), _split_heads(key, kv_heads), _split_heads(value, kv_heads)
+            raise ModelError(
+                f"{call.op}: three-dimensional inputs need q_num_heads and kv_num_heads"
+            )
+        query, key, value = (
+            _split_heads(query, q_heads),
+            _split_heads(key, kv_heads),
+            _split_heads(value, kv_heads),
+        )
     past_key, past_value = optional_tensor(call, 4), optional_tensor(call, 5)
     past = 0 if past_key is None else past_key.shape[2]
     present_key = key if past_key is None else np.concatenate((past_key, key), axis=2)
@@ -72,7 +94,9 @@ def _attention(call: Call) -> tuple[Value, ...]:
         raise ModelError(f"{call.op}: {heads} query heads cannot share {k.shape[1]} key heads")
     scale = get_float(call.attrs, "scale", 1 / math.sqrt(size) if size else 1.0)
     # Query heads that share a key head stand side by side, so they stack into one taller matrix.
-    scores = (q * q.dtype.type(scale)).reshape(batch, k.shape[1], shared * queries, size) @ k.swapaxes(2, 3)
+    scores = (q * q.dtype.type(scale)).reshape(
+        batch, k.shape[1], shared * queries, size
+    ) @ k.swapaxes(2, 3)
     scores = scores.reshape(batch, heads, queries, keys)
     shown = {0: scores}
     softcap = get_float(call.attrs, "softcap", 0.0)
@@ -83,20 +107,31 @@ def _attention(call: Call) -> tuple[Value, ...]:
     if bias is not None:
         scores = scores + bias
     shown[2] = scores
-    weights = _masked_softmax(scores, bias, get_int(call.attrs, "softmax_precision", 0)).astype(q.dtype, copy=False)
+    weights = _masked_softmax(scores, bias, get_int(call.attrs, "softmax_precision", 0)).astype(
+        q.dtype, copy=False
+    )
     shown[3] = weights
-    y = (weights.reshape(batch, k.shape[1], shared * queries, keys) @ v).reshape(batch, heads, queries, v.shape[3])
+    y = (weights.reshape(batch, k.shape[1], shared * queries, keys) @ v).reshape(
+        batch, heads, queries, v.shape[3]
+    )
     if packed:
         y = np.ascontiguousarray(y.transpose(0, 2, 1, 3)).reshape(batch, queries, -1)
     mode = get_int(call.attrs, "qk_matmul_output_mode", 0)
-    return (narrow(y, dtype), present_key, present_value, narrow(shown[mode], dtype))[: call.n_outputs]
+    return (narrow(y, dtype), present_key, present_value, narrow(shown[mode], dtype))[
+        : call.n_outputs
+    ]
 
 
 def _masked_softmax(scores: np.ndarray, bias: np.ndarray | None, precision: int) -> np.ndarray:
     """Softmax over the keys; a query that may see no key at all gets zeros."""
     if precision:
         scores = widen(scores.astype(DType(precision).numpy))
-    weights: np.ndarray = np.exp(scores - np.maximum(scores.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(scores.dtype).min))
+    weights: np.ndarray = np.exp(
+        scores
+        - np.maximum(
+            scores.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(scores.dtype).min
+        )
+    )
     total = weights.sum(axis=-1, keepdims=True)
     weights /= np.where(total == 0, total.dtype.type(1), total)
     if bias is not None:
@@ -107,20 +142,36 @@ def _masked_softmax(scores: np.ndarray, bias: np.ndarray | None, precision: int)
 
 
 def _rotary_embedding(call: Call) -> tuple[Value]:
-    x, cosines, sines, positions = tensor(call, 0), tensor(call, 1), tensor(call, 2), optional_tensor(call, 3)
+    x, cosines, sines, positions = (
+        tensor(call, 0),
+        tensor(call, 1),
+        tensor(call, 2),
+        optional_tensor(call, 3),
+    )
     packed = x.ndim == 3
     wide = widen(x)
     # Work on (batch, sequence, heads, size).
-    wide = wide.reshape(*x.shape[:2], get_int(call.attrs, "num_heads", 1), -1) if packed else wide.transpose(0, 2, 1, 3)
+    wide = (
+        wide.reshape(*x.shape[:2], get_int(call.attrs, "num_heads", 1), -1)
+        if packed
+        else wide.transpose(0, 2, 1, 3)
+    )
     rotated = get_int(call.attrs, "rotary_embedding_dim", 0) or wide.shape[3]
     half = rotated // 2
     if positions is not None:
         cosines, sines = cosines[positions], sines[positions]
     cosine, sine = widen(cosines)[:, :, np.newaxis], widen(sines)[:, :, np.newaxis]
     if cosine.shape[-1] != half:
-        raise ModelError(f"{call.op}: a cosine cache of width {cosine.shape[-1]} does not fit a rotation of {rotated} elements")
+        raise ModelError(
+            f"{call.op}: a cosine cache of width {cosine.shape[-1]} does not fit a rotation of"
+            f" {rotated} elements"
+        )
     interleaved = bool(get_int(call.attrs, "interleaved", 0))
-    real, imaginary = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(0, half), slice(half, rotated))
+    real, imaginary = (
+        (slice(0, rotated, 2), slice(1, rotated, 2))
+        if interleaved
+        else (slice(0, half), slice(half, rotated))
+    )
     y = wide.copy()
     y[..., real] = cosine * wide[..., real] - sine * wide[..., imaginary]
     y[..., imaginary] = sine * wide[..., real] + cosine * wide[..., imaginary]
@@ -130,7 +181,9 @@ def _rotary_embedding(call: Call) -> tuple[Value]:
 
 def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     """The two matrix products; the softmax between them is small beside them."""
-    shapes = [kind.static_shape if isinstance(kind, TensorType) else None for kind in query.types[:3]]
+    shapes = [
+        kind.static_shape if isinstance(kind, TensorType) else None for kind in query.types[:3]
+    ]
     q, k, v = (*shapes, None, None, None)[:3]
     if q is None or k is None or v is None:
         return None
@@ -140,13 +193,20 @@ def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
         return None
     keys = k[-2] + past_shape[2]
     if len(q) == 3:
-        heads, kv_heads = get_int(query.attrs, "q_num_heads", 1), get_int(query.attrs, "kv_num_heads", 1)
+        heads, kv_heads = (
+            get_int(query.attrs, "q_num_heads", 1),
+            get_int(query.attrs, "kv_num_heads", 1),
+        )
         return 2 * q[0] * q[1] * keys * (q[2] + v[2] // max(kv_heads, 1) * heads)
     return 2 * q[0] * q[1] * q[2] * keys * (q[3] + v[3])
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("Attention", Pattern.OPAQUE, OpClass.MATMUL, reference=_attention, flops=_attention_flops),
+    OpDef(
+        "Attention", Pattern.OPAQUE, OpClass.MATMUL, reference=_attention, flops=_attention_flops
+    ),
     OpDef("LinearAttention", Pattern.OPAQUE, OpClass.MATMUL),
-    OpDef("RotaryEmbedding", Pattern.OPAQUE, OpClass.ELEMENTWISE, reference=_rotary_embedding, flops=3),
+    OpDef(
+        "RotaryEmbedding", Pattern.OPAQUE, OpClass.ELEMENTWISE, reference=_rotary_embedding, flops=3
+    ),
 )

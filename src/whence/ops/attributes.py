@@ -1,4 +1,6 @@
-"""Typed reading of an operator's attributes: a wrong kind of value is the model's fault and is said so in one line."""
+"""Typed reading of an operator's attributes: a wrong kind of value is the model's fault and is said
+so in one line.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def get_float(attrs: Attrs, name: str, default: float) -> float:
 
 
 def get_str(attrs: Attrs, name: str, default: str) -> str:
-    """The text attribute `name`, or `default` when it is absent. ONNX stores text as bytes, so both kinds are accepted."""
+    """The text attribute `name`, or `default` when it is absent. ONNX stores text as bytes, so both
+    kinds are accepted.
+    """
     return _text(name, attrs.get(name, default))
 
 
@@ -38,7 +42,9 @@ def get_ints(attrs: Attrs, name: str, default: tuple[int, ...] = ()) -> tuple[in
 def get_floats(attrs: Attrs, name: str) -> tuple[float, ...]:
     """The list of numbers `name`, empty when it is absent."""
     value = attrs.get(name, ())
-    if not isinstance(value, (tuple, list)) or not all(isinstance(item, (int, float)) for item in value):
+    if not isinstance(value, (tuple, list)) or not all(
+        isinstance(item, (int, float)) for item in value
+    ):
         raise ModelError(f"attribute {name} must be a list of numbers, found {value!r}")
     return tuple(float(item) for item in value)
 

@@ -1,4 +1,6 @@
-"""What a caller gives against what a model declares. Knows types and values but no graph, so that a compiled model can be called without one."""
+"""What a caller gives against what a model declares. Knows types and values but no graph, so that a
+compiled model can be called without one.
+"""
 
 from __future__ import annotations
 
@@ -20,32 +22,53 @@ class Port(NamedTuple):
 
 
 class Binder:
-    """What a model declares, looked at once, so that checking what a caller gives takes next to no time."""
+    """What a model declares, looked at once, so that checking what a caller gives takes next to no
+    time.
+    """
 
     def __init__(self, ports: Sequence[Port]) -> None:
         self._ports = tuple(ports)
         self._names = tuple(port.name for port in ports)
         kinds = [port.type if isinstance(port.type, TensorType) else None for port in ports]
-        # The dtype and the shape that nothing more needs to be asked of; an open dimension is equal to none.
-        self._easy = tuple((None, None) if kind is None or kind.dtype is DType.UNDEFINED else (kind.dtype.numpy, kind.shape) for kind in kinds)
+        # The dtype and the shape that nothing more needs to be asked of; an open dimension is equal
+        # to none.
+        self._easy = tuple(
+            (
+                (None, None)
+                if kind is None or kind.dtype is DType.UNDEFINED
+                else (kind.dtype.numpy, kind.shape)
+            )
+            for kind in kinds
+        )
 
     def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-        """The inputs, given by name or in order, in the order of the ports, checked against what those declare."""
+        """The inputs, given by name or in order, in the order of the ports, checked against what
+        those declare.
+        """
         return self._by_name(inputs) if isinstance(inputs, Mapping) else self._in_order(inputs)
 
     def _by_name(self, inputs: Mapping[str, Value]) -> list[Value]:
         unknown = [name for name in inputs if name not in self._names]
         missing = [name for name in self._names if name not in inputs]
         if unknown or missing:
-            problem = f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+            problem = (
+                f"unknown input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+            )
             raise InputError(f"{problem}; the model takes {', '.join(self._names) or 'no inputs'}")
         return self._in_order([inputs[name] for name in self._names])
 
     def _in_order(self, inputs: Sequence[Value]) -> list[Value]:
         if len(inputs) != len(self._names):
-            raise InputError(f"{len(inputs)} inputs given; the model takes {len(self._names)}: {', '.join(self._names)}")
+            raise InputError(
+                f"{len(inputs)} inputs given; the model takes {len(self._names)}:"
+                f" {', '.join(self._names)}"
+            )
         return [
-            value if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype else _checked(port, value)
+            (
+                value
+                if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype
+                else _checked(port, value)
+            )
             for port, value, (dtype, shape) in zip(self._ports, inputs, self._easy, strict=True)
         ]
 
@@ -54,7 +77,10 @@ class Binder:
         if not kwargs:
             return self._in_order(args)
         if len(args) > len(self._names):
-            raise InputError(f"{len(args)} inputs given; the model takes {len(self._names)}: {', '.join(self._names)}")
+            raise InputError(
+                f"{len(args)} inputs given; the model takes {len(self._names)}:"
+                f" {', '.join(self._names)}"
+            )
         given = dict(zip(self._names, args, strict=False))
         twice = [name for name in kwargs if name in given]
         if twice:
@@ -62,8 +88,12 @@ class Binder:
         return self._by_name({**given, **kwargs})
 
 
-def bind_values(ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
-    """The inputs, given by name or in order, in the order of `ports`, checked against what those declare."""
+def bind_values(
+    ports: Sequence[Port], inputs: Mapping[str, Value] | Sequence[Value]
+) -> list[Value]:
+    """The inputs, given by name or in order, in the order of `ports`, checked against what those
+    declare.
+    """
     return Binder(ports).bind(inputs)
 
 
@@ -78,8 +108,14 @@ def _checked(port: Port, value: Value) -> Value:
     try:
         given = DType.of(array)
     except KeyError:  # dates, records, the other byte order
-        raise InputError(f"input {port.name!r} is {array.dtype}, the model takes {expected}") from None
-    wrong = [f"is {given}"] if expected.dtype is not DType.UNDEFINED and given is not expected.dtype else []
+        raise InputError(
+            f"input {port.name!r} is {array.dtype}, the model takes {expected}"
+        ) from None
+    wrong = (
+        [f"is {given}"]
+        if expected.dtype is not DType.UNDEFINED and given is not expected.dtype
+        else []
+    )
     wrong += [] if fits else [f"has shape {list(array.shape)}"]
     if wrong:
         raise InputError(f"input {port.name!r} {' and '.join(wrong)}, the model takes {expected}")
@@ -87,4 +123,6 @@ def _checked(port: Port, value: Value) -> Value:
 
 
 def _fits(dims: Sequence[Dim], shape: Sequence[int]) -> bool:
-    return len(dims) == len(shape) and all(not isinstance(dim, int) or dim == got for dim, got in zip(dims, shape, strict=True))
+    return len(dims) == len(shape) and all(
+        not isinstance(dim, int) or dim == got for dim, got in zip(dims, shape, strict=True)
+    )

@@ -1,7 +1,9 @@
 """Convolutions and pools on channel-blocked tensors, the layout in which vectors run over channels.
 
-A blocked tensor is an ordinary tensor [N, ceil(C / block), H, W, block]: channel c of the plain tensor is at block c // block, place c % block. When
-`block` does not divide C, the places behind the last channel hold zeros after `ToBlocked` and anything after other operators; no operator lets them
+A blocked tensor is an ordinary tensor [N, ceil(C / block), H, W, block]: channel c of the plain
+tensor is at block c // block, place c % block. When
+`block` does not divide C, the places behind the last channel hold zeros after `ToBlocked` and
+anything after other operators; no operator lets them
 touch a real channel. The plain tensor may also be [N, C, W]; it is one row high when blocked.
 
 | operator             | inputs       | value                                                                              |
@@ -12,7 +14,8 @@ touch a real channel. The plain tensor may also be [N, C, W]; it is one row high
 | `BlockedMaxPool`     | x            | MaxPool of each place, attributes of MaxPool                                       |
 | `BlockedAveragePool` | x            | AveragePool of each place, attributes of AveragePool                               |
 
-The weights of BlockedConv are those of Conv, [M, C / group, KH, KW]. With `plain_input` = 1 its x is plain, which suits a first layer.
+The weights of BlockedConv are those of Conv, [M, C / group, KH, KW]. With `plain_input` = 1 its x
+is plain, which suits a first layer.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ def blocks_of(channels: int, block: int) -> int:
 
 
 def to_blocked(x: np.ndarray, block: int) -> np.ndarray:
-    """A plain (N, C, H, W) or (N, C, W) array in blocks of channels, zeros behind the last channel."""
+    """A plain (N, C, H, W) or (N, C, W) array in blocks of channels, zeros behind the last
+    channel.
+    """
     batch, channels, *spatial = x.shape
     spatial = [*[1] * (2 - len(spatial)), *spatial]
     x = x.reshape(batch, channels, *spatial)
@@ -55,7 +60,9 @@ def to_blocked(x: np.ndarray, block: int) -> np.ndarray:
 def from_blocked(x: np.ndarray, channels: int, rank: int = 4) -> np.ndarray:
     """The first `channels` channels of a blocked array, plain, with so many axes."""
     batch, count, *spatial, block = x.shape
-    plain = np.moveaxis(x, -1, 2).reshape(batch, count * block, *(spatial if rank == 4 else spatial[1:]))
+    plain = np.moveaxis(x, -1, 2).reshape(
+        batch, count * block, *(spatial if rank == 4 else spatial[1:])
+    )
     return np.ascontiguousarray(plain[:, :channels])
 
 
@@ -74,12 +81,19 @@ def _to_blocked(call: Call) -> tuple[Value]:
 
 
 def _from_blocked(call: Call) -> tuple[Value]:
-    return (from_blocked(tensor(call, 0), get_int(call.attrs, "channels", 0), get_int(call.attrs, "rank", 4)),)
+    return (
+        from_blocked(
+            tensor(call, 0), get_int(call.attrs, "channels", 0), get_int(call.attrs, "rank", 4)
+        ),
+    )
 
 
 def _blocked_conv(call: Call) -> tuple[Value]:
     x, z = tensor(call, 0), optional_tensor(call, 3)
-    channels_in, channels_out = get_int(call.attrs, "channels_in", 0), get_int(call.attrs, "channels_out", 0)
+    channels_in, channels_out = (
+        get_int(call.attrs, "channels_in", 0),
+        get_int(call.attrs, "channels_out", 0),
+    )
     plain = x if get_int(call.attrs, "plain_input", 0) else from_blocked(x, channels_in)
     y = conv(Call(call.op, call.attrs, (plain, *call.inputs[1:3]), 1))
     if z is not None:
@@ -109,13 +123,18 @@ def _as_blocked(kind: ValueType, block: int) -> TensorType:
     shape = kind.shape
     if shape is None:
         return kind
-    return TensorType(kind.dtype, (shape[0], _blocks(shape[1], block), *(1,) * (4 - len(shape)), *shape[2:], block))
+    return TensorType(
+        kind.dtype,
+        (shape[0], _blocks(shape[1], block), *(1,) * (4 - len(shape)), *shape[2:], block),
+    )
 
 
 def _of_rank(query: TypeQuery, *ranks: int) -> TensorType:
     x = tensor_type(query, 0)
     if x.shape is not None and len(x.shape) not in ranks:
-        raise ModelError(f"{query.op}: the input must have {' or '.join(map(str, ranks))} axes, found {x}")
+        raise ModelError(
+            f"{query.op}: the input must have {' or '.join(map(str, ranks))} axes, found {x}"
+        )
     return x
 
 
@@ -130,7 +149,11 @@ def _infer_from_blocked(query: TypeQuery) -> tuple[ValueType, ...]:
     rank = get_int(query.attrs, "rank", 4)
     if rank not in {3, 4} or (rank == 3 and x.shape[2] != 1):
         raise ModelError(f"{query.op}: {x} cannot become a plain tensor of {rank} axes")
-    return (TensorType(x.dtype, (x.shape[0], get_int(query.attrs, "channels", 0), *x.shape[6 - rank : 4])),)
+    return (
+        TensorType(
+            x.dtype, (x.shape[0], get_int(query.attrs, "channels", 0), *x.shape[6 - rank : 4])
+        ),
+    )
 
 
 def _infer_conv(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -145,7 +168,9 @@ def _plain_query(query: TypeQuery) -> TypeQuery:
     shape: Shape | None = x.shape
     if not plain and shape is not None:
         shape = (shape[0], get_int(query.attrs, "channels_in", 0), shape[2], shape[3])
-    return TypeQuery(query.op, query.attrs, (TensorType(x.dtype, shape), *query.types[1:3]), query.values[:3], 1)
+    return TypeQuery(
+        query.op, query.attrs, (TensorType(x.dtype, shape), *query.types[1:3]), query.values[:3], 1
+    )
 
 
 def _infer_pool(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -165,7 +190,10 @@ def _conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     base, count = conv_flops(plain, (y,)), y.elements if isinstance(y, TensorType) else None
     if base is None or count is None:
         return None
-    return base + count * (sum(kind is not None for kind in query.types[2:]) + bool(get_str(query.attrs, "activation", "")))
+    return base + count * (
+        sum(kind is not None for kind in query.types[2:])
+        + bool(get_str(query.attrs, "activation", ""))
+    )
 
 
 def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -177,8 +205,17 @@ def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 OPS: tuple[OpDef, ...] = (
     OpDef("ToBlocked", Pattern.INJECTIVE, OpClass.MOVEMENT, _infer_to_blocked, _to_blocked, 0),
-    OpDef("FromBlocked", Pattern.INJECTIVE, OpClass.MOVEMENT, _infer_from_blocked, _from_blocked, 0),
-    OpDef("BlockedConv", _ANCHOR, OpClass.CONV | OpClass.ACTIVATION, _infer_conv, _blocked_conv, _conv_flops),
+    OpDef(
+        "FromBlocked", Pattern.INJECTIVE, OpClass.MOVEMENT, _infer_from_blocked, _from_blocked, 0
+    ),
+    OpDef(
+        "BlockedConv",
+        _ANCHOR,
+        OpClass.CONV | OpClass.ACTIVATION,
+        _infer_conv,
+        _blocked_conv,
+        _conv_flops,
+    ),
     OpDef("BlockedMaxPool", _ANCHOR, OpClass.POOL, _infer_pool, _blocked_pool, _pool_flops),
     OpDef("BlockedAveragePool", _ANCHOR, OpClass.POOL, _infer_pool, _blocked_pool, _pool_flops),
 )

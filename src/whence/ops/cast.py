@@ -1,4 +1,6 @@
-"""Changing the element type, by value (Cast, CastLike), by bits (BitCast), or there and back (RoundTo)."""
+"""Changing the element type, by value (Cast, CastLike), by bits (BitCast), or there and back
+(RoundTo).
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,26 @@ from whence.types import DType
 
 _SATURATING = frozenset({DType.F8E4M3FN, DType.F8E4M3FNUZ, DType.F8E5M2, DType.F8E5M2FNUZ})
 # NumPy converts these to and from its own types but not among one another.
-_SMALL = frozenset({*_SATURATING, DType.F8E8M0, DType.F6E2M3, DType.F6E3M2, DType.F4E2M1, DType.U4, DType.I4, DType.U2, DType.I2})
+_SMALL = frozenset(
+    {
+        *_SATURATING,
+        DType.F8E8M0,
+        DType.F6E2M3,
+        DType.F6E3M2,
+        DType.F4E2M1,
+        DType.U4,
+        DType.I4,
+        DType.U2,
+        DType.I2,
+    }
+)
 
 
 def cast(x: np.ndarray, to: DType, *, saturate: bool = True, round_mode: str = "up") -> np.ndarray:
     """`x` as element type `to` by the rules of ONNX's Cast.
 
-    Real numbers lose their fraction and integers their high bits; `saturate` keeps float-8 results finite; `round_mode` is how a
-    number becomes a power of two (float8e8m0).
+    Real numbers lose their fraction and integers their high bits; `saturate` keeps float-8 results
+    finite; `round_mode` is how a number becomes a power of two (float8e8m0).
     """
     source = DType.of(x)
     if source is to:
@@ -48,7 +62,10 @@ def _parse(x: np.ndarray, to: DType, saturate: bool, round_mode: str) -> np.ndar
     texts = [str(item).strip() for item in x.reshape(-1)]
     whole = to.is_integer or to is DType.BOOL
     try:
-        numbers = np.array([_whole(text) if whole else float(text) for text in texts], dtype=np.int64 if whole else np.float64)
+        numbers = np.array(
+            [_whole(text) if whole else float(text) for text in texts],
+            dtype=np.int64 if whole else np.float64,
+        )
     except (ValueError, OverflowError) as error:
         raise ModelError(f"Cast: a text is not a number: {error}") from None
     return cast(numbers.reshape(x.shape), to, saturate=saturate, round_mode=round_mode)
@@ -79,12 +96,18 @@ def _to_power_of_two(x: np.ndarray, saturate: bool, round_mode: str) -> np.ndarr
     values = np.abs(x.astype(np.float64))
     fraction, exponent = np.frexp(np.where(np.isfinite(values), values, 1.0))
     # values = (2 · fraction) · 2^(exponent - 1) with 2 · fraction in [1, 2)
-    rounded_up = {"up": fraction > 0.5, "nearest": fraction >= 0.75, "down": np.zeros(fraction.shape, np.bool_)}
+    rounded_up = {
+        "up": fraction > 0.5,
+        "nearest": fraction >= 0.75,
+        "down": np.zeros(fraction.shape, np.bool_),
+    }
     if round_mode not in rounded_up:
         raise ModelError(f"Cast: round_mode must be up, down or nearest, found {round_mode!r}")
     codes = exponent.astype(np.int64) - 1 + rounded_up[round_mode] + 127
     codes = np.where(values == 0, 0, np.where(np.isinf(values), 255, codes))
-    codes = np.clip(codes, 0, 254) if saturate else np.where((codes < 0) | (codes > 254), 255, codes)
+    codes = (
+        np.clip(codes, 0, 254) if saturate else np.where((codes < 0) | (codes > 254), 255, codes)
+    )
     return np.where(np.isnan(values), 255, codes).astype(np.uint8).view(DType.F8E8M0.numpy)
 
 
@@ -97,11 +120,20 @@ def bit_cast(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def _cast_as(x: np.ndarray, to: DType, attrs: Attrs) -> tuple[Value]:
-    return (cast(x, to, saturate=bool(get_int(attrs, "saturate", 1)), round_mode=get_str(attrs, "round_mode", "up")),)
+    return (
+        cast(
+            x,
+            to,
+            saturate=bool(get_int(attrs, "saturate", 1)),
+            round_mode=get_str(attrs, "round_mode", "up"),
+        ),
+    )
 
 
 def _cast(call: Call) -> tuple[Value]:
-    return _cast_as(tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0)), call.attrs)
+    return _cast_as(
+        tensor(call, 0), target_dtype(call.op, get_int(call.attrs, "to", 0)), call.attrs
+    )
 
 
 def _cast_like(call: Call) -> tuple[Value]:
@@ -118,7 +150,8 @@ def _round_to(call: Call) -> tuple[Value]:
 
 
 OPS: tuple[OpDef, ...] = (
-    # Rounded to what type `to` holds, and kept in the type it has: what a value in half precision is when it is computed with in single.
+    # Rounded to what type `to` holds, and kept in the type it has: what a value in half precision
+    # is when it is computed with in single.
     OpDef("RoundTo", Pattern.ELEMWISE, OpClass.ELEMENTWISE, same_type, _round_to),
     OpDef("Cast", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_type, _cast),
     OpDef("CastLike", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_like_type, _cast_like),

@@ -1,4 +1,5 @@
-"""Convolutions and pools on channels-last tensors, the layout of TFLite: (N, spatial..., C) instead of (N, C, spatial...).
+"""Convolutions and pools on channels-last tensors, the layout of TFLite: (N, spatial..., C) instead
+of (N, C, spatial...).
 
 | operator                    | is, with the axis of channels moved to the end of the activations |
 |-----------------------------|--------------------------------------------------------------------|
@@ -7,8 +8,9 @@
 | `ChannelsLastMaxPool`       | MaxPool, values only                                               |
 | `ChannelsLastAveragePool`   | AveragePool, also of integers                                      |
 
-Attributes, weights (M, C / group, k...; ConvTranspose: C, M / group, k...) and biases are those of the plain operator. `ChannelsLastAveragePool` of
-integers is the exact sum of the window divided by the number of its elements, rounded to the nearest integer, halves away from zero.
+Attributes, weights (M, C / group, k...; ConvTranspose: C, M / group, k...) and biases are those of
+the plain operator. `ChannelsLastAveragePool` of integers is the exact sum of the window divided by
+the number of its elements, rounded to the nearest integer, halves away from zero.
 """
 
 from __future__ import annotations
@@ -66,9 +68,12 @@ def _evaluating(op: str, base: Reference) -> Reference:
     def evaluate(call: Call) -> Sequence[Value]:
         x = tensor(call, 0)
         if x.ndim < 3:
-            raise ModelError(f"{call.op}: the input needs at least three axes, found {list(x.shape)}")
+            raise ModelError(
+                f"{call.op}: the input needs at least three axes, found {list(x.shape)}"
+            )
         averages_integers = op == "AveragePool" and x.dtype.kind in "iu"
-        # Float64 holds the sums of windows exactly, and their quotients well enough to tell on which side of a half they are.
+        # Float64 holds the sums of windows exactly, and their quotients well enough to tell on
+        # which side of a half they are.
         first = np.moveaxis(x.astype(np.float64) if averages_integers else x, -1, 1)
         (y,) = base(Call(call.op, call.attrs, (np.ascontiguousarray(first), *call.inputs[1:]), 1))
         y = np.moveaxis(np.asarray(y), 1, -1)
@@ -81,7 +86,16 @@ def _channels_last(base: OpDef) -> OpDef:
     assert base.infer is not None
     assert base.reference is not None
     # Counting operations takes sizes only, whatever their order.
-    return OpDef(PREFIX + base.name, base.pattern, base.classes, _inferring(base.infer), _evaluating(base.name, base.reference), base.flops)
+    return OpDef(
+        PREFIX + base.name,
+        base.pattern,
+        base.classes,
+        _inferring(base.infer),
+        _evaluating(base.name, base.reference),
+        base.flops,
+    )
 
 
-OPS: tuple[OpDef, ...] = tuple(_channels_last(base) for base in (*CONVS, *POOLS) if base.name in _BASES)
+OPS: tuple[OpDef, ...] = tuple(
+    _channels_last(base) for base in (*CONVS, *POOLS) if base.name in _BASES
+)

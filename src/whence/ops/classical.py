@@ -31,7 +31,9 @@ def _binarizer(call: Call) -> tuple[Value]:
 def _scaler(call: Call) -> tuple[Value]:
     x = tensor(call, 0).astype(np.float32)
     offset, scale = floats(call.attrs, "offset"), floats(call.attrs, "scale")
-    return ((x - (offset if offset.size else np.float32(0))) * (scale if scale.size else np.float32(1)),)
+    return (
+        (x - (offset if offset.size else np.float32(0))) * (scale if scale.size else np.float32(1)),
+    )
 
 
 def _normalizer(call: Call) -> tuple[Value]:
@@ -50,13 +52,18 @@ def _normalizer(call: Call) -> tuple[Value]:
 def _imputer(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
     if x.dtype.kind == "f":
-        wanted, filling = get_float(call.attrs, "replaced_value_float", 0.0), np.array(get_floats(call.attrs, "imputed_value_floats"))
+        wanted, filling = (
+            get_float(call.attrs, "replaced_value_float", 0.0),
+            np.array(get_floats(call.attrs, "imputed_value_floats")),
+        )
         found = np.isnan(x) if np.isnan(wanted) else x == np.array(wanted, x.dtype)
     else:
         filling = np.array(get_ints(call.attrs, "imputed_value_int64s"))
         found = x == get_int(call.attrs, "replaced_value_int64", 0)
     if filling.size not in {1, x.shape[-1] if x.ndim else 1}:
-        raise ModelError(f"{call.op}: {filling.size} imputed values do not fit shape {list(x.shape)}")
+        raise ModelError(
+            f"{call.op}: {filling.size} imputed values do not fit shape {list(x.shape)}"
+        )
     return (np.where(found, filling.astype(x.dtype), x),)
 
 
@@ -110,32 +117,64 @@ def _column(attrs: Attrs, prefix: str) -> np.ndarray | None:
     for suffix, dtype in _COLUMN_TYPES.items():
         listed = attrs.get(f"{prefix}_{suffix}")
         if listed is not None:
-            return np.array(get_strs(attrs, f"{prefix}_{suffix}") if suffix == "strings" else listed, dtype)
+            return np.array(
+                get_strs(attrs, f"{prefix}_{suffix}") if suffix == "strings" else listed, dtype
+            )
     return None
 
 
-_COLUMN_TYPES: dict[str, np.dtype[Any]] = {"strings": np.dtype(np.object_), "int64s": np.dtype(np.int64), "floats": np.dtype(np.float32)}
+_COLUMN_TYPES: dict[str, np.dtype[Any]] = {
+    "strings": np.dtype(np.object_),
+    "int64s": np.dtype(np.int64),
+    "floats": np.dtype(np.float32),
+}
 
 
 def _label_encoder(call: Call) -> tuple[Value]:
     x, keys, values = tensor(call, 0), _column(call.attrs, "keys"), _column(call.attrs, "values")
     if keys is None or values is None or keys.size != values.size:
-        raise ModelError(f"{call.op}: keys and values must be given, as many of one as of the other")
+        raise ModelError(
+            f"{call.op}: keys and values must be given, as many of one as of the other"
+        )
     default = call.attrs.get("default_tensor")
     if isinstance(default, np.ndarray):
         other: Any = default.reshape(-1)[0]
     elif values.dtype == np.object_:
         other = get_str(call.attrs, "default_string", "_Unused")
     else:
-        other = get_float(call.attrs, "default_float", -0.0) if values.dtype.kind == "f" else get_int(call.attrs, "default_int64", -1)
-    return (_mapped(x, dict(zip(keys.tolist(), values.tolist(), strict=True)), other, values.dtype),)
+        other = (
+            get_float(call.attrs, "default_float", -0.0)
+            if values.dtype.kind == "f"
+            else get_int(call.attrs, "default_int64", -1)
+        )
+    return (
+        _mapped(x, dict(zip(keys.tolist(), values.tolist(), strict=True)), other, values.dtype),
+    )
 
 
 def _category_mapper(call: Call) -> tuple[Value]:
-    x, texts, numbers = tensor(call, 0), get_strs(call.attrs, "cats_strings"), get_ints(call.attrs, "cats_int64s")
+    x, texts, numbers = (
+        tensor(call, 0),
+        get_strs(call.attrs, "cats_strings"),
+        get_ints(call.attrs, "cats_int64s"),
+    )
     if x.dtype == np.object_:
-        return (_mapped(x, dict(zip(texts, numbers, strict=True)), get_int(call.attrs, "default_int64", -1), np.dtype(np.int64)),)
-    return (_mapped(x, dict(zip(numbers, texts, strict=True)), get_str(call.attrs, "default_string", "_Unused"), np.dtype(np.object_)),)
+        return (
+            _mapped(
+                x,
+                dict(zip(texts, numbers, strict=True)),
+                get_int(call.attrs, "default_int64", -1),
+                np.dtype(np.int64),
+            ),
+        )
+    return (
+        _mapped(
+            x,
+            dict(zip(numbers, texts, strict=True)),
+            get_str(call.attrs, "default_string", "_Unused"),
+            np.dtype(np.object_),
+        ),
+    )
 
 
 def _map(call: Call) -> dict[Any, Any]:
@@ -146,7 +185,9 @@ def _map(call: Call) -> dict[Any, Any]:
 
 
 def _of_map(items: Sequence[Any]) -> np.dtype[Any]:
-    """The element type of a map's values; Python's own numbers stand for the types maps hold in files."""
+    """The element type of a map's values; Python's own numbers stand for the types maps hold in
+    files.
+    """
     if any(isinstance(item, (str, bytes)) for item in items):
         return np.dtype(np.object_)
     array = np.asarray(items)
@@ -155,7 +196,9 @@ def _of_map(items: Sequence[Any]) -> np.dtype[Any]:
 
 def _dict_vectorizer(call: Call) -> tuple[Value]:
     given = _map(call)
-    known: Sequence[Any] = get_strs(call.attrs, "string_vocabulary") or get_ints(call.attrs, "int64_vocabulary")
+    known: Sequence[Any] = get_strs(call.attrs, "string_vocabulary") or get_ints(
+        call.attrs, "int64_vocabulary"
+    )
     dtype = _of_map(list(given.values()))
     blank = "" if dtype == np.object_ else 0
     return (np.array([[given.get(key, blank) for key in known]], dtype),)
@@ -184,7 +227,9 @@ _CASTS: dict[str, tuple[Callable[[Any], Any], Any]] = {
 
 def _zip_map(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
-    keys: Sequence[Any] = get_strs(call.attrs, "classlabels_strings") or get_ints(call.attrs, "classlabels_int64s")
+    keys: Sequence[Any] = get_strs(call.attrs, "classlabels_strings") or get_ints(
+        call.attrs, "classlabels_int64s"
+    )
     rows = x.reshape(1, -1) if x.ndim < 2 else x
     if rows.shape[1] != len(keys):
         raise ModelError(f"{call.op}: {rows.shape[1]} columns do not fit {len(keys)} labels")
@@ -201,7 +246,11 @@ OPS: tuple[OpDef, ...] = (
     OpDef("ai.onnx.ml::CastMap", reference=_cast_map),
     OpDef("ai.onnx.ml::CategoryMapper", reference=_category_mapper),
     OpDef("ai.onnx.ml::DictVectorizer", reference=_dict_vectorizer),
-    OpDef("ai.onnx.ml::FeatureVectorizer", infer=_feature_vectorizer_type, reference=_feature_vectorizer),
+    OpDef(
+        "ai.onnx.ml::FeatureVectorizer",
+        infer=_feature_vectorizer_type,
+        reference=_feature_vectorizer,
+    ),
     OpDef("ai.onnx.ml::Imputer", infer=same_type, reference=_imputer),
     OpDef("ai.onnx.ml::LabelEncoder", reference=_label_encoder),
     OpDef("ai.onnx.ml::Normalizer", infer=_as_float, reference=_normalizer),

@@ -1,4 +1,6 @@
-"""Complex numbers, as far as edge models have them: a Fourier transform of real tensors, and the ways back to real numbers."""
+"""Complex numbers, as far as edge models have them: a Fourier transform of real tensors, and the
+ways back to real numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _lengths(op: str, lengths: Sequence[int]) -> tuple[int, int]:
 def _real_fourier(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
     if x.ndim < 2:
-        raise ModelError(f"{call.op}: its input has {x.ndim} dimensions, it transforms the last two")
+        raise ModelError(
+            f"{call.op}: its input has {x.ndim} dimensions, it transforms the last two"
+        )
     lengths = _lengths(call.op, [int(length) for length in tensor(call, 1).reshape(-1)])
     return (np.fft.rfft2(x, lengths).astype(np.complex64),)
 
@@ -61,7 +65,14 @@ def _part(name: str, function: Callable[[np.ndarray], np.ndarray], flops: int) -
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("RealFourier2D", Pattern.OPAQUE, OpClass.NONE, _real_fourier_type, _real_fourier, _real_fourier_flops),
+    OpDef(
+        "RealFourier2D",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _real_fourier_type,
+        _real_fourier,
+        _real_fourier_flops,
+    ),
     _part("RealPart", np.real, 0),
     _part("ImaginaryPart", np.imag, 0),
     _part("ComplexAbs", np.abs, 4),

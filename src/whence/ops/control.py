@@ -1,4 +1,5 @@
-"""Operators that only an interpreter can evaluate: those that decide what runs, and the nodes a graph itself is made of.
+"""Operators that only an interpreter can evaluate: those that decide what runs, and the nodes a
+graph itself is made of.
 
 They have no reference implementation: whoever walks the graph knows what they mean.
 """
@@ -10,7 +11,9 @@ from whence.types import UNKNOWN, ValueType
 
 
 def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
-    """What they yield is written in the node or in the nested graphs, neither of which a query shows."""
+    """What they yield is written in the node or in the nested graphs, neither of which a query
+    shows.
+    """
     return (UNKNOWN,) * query.n_outputs
 
 

@@ -11,11 +11,15 @@ from whence.types import TensorType, ValueType
 # These read no more of their first input than they write.
 _READS_WHAT_IT_WRITES = frozenset({"Gather", "GatherElements", "GatherND", "Slice", "Split"})
 # These look at the shape of their first input, never at its elements.
-_READS_NO_ELEMENTS = frozenset({"Shape", "Size", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+_READS_NO_ELEMENTS = frozenset(
+    {"Shape", "Size", "EyeLike", "RandomNormalLike", "RandomUniformLike"}
+)
 
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
-    """Arithmetic operations, and bytes read plus written; `None` when a dimension that matters is unknown."""
+    """Arithmetic operations, and bytes read plus written; `None` when a dimension that matters is
+    unknown.
+    """
     count = _flops(op, query, outputs)
     moved = _bytes(op, query, outputs)
     return None if count is None or moved is None else Cost(count, moved)

@@ -1,7 +1,9 @@
-"""What an operator *is*: one frozen `OpDef` per operator, and the small records its functions receive.
+"""What an operator *is*: one frozen `OpDef` per operator, and the small records its functions
+receive.
 
-Operators are named by their ONNX name (`Conv`), or `domain::Name` for other domains (`ai.onnx.ml::LabelEncoder`).
-Operators of whence's own have plain names that ONNX does not use (`FusedConv`).
+Operators are named by their ONNX name (`Conv`), or `domain::Name` for other domains
+(`ai.onnx.ml::LabelEncoder`). Operators of whence's own have plain names that ONNX does not use
+(`FusedConv`).
 """
 
 from __future__ import annotations
@@ -15,14 +17,26 @@ import numpy as np
 
 from whence.types import ValueType
 
-Attr: TypeAlias = int | float | str | bytes | tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | tuple[bytes, ...] | np.ndarray
+Attr: TypeAlias = (
+    int
+    | float
+    | str
+    | bytes
+    | tuple[int, ...]
+    | tuple[float, ...]
+    | tuple[str, ...]
+    | tuple[bytes, ...]
+    | np.ndarray
+)
 Attrs: TypeAlias = Mapping[str, Attr]
 Value: TypeAlias = Any
 """A run-time value: an `ndarray`, a list (sequence), a dict (map), or `None` (absent optional)."""
 
 
 class Pattern(enum.IntEnum):
-    """How an operator's output elements depend on its input elements; fusion decides by it. Numbers as in NNVM."""
+    """How an operator's output elements depend on its input elements; fusion decides by it. Numbers
+    as in NNVM.
+    """
 
     ELEMWISE = 0
     BROADCAST = 1
@@ -33,7 +47,9 @@ class Pattern(enum.IntEnum):
 
 
 class OpClass(enum.Flag):
-    """Classes of operators. A pass names the classes it works on and is skipped when the graph holds none of them."""
+    """Classes of operators. A pass names the classes it works on and is skipped when the graph
+    holds none of them.
+    """
 
     NONE = 0
     CONV = enum.auto()
@@ -84,7 +100,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one application: arithmetic operations, and bytes read plus written when nothing is cached."""
+    """The work of one application: arithmetic operations, and bytes read plus written when nothing
+    is cached.
+    """
 
     flops: int
     bytes: int
@@ -96,7 +114,9 @@ class Cost:
 Infer: TypeAlias = Callable[[TypeQuery], Sequence[ValueType]]
 Reference: TypeAlias = Callable[[Call], Sequence[Value]]
 Flops: TypeAlias = Callable[[TypeQuery, Sequence[ValueType]], int | None]
-"""Arithmetic operations from the input types and the output types; `None` when dimensions are unknown."""
+"""Arithmetic operations from the input types and the output types; `None` when dimensions are
+unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,19 +31,29 @@ def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def raise_to(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """base ** exponent in the base's type. Whole numbers to a negative or broken power go through float64 and truncate."""
+    """base ** exponent in the base's type. Whole numbers to a negative or broken power go through
+    float64 and truncate.
+    """
     if base.dtype.kind in "iu" and (exponent.dtype.kind not in "iu" or bool((exponent < 0).any())):
         return np.power(base.astype(np.float64), exponent.astype(np.float64)).astype(base.dtype)
     return np.asarray(np.power(widen(base), widen(exponent))).astype(base.dtype, copy=False)
 
 
 def shift_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
-    """Shift within the type. An amount below 0 or past the last bit leaves only the fill: the sign bit to the right, 0 to the left."""
+    """Shift within the type. An amount below 0 or past the last bit leaves only the fill: the sign
+    bit to the right, 0 to the left.
+    """
     bits = x.dtype.itemsize * 8
     beyond = amount >= bits if amount.dtype.kind == "u" else (amount < 0) | (amount >= bits)
     amount = np.where(beyond, 0, amount).astype(x.dtype)
-    fill = np.zeros((), x.dtype) if left or x.dtype.kind == "u" else np.where(x < 0, -1, 0).astype(x.dtype)
-    return np.where(beyond, fill, np.left_shift(x, amount) if left else np.right_shift(x, amount)).astype(x.dtype, copy=False)
+    fill = (
+        np.zeros((), x.dtype)
+        if left or x.dtype.kind == "u"
+        else np.where(x < 0, -1, 0).astype(x.dtype)
+    )
+    return np.where(
+        beyond, fill, np.left_shift(x, amount) if left else np.right_shift(x, amount)
+    ).astype(x.dtype, copy=False)
 
 
 def clip(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
@@ -100,9 +110,17 @@ def _reciprocal(x: np.ndarray) -> np.ndarray:
 
 
 def _unary(
-    name: str, function: _Function, *, flops: int = 1, infer: Infer = same_type, pattern: Pattern = Pattern.ELEMWISE, widened: bool = False
+    name: str,
+    function: _Function,
+    *,
+    flops: int = 1,
+    infer: Infer = same_type,
+    pattern: Pattern = Pattern.ELEMWISE,
+    widened: bool = False,
 ) -> OpDef:
-    """An operator of one input. `widened` functions are not NumPy's own and get narrow floats as float32."""
+    """An operator of one input. `widened` functions are not NumPy's own and get narrow floats as
+    float32.
+    """
 
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
@@ -111,7 +129,14 @@ def _unary(
     return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops)
 
 
-def _binary(name: str, function: _Function, *, infer: Infer = broadcast, commutative: bool = False, flops: int = 1) -> OpDef:
+def _binary(
+    name: str,
+    function: _Function,
+    *,
+    infer: Infer = broadcast,
+    commutative: bool = False,
+    flops: int = 1,
+) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         return (function(tensor(call, 0), tensor(call, 1)),)
 
@@ -120,9 +145,19 @@ def _binary(name: str, function: _Function, *, infer: Infer = broadcast, commuta
 
 def _variadic(name: str, function: _Function) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
-        return (functools.reduce(function, (tensor(call, index) for index in range(len(call.inputs)))),)
+        return (
+            functools.reduce(function, (tensor(call, index) for index in range(len(call.inputs)))),
+        )
 
-    return OpDef(name, Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, reference, flops=_variadic_flops, commutative=True)
+    return OpDef(
+        name,
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        broadcast,
+        reference,
+        flops=_variadic_flops,
+        commutative=True,
+    )
 
 
 def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -158,7 +193,14 @@ OPS: tuple[OpDef, ...] = (
     _unary("BitwiseNot", np.invert),
     _unary("IsNaN", np.isnan, infer=predicate),
     OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf),
-    OpDef("Clip", Pattern.ELEMWISE, OpClass.ELEMENTWISE | OpClass.ACTIVATION, same_type, _clip, flops=2),
+    OpDef(
+        "Clip",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE | OpClass.ACTIVATION,
+        same_type,
+        _clip,
+        flops=2,
+    ),
     _binary("Add", np.add, commutative=True),
     _binary("Sub", np.subtract),
     _binary("Mul", np.multiply, commutative=True),
@@ -168,7 +210,15 @@ OPS: tuple[OpDef, ...] = (
     _variadic("Sum", np.add),
     _variadic("Max", np.maximum),
     _variadic("Min", np.minimum),
-    OpDef("Mean", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _mean, flops=_variadic_flops, commutative=True),
+    OpDef(
+        "Mean",
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        broadcast,
+        _mean,
+        flops=_variadic_flops,
+        commutative=True,
+    ),
     _binary("Equal", np.equal, infer=compare, commutative=True),
     _binary("Greater", np.greater, infer=compare),
     _binary("GreaterOrEqual", np.greater_equal, infer=compare),
@@ -181,6 +231,7 @@ OPS: tuple[OpDef, ...] = (
     _binary("BitwiseOr", np.bitwise_or, commutative=True),
     _binary("BitwiseXor", np.bitwise_xor, commutative=True),
     OpDef("BitShift", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _bit_shift),
-    # NNVM counts the choice among the injective operators, so it ends a group that a convolution leads.
+    # NNVM counts the choice among the injective operators, so it ends a group that a convolution
+    # leads.
     OpDef("Where", Pattern.INJECTIVE, OpClass.ELEMENTWISE, where, _where),
 )

@@ -1,7 +1,8 @@
 """The error function over whole arrays, which NumPy does not have.
 
-Rational approximations after W. J. Cody (Mathematics of Computation 23, 1969), one for each of three ranges of |x|. Everything is
-computed in float64: float64 results are good to about 1e-15, float32 results are correctly rounded almost everywhere.
+Rational approximations after W. J. Cody (Mathematics of Computation 23, 1969), one for each of
+three ranges of |x|. Everything is computed in float64: float64 results are good to about 1e-15,
+float32 results are correctly rounded almost everywhere.
 """
 
 from __future__ import annotations
@@ -17,8 +18,20 @@ _Coefficients: TypeAlias = tuple[float, ...]
 
 # Numerators and denominators, highest power first.
 _SMALL: tuple[_Coefficients, _Coefficients] = (
-    (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
-    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+    (
+        1.85777706184603153e-1,
+        3.16112374387056560e0,
+        1.13864154151050156e2,
+        3.77485237685302021e2,
+        3.20937758913846947e3,
+    ),
+    (
+        1.0,
+        2.36012909523441209e1,
+        2.44024637934444173e2,
+        1.28261652607737228e3,
+        2.84423683343917062e3,
+    ),
 )
 _MIDDLE: tuple[_Coefficients, _Coefficients] = (
     (
@@ -45,8 +58,22 @@ _MIDDLE: tuple[_Coefficients, _Coefficients] = (
     ),
 )
 _LARGE: tuple[_Coefficients, _Coefficients] = (
-    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1, 1.60837851487422766e-2, 6.58749161529837803e-4),
-    (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1, 6.05183413124413191e-2, 2.33520497626869185e-3),
+    (
+        1.63153871373020978e-2,
+        3.05326634961232344e-1,
+        3.60344899949804439e-1,
+        1.25781726111229246e-1,
+        1.60837851487422766e-2,
+        6.58749161529837803e-4,
+    ),
+    (
+        1.0,
+        2.56852019228982242e0,
+        1.87295284992346725e0,
+        5.27905102951428412e-1,
+        6.05183413124413191e-2,
+        2.33520497626869185e-3,
+    ),
 )
 _SMALL_END = 0.46875
 _MIDDLE_END = 4.0

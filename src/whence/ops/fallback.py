@@ -1,4 +1,6 @@
-"""Evaluation of one operator by the `onnx` package's own reference implementation: slow, and right."""
+"""Evaluation of one operator by the `onnx` package's own reference implementation: slow, and
+right.
+"""
 
 from __future__ import annotations
 
@@ -19,39 +21,62 @@ if TYPE_CHECKING:
 
 
 def onnx_reference(call: Call) -> tuple[Value, ...]:
-    """The outputs of `call`, exactly `n_outputs` of them, at the newest opset. An input that is `None` counts as absent."""
+    """The outputs of `call`, exactly `n_outputs` of them, at the newest opset. An input that is
+    `None` counts as absent.
+    """
     if schema_of(call.op) is None:
         raise UnsupportedError(f"{call.op}: there is no reference implementation")
     inputs = ["" if value is None else f"i{index}" for index, value in enumerate(call.inputs)]
     while inputs and not inputs[-1]:
         inputs.pop()
     outputs = [f"o{index}" for index in range(call.n_outputs)]
-    feeds = {name: _prepare(value) for name, value in zip(inputs, call.inputs, strict=False) if name}
+    feeds = {
+        name: _prepare(value) for name, value in zip(inputs, call.inputs, strict=False) if name
+    }
     try:
         results = _evaluator(call, inputs, outputs, feeds).run(outputs, feeds)
     except WhenceError:
         raise
     except ImportError as error:
-        raise UnsupportedError(f"{call.op}: its reference implementation needs a package that is not installed: {error}") from error
+        raise UnsupportedError(
+            f"{call.op}: its reference implementation needs a package that is not installed:"
+            f" {error}"
+        ) from error
     except NotImplementedError as error:
         raise UnsupportedError(f"{call.op}: {first_line(error)}") from error
-    # The package's implementations raise whatever their author thought of, bare RuntimeError and AttributeError included.
+    # The package's implementations raise whatever their author thought of, bare RuntimeError and
+    # AttributeError included.
     except Exception as error:
-        raise ModelError(f"{call.op}: the onnx reference implementation failed: {first_line(error)}") from error
+        raise ModelError(
+            f"{call.op}: the onnx reference implementation failed: {first_line(error)}"
+        ) from error
     if len(results) != call.n_outputs:
-        raise ModelError(f"{call.op}: {call.n_outputs} outputs are asked for, the reference implementation has {len(results)}")
+        raise ModelError(
+            f"{call.op}: {call.n_outputs} outputs are asked for, the reference implementation has"
+            f" {len(results)}"
+        )
     return tuple(results)
 
 
-def _evaluator(call: Call, inputs: list[str], outputs: list[str], feeds: dict[str, Value]) -> ReferenceEvaluator:
+def _evaluator(
+    call: Call, inputs: list[str], outputs: list[str], feeds: dict[str, Value]
+) -> ReferenceEvaluator:
     # It holds the text of every schema, 12 MB, and few models need it.
     from onnx.reference import ReferenceEvaluator
 
-    infos = [onnx.helper.make_value_info(name, to_type_proto(type_of(value))) for name, value in feeds.items()]
+    infos = [
+        onnx.helper.make_value_info(name, to_type_proto(type_of(value)))
+        for name, value in feeds.items()
+    ]
     graph = onnx.helper.make_graph(
-        [make_node(call.op, call.attrs, inputs, outputs)], "operator", infos, [onnx.ValueInfoProto(name=name) for name in outputs]
+        [make_node(call.op, call.attrs, inputs, outputs)],
+        "operator",
+        infos,
+        [onnx.ValueInfoProto(name=name) for name in outputs],
     )
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(call.op).items()]
+    opsets = [
+        onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(call.op).items()
+    ]
     return ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=opsets))
 
 

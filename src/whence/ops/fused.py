@@ -1,4 +1,5 @@
-"""whence's own supernodes: a convolution or matrix product with everything that is added to it and applied to it.
+"""whence's own supernodes: a convolution or matrix product with everything that is added to it and
+applied to it.
 
 | operator             | inputs        | value                                                    |
 |----------------------|---------------|----------------------------------------------------------|
@@ -7,11 +8,13 @@
 | `FusedGemm`          | a, b, c?      | act(alpha · a' · b' + beta · c), attributes of Gemm      |
 | `FusedMatMul`        | a, b, c?      | act(alpha · a' @ b' + c); `trans_a`, `trans_b` swap the last two axes |
 
-All of them have the attributes `activation` (a name from the list below, or "" for none), `activation_alpha` and `activation_beta`;
-a number that is not given has the default of the ONNX operator:
+All of them have the attributes `activation` (a name from the list below, or "" for none),
+`activation_alpha` and `activation_beta`; a number that is not given has the default of the ONNX
+operator:
 
-Relu · LeakyRelu(alpha) · Clip(alpha = min, beta = max) · Sigmoid · Tanh · HardSigmoid(alpha, beta) · HardSwish · Swish(alpha) ·
-Gelu · GeluTanh (Gelu with approximate = "tanh") · Elu(alpha) · Softplus · Mish
+Relu · LeakyRelu(alpha) · Clip(alpha = min, beta = max) · Sigmoid · Tanh · HardSigmoid(alpha, beta)
+· HardSwish · Swish(alpha) · Gelu · GeluTanh (Gelu with approximate = "tanh") · Elu(alpha) ·
+Softplus · Mish
 """
 
 from __future__ import annotations
@@ -26,7 +29,18 @@ from whence.errors import UnsupportedError
 from whence.ops.activation import ACTIVATIONS
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.conv import conv, conv_flops, conv_transpose, conv_transpose_flops
-from whence.ops.definition import Attrs, Call, Flops, Infer, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.definition import (
+    Attrs,
+    Call,
+    Flops,
+    Infer,
+    OpClass,
+    OpDef,
+    Pattern,
+    Reference,
+    TypeQuery,
+    Value,
+)
 from whence.ops.matmul import gemm, matmul_flops, multiply
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.spatial_rules import conv as infer_conv
@@ -64,12 +78,16 @@ def apply_activation(op: str, attrs: Attrs, x: np.ndarray) -> np.ndarray:
 
 
 def _activation(op: str, attrs: Attrs) -> tuple[str, float | None, float | None]:
-    """Name and numbers; a number the function does not use is `None`, one that is not given has its default."""
+    """Name and numbers; a number the function does not use is `None`, one that is not given has its
+    default.
+    """
     name = get_str(attrs, "activation", "")
     if not name:
         return "", None, None
     if name not in FUSED_ACTIVATIONS:
-        raise UnsupportedError(f"{op}: activation {name!r} is not one of {', '.join(FUSED_ACTIVATIONS)}")
+        raise UnsupportedError(
+            f"{op}: activation {name!r} is not one of {', '.join(FUSED_ACTIVATIONS)}"
+        )
     known = ACTIVATIONS[name]
     alpha = None if known.alpha is None else get_float(attrs, "activation_alpha", known.alpha)
     beta = None if known.beta is None else get_float(attrs, "activation_beta", known.beta)
@@ -89,7 +107,9 @@ def _matmul(call: Call) -> np.ndarray:
 
 
 def _reference(anchor: Callable[[Call], np.ndarray], added: int | None) -> Reference:
-    """A supernode's kernel: the anchor's sum, plus input `added` if there is one, then the activation, rounded once."""
+    """A supernode's kernel: the anchor's sum, plus input `added` if there is one, then the
+    activation, rounded once.
+    """
 
     def reference(call: Call) -> tuple[Value]:
         y = anchor(call)
@@ -131,7 +151,10 @@ def _flops(anchor: Flops) -> Flops:
         count = y.elements if isinstance(y, TensorType) else None
         if base is None or count is None:
             return None
-        return base + count * (sum(kind is not None for kind in query.types[2:]) + bool(get_str(query.attrs, "activation", "")))
+        return base + count * (
+            sum(kind is not None for kind in query.types[2:])
+            + bool(get_str(query.attrs, "activation", ""))
+        )
 
     return flops
 
@@ -173,16 +196,22 @@ class Step:
 
 
 def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Step]:
-    """A supernode stated in plain ONNX operators, in order; the output of the last step is the supernode's output.
+    """A supernode stated in plain ONNX operators, in order; the output of the last step is the
+    supernode's output.
 
-    `types` are the types of its inputs, `None` where an optional one is absent. Only a FusedMatMul with `trans_a` or `trans_b` reads
+    `types` are the types of its inputs, `None` where an optional one is absent. Only a FusedMatMul
+    with `trans_a` or `trans_b` reads
     more than their presence: it must know the rank of the operand that it transposes.
     """
     present = [index for index, kind in enumerate(types) if kind is not None]
     plain = {name: value for name, value in attrs.items() if name not in _OWN_ATTRS}
     steps: list[Step] = []
     if op in {"FusedConv", "FusedConvTranspose"}:
-        steps.append(Step(op.removeprefix("Fused"), tuple(Arg(index) for index in present if index < 3), plain))
+        steps.append(
+            Step(
+                op.removeprefix("Fused"), tuple(Arg(index) for index in present if index < 3), plain
+            )
+        )
         if 3 in present:
             steps.append(Step("Add", (Result(0), Arg(3))))
     elif op == "FusedGemm":
@@ -194,8 +223,14 @@ def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Ste
                 kind = types[index]
                 rank = kind.rank if isinstance(kind, TensorType) else None
                 if rank is None or rank < 2:
-                    raise UnsupportedError(f"{op}: {name} needs an operand of known rank, found {kind}")
-                steps.append(Step("Transpose", (Arg(index),), {"perm": (*range(rank - 2), rank - 1, rank - 2)}))
+                    raise UnsupportedError(
+                        f"{op}: {name} needs an operand of known rank, found {kind}"
+                    )
+                steps.append(
+                    Step(
+                        "Transpose", (Arg(index),), {"perm": (*range(rank - 2), rank - 1, rank - 2)}
+                    )
+                )
                 slots[index] = Result(len(steps) - 1)
         steps.append(Step("MatMul", tuple(slots)))
         alpha = get_float(attrs, "alpha", 1.0)
@@ -226,15 +261,40 @@ def _expand_activation(op: str, attrs: Attrs, steps: list[Step]) -> None:
     elif name == "GeluTanh":
         steps.append(Step("Gelu", (x,), {"approximate": "tanh"}))
     else:
-        numbers = {key: value for key, value in (("alpha", alpha), ("beta", beta)) if value is not None}
+        numbers = {
+            key: value for key, value in (("alpha", alpha), ("beta", beta)) if value is not None
+        }
         steps.append(Step(name, (x,), numbers))
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 _CONV, _MATMUL = OpClass.CONV | OpClass.ACTIVATION, OpClass.MATMUL | OpClass.ACTIVATION
 OPS: tuple[OpDef, ...] = (
-    OpDef("FusedConv", _ANCHOR, _CONV, _infer(infer_conv, 3), _reference(conv, 3), _flops(conv_flops)),
-    OpDef("FusedConvTranspose", _ANCHOR, _CONV, _infer(infer_conv_transpose, 3), _reference(conv_transpose, 3), _flops(conv_transpose_flops)),
-    OpDef("FusedGemm", _ANCHOR, _MATMUL, _infer(infer_gemm, None), _reference(gemm, None), _flops(matmul_flops)),
-    OpDef("FusedMatMul", _ANCHOR, _MATMUL, _infer(_infer_matmul, 2), _reference(_matmul, 2), _flops(matmul_flops)),
+    OpDef(
+        "FusedConv", _ANCHOR, _CONV, _infer(infer_conv, 3), _reference(conv, 3), _flops(conv_flops)
+    ),
+    OpDef(
+        "FusedConvTranspose",
+        _ANCHOR,
+        _CONV,
+        _infer(infer_conv_transpose, 3),
+        _reference(conv_transpose, 3),
+        _flops(conv_transpose_flops),
+    ),
+    OpDef(
+        "FusedGemm",
+        _ANCHOR,
+        _MATMUL,
+        _infer(infer_gemm, None),
+        _reference(gemm, None),
+        _flops(matmul_flops),
+    ),
+    OpDef(
+        "FusedMatMul",
+        _ANCHOR,
+        _MATMUL,
+        _infer(_infer_matmul, 2),
+        _reference(_matmul, 2),
+        _flops(matmul_flops),
+    ),
 )

@@ -1,4 +1,6 @@
-"""Output types of an operator: its own rule where it has one, else the `onnx` package's inference, with a memory for the latter."""
+"""Output types of an operator: its own rule where it has one, else the `onnx` package's inference,
+with a memory for the latter.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import onnx.shape_inference
 from whence.errors import ModelError
 from whence.ops.definition import Infer, TypeQuery, Value
 from whence.ops.fallback import first_line
-from whence.ops.onnx_node import from_type_proto, make_node, opsets_for, schema_of, to_tensor_proto, to_type_proto
+from whence.ops.onnx_node import (
+    from_type_proto,
+    make_node,
+    opsets_for,
+    schema_of,
+    to_tensor_proto,
+    to_type_proto,
+)
 from whence.ops.operand_rules import check_operands
 from whence.ops.registry import lookup
 from whence.types import UNKNOWN, DType, TensorType, ValueType
@@ -25,15 +34,19 @@ _MAX_ELEMENTS = 64
 
 
 def infer(query: TypeQuery) -> tuple[ValueType, ...]:
-    """The types of the outputs of `query`, exactly `n_outputs` of them; what is not known is `UNKNOWN` or has unknown dimensions.
+    """The types of the outputs of `query`, exactly `n_outputs` of them; what is not known is
+    `UNKNOWN` or has unknown dimensions.
 
-    Raises `ModelError` when the inputs contradict each other and `UnsupportedError` when nobody knows the operator.
+    Raises `ModelError` when the inputs contradict each other and `UnsupportedError` when nobody
+    knows the operator.
     """
     return Inference().infer(query)
 
 
 class Inference:
-    """Inference that remembers what it asked the `onnx` package, which takes some 100 µs to answer. One for each graph being built."""
+    """Inference that remembers what it asked the `onnx` package, which takes some 100 µs to answer.
+    One for each graph being built.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[ValueType, ...]] = {}
@@ -66,8 +79,14 @@ def _apply(rule: Infer, query: TypeQuery) -> tuple[ValueType, ...]:
 
 def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
     for kind in types:
-        if isinstance(kind, TensorType) and kind.shape is not None and any(isinstance(dim, int) and dim < 0 for dim in kind.shape):
-            raise ModelError(f"{query.op}: its result would be {kind}, which has a negative dimension")
+        if (
+            isinstance(kind, TensorType)
+            and kind.shape is not None
+            and any(isinstance(dim, int) and dim < 0 for dim in kind.shape)
+        ):
+            raise ModelError(
+                f"{query.op}: its result would be {kind}, which has a negative dimension"
+            )
     return types
 
 
@@ -76,7 +95,9 @@ def _exactly(types: tuple[ValueType, ...], count: int) -> tuple[ValueType, ...]:
 
 
 def _small(value: Value | None) -> np.ndarray | None:
-    fits = isinstance(value, np.ndarray) and value.size <= _MAX_ELEMENTS and value.dtype != np.object_
+    fits = (
+        isinstance(value, np.ndarray) and value.size <= _MAX_ELEMENTS and value.dtype != np.object_
+    )
     return value if fits else None
 
 
@@ -111,22 +132,36 @@ def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[
         for index, (name, kind) in enumerate(zip(inputs, query.types, strict=False))
         if name and kind is not None
     }
-    data = {name: to_tensor_proto(value) for name, value in zip(inputs, values, strict=False) if name and value is not None}
-    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in opsets_for(query.op).items()]
+    data = {
+        name: to_tensor_proto(value)
+        for name, value in zip(inputs, values, strict=False)
+        if name and value is not None
+    }
+    opsets = [
+        onnx.helper.make_opsetid(domain, version)
+        for domain, version in opsets_for(query.op).items()
+    ]
     found: dict[str, onnx.TypeProto] = {}
     try:
         node = make_node(query.op, query.attrs, inputs, outputs)
-        found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=opsets)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, node, types, data, opset_imports=opsets
+        )
     # The package reports contradictions with exceptions of several unrelated kinds.
     except Exception as error:
         if UNKNOWN not in query.types:
             raise ModelError(f"{query.op}: {first_line(error)}") from error
     results = [from_type_proto(found[name]) if name in found else UNKNOWN for name in outputs]
-    return tuple(_complete(_believable(kind, query), schema, index, query) for index, kind in enumerate(results))
+    return tuple(
+        _complete(_believable(kind, query), schema, index, query)
+        for index, kind in enumerate(results)
+    )
 
 
 def _readable(op: str, index: int, kind: ValueType) -> ValueType:
-    """An input type in a form that the package reads rightly: for some inputs it takes an unknown dimension for 0."""
+    """An input type in a form that the package reads rightly: for some inputs it takes an unknown
+    dimension for 0.
+    """
     if index in _MISREAD.get(op, ()) and isinstance(kind, TensorType) and not kind.is_static:
         return TensorType(kind.dtype)
     return kind
@@ -138,14 +173,20 @@ _MISREAD: dict[str, tuple[int, ...]] = {"StringNormalizer": (0,)}
 def _believable(kind: ValueType, query: TypeQuery) -> ValueType:
     """An answer without the zeros that the package makes of unknown dimensions."""
     shapes = [item.shape for item in query.types if isinstance(item, TensorType)]
-    if not isinstance(kind, TensorType) or kind.shape is None or all(item.is_static for item in query.types if isinstance(item, TensorType)):
+    if (
+        not isinstance(kind, TensorType)
+        or kind.shape is None
+        or all(item.is_static for item in query.types if isinstance(item, TensorType))
+    ):
         return kind
     if query.op == "Attention" and None in shapes:
         return TensorType(kind.dtype)
     return TensorType(kind.dtype, tuple(None if dim == 0 else dim for dim in kind.shape))
 
 
-def _complete(kind: ValueType, schema: onnx.defs.OpSchema, index: int, query: TypeQuery) -> ValueType:
+def _complete(
+    kind: ValueType, schema: onnx.defs.OpSchema, index: int, query: TypeQuery
+) -> ValueType:
     """Fill in an element type that inference left open, from the declared type of the output."""
     if not isinstance(kind, TensorType) or kind.dtype is not DType.UNDEFINED or not schema.outputs:
         return kind

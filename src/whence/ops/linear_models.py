@@ -34,9 +34,16 @@ def floats(attrs: Attrs, name: str) -> np.ndarray:
 
 def linear_scores(call: Call, rows: int) -> np.ndarray:
     """X · Wᵀ + b with one row of `coefficients` for each of `rows` results."""
-    x, weights, offsets = features(call), floats(call.attrs, "coefficients"), floats(call.attrs, "intercepts")
+    x, weights, offsets = (
+        features(call),
+        floats(call.attrs, "coefficients"),
+        floats(call.attrs, "intercepts"),
+    )
     if weights.size != rows * x.shape[1] or offsets.size not in {0, rows}:
-        raise ModelError(f"{call.op}: {weights.size} coefficients do not fit {rows} results of {x.shape[1]} features")
+        raise ModelError(
+            f"{call.op}: {weights.size} coefficients do not fit {rows} results of {x.shape[1]}"
+            " features"
+        )
     scores = x @ weights.reshape(rows, -1).T
     return np.asarray(scores + offsets if offsets.size else scores)
 
@@ -69,13 +76,19 @@ def kernel(call: Call, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     if kind != "RBF":
         raise ModelError(f"{call.op}: unknown kernel_type {kind!r}")
     # Differences, not |x|² - 2xv + |v|², which cancels badly when they are close.
-    return np.exp(-gamma * np.stack([((x - vector) ** 2).sum(axis=1) for vector in vectors], axis=1))
+    return np.exp(
+        -gamma * np.stack([((x - vector) ** 2).sum(axis=1) for vector in vectors], axis=1)
+    )
 
 
 def _svm_regressor(call: Call) -> tuple[Value]:
     x, weights, rho = features(call), floats(call.attrs, "coefficients"), floats(call.attrs, "rho")
     count = get_int(call.attrs, "n_supports", 0)
-    vectors = floats(call.attrs, "support_vectors").reshape(count, -1) if count else weights.reshape(1, -1)
+    vectors = (
+        floats(call.attrs, "support_vectors").reshape(count, -1)
+        if count
+        else weights.reshape(1, -1)
+    )
     similar = kernel(call, x, vectors)
     value = (similar @ weights if count else similar[:, 0]) + rho[0]
     if get_int(call.attrs, "one_class", 0):
@@ -84,18 +97,38 @@ def _svm_regressor(call: Call) -> tuple[Value]:
 
 
 def _svm_classifier(call: Call) -> tuple[Value, Value]:
-    x, labels, kind = features(call), class_labels(call.attrs), get_str(call.attrs, "post_transform", "NONE")
-    weights, rho, sizes = floats(call.attrs, "coefficients"), floats(call.attrs, "rho"), get_ints(call.attrs, "vectors_per_class")
+    x, labels, kind = (
+        features(call),
+        class_labels(call.attrs),
+        get_str(call.attrs, "post_transform", "NONE"),
+    )
+    weights, rho, sizes = (
+        floats(call.attrs, "coefficients"),
+        floats(call.attrs, "rho"),
+        get_ints(call.attrs, "vectors_per_class"),
+    )
     if not get_floats(call.attrs, "support_vectors"):
         scores = kernel(call, x, weights.reshape(len(labels), -1)) + rho[0]
         return labels[scores.argmax(axis=1)], transform(scores, kind)
     total, classes = sum(sizes), len(sizes)
     similar = kernel(call, x, floats(call.attrs, "support_vectors").reshape(total, -1))
     weights = weights.reshape(classes - 1, total)
-    parts = [slice(end - size, end) for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)]
+    parts = [
+        slice(end - size, end) for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)
+    ]
     pairs = list(itertools.combinations(range(classes), 2))
     # Row j-1 weighs a class against class j above it, row i against class i below it.
-    duels = np.stack([similar[:, parts[i]] @ weights[j - 1, parts[i]] + similar[:, parts[j]] @ weights[i, parts[j]] for i, j in pairs], axis=1) + rho
+    duels = (
+        np.stack(
+            [
+                similar[:, parts[i]] @ weights[j - 1, parts[i]]
+                + similar[:, parts[j]] @ weights[i, parts[j]]
+                for i, j in pairs
+            ],
+            axis=1,
+        )
+        + rho
+    )
     votes = np.zeros((x.shape[0], classes), np.int64)
     for at, (i, j) in enumerate(pairs):
         votes[:, i] += duels[:, at] > 0
@@ -103,7 +136,11 @@ def _svm_classifier(call: Call) -> tuple[Value, Value]:
     winners = labels[votes.argmax(axis=1)]
     slopes, offsets = floats(call.attrs, "prob_a"), floats(call.attrs, "prob_b")
     if slopes.size:
-        chances = np.clip(1 - sigmoid(duels.astype(np.float64) * slopes + offsets), _SMALLEST_CHANCE, 1 - _SMALLEST_CHANCE)
+        chances = np.clip(
+            1 - sigmoid(duels.astype(np.float64) * slopes + offsets),
+            _SMALLEST_CHANCE,
+            1 - _SMALLEST_CHANCE,
+        )
         return winners, transform(_couple(chances, pairs, classes).astype(np.float32), kind)
     if classes == 2:
         return winners, pair(duels[:, 0], kind, mixed=kind == "NONE")
@@ -114,9 +151,11 @@ _SMALLEST_CHANCE = 1e-7
 
 
 def _couple(chances: np.ndarray, pairs: list[tuple[int, int]], classes: int) -> np.ndarray:
-    """Class probabilities [N, C] from the chances of each class in each duel, by the second method of Wu, Lin and Weng (2004).
+    """Class probabilities [N, C] from the chances of each class in each duel, by the second method
+    of Wu, Lin and Weng (2004).
 
-    Minimises Σ (r_ji p_i - r_ij p_j)² over probabilities by coordinate descent, stopping where LIBSVM does.
+    Minimises Σ (r_ji p_i - r_ij p_j)² over probabilities by coordinate descent, stopping where
+    LIBSVM does.
     """
     rows = chances.shape[0]
     r = np.zeros((rows, classes, classes))

@@ -36,7 +36,9 @@ def _matmul(call: Call) -> tuple[Value]:
 
 
 def gemm(call: Call) -> np.ndarray:
-    """alpha · A' · B' + beta · C in the working type; inputs A, B, C? and attributes as ONNX's Gemm has them."""
+    """alpha · A' · B' + beta · C in the working type; inputs A, B, C? and attributes as ONNX's Gemm
+    has them.
+    """
     a, b, c = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
     alpha, beta = get_float(call.attrs, "alpha", 1.0), get_float(call.attrs, "beta", 1.0)
     a = a.T if get_int(call.attrs, "transA", 0) else a
@@ -60,7 +62,9 @@ def _einsum(call: Call) -> tuple[Value]:
     try:
         result = np.einsum(equation, *(widen(operand) for operand in operands), optimize=True)
     except ValueError as error:
-        raise ModelError(f"{call.op}: equation {equation!r} does not fit its operands: {error}") from error
+        raise ModelError(
+            f"{call.op}: equation {equation!r} does not fit its operands: {error}"
+        ) from error
     return (narrow(np.asarray(result), operands[0].dtype),)
 
 
@@ -70,17 +74,31 @@ def _det(call: Call) -> tuple[Value]:
 
 
 def _per_row(parameter: np.ndarray) -> np.ndarray:
-    """A left-hand parameter so that it broadcasts against its matrix: one number per row when it is a vector."""
-    return parameter.reshape(()) if parameter.size == 1 else parameter[:, np.newaxis] if parameter.ndim == 1 else parameter
+    """A left-hand parameter so that it broadcasts against its matrix: one number per row when it is
+    a vector.
+    """
+    return (
+        parameter.reshape(())
+        if parameter.size == 1
+        else parameter[:, np.newaxis]
+        if parameter.ndim == 1
+        else parameter
+    )
 
 
 def _per_column(parameter: np.ndarray) -> np.ndarray:
-    """A right-hand parameter so that it broadcasts against its matrix: one number per column when it is a vector."""
+    """A right-hand parameter so that it broadcasts against its matrix: one number per column when
+    it is a vector.
+    """
     return parameter.reshape(()) if parameter.size == 1 else parameter
 
 
 def _centre(x: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
-    return x.astype(np.float64) if zero_point is None else x.astype(np.float64) - zero_point.astype(np.float64)
+    return (
+        x.astype(np.float64)
+        if zero_point is None
+        else x.astype(np.float64) - zero_point.astype(np.float64)
+    )
 
 
 def _matmul_integer(call: Call) -> tuple[Value]:
@@ -96,20 +114,35 @@ def _qlinear_matmul(call: Call) -> tuple[Value]:
     a_scale, b_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
     y_zero = tensor(call, 7)
     scale = _per_row(a_scale) * _per_column(b_scale) / _per_column(y_scale)
-    return (requantise(multiply(a, b).astype(np.float32) * scale, _per_column(y_zero), DType.of(y_zero)),)
+    return (
+        requantise(
+            multiply(a, b).astype(np.float32) * scale, _per_column(y_zero), DType.of(y_zero)
+        ),
+    )
 
 
 def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) -> int | None:
-    """Two operations per multiply-add; `left` is the index of the left matrix, whose last axis is summed over."""
+    """Two operations per multiply-add; `left` is the index of the left matrix, whose last axis is
+    summed over.
+    """
     a, y = query.types[left], outputs[0]
-    if not isinstance(a, TensorType) or not isinstance(y, TensorType) or not a.shape or y.elements is None:
+    if (
+        not isinstance(a, TensorType)
+        or not isinstance(y, TensorType)
+        or not a.shape
+        or y.elements is None
+    ):
         return None
-    inner = a.shape[-2 if get_int(query.attrs, "transA", 0) or get_int(query.attrs, "trans_a", 0) else -1]
+    inner = a.shape[
+        -2 if get_int(query.attrs, "transA", 0) or get_int(query.attrs, "trans_a", 0) else -1
+    ]
     return 2 * y.elements * inner if isinstance(inner, int) else None
 
 
 def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    """One multiplication per operand and one addition for each point of the index space, as without any factoring."""
+    """One multiplication per operand and one addition for each point of the index space, as without
+    any factoring.
+    """
     terms = get_str(query.attrs, "equation", "").replace(" ", "").split("->")[0].split(",")
     extents: dict[str, int] = {}
     for term, kind in zip(terms, query.types, strict=False):
@@ -118,7 +151,11 @@ def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
             return None
         before, dots, after = term.partition("...")
         hidden = len(shape) - len(before) - len(after)
-        labels = [*before, *(f"...{hidden - position}" for position in range(hidden if dots else 0)), *after]
+        labels = [
+            *before,
+            *(f"...{hidden - position}" for position in range(hidden if dots else 0)),
+            *after,
+        ]
         for label, extent in zip(labels, shape, strict=False):
             extents[label] = max(extents.get(label, 1), extent)
     return len(terms) * math.prod(extents.values())
@@ -131,10 +168,36 @@ def _det_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("MatMul", Pattern.OUT_ELEMWISE_FUSABLE, OpClass.MATMUL, infer=infer_matmul, reference=_matmul, flops=matmul_flops),
-    OpDef("Gemm", Pattern.OUT_ELEMWISE_FUSABLE, OpClass.MATMUL, infer=infer_gemm, reference=_gemm, flops=matmul_flops),
+    OpDef(
+        "MatMul",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL,
+        infer=infer_matmul,
+        reference=_matmul,
+        flops=matmul_flops,
+    ),
+    OpDef(
+        "Gemm",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL,
+        infer=infer_gemm,
+        reference=_gemm,
+        flops=matmul_flops,
+    ),
     OpDef("Einsum", Pattern.OPAQUE, OpClass.MATMUL, reference=_einsum, flops=_einsum_flops),
-    OpDef("MatMulInteger", Pattern.OUT_ELEMWISE_FUSABLE, OpClass.MATMUL | OpClass.QUANTISE, reference=_matmul_integer, flops=matmul_flops),
-    OpDef("QLinearMatMul", Pattern.OPAQUE, OpClass.MATMUL | OpClass.QUANTISE, reference=_qlinear_matmul, flops=matmul_flops),
+    OpDef(
+        "MatMulInteger",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL | OpClass.QUANTISE,
+        reference=_matmul_integer,
+        flops=matmul_flops,
+    ),
+    OpDef(
+        "QLinearMatMul",
+        Pattern.OPAQUE,
+        OpClass.MATMUL | OpClass.QUANTISE,
+        reference=_qlinear_matmul,
+        flops=matmul_flops,
+    ),
     OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops),
 )

@@ -1,4 +1,6 @@
-"""Operators that move elements without computing on them: transpose, reshape, slice, split, concat, pad, tile and their kin."""
+"""Operators that move elements without computing on them: transpose, reshape, slice, split, concat,
+pad, tile and their kin.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,25 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Call, Infer, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
 from whence.ops.precision import optional_tensor, tensor
-from whence.ops.shape_rules import expand, flatten, reshape, reshaped, slice_type, split, split_sizes, squeeze, unsqueeze
-from whence.ops.type_rules import concat, normalise_axes, normalise_axis, same_type, tensor_type, transpose
+from whence.ops.shape_rules import (
+    expand,
+    flatten,
+    reshape,
+    reshaped,
+    slice_type,
+    split,
+    split_sizes,
+    squeeze,
+    unsqueeze,
+)
+from whence.ops.type_rules import (
+    concat,
+    normalise_axes,
+    normalise_axis,
+    same_type,
+    tensor_type,
+    transpose,
+)
 from whence.types import Dim, TensorType, ValueType
 
 
@@ -42,7 +61,9 @@ def _flatten(call: Call) -> tuple[Value]:
     if not -x.ndim <= axis <= x.ndim:
         raise ModelError(f"{call.op}: axis {axis} does not exist in a tensor of rank {x.ndim}")
     axis = axis + x.ndim if axis < 0 else axis
-    rows, columns = (int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:]))
+    rows, columns = (
+        int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:])
+    )
     return (x.reshape(rows, columns),)
 
 
@@ -72,9 +93,13 @@ def _split(call: Call) -> tuple[Value, ...]:
     x, sizes = tensor(call, 0), optional_ints(call, 1)
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
     if sizes is None:
-        sizes = split_sizes(call.op, x.shape[axis], get_int(call.attrs, "num_outputs", call.n_outputs))
+        sizes = split_sizes(
+            call.op, x.shape[axis], get_int(call.attrs, "num_outputs", call.n_outputs)
+        )
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
-        raise ModelError(f"{call.op}: parts {list(sizes)} do not make up axis {axis} of {list(x.shape)}")
+        raise ModelError(
+            f"{call.op}: parts {list(sizes)} do not make up axis {axis} of {list(x.shape)}"
+        )
     return tuple(split_at(x, sizes, axis))
 
 
@@ -85,16 +110,32 @@ def split_at(x: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]
 
 def _concat(call: Call) -> tuple[Value]:
     parts = [tensor(call, index) for index in range(len(call.inputs))]
-    return (np.concatenate(parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)),)
+    return (
+        np.concatenate(
+            parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)
+        ),
+    )
 
 
-def pad(x: np.ndarray, before: Sequence[int], after: Sequence[int], mode: str = "constant", fill: Value = 0) -> np.ndarray:
-    """`x` with elements added to (or, where negative, cut from) both ends of each axis. Cutting comes first."""
-    crop = tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True))
+def pad(
+    x: np.ndarray,
+    before: Sequence[int],
+    after: Sequence[int],
+    mode: str = "constant",
+    fill: Value = 0,
+) -> np.ndarray:
+    """`x` with elements added to (or, where negative, cut from) both ends of each axis. Cutting
+    comes first.
+    """
+    crop = tuple(
+        slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True)
+    )
     x = x[crop]
     widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
     if mode == "constant":
-        result = np.full([n + b + a for n, (b, a) in zip(x.shape, widths, strict=True)], fill, x.dtype)
+        result = np.full(
+            [n + b + a for n, (b, a) in zip(x.shape, widths, strict=True)], fill, x.dtype
+        )
         result[tuple(slice(b, b + n) for n, (b, _) in zip(x.shape, widths, strict=True))] = x
         return result
     for axis, (b, a) in enumerate(widths):
@@ -117,7 +158,15 @@ def _pad(call: Call) -> tuple[Value]:
         before[axis], after[axis] = pads[at], pads[at + len(axes)]
     fill = optional_tensor(call, 2)
     default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
-    return (pad(x, before, after, mode, default if fill is None or fill.size == 0 else fill.reshape(-1)[0]),)
+    return (
+        pad(
+            x,
+            before,
+            after,
+            mode,
+            default if fill is None or fill.size == 0 else fill.reshape(-1)[0],
+        ),
+    )
 
 
 def _tile(call: Call) -> tuple[Value]:
@@ -141,9 +190,16 @@ def _expand(call: Call) -> tuple[Value]:
 
 
 def _image(call: Call) -> tuple[np.ndarray, int, str]:
-    x, block, mode = tensor(call, 0), get_int(call.attrs, "blocksize", 0), get_str(call.attrs, "mode", "DCR")
+    x, block, mode = (
+        tensor(call, 0),
+        get_int(call.attrs, "blocksize", 0),
+        get_str(call.attrs, "mode", "DCR"),
+    )
     if x.ndim != 4 or block < 1 or mode not in {"DCR", "CRD"}:
-        raise ModelError(f"{call.op}: needs rank 4, a positive blocksize and mode DCR or CRD, found rank {x.ndim}, {block}, {mode!r}")
+        raise ModelError(
+            f"{call.op}: needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
+            f" {x.ndim}, {block}, {mode!r}"
+        )
     return x, block, mode
 
 
@@ -162,7 +218,9 @@ def _space_to_depth(call: Call) -> tuple[Value]:
     x, block, mode = _image(call)
     n, c, h, w = x.shape
     blocks = x.reshape(n, c, h // block, block, w // block, block)
-    moved = blocks.transpose(0, 3, 5, 1, 2, 4) if mode == "DCR" else blocks.transpose(0, 1, 3, 5, 2, 4)
+    moved = (
+        blocks.transpose(0, 3, 5, 1, 2, 4) if mode == "DCR" else blocks.transpose(0, 1, 3, 5, 2, 4)
+    )
     return (moved.reshape(n, c * block * block, h // block, w // block),)
 
 
@@ -170,15 +228,29 @@ def _trilu(call: Call) -> tuple[Value]:
     x, k = tensor(call, 0), optional_ints(call, 1)
     diagonal = k[0] if k else 0
     rows, columns = np.arange(x.shape[-2])[:, np.newaxis], np.arange(x.shape[-1])
-    kept = columns - rows >= diagonal if get_int(call.attrs, "upper", 1) else columns - rows <= diagonal
-    return (np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(x.dtype, copy=False),)
+    kept = (
+        columns - rows >= diagonal
+        if get_int(call.attrs, "upper", 1)
+        else columns - rows <= diagonal
+    )
+    return (
+        np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(
+            x.dtype, copy=False
+        ),
+    )
 
 
 def _reverse_sequence(call: Call) -> tuple[Value]:
     x, lengths = tensor(call, 0), ints(call, 1)
-    time_axis, batch_axis = get_int(call.attrs, "time_axis", 0), get_int(call.attrs, "batch_axis", 1)
+    time_axis, batch_axis = (
+        get_int(call.attrs, "time_axis", 0),
+        get_int(call.attrs, "batch_axis", 1),
+    )
     if {time_axis, batch_axis} != {0, 1} or x.ndim < 2 or len(lengths) != x.shape[batch_axis]:
-        raise ModelError(f"{call.op}: axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit {list(x.shape)}")
+        raise ModelError(
+            f"{call.op}: axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit"
+            f" {list(x.shape)}"
+        )
     steps, batch = np.arange(x.shape[time_axis])[:, np.newaxis], np.arange(x.shape[batch_axis])
     ends = np.asarray(lengths)
     source = np.where(steps < ends, ends - 1 - steps, steps)
@@ -197,7 +269,12 @@ def _center_crop_pad(call: Call) -> tuple[Value]:
     return (pad(x, before, after, fill="" if x.dtype == np.object_ else np.zeros((), x.dtype)),)
 
 
-def _move(name: str, reference: Reference, infer: Infer | None = None, pattern: Pattern = Pattern.INJECTIVE) -> OpDef:
+def _move(
+    name: str,
+    reference: Reference,
+    infer: Infer | None = None,
+    pattern: Pattern = Pattern.INJECTIVE,
+) -> OpDef:
     return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0)
 
 

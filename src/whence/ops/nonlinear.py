@@ -1,4 +1,6 @@
-"""The activation functions as operators. Each is computed in the working precision and rounded once."""
+"""The activation functions as operators. Each is computed in the working precision and rounded
+once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ def _gelu(x: np.ndarray, attrs: Attrs) -> Any:
 
 
 def _selu(x: np.ndarray, attrs: Attrs) -> Any:
-    alpha, gamma = get_float(attrs, "alpha", 1.67326319217681884765625), get_float(attrs, "gamma", 1.05070102214813232421875)
+    alpha, gamma = (
+        get_float(attrs, "alpha", 1.67326319217681884765625),
+        get_float(attrs, "gamma", 1.05070102214813232421875),
+    )
     return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
@@ -43,7 +48,10 @@ def _shrink(x: np.ndarray, attrs: Attrs) -> Any:
 def _swiglu(call: Call) -> tuple[Value]:
     gate, linear, alpha = tensor(call, 0), tensor(call, 1), get_float(call.attrs, "alpha", 1.0)
     if gate.shape != linear.shape:
-        raise ModelError(f"{call.op}: the gate {list(gate.shape)} and the value {list(linear.shape)} must have one shape")
+        raise ModelError(
+            f"{call.op}: the gate {list(gate.shape)} and the value {list(linear.shape)} must have"
+            " one shape"
+        )
     wide = widen(gate)
     return (narrow(wide * sigmoid(alpha * wide) * widen(linear), gate.dtype),)
 

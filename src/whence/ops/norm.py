@@ -31,7 +31,9 @@ def _batch_normalisation(call: Call) -> tuple[Value, ...]:
     x, scale, bias, mean, variance = (tensor(call, index) for index in range(5))
     if any(part.shape != x.shape[1:2] for part in (scale, bias, mean, variance)):
         found = ", ".join(str(list(part.shape)) for part in (scale, bias, mean, variance))
-        raise ModelError(f"BatchNormalization of {list(x.shape)} needs one number per channel, found {found}")
+        raise ModelError(
+            f"BatchNormalization of {list(x.shape)} needs one number per channel, found {found}"
+        )
     wide = widen(x)
     results: list[np.ndarray] = []
     if get_int(call.attrs, "training_mode", 0):
@@ -39,7 +41,10 @@ def _batch_normalisation(call: Call) -> tuple[Value, ...]:
         momentum = get_float(call.attrs, "momentum", 0.9)
         running = [widen(mean), widen(variance)]
         current = [wide.mean(axis=axes), wide.var(axis=axes)]
-        results = [narrow(old * momentum + new * (1 - momentum), mean.dtype) for old, new in zip(running, current, strict=True)]
+        results = [
+            narrow(old * momentum + new * (1 - momentum), mean.dtype)
+            for old, new in zip(running, current, strict=True)
+        ]
         mean, variance = current
     factor = widen(scale) / np.sqrt(widen(variance) + _epsilon(call))
     shift = widen(bias) - widen(mean) * factor
@@ -48,8 +53,12 @@ def _batch_normalisation(call: Call) -> tuple[Value, ...]:
     return (narrow(y, x.dtype), *results)[: call.n_outputs]
 
 
-def standardise(x: np.ndarray, axes: Sequence[int], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and the reciprocal of that root."""
+def standardise(
+    x: np.ndarray, axes: Sequence[int], epsilon: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and the reciprocal of that
+    root.
+    """
     mean = x.mean(axis=tuple(axes), keepdims=True)
     centred = x - mean
     variance = np.square(centred).mean(axis=tuple(axes), keepdims=True)
@@ -120,7 +129,10 @@ def _mean_variance_normalisation(call: Call) -> tuple[Value]:
 def _local_response_normalisation(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
     wide, size, channels = widen(x), get_int(call.attrs, "size", 1), x.shape[1]
-    alpha, beta, bias = (get_float(call.attrs, name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    alpha, beta, bias = (
+        get_float(call.attrs, name, default)
+        for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
     square = np.square(wide)
     total = np.zeros_like(wide)
     for offset in range(-((size - 1) // 2), math.ceil((size - 1) / 2) + 1):
@@ -159,16 +171,70 @@ def _hardmax(call: Call) -> tuple[Value]:
 
 
 OPS: tuple[OpDef, ...] = (
-    # Opaque because of its training mode; what is left of it in inference is a Mul and an Add, which fuse on their own.
-    OpDef("BatchNormalization", Pattern.OPAQUE, OpClass.NORM, infer=batch_normalisation, reference=_batch_normalisation, flops=2),
-    OpDef("InstanceNormalization", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_instance_normalisation, flops=8),
-    OpDef("GroupNormalization", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_group_normalisation, flops=8),
-    OpDef("LayerNormalization", Pattern.OPAQUE, OpClass.NORM, reference=_layer_normalisation, flops=8),
-    OpDef("RMSNormalization", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_rms_normalisation, flops=5),
-    OpDef("LpNormalization", Pattern.OUT_ELEMWISE_FUSABLE, OpClass.NORM, infer=same_type, reference=_lp_normalisation, flops=4),
-    OpDef("MeanVarianceNormalization", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_mean_variance_normalisation, flops=6),
-    OpDef("LRN", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_local_response_normalisation, flops=12),
+    # Opaque because of its training mode; what is left of it in inference is a Mul and an Add,
+    # which fuse on their own.
+    OpDef(
+        "BatchNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=batch_normalisation,
+        reference=_batch_normalisation,
+        flops=2,
+    ),
+    OpDef(
+        "InstanceNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_instance_normalisation,
+        flops=8,
+    ),
+    OpDef(
+        "GroupNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_group_normalisation,
+        flops=8,
+    ),
+    OpDef(
+        "LayerNormalization", Pattern.OPAQUE, OpClass.NORM, reference=_layer_normalisation, flops=8
+    ),
+    OpDef(
+        "RMSNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_rms_normalisation,
+        flops=5,
+    ),
+    OpDef(
+        "LpNormalization",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_lp_normalisation,
+        flops=4,
+    ),
+    OpDef(
+        "MeanVarianceNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_mean_variance_normalisation,
+        flops=6,
+    ),
+    OpDef(
+        "LRN",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_local_response_normalisation,
+        flops=12,
+    ),
     OpDef("Softmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_softmax, flops=5),
-    OpDef("LogSoftmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_log_softmax, flops=5),
+    OpDef(
+        "LogSoftmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_log_softmax, flops=5
+    ),
     OpDef("Hardmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_hardmax, flops=2),
 )

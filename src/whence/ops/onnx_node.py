@@ -1,4 +1,6 @@
-"""One operator as the `onnx` package sees it: its schema at the newest opset and a `NodeProto` to hand to the package's own machinery."""
+"""One operator as the `onnx` package sees it: its schema at the newest opset and a `NodeProto` to
+hand to the package's own machinery.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from whence.types import DType, MapType, OptionalType, SequenceType, TensorType,
 
 
 def split_name(op: str) -> tuple[str, str]:
-    """Domain and name of an operator key: `ai.onnx.ml::Scaler` is ("ai.onnx.ml", "Scaler"), `Conv` is ("", "Conv")."""
+    """Domain and name of an operator key: `ai.onnx.ml::Scaler` is ("ai.onnx.ml", "Scaler"), `Conv`
+    is ("", "Conv").
+    """
     domain, _, name = op.rpartition("::")
     return domain, name
 
@@ -34,7 +38,9 @@ NEWEST_OPSETS: Mapping[str, int] = _newest_opsets()
 
 
 def schema_of(op: str) -> onnx.defs.OpSchema | None:
-    """The newest schema of an operator that is not deprecated, or `None` when the package does not know it."""
+    """The newest schema of an operator that is not deprecated, or `None` when the package does not
+    know it.
+    """
     domain, name = split_name(op)
     version = NEWEST_OPSETS.get(domain, 0)
     while version > 0:
@@ -49,7 +55,9 @@ def schema_of(op: str) -> onnx.defs.OpSchema | None:
 
 
 def opsets_for(op: str) -> dict[str, int]:
-    """The opset of each domain at which `op` is to be read: the newest, or the last that still has the operator."""
+    """The opset of each domain at which `op` is to be read: the newest, or the last that still has
+    the operator.
+    """
     domain, name = split_name(op)
     opsets = dict(NEWEST_OPSETS)
     schema = schema_of(op)
@@ -58,16 +66,26 @@ def opsets_for(op: str) -> dict[str, int]:
     return opsets
 
 
-def make_node(op: str, attrs: Attrs, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.NodeProto:
-    """The operator as a node. Attribute kinds come from the schema, so that an empty list or a whole number lands right."""
+def make_node(
+    op: str, attrs: Attrs, inputs: Sequence[str], outputs: Sequence[str]
+) -> onnx.NodeProto:
+    """The operator as a node. Attribute kinds come from the schema, so that an empty list or a
+    whole number lands right.
+    """
     domain, name = split_name(op)
     schema = schema_of(op)
     node = onnx.helper.make_node(name, inputs, outputs, domain=domain)
     for key, value in sorted(attrs.items()):
         # The schema's kinds carry the names of the file format's kinds.
-        declared = str(schema.attributes[key].type).rpartition(".")[2] if schema is not None and key in schema.attributes else ""
+        declared = (
+            str(schema.attributes[key].type).rpartition(".")[2]
+            if schema is not None and key in schema.attributes
+            else ""
+        )
         kind = onnx.AttributeProto.AttributeType.Value(declared) if declared else None
-        node.attribute.append(onnx.helper.make_attribute(key, _plain(value, declared), attr_type=kind))
+        node.attribute.append(
+            onnx.helper.make_attribute(key, _plain(value, declared), attr_type=kind)
+        )
     return node
 
 
@@ -88,7 +106,9 @@ def to_tensor_proto(value: np.ndarray, name: str = "") -> onnx.TensorProto:
 
 
 def to_type_proto(kind: ValueType) -> onnx.TypeProto:
-    """The type in the package's terms: a named dimension is a `dim_param`, an unknown one is left empty."""
+    """The type in the package's terms: a named dimension is a `dim_param`, an unknown one is left
+    empty.
+    """
     proto = onnx.TypeProto()
     if isinstance(kind, TensorType):
         proto.tensor_type.elem_type = int(kind.dtype)
@@ -111,7 +131,9 @@ def to_type_proto(kind: ValueType) -> onnx.TypeProto:
 
 
 def from_type_proto(proto: onnx.TypeProto) -> ValueType:
-    """The other way round. A type that says nothing is `UNKNOWN`; a sparse tensor is described as a dense one."""
+    """The other way round. A type that says nothing is `UNKNOWN`; a sparse tensor is described as a
+    dense one.
+    """
     which = proto.WhichOneof("value")
     if which == "sequence_type":
         return SequenceType(from_type_proto(proto.sequence_type.elem_type))

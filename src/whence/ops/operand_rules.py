@@ -1,8 +1,10 @@
-"""Operands that must fit each other beyond what the output's type depends on: a bias as long as there are channels, an index inside its axis.
+"""Operands that must fit each other beyond what the output's type depends on: a bias as long as
+there are channels, an index inside its axis.
 
-Kernels read as much of an operand as the operator says there is, so a file whose operands do not fit is refused when its operator is built. A
-dimension that is not known yet is not judged; it is looked at again when a program is made, where all is known that kernels rely on. So are
-indices, and only then: branches that are never taken may hold what could never run.
+Kernels read as much of an operand as the operator says there is, so a file whose operands do not
+fit is refused when its operator is built. A dimension that is not known yet is not judged; it is
+looked at again when a program is made, where all is known that kernels rely on. So are indices, and
+only then: branches that are never taken may hold what could never run.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ def _demand(query: TypeQuery, index: int, wanted: Sequence[Dim], what: str) -> N
     found = _shape(query, index)
     if found is not None and (len(found) != len(wanted) or any(map(_differ, found, wanted))):
         raise ModelError(
-            f"{query.op}: {what} is {query.types[index]}, and should be [{','.join('?' if dim is None else str(dim) for dim in wanted)}]"
+            f"{query.op}: {what} is {query.types[index]}, and should be"
+            f" [{','.join('?' if dim is None else str(dim) for dim in wanted)}]"
         )
 
 
@@ -60,9 +63,15 @@ def _demand_broadcast(query: TypeQuery, index: int, target: Shape | None, what: 
     found = _shape(query, index)
     if found is None or target is None:
         return
-    fits = len(found) <= len(target) and all(dim == 1 or not _differ(dim, wanted) for dim, wanted in zip(found[::-1], target[::-1], strict=False))
+    fits = len(found) <= len(target) and all(
+        dim == 1 or not _differ(dim, wanted)
+        for dim, wanted in zip(found[::-1], target[::-1], strict=False)
+    )
     if not fits:
-        raise ModelError(f"{query.op}: {what} is {query.types[index]}, which does not spread over [{','.join(map(str, target))}]")
+        raise ModelError(
+            f"{query.op}: {what} is {query.types[index]}, which does not spread over"
+            f" [{','.join(map(str, target))}]"
+        )
 
 
 def _divided(query: TypeQuery, size: Dim, parts: int, what: str) -> None:
@@ -89,22 +98,32 @@ def _conv_transpose(query: TypeQuery) -> None:
     _divided(query, w[0], groups, "channels")
     _kernel(query, x, w)
     if x is not None and len(x) > 1 and _differ(x[1], w[0]):
-        raise ModelError(f"{query.op}: weights {query.types[1]} do not fit an input {query.types[0]}")
+        raise ModelError(
+            f"{query.op}: weights {query.types[1]} do not fit an input {query.types[0]}"
+        )
     _demand(query, 2, (w[1] * groups if isinstance(w[1], int) else None,), "the bias")
 
 
 def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:
     if x is not None and len(x) != len(w):
-        raise ModelError(f"{query.op}: weights {query.types[1]} do not have as many axes as the input {query.types[0]}")
+        raise ModelError(
+            f"{query.op}: weights {query.types[1]} do not have as many axes as the input"
+            f" {query.types[0]}"
+        )
     given = get_ints(query.attrs, "kernel_shape", ())
     if given and (len(given) != len(w) - 2 or any(map(_differ, w[2:], given))):
-        raise ModelError(f"{query.op}: kernel_shape {list(given)} is not that of the weights {query.types[1]}")
+        raise ModelError(
+            f"{query.op}: kernel_shape {list(given)} is not that of the weights {query.types[1]}"
+        )
 
 
 def _gemm(query: TypeQuery) -> None:
     a, b = _shape(query, 0), _shape(query, 1)
     if a is not None and b is not None and len(a) == len(b) == 2:
-        rows, columns = a[1 if get_int(query.attrs, "transA", 0) else 0], b[0 if get_int(query.attrs, "transB", 0) else 1]
+        rows, columns = (
+            a[1 if get_int(query.attrs, "transA", 0) else 0],
+            b[0 if get_int(query.attrs, "transB", 0) else 1],
+        )
         _demand_broadcast(query, 2, (rows, columns), "the addend")
 
 
@@ -158,21 +177,42 @@ def _recurrent(gates: int) -> Callable[[TypeQuery], None]:
 
 def _attention(query: TypeQuery) -> None:
     q, k, v = (_shape(query, index) for index in range(3))
-    if q is None or k is None or v is None or not len(q) == len(k) == len(v) or len(q) not in {3, 4}:
+    if (
+        q is None
+        or k is None
+        or v is None
+        or not len(q) == len(k) == len(v)
+        or len(q) not in {3, 4}
+    ):
         return
     pairs = [("batches", q[0], k[0]), ("batches", q[0], v[0]), ("keys and values", k[-2], v[-2])]
     if len(q) == 4:
-        pairs += [("heads of keys and values", k[1], v[1]), ("sizes of queries and keys", q[3], k[3])]
+        pairs += [
+            ("heads of keys and values", k[1], v[1]),
+            ("sizes of queries and keys", q[3], k[3]),
+        ]
         if isinstance(q[1], int) and isinstance(k[1], int):
             _divided(query, q[1], k[1], "heads of queries")
     past_k, past_v = _shape(query, 4), _shape(query, 5)
     if past_k is not None and past_v is not None and len(past_k) == len(past_v) == 4:
-        pairs += [("batches", q[0], past_k[0]), ("batches", q[0], past_v[0]), ("heads", past_k[1], past_v[1]), ("past", past_k[2], past_v[2])]
+        pairs += [
+            ("batches", q[0], past_k[0]),
+            ("batches", q[0], past_v[0]),
+            ("heads", past_k[1], past_v[1]),
+            ("past", past_k[2], past_v[2]),
+        ]
         if len(q) == 4:
-            pairs += [("heads", k[1], past_k[1]), ("sizes of keys", k[3], past_k[3]), ("sizes of values", v[3], past_v[3])]
+            pairs += [
+                ("heads", k[1], past_k[1]),
+                ("sizes of keys", k[3], past_k[3]),
+                ("sizes of values", v[3], past_v[3]),
+            ]
     for what, left, right in pairs:
         if _differ(left, right):
-            raise ModelError(f"{query.op}: {what} differ in {', '.join(str(kind) for kind in query.types if kind is not None)}")
+            raise ModelError(
+                f"{query.op}: {what} differ in"
+                f" {', '.join(str(kind) for kind in query.types if kind is not None)}"
+            )
     _demand(query, 6, (q[0],), "nonpad_kv_seqlen")
 
 
@@ -181,11 +221,18 @@ def _attention(query: TypeQuery) -> None:
 
 def _inside(query: TypeQuery, value: Value | None, size: Dim) -> None:
     """Constant indices into an axis of `size`, which may count from its end."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or not value.size or not isinstance(size, int):
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype.kind not in "iu"
+        or not value.size
+        or not isinstance(size, int)
+    ):
         return
     low, high = int(value.min()), int(value.max())
     if low < -size or high >= size:
-        raise ModelError(f"{query.op}: index {low if low < -size else high} is outside an axis of {size}")
+        raise ModelError(
+            f"{query.op}: index {low if low < -size else high} is outside an axis of {size}"
+        )
 
 
 def _along_axis(query: TypeQuery) -> None:
@@ -212,7 +259,12 @@ def _by_tuples(query: TypeQuery) -> None:
     if x is None or indices is None or not indices or not isinstance(indices[-1], int):
         return
     depth = indices[-1]
-    if batch < 0 or batch + depth > len(x) or batch >= len(indices) or any(map(_differ, x[:batch], indices[:batch])):
+    if (
+        batch < 0
+        or batch + depth > len(x)
+        or batch >= len(indices)
+        or any(map(_differ, x[:batch], indices[:batch]))
+    ):
         raise ModelError(f"{query.op}: indices {query.types[1]} do not fit {query.types[0]}")
     if query.op == "ScatterND":
         _demand(query, 2, (*indices[:-1], *x[depth:]), "the updates")
@@ -234,7 +286,9 @@ def _clip(query: TypeQuery) -> None:
     for index in (1, 2):
         shape = _shape(query, index)
         if shape is not None and any(isinstance(dim, int) and dim != 1 for dim in shape):
-            raise ModelError(f"{query.op}: a bound is {query.types[index]}, and should be one number")
+            raise ModelError(
+                f"{query.op}: a bound is {query.types[index]}, and should be one number"
+            )
 
 
 _RULES: Mapping[str, Callable[[TypeQuery], None]] = {

@@ -1,4 +1,6 @@
-"""Pooling over any number of spatial axes, global pooling, unpooling, and pooling of regions of interest."""
+"""Pooling over any number of spatial axes, global pooling, unpooling, and pooling of regions of
+interest.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,19 @@ from whence.types import TensorType, ValueType
 
 
 def _pool_window(call: Call, spatial: Sequence[int]) -> Window:
-    return make_window(call.op, call.attrs, spatial, get_ints(call.attrs, "kernel_shape"), ceil_mode=bool(get_int(call.attrs, "ceil_mode", 0)))
+    return make_window(
+        call.op,
+        call.attrs,
+        spatial,
+        get_ints(call.attrs, "kernel_shape"),
+        ceil_mode=bool(get_int(call.attrs, "ceil_mode", 0)),
+    )
 
 
 def _reduce(x: np.ndarray, window: Window, fill: float, combine: np.ufunc) -> np.ndarray:
-    """`combine` over every window of `x`, one axis after the other: k taps per axis instead of k to the power of the axes."""
+    """`combine` over every window of `x`, one axis after the other: k taps per axis instead of k to
+    the power of the axes.
+    """
     y = pad_spatial(x, window, fill)
     for axis, size in enumerate(window.kernel):
         before = (slice(None),) * (2 + axis)
@@ -43,11 +53,21 @@ def _max_pool(call: Call) -> tuple[Value, ...]:
     wide = widen(x)
     window = _pool_window(call, x.shape[2:])
     if call.n_outputs < 2:
-        return (narrow(np.ascontiguousarray(_reduce(wide, window, _lowest(wide.dtype), np.maximum)), x.dtype),)
+        return (
+            narrow(
+                np.ascontiguousarray(_reduce(wide, window, _lowest(wide.dtype), np.maximum)),
+                x.dtype,
+            ),
+        )
     spatial = x.shape[2:]
     padded = pad_spatial(wide, window, _lowest(wide.dtype))
-    # The flat position of an element within its image, before padding; column-major order counts the first axis fastest.
-    order = range(len(spatial)) if get_int(call.attrs, "storage_order", 0) else reversed(range(len(spatial)))
+    # The flat position of an element within its image, before padding; column-major order counts
+    # the first axis fastest.
+    order = (
+        range(len(spatial))
+        if get_int(call.attrs, "storage_order", 0)
+        else reversed(range(len(spatial)))
+    )
     unit, units = 1, [0] * len(spatial)
     for axis in order:
         units[axis], unit = unit, unit * spatial[axis]
@@ -55,9 +75,16 @@ def _max_pool(call: Call) -> tuple[Value, ...]:
     indices = np.full(best.shape, -1, dtype=np.int64)
     for tap in window.taps():
         values = padded[window.tap_index(tap)]
-        place, real = np.zeros(window.output, dtype=np.int64), np.ones(window.output, dtype=np.bool_)
+        place, real = (
+            np.zeros(window.output, dtype=np.int64),
+            np.ones(window.output, dtype=np.bool_),
+        )
         for axis, position in enumerate(tap):
-            along = np.arange(window.output[axis]) * window.strides[axis] + position * window.dilations[axis] - window.begins[axis]
+            along = (
+                np.arange(window.output[axis]) * window.strides[axis]
+                + position * window.dilations[axis]
+                - window.begins[axis]
+            )
             along = along.reshape(-1, *(1,) * (len(spatial) - 1 - axis))
             place += along * units[axis]
             real &= (along >= 0) & (along < spatial[axis])
@@ -70,7 +97,9 @@ def _max_pool(call: Call) -> tuple[Value, ...]:
 
 
 def _counts(window: Window, spatial: Sequence[int], with_padding: bool) -> np.ndarray:
-    """How many elements each window averages over; what `ceil_mode` adds past the given padding never counts."""
+    """How many elements each window averages over; what `ceil_mode` adds past the given padding
+    never counts.
+    """
     counts = np.ones((), dtype=np.int64)
     for axis, size in enumerate(spatial):
         starts = np.arange(window.output[axis]) * window.strides[axis] - window.begins[axis]
@@ -119,22 +148,39 @@ def _global_lp_pool(call: Call) -> tuple[Value]:
 def _max_unpool(call: Call) -> tuple[Value]:
     x, indices, wanted = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     rank = x.ndim - 2
-    kernel, strides = get_ints(call.attrs, "kernel_shape"), get_ints(call.attrs, "strides", (1,) * rank)
+    kernel, strides = (
+        get_ints(call.attrs, "kernel_shape"),
+        get_ints(call.attrs, "strides", (1,) * rank),
+    )
     pads = get_ints(call.attrs, "pads", (0,) * (2 * rank))
     if wanted is None:
-        sizes = ((x.shape[2 + axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[rank + axis] for axis in range(rank))
+        sizes = (
+            (x.shape[2 + axis] - 1) * strides[axis] + kernel[axis] - pads[axis] - pads[rank + axis]
+            for axis in range(rank)
+        )
         shape = (*x.shape[:2], *sizes)
     else:
-        # The indices count positions in the tensor that was pooled, and that is the tensor asked for here.
+        # The indices count positions in the tensor that was pooled, and that is the tensor asked
+        # for here.
         shape = tuple(int(size) for size in wanted)
     y = np.zeros(math.prod(shape), dtype=x.dtype)
     y[indices.reshape(-1)] = x.reshape(-1)
     return (y.reshape(shape),)
 
 
-def _bilinear_taps(start: float, bin_size: float, bins: int, samples: int, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Along one axis: lower and upper neighbour of every sample of every bin, and their weights (zero when out of the image)."""
-    position = start + (np.arange(bins)[:, np.newaxis] + (np.arange(samples) + 0.5) / max(samples, 1)).reshape(-1) * bin_size
+def _bilinear_taps(
+    start: float, bin_size: float, bins: int, samples: int, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Along one axis: lower and upper neighbour of every sample of every bin, and their weights
+    (zero when out of the image).
+    """
+    position = (
+        start
+        + (np.arange(bins)[:, np.newaxis] + (np.arange(samples) + 0.5) / max(samples, 1)).reshape(
+            -1
+        )
+        * bin_size
+    )
     real = (position >= -1.0) & (position <= size)
     position = np.clip(position, 0, size - 1)
     low = np.minimum(position.astype(np.int64), size - 1)
@@ -146,7 +192,10 @@ def _bilinear_taps(start: float, bin_size: float, bins: int, samples: int, size:
 def _roi_align(call: Call) -> tuple[Value]:
     x, rois, batch = tensor(call, 0), widen(tensor(call, 1)), tensor(call, 2)
     rows, columns = get_int(call.attrs, "output_height", 1), get_int(call.attrs, "output_width", 1)
-    ratio, scale = get_int(call.attrs, "sampling_ratio", 0), get_float(call.attrs, "spatial_scale", 1.0)
+    ratio, scale = (
+        get_int(call.attrs, "sampling_ratio", 0),
+        get_float(call.attrs, "spatial_scale", 1.0),
+    )
     shifted = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "half_pixel"
     average = get_str(call.attrs, "mode", "avg") == "avg"
     images, (height, width) = widen(x), x.shape[2:]
@@ -161,7 +210,9 @@ def _roi_align(call: Call) -> tuple[Value]:
         if not n_down or not n_across:
             continue
         y_low, y_high, y_first, y_second = _bilinear_taps(top, down / rows, rows, n_down, height)
-        x_low, x_high, x_first, x_second = _bilinear_taps(left, across / columns, columns, n_across, width)
+        x_low, x_high, x_first, x_second = _bilinear_taps(
+            left, across / columns, columns, n_across, width
+        )
         image = images[int(batch[index])]
         corners = [
             image[:, ys[:, np.newaxis], xs] * (wy[:, np.newaxis] * wx).astype(image.dtype)
@@ -184,7 +235,8 @@ def _max_roi_pool(call: Call) -> tuple[Value]:
     y = np.zeros((rois.shape[0], x.shape[1], rows, columns), dtype=x.dtype)
 
     def edges(first: float, last: float, bins: int, size: int) -> list[slice]:
-        # Corners round half away from zero, both ends belong to the region, and a region has at least one pixel.
+        # Corners round half away from zero, both ends belong to the region, and a region has at
+        # least one pixel.
         begin, end = (math.floor(corner * scale + 0.5) for corner in (first, last))
         step = max(end - begin + 1, 1) / bins
         starts = [min(max(math.floor(bin_ * step) + begin, 0), size) for bin_ in range(bins)]
@@ -215,11 +267,34 @@ def _global_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 OPS: tuple[OpDef, ...] = (
     OpDef("MaxPool", _ANCHOR, OpClass.POOL, infer=pool, reference=_max_pool, flops=_pool_flops),
-    OpDef("AveragePool", _ANCHOR, OpClass.POOL, infer=pool, reference=_average_pool, flops=_pool_flops),
+    OpDef(
+        "AveragePool", _ANCHOR, OpClass.POOL, infer=pool, reference=_average_pool, flops=_pool_flops
+    ),
     OpDef("LpPool", _ANCHOR, OpClass.POOL, infer=pool, reference=_lp_pool, flops=_pool_flops),
-    OpDef("GlobalAveragePool", _ANCHOR, OpClass.POOL, infer=global_pool, reference=_global_average_pool, flops=_global_flops),
-    OpDef("GlobalMaxPool", _ANCHOR, OpClass.POOL, infer=global_pool, reference=_global_max_pool, flops=_global_flops),
-    OpDef("GlobalLpPool", _ANCHOR, OpClass.POOL, infer=global_pool, reference=_global_lp_pool, flops=_global_flops),
+    OpDef(
+        "GlobalAveragePool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=global_pool,
+        reference=_global_average_pool,
+        flops=_global_flops,
+    ),
+    OpDef(
+        "GlobalMaxPool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=global_pool,
+        reference=_global_max_pool,
+        flops=_global_flops,
+    ),
+    OpDef(
+        "GlobalLpPool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=global_pool,
+        reference=_global_lp_pool,
+        flops=_global_flops,
+    ),
     OpDef("MaxUnpool", Pattern.OPAQUE, OpClass.POOL, reference=_max_unpool),
     OpDef("MaxRoiPool", Pattern.OPAQUE, OpClass.POOL, reference=_max_roi_pool),
     OpDef("RoiAlign", Pattern.OPAQUE, OpClass.POOL, reference=_roi_align),

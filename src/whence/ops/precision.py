@@ -1,7 +1,8 @@
 """The arithmetic precision of the reference kernels.
 
-Narrow floats (float16, bfloat16, the 8- and 4-bit formats) are computed in float32 and rounded once at the end, as ONNX
-Runtime's CPU kernels do; float32, float64 and integers are computed as they are.
+Narrow floats (float16, bfloat16, the 8- and 4-bit formats) are computed in float32 and rounded once
+at the end, as ONNX Runtime's CPU kernels do; float32, float64 and integers are computed as they
+are.
 """
 
 from __future__ import annotations

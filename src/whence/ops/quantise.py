@@ -1,7 +1,9 @@
-"""Quantisation: between real tensors and small integers or small floats, per tensor, per axis or per block.
+"""Quantisation: between real tensors and small integers or small floats, per tensor, per axis or
+per block.
 
-Beside ONNX's attributes, QuantizeLinear has `arithmetic`: "fixed_point" says that the codes are those of LiteRT, whose integer arithmetic
-passes then follow, and which rounds halves away from zero.
+Beside ONNX's attributes, QuantizeLinear has `arithmetic`: "fixed_point" says that the codes are
+those of LiteRT, whose integer arithmetic passes then follow, and which rounds halves away from
+zero.
 """
 
 from __future__ import annotations
@@ -30,11 +32,19 @@ def round_away(real: np.ndarray) -> np.ndarray:
     return np.asarray(whole + np.copysign(np.abs(real - whole) >= 0.5, real), dtype=real.dtype)
 
 
-def requantise(real: np.ndarray, zero_point: np.ndarray | None, dtype: DType, saturate: bool = True, away: bool = False) -> np.ndarray:
+def requantise(
+    real: np.ndarray,
+    zero_point: np.ndarray | None,
+    dtype: DType,
+    saturate: bool = True,
+    away: bool = False,
+) -> np.ndarray:
     """Real values, already divided by the scale, as `dtype`.
 
-    Integers: round half to even, or `away` from zero, add the zero point, saturate. Small floats: add the zero point, round to nearest; values
-    out of range saturate, or with `saturate=False` become what the format has for them (infinity or NaN).
+    Integers: round half to even, or `away` from zero, add the zero point, saturate. Small floats:
+    add the zero point, round to nearest; values
+    out of range saturate, or with `saturate=False` become what the format has for them (infinity or
+    NaN).
     """
     if dtype.is_integer:
         low, high = integer_range(dtype)
@@ -60,7 +70,9 @@ def largest(dtype: DType) -> float:
 
 
 def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """A scale or zero point in a shape that broadcasts against a tensor of `shape`, by the attributes `axis` and `block_size`."""
+    """A scale or zero point in a shape that broadcasts against a tensor of `shape`, by the
+    attributes `axis` and `block_size`.
+    """
     if parameter.size == 1:
         return parameter.reshape(())
     axis, block = get_int(call.attrs, "axis", 1), get_int(call.attrs, "block_size", 0)
@@ -69,28 +81,51 @@ def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndar
         repeated = np.repeat(parameter, block, axis=axis)
         return repeated[(slice(None),) * axis + (slice(shape[axis]),)]
     if parameter.ndim != 1 or parameter.size != shape[axis]:
-        raise ModelError(f"{call.op}: a scale of shape {list(parameter.shape)} does not fit axis {axis} of {list(shape)}")
+        raise ModelError(
+            f"{call.op}: a scale of shape {list(parameter.shape)} does not fit axis {axis} of"
+            f" {list(shape)}"
+        )
     return parameter.reshape(tuple(-1 if position == axis else 1 for position in range(len(shape))))
 
 
 def is_fixed_point(attrs: Attrs) -> bool:
-    """Is this a QuantizeLinear of LiteRT's arithmetic, which rounds halves away from zero, and not of ONNX's?"""
+    """Is this a QuantizeLinear of LiteRT's arithmetic, which rounds halves away from zero, and not
+    of ONNX's?
+    """
     return get_str(attrs, "arithmetic", "") == "fixed_point"
 
 
 def _quantise_linear(call: Call) -> tuple[Value]:
     x, scale, zero_point = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
     chosen = get_int(call.attrs, "output_dtype", 0)
-    dtype = DType.of(zero_point) if zero_point is not None else DType(chosen) if chosen else DType.U8
+    dtype = (
+        DType.of(zero_point) if zero_point is not None else DType(chosen) if chosen else DType.U8
+    )
     precision = get_int(call.attrs, "precision", 0)
     if precision:
         exact = DType(precision).numpy
-        ratio = widen((widen(x.astype(exact)) / widen(spread(call, scale.astype(exact), x.shape))).astype(exact))
+        ratio = widen(
+            (widen(x.astype(exact)) / widen(spread(call, scale.astype(exact), x.shape))).astype(
+                exact
+            )
+        )
     else:
         working = working_dtype(scale.dtype)
-        ratio = x.astype(working, copy=False) / spread(call, scale.astype(working, copy=False), x.shape)
-    shift = None if zero_point is None or not np.any(zero_point) else spread(call, zero_point, x.shape)
-    return (requantise(ratio, shift, dtype, saturate=bool(get_int(call.attrs, "saturate", 1)), away=is_fixed_point(call.attrs)),)
+        ratio = x.astype(working, copy=False) / spread(
+            call, scale.astype(working, copy=False), x.shape
+        )
+    shift = (
+        None if zero_point is None or not np.any(zero_point) else spread(call, zero_point, x.shape)
+    )
+    return (
+        requantise(
+            ratio,
+            shift,
+            dtype,
+            saturate=bool(get_int(call.attrs, "saturate", 1)),
+            away=is_fixed_point(call.attrs),
+        ),
+    )
 
 
 def _dequantise_linear(call: Call) -> tuple[Value]:
@@ -119,7 +154,13 @@ def _dynamic_quantise_linear(call: Call) -> tuple[Value, Value, Value]:
 
 def _infer_quantise(query: TypeQuery) -> tuple[ValueType, ...]:
     chosen = get_int(query.attrs, "output_dtype", 0)
-    dtype = tensor_type(query, 2).dtype if not is_absent(query, 2) else DType(chosen) if chosen else DType.U8
+    dtype = (
+        tensor_type(query, 2).dtype
+        if not is_absent(query, 2)
+        else DType(chosen)
+        if chosen
+        else DType.U8
+    )
     _check_scale(query)
     return (TensorType(dtype, tensor_type(query, 0).shape),)
 
@@ -127,7 +168,11 @@ def _infer_quantise(query: TypeQuery) -> tuple[ValueType, ...]:
 def _infer_dequantise(query: TypeQuery) -> tuple[ValueType, ...]:
     chosen = get_int(query.attrs, "output_dtype", 0)
     _check_scale(query)
-    return (TensorType(DType(chosen) if chosen else tensor_type(query, 1).dtype, tensor_type(query, 0).shape),)
+    return (
+        TensorType(
+            DType(chosen) if chosen else tensor_type(query, 1).dtype, tensor_type(query, 0).shape
+        ),
+    )
 
 
 def _check_scale(query: TypeQuery) -> None:
@@ -139,11 +184,33 @@ def _check_scale(query: TypeQuery) -> None:
     if not -len(x) <= axis < len(x):
         raise ModelError(f"{query.op}: axis {axis} does not exist in a tensor of rank {len(x)}")
     if isinstance(scale[0], int) and isinstance(x[axis], int) and scale[0] != x[axis]:
-        raise ModelError(f"{query.op}: {scale[0]} scales do not fit axis {axis} of {tensor_type(query, 0)}")
+        raise ModelError(
+            f"{query.op}: {scale[0]} scales do not fit axis {axis} of {tensor_type(query, 0)}"
+        )
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("QuantizeLinear", Pattern.BROADCAST, OpClass.QUANTISE | OpClass.ELEMENTWISE, _infer_quantise, _quantise_linear, flops=4),
-    OpDef("DequantizeLinear", Pattern.BROADCAST, OpClass.QUANTISE | OpClass.ELEMENTWISE, _infer_dequantise, _dequantise_linear, flops=2),
-    OpDef("DynamicQuantizeLinear", Pattern.OPAQUE, OpClass.QUANTISE, reference=_dynamic_quantise_linear, flops=6),
+    OpDef(
+        "QuantizeLinear",
+        Pattern.BROADCAST,
+        OpClass.QUANTISE | OpClass.ELEMENTWISE,
+        _infer_quantise,
+        _quantise_linear,
+        flops=4,
+    ),
+    OpDef(
+        "DequantizeLinear",
+        Pattern.BROADCAST,
+        OpClass.QUANTISE | OpClass.ELEMENTWISE,
+        _infer_dequantise,
+        _dequantise_linear,
+        flops=2,
+    ),
+    OpDef(
+        "DynamicQuantizeLinear",
+        Pattern.OPAQUE,
+        OpClass.QUANTISE,
+        reference=_dynamic_quantise_linear,
+        flops=6,
+    ),
 )

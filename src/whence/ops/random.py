@@ -1,6 +1,8 @@
-"""Operators that draw random numbers. A seed makes them repeatable; without one, two evaluations differ.
+"""Operators that draw random numbers. A seed makes them repeatable; without one, two evaluations
+differ.
 
-The numbers come from NumPy's legacy generator, as those of the `onnx` package's own reference implementation do.
+The numbers come from NumPy's legacy generator, as those of the `onnx` package's own reference
+implementation do.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from whence.types import DType, TensorType, ValueType
 def _generator(call: Call) -> np.random.RandomState:
     seed = get_float(call.attrs, "seed", math.nan)
     # Seeds are 32 bits wide in NumPy; a model may hold any number.
-    return np.random.RandomState() if math.isnan(seed) else np.random.RandomState(int(seed) & 0xFFFFFFFF)
+    return (
+        np.random.RandomState()
+        if math.isnan(seed)
+        else np.random.RandomState(int(seed) & 0xFFFFFFFF)
+    )
 
 
 def _dtype(call: Call, default: DType) -> DType:
@@ -39,13 +45,17 @@ def _shape_and_dtype(call: Call) -> tuple[tuple[int, ...], DType]:
 
 def _normal(call: Call) -> tuple[Value]:
     shape, dtype = _shape_and_dtype(call)
-    drawn = _generator(call).normal(get_float(call.attrs, "mean", 0.0), get_float(call.attrs, "scale", 1.0), shape)
+    drawn = _generator(call).normal(
+        get_float(call.attrs, "mean", 0.0), get_float(call.attrs, "scale", 1.0), shape
+    )
     return (np.asarray(drawn).astype(dtype.numpy),)
 
 
 def _uniform(call: Call) -> tuple[Value]:
     shape, dtype = _shape_and_dtype(call)
-    drawn = _generator(call).uniform(get_float(call.attrs, "low", 0.0), get_float(call.attrs, "high", 1.0), shape)
+    drawn = _generator(call).uniform(
+        get_float(call.attrs, "low", 0.0), get_float(call.attrs, "high", 1.0), shape
+    )
     return (np.asarray(drawn).astype(dtype.numpy),)
 
 
@@ -62,7 +72,9 @@ def _multinomial(call: Call) -> tuple[Value]:
     weights = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
     points = _generator(call).uniform(size=(logits.shape[0], count)) * weights[:, -1:]
     # The class drawn is the first whose running weight exceeds the point.
-    drawn = np.array([np.searchsorted(row, at, side="right") for row, at in zip(weights, points, strict=True)])
+    drawn = np.array(
+        [np.searchsorted(row, at, side="right") for row, at in zip(weights, points, strict=True)]
+    )
     return (drawn.reshape(logits.shape[0], count).astype(_dtype(call, DType.I32).numpy),)
 
 

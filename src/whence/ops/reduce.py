@@ -19,7 +19,9 @@ _Reducer: TypeAlias = Callable[[np.ndarray, _Axes, bool], Any]
 
 
 def reduction_axes(call: Call, rank: int) -> _Axes:
-    """The axes a reduction of the newest opset works on: input 1, or all, or none when `noop_with_empty_axes` is set."""
+    """The axes a reduction of the newest opset works on: input 1, or all, or none when
+    `noop_with_empty_axes` is set.
+    """
     given = optional_tensor(call, 1)
     if given is None or given.size == 0:
         return () if get_int(call.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))
@@ -27,7 +29,9 @@ def reduction_axes(call: Call, rank: int) -> _Axes:
 
 
 def total(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
-    """The sum in x's own type; whole numbers wrap around. A long sum of single precision is exact but for its last rounding."""
+    """The sum in x's own type; whole numbers wrap around. A long sum of single precision is exact
+    but for its last rounding.
+    """
     if x.dtype == np.float32:
         return np.sum(x, axis=axes, keepdims=keep, dtype=np.float64).astype(np.float32)
     return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
@@ -70,7 +74,11 @@ def _limit(dtype: np.dtype[Any], lowest: bool) -> Any:
 
 
 def _root(x: Any) -> Any:
-    return np.sqrt(x) if np.asarray(x).dtype.kind not in "iu" else np.sqrt(np.asarray(x).astype(np.float64))
+    return (
+        np.sqrt(x)
+        if np.asarray(x).dtype.kind not in "iu"
+        else np.sqrt(np.asarray(x).astype(np.float64))
+    )
 
 
 def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -82,7 +90,12 @@ def _reduction(name: str, reducer: _Reducer) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         axes = reduction_axes(call, x.ndim)
-        return (narrow(np.asarray(reducer(widen(x), axes, bool(get_int(call.attrs, "keepdims", 1)))), x.dtype),)
+        return (
+            narrow(
+                np.asarray(reducer(widen(x), axes, bool(get_int(call.attrs, "keepdims", 1)))),
+                x.dtype,
+            ),
+        )
 
     return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, reduce, reference, _work)
 
@@ -92,7 +105,9 @@ def _arg_type(query: TypeQuery) -> tuple[ValueType, ...]:
     if data.shape is None:
         return (TensorType(DType.I64),)
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
-    return (TensorType(DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]),)
+    return (
+        TensorType(DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]),
+    )
 
 
 def _arg(name: str, find: Callable[..., Any]) -> OpDef:
@@ -108,8 +123,12 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
     return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, _arg_type, reference, _work)
 
 
-def accumulate(x: np.ndarray, axis: int, ufunc: np.ufunc, *, exclusive: bool, reverse: bool) -> np.ndarray:
-    """Running result of `ufunc` along `axis`. Exclusive: each place holds the result of those before it, the first the neutral element."""
+def accumulate(
+    x: np.ndarray, axis: int, ufunc: np.ufunc, *, exclusive: bool, reverse: bool
+) -> np.ndarray:
+    """Running result of `ufunc` along `axis`. Exclusive: each place holds the result of those
+    before it, the first the neutral element.
+    """
     x = np.flip(x, axis) if reverse else x
     wide = widen(x)
     if exclusive and x.shape[axis]:
@@ -123,7 +142,10 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         axis = normalise_axis(call.op, int(tensor(call, 1).reshape(-1)[0]), x.ndim)
-        exclusive, reverse = bool(get_int(call.attrs, "exclusive", 0)), bool(get_int(call.attrs, "reverse", 0))
+        exclusive, reverse = (
+            bool(get_int(call.attrs, "exclusive", 0)),
+            bool(get_int(call.attrs, "reverse", 0)),
+        )
         return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
 
     return OpDef(name, Pattern.OPAQUE, OpClass.NONE, same_type, reference)
@@ -134,7 +156,9 @@ OPS: tuple[OpDef, ...] = (
     _reduction("ReduceMean", mean),
     _reduction("ReduceMax", _largest),
     _reduction("ReduceMin", _smallest),
-    _reduction("ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)),
+    _reduction(
+        "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    ),
     _reduction("ReduceL1", lambda x, axes, keep: total(np.abs(x), axes, keep)),
     _reduction("ReduceL2", lambda x, axes, keep: _root(total(x * x, axes, keep))),
     _reduction("ReduceSumSquare", lambda x, axes, keep: total(x * x, axes, keep)),

@@ -96,7 +96,9 @@ REGISTRY: Mapping[str, OpDef] = collect(_FAMILIES)
 
 
 def lookup(op: str) -> OpDef:
-    """The definition of an operator. An unknown one raises `UnsupportedError` with the names that come closest."""
+    """The definition of an operator. An unknown one raises `UnsupportedError` with the names that
+    come closest.
+    """
     definition = REGISTRY.get(op)
     if definition is None:
         close = difflib.get_close_matches(op, REGISTRY, n=3)
@@ -112,13 +114,17 @@ def classes_of(op: str) -> OpClass:
 
 
 def evaluate(call: Call) -> tuple[Value, ...]:
-    """The outputs of one operator on actual values: exactly `n_outputs`, tensors always as arrays, text as object arrays.
+    """The outputs of one operator on actual values: exactly `n_outputs`, tensors always as arrays,
+    text as object arrays.
 
-    Raises `ModelError` when the values do not fit the operator and `UnsupportedError` when it cannot be evaluated alone.
+    Raises `ModelError` when the values do not fit the operator and `UnsupportedError` when it
+    cannot be evaluated alone.
     """
     definition = lookup(call.op)
     if call.op in control.INTERPRETED:
-        raise UnsupportedError(f"{call.op} is evaluated by walking the graph it is part of, not alone")
+        raise UnsupportedError(
+            f"{call.op} is evaluated by walking the graph it is part of, not alone"
+        )
     try:
         # Operators are defined on overflow, division by zero and NaN; they are no reason to warn.
         with np.errstate(all="ignore"):
@@ -130,7 +136,9 @@ def evaluate(call: Call) -> tuple[Value, ...]:
     except (ValueError, TypeError, LookupError, ArithmeticError, MemoryError) as error:
         raise ModelError(f"{call.op}: {first_line(error)}") from error
     if len(results) < call.n_outputs:
-        raise ModelError(f"{call.op}: {call.n_outputs} outputs are asked for, it has {len(results)}")
+        raise ModelError(
+            f"{call.op}: {call.n_outputs} outputs are asked for, it has {len(results)}"
+        )
     return tuple(_proper(value) for value in results[: call.n_outputs])
 
 

@@ -36,30 +36,50 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
     if scales is not None and scales.size:
         factors = [np.float32(scale) for scale in scales]
     elif sizes is not None and sizes.size:
-        factors = [np.float32(size) / np.float32(length) for size, length in zip(sizes.tolist(), lengths, strict=False)]
+        factors = [
+            np.float32(size) / np.float32(length)
+            for size, length in zip(sizes.tolist(), lengths, strict=False)
+        ]
     else:
         raise ModelError(f"{call.op}: neither scales nor sizes are given")
     if len(factors) != len(axes):
         raise ModelError(f"{call.op}: {len(factors)} scales or sizes do not fit {len(axes)} axes")
-    crop = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    crop = (
+        get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    )
     if crop and (roi is None or roi.size != 2 * len(axes)):
-        raise ModelError(f"{call.op}: tf_crop_and_resize needs a region with a start and an end for each of {len(axes)} axes")
-    regions = [(float(roi[i]), float(roi[len(axes) + i])) for i in range(len(axes))] if crop and roi is not None else [(0.0, 1.0)] * len(axes)
+        raise ModelError(
+            f"{call.op}: tf_crop_and_resize needs a region with a start and an end for each of"
+            f" {len(axes)} axes"
+        )
+    regions = (
+        [(float(roi[i]), float(roi[len(axes) + i])) for i in range(len(axes))]
+        if crop and roi is not None
+        else [(0.0, 1.0)] * len(axes)
+    )
     policy = get_str(call.attrs, "keep_aspect_ratio_policy", "stretch")
     if scales is not None and scales.size:
-        # The region does not change the size, whatever ONNX's text says: neither its inference nor ONNX Runtime counts it.
-        outputs = [math.floor(factor * np.float32(length)) for factor, length in zip(factors, lengths, strict=True)]
+        # The region does not change the size, whatever ONNX's text says: neither its inference nor
+        # ONNX Runtime counts it.
+        outputs = [
+            math.floor(factor * np.float32(length))
+            for factor, length in zip(factors, lengths, strict=True)
+        ]
     elif policy != "stretch" and sizes is not None:
         common = (min if policy == "not_larger" else max)(factors)
         factors = [common] * len(axes)
         outputs = [math.floor(common * np.float32(length) + np.float32(0.5)) for length in lengths]
     else:
         outputs = [] if sizes is None else [int(size) for size in sizes]
-    return [ResizeAxis(*fields) for fields in zip(axes, lengths, outputs, factors, regions, strict=True)]
+    return [
+        ResizeAxis(*fields) for fields in zip(axes, lengths, outputs, factors, regions, strict=True)
+    ]
 
 
 def source_positions(mode: str, plan: ResizeAxis) -> np.ndarray:
-    """Where each output element lies on the input axis. In float32, because ONNX Runtime's nearest pixel depends on its rounding."""
+    """Where each output element lies on the input axis. In float32, because ONNX Runtime's nearest
+    pixel depends on its rounding.
+    """
     one, half = np.float32(1), np.float32(0.5)
     at, scale = np.arange(plan.output, dtype=np.float32), plan.scale
     size, output = np.float32(plan.size), np.float32(plan.output)
@@ -95,8 +115,12 @@ def nearest_pixels(position: np.ndarray, mode: str) -> np.ndarray:
     raise ModelError(f"Resize: unknown nearest mode {mode!r}")
 
 
-def taps(attrs: Attrs, mode: str, position: np.ndarray, plan: ResizeAxis) -> tuple[np.ndarray, np.ndarray]:
-    """The pixels that each output is a weighted sum of, and their weights: two arrays (output, taps)."""
+def taps(
+    attrs: Attrs, mode: str, position: np.ndarray, plan: ResizeAxis
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pixels that each output is a weighted sum of, and their weights: two arrays (output,
+    taps).
+    """
     cubic_a = get_float(attrs, "cubic_coeff_a", -0.75)
     stretched = bool(get_int(attrs, "antialias", 0)) and plan.scale < 1
     position = position.astype(np.float64)
@@ -157,7 +181,9 @@ def _resize(call: Call) -> tuple[Value]:
         if plan.output == plan.size and plan.scale == 1 and not (crop and plan.roi != (0.0, 1.0)):
             continue
         if plan.output == 0 or plan.size == 0:
-            y = np.zeros((*y.shape[: plan.axis], plan.output, *y.shape[plan.axis + 1 :]), dtype=y.dtype)
+            y = np.zeros(
+                (*y.shape[: plan.axis], plan.output, *y.shape[plan.axis + 1 :]), dtype=y.dtype
+            )
             continue
         position = source_positions(transform, plan)
         if mode == "nearest":
@@ -167,7 +193,9 @@ def _resize(call: Call) -> tuple[Value]:
             y = _combine(y, plan.axis, *taps(call.attrs, mode, position, plan))
         outside = (position < 0) | (position > plan.size - 1)
         if crop and outside.any():
-            y[(slice(None),) * plan.axis + (outside,)] = get_float(call.attrs, "extrapolation_value", 0.0)
+            y[(slice(None),) * plan.axis + (outside,)] = get_float(
+                call.attrs, "extrapolation_value", 0.0
+            )
     return (narrow(y, x.dtype),)
 
 
@@ -175,7 +203,13 @@ def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     """Nearest only moves; otherwise a multiply-add per tap and resized axis."""
     y, x = outputs[0], query.types[0]
     mode = get_str(query.attrs, "mode", "nearest")
-    if not isinstance(y, TensorType) or not isinstance(x, TensorType) or y.elements is None or x.shape is None or y.shape is None:
+    if (
+        not isinstance(y, TensorType)
+        or not isinstance(x, TensorType)
+        or y.elements is None
+        or x.shape is None
+        or y.shape is None
+    ):
         return None
     axes = sum(before != after for before, after in zip(x.shape, y.shape, strict=False))
     return y.elements * axes * {"nearest": 0, "linear": 4}.get(mode, 8)

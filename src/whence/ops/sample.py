@@ -16,11 +16,15 @@ from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.window import Window
 
 Locate: TypeAlias = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray | None]]
-"""Whole positions along an axis → positions inside the image, and which of them are real (`None`: all)."""
+"""Whole positions along an axis → positions inside the image, and which of them are real (`None`:
+all).
+"""
 
 
 def cubic_weights(fraction: np.ndarray, a: float) -> tuple[np.ndarray, ...]:
-    """Keys' cubic convolution: the weights of the pixels at -1, 0, 1 and 2 for a point `fraction` after pixel 0."""
+    """Keys' cubic convolution: the weights of the pixels at -1, 0, 1 and 2 for a point `fraction`
+    after pixel 0.
+    """
 
     def outer(t: np.ndarray) -> np.ndarray:
         return np.asarray(((a * t - 5 * a) * t + 8 * a) * t - 4 * a)
@@ -31,8 +35,12 @@ def cubic_weights(fraction: np.ndarray, a: float) -> tuple[np.ndarray, ...]:
     return outer(fraction + 1), inner(fraction), inner(1 - fraction), outer(2 - fraction)
 
 
-def interpolate(image: np.ndarray, points: Sequence[np.ndarray], mode: str, locate: Locate) -> np.ndarray:
-    """An image (C, D1, ..., Dr) read at r coordinate arrays of one shape S: the result is (C, *S)."""
+def interpolate(
+    image: np.ndarray, points: Sequence[np.ndarray], mode: str, locate: Locate
+) -> np.ndarray:
+    """An image (C, D1, ..., Dr) read at r coordinate arrays of one shape S: the result is (C,
+    *S).
+    """
     sizes = image.shape[1:]
     corners: list[list[tuple[np.ndarray, np.ndarray | None]]] = []
     for point, size in zip(points, sizes, strict=True):
@@ -43,7 +51,10 @@ def interpolate(image: np.ndarray, points: Sequence[np.ndarray], mode: str, loca
             base = np.floor(point)
             fraction = point - base
             if mode == "cubic":
-                taps = [(base + (offset - 1), weight) for offset, weight in enumerate(cubic_weights(fraction, -0.75))]
+                taps = [
+                    (base + (offset - 1), weight)
+                    for offset, weight in enumerate(cubic_weights(fraction, -0.75))
+                ]
             else:
                 taps = [(base, 1 - fraction), (base + 1, fraction)]
         axis = []
@@ -86,21 +97,32 @@ def reflect(position: np.ndarray, low: float, high: float) -> np.ndarray:
     if span <= 0:
         return np.full_like(position, low)
     distance = np.mod(position - low, 2 * span)
-    return np.asarray(low + np.where(distance > span, 2 * span - distance, distance)).astype(position.dtype, copy=False)
+    return np.asarray(low + np.where(distance > span, 2 * span - distance, distance)).astype(
+        position.dtype, copy=False
+    )
 
 
 def grid_sample(call: Call) -> tuple[Value]:
     """ONNX's GridSample over any number of spatial axes."""
     x, grid = tensor(call, 0), widen(tensor(call, 1))
-    mode, padding = get_str(call.attrs, "mode", "linear"), get_str(call.attrs, "padding_mode", "zeros")
+    mode, padding = (
+        get_str(call.attrs, "mode", "linear"),
+        get_str(call.attrs, "padding_mode", "zeros"),
+    )
     # Opset 16 wrote bilinear and bicubic for what is now linear and cubic.
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     aligned = bool(get_int(call.attrs, "align_corners", 0))
-    if mode not in {"linear", "nearest", "cubic"} or padding not in {"zeros", "border", "reflection"}:
+    if mode not in {"linear", "nearest", "cubic"} or padding not in {
+        "zeros",
+        "border",
+        "reflection",
+    }:
         raise ModelError(f"{call.op}: unknown mode {mode!r} or padding {padding!r}")
 
     def mirror(position: np.ndarray, size: int) -> np.ndarray:
-        return reflect(position, 0.0, size - 1.0) if aligned else reflect(position, -0.5, size - 0.5)
+        return (
+            reflect(position, 0.0, size - 1.0) if aligned else reflect(position, -0.5, size - 0.5)
+        )
 
     def reflected(position: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray | None]:
         return border_outside(np.trunc(mirror(position, size)), size)
@@ -116,7 +138,8 @@ def grid_sample(call: Call) -> tuple[Value]:
             point = (unit + 1) / 2 * (size - 1) if aligned else ((unit + 1) * size - 1) / 2
             if mode == "nearest":
                 point = np.rint(point)
-            # Cubic weights reach past the border on purpose: only the pixels they fall on are held inside.
+            # Cubic weights reach past the border on purpose: only the pixels they fall on are held
+            # inside.
             if padding == "border" and mode != "cubic":
                 point = np.clip(point, 0, size - 1)
             elif padding == "reflection":
@@ -128,25 +151,42 @@ def grid_sample(call: Call) -> tuple[Value]:
 
 
 def deform_columns(call: Call, window: Window) -> Iterator[np.ndarray]:
-    """For each image of a DeformConv, its unfolded patches (C, kernel..., output...) read at the displaced positions."""
+    """For each image of a DeformConv, its unfolded patches (C, kernel..., output...) read at the
+    displaced positions.
+    """
     x, offset, mask = widen(tensor(call, 0)), widen(tensor(call, 2)), optional_tensor(call, 4)
-    groups, rank, taps = get_int(call.attrs, "offset_group", 1), x.ndim - 2, math.prod(window.kernel)
+    groups, rank, taps = (
+        get_int(call.attrs, "offset_group", 1),
+        x.ndim - 2,
+        math.prod(window.kernel),
+    )
     per_group = x.shape[1] // groups
     offsets = offset.reshape(x.shape[0], groups, *window.kernel, rank, *window.output)
-    masks = None if mask is None else widen(mask).reshape(x.shape[0], groups, *window.kernel, *window.output)
+    masks = (
+        None
+        if mask is None
+        else widen(mask).reshape(x.shape[0], groups, *window.kernel, *window.output)
+    )
     base = []
     for axis in range(rank):
         shape = [1] * (2 * rank)
         shape[axis], shape[rank + axis] = window.kernel[axis], window.output[axis]
         along_kernel = np.arange(window.kernel[axis])[:, np.newaxis] * window.dilations[axis]
         along_output = np.arange(window.output[axis])[np.newaxis, :] * window.strides[axis]
-        base.append((along_kernel + along_output - window.begins[axis]).astype(x.dtype).reshape(shape))
+        base.append(
+            (along_kernel + along_output - window.begins[axis]).astype(x.dtype).reshape(shape)
+        )
     for image in range(x.shape[0]):
         columns = np.empty((groups, per_group, taps, *window.output), dtype=x.dtype)
         for group in range(groups):
             displaced = np.moveaxis(offsets[image, group], rank, 0)
             points = [displaced[axis] + base[axis] for axis in range(rank)]
-            read = interpolate(x[image, group * per_group : (group + 1) * per_group], points, "linear", zeros_outside)
+            read = interpolate(
+                x[image, group * per_group : (group + 1) * per_group],
+                points,
+                "linear",
+                zeros_outside,
+            )
             if masks is not None:
                 read = read * masks[image, group]
             columns[group] = read.reshape(columns.shape[1:])

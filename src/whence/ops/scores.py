@@ -1,6 +1,8 @@
-"""What classical classifiers and regressors do to their raw scores before they hand them out, as ONNX Runtime does it.
+"""What classical classifiers and regressors do to their raw scores before they hand them out, as
+ONNX Runtime does it.
 
-The standard names the transformations and no more; the treatment of a lone score of two classes is ONNX Runtime's.
+The standard names the transformations and no more; the treatment of a lone score of two classes is
+ONNX Runtime's.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def transform_single(scores: np.ndarray, kind: str) -> np.ndarray:
 
 
 def pair(score: np.ndarray, kind: str, mixed: bool) -> np.ndarray:
-    """The scores [N, 2] of both classes from the one score of the second. `mixed` scores may be negative, others are shares of 1."""
+    """The scores [N, 2] of both classes from the one score of the second. `mixed` scores may be
+    negative, others are shares of 1.
+    """
     if kind == "LOGISTIC":
         return np.stack([sigmoid(-score), sigmoid(score)], axis=1)
     first = -score if mixed else 1 - score
@@ -51,4 +55,6 @@ def probit(share: np.ndarray) -> np.ndarray:
     x = 2 * share - 1
     log = np.log((1 - x) * (1 + x))
     middle = 2 / (math.pi * a) + log / 2
-    return np.asarray(math.sqrt(2) * np.sign(x) * np.sqrt(np.sqrt(middle * middle - log / a) - middle)).astype(share.dtype)
+    return np.asarray(
+        math.sqrt(2) * np.sign(x) * np.sqrt(np.sqrt(middle * middle - log / a) - middle)
+    ).astype(share.dtype)

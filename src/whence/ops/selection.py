@@ -1,4 +1,6 @@
-"""Operators that choose among elements: top-k, non-zero places, unique values, one-hot rows, boxes that do not overlap; and between two values."""
+"""Operators that choose among elements: top-k, non-zero places, unique values, one-hot rows, boxes
+that do not overlap; and between two values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 
 
 def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest (or smallest) elements along `axis` in order, and where they stood. Of equals the earlier comes first."""
+    """The k largest (or smallest) elements along `axis` in order, and where they stood. Of equals
+    the earlier comes first.
+    """
     if largest:
         # A stable ascending sort of the reversed axis, read backwards, is a stable descending sort.
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
@@ -54,20 +58,32 @@ def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
     x, axis = tensor(call, 0), get_int(call.attrs, "axis", 0) if "axis" in call.attrs else None
     axis = None if axis is None else normalise_axis(call.op, axis, x.ndim)
     if x.dtype == np.object_:
-        # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python does.
+        # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python
+        # does.
         x = x.astype(np.str_)
-    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    values, first, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
     inverse = inverse.reshape(-1)
     if not get_int(call.attrs, "sorted", 1):
         order = np.argsort(first, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size)
-        values, first, inverse, counts = np.take(values, order, axis or 0), first[order], rank[inverse], counts[order]
+        values, first, inverse, counts = (
+            np.take(values, order, axis or 0),
+            first[order],
+            rank[inverse],
+            counts[order],
+        )
     return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
 
 
 def _one_hot(call: Call) -> tuple[Value]:
-    indices, depth, values = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0]), tensor(call, 2).reshape(-1)
+    indices, depth, values = (
+        tensor(call, 0),
+        int(tensor(call, 1).reshape(-1)[0]),
+        tensor(call, 2).reshape(-1),
+    )
     axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)
     indices = np.expand_dims(indices.astype(np.int64), axis)
     classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])
@@ -83,14 +99,21 @@ def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
 
 
-def suppress(low: np.ndarray, high: np.ndarray, order: np.ndarray, limit: int, threshold: float) -> list[int]:
-    """The boxes kept, best first: a box goes when its overlap with a better kept one, over their union, exceeds `threshold`."""
+def suppress(
+    low: np.ndarray, high: np.ndarray, order: np.ndarray, limit: int, threshold: float
+) -> list[int]:
+    """The boxes kept, best first: a box goes when its overlap with a better kept one, over their
+    union, exceeds `threshold`.
+    """
     areas = np.prod(high - low, axis=-1)
     kept: list[int] = []
     while order.size and len(kept) < limit:
         best, order = int(order[0]), order[1:]
         kept.append(best)
-        overlap = np.prod(np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0), axis=-1)
+        overlap = np.prod(
+            np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0),
+            axis=-1,
+        )
         union = areas[best] + areas[order] - overlap
         # A box without area overlaps nothing.
         solid = (overlap > 0) & (union > 0) & (areas[order] > 0) & (areas[best] > 0)
@@ -111,7 +134,9 @@ def _non_max_suppression(call: Call) -> tuple[Value]:
             order = np.argsort(-points, kind="stable")
             if floor is not None:
                 order = order[points[order] > floor.reshape(-1)[0]]
-            chosen.extend((batch, label, box) for box in suppress(low, high, order, most, float(threshold)))
+            chosen.extend(
+                (batch, label, box) for box in suppress(low, high, order, most, float(threshold))
+            )
     return (np.array(chosen, np.int64).reshape(-1, 3),)
 
 
@@ -130,6 +155,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique),
     OpDef("OneHot", Pattern.INJECTIVE, OpClass.NONE, reference=_one_hot),
     OpDef("NonMaxSuppression", Pattern.OPAQUE, OpClass.NONE, reference=_non_max_suppression),
-    # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that what makes them stays apart and can be passed over.
+    # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that
+    # what makes them stays apart and can be passed over.
     OpDef("Choose", Pattern.OPAQUE, OpClass.NONE, _chosen_type, _choose, flops=0),
 )

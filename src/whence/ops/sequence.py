@@ -47,7 +47,10 @@ def _at(call: Call) -> tuple[Value]:
 
 def _insert(call: Call) -> tuple[Value]:
     items = list(_list(call))
-    items.insert(len(items) if call.input(2) is None else _position(call, 2, len(items), len(items)), call.inputs[1])
+    items.insert(
+        len(items) if call.input(2) is None else _position(call, 2, len(items), len(items)),
+        call.inputs[1],
+    )
     return (items,)
 
 
@@ -61,7 +64,11 @@ def _concat(call: Call) -> tuple[Value]:
     items, axis = [np.asarray(item) for item in _list(call)], get_int(call.attrs, "axis", 0)
     if not items:
         raise ModelError(f"{call.op}: the sequence is empty")
-    return (np.stack(items, axis) if get_int(call.attrs, "new_axis", 0) else np.concatenate(items, axis),)
+    return (
+        np.stack(items, axis)
+        if get_int(call.attrs, "new_axis", 0)
+        else np.concatenate(items, axis),
+    )
 
 
 def _split(call: Call) -> tuple[Value]:
@@ -90,7 +97,11 @@ def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
     element = query.types[0] if query.types else None
     if element is None:
         given: object = query.attrs.get("type")
-        element = given if isinstance(given, (TensorType, SequenceType, OptionalType, MapType)) else UNKNOWN
+        element = (
+            given
+            if isinstance(given, (TensorType, SequenceType, OptionalType, MapType))
+            else UNKNOWN
+        )
     return (OptionalType(element),)
 
 
@@ -128,6 +139,10 @@ OPS: tuple[OpDef, ...] = (
     _sequence("ConcatFromSequence", _concat, OpClass.MOVEMENT),
     _sequence("SplitToSequence", _split, OpClass.MOVEMENT),
     OpDef("Optional", Pattern.OPAQUE, OpClass.NONE, _optional_type, _optional, flops=0),
-    OpDef("OptionalGetElement", Pattern.OPAQUE, OpClass.NONE, _get_element_type, _get_element, flops=0),
-    OpDef("OptionalHasElement", Pattern.OPAQUE, OpClass.NONE, _has_element_type, _has_element, flops=0),
+    OpDef(
+        "OptionalGetElement", Pattern.OPAQUE, OpClass.NONE, _get_element_type, _get_element, flops=0
+    ),
+    OpDef(
+        "OptionalHasElement", Pattern.OPAQUE, OpClass.NONE, _has_element_type, _has_element, flops=0
+    ),
 )

@@ -1,4 +1,6 @@
-"""Operators that read shapes, and those that build a tensor from a description: constants, ranges, fills."""
+"""Operators that read shapes, and those that build a tensor from a description: constants, ranges,
+fills.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def constant_value(attrs: Attrs) -> np.ndarray:
     if "value" in attrs:
         value = attrs["value"]
         if not isinstance(value, np.ndarray):
-            raise ModelError(f"Constant: attribute value must be a tensor, found {type(value).__name__}")
+            raise ModelError(
+                f"Constant: attribute value must be a tensor, found {type(value).__name__}"
+            )
         return value
     if "value_float" in attrs:
         return np.array(get_float(attrs, "value_float", 0.0), np.float32)
@@ -76,7 +80,16 @@ def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
     dtype, shape = DType.of(_fill(query.attrs)), const_ints(query, 0)
     if shape is None:
         length = tensor_type(query, 0).static_shape
-        return (TensorType(dtype, (None,) * length[0] if length and length[0] <= 64 else () if length == (0,) else None),)
+        return (
+            TensorType(
+                dtype,
+                (None,) * length[0]
+                if length and length[0] <= 64
+                else ()
+                if length == (0,)
+                else None,
+            ),
+        )
     if min(shape, default=0) < 0:
         raise ModelError(f"{query.op}: {list(shape)} is not a shape")
     return (TensorType(dtype, shape),)
@@ -97,12 +110,18 @@ def _range(call: Call) -> tuple[Value]:
     start, limit, delta = (tensor(call, index) for index in range(3))
     places = np.arange(range_length(start, limit, delta)).astype(widen(start).dtype)
     # Each element is computed on its own, so that errors do not add up.
-    return (narrow(np.asarray(widen(start).reshape(()) + places * widen(delta).reshape(())), start.dtype),)
+    return (
+        narrow(
+            np.asarray(widen(start).reshape(()) + places * widen(delta).reshape(())), start.dtype
+        ),
+    )
 
 
 def _range_type(query: TypeQuery) -> tuple[ValueType, ...]:
     dtype = common_dtype(query.op, (tensor_type(query, index) for index in range(3)))
-    bounds = [value for value in query.values[:3] if isinstance(value, np.ndarray) and value.size == 1]
+    bounds = [
+        value for value in query.values[:3] if isinstance(value, np.ndarray) and value.size == 1
+    ]
     return (TensorType(dtype, (range_length(*bounds) if len(bounds) == 3 else None,)),)
 
 
@@ -117,7 +136,14 @@ def _eye_like(call: Call) -> tuple[Value]:
 OPS: tuple[OpDef, ...] = (
     OpDef("Shape", Pattern.OPAQUE, OpClass.SHAPE, shape_of, _shape, flops=0),
     OpDef("Size", Pattern.OPAQUE, OpClass.SHAPE, size_of, _size, flops=0),
-    OpDef("ConstantOfShape", Pattern.OPAQUE, OpClass.SHAPE, _constant_of_shape_type, _constant_of_shape, flops=0),
+    OpDef(
+        "ConstantOfShape",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        _constant_of_shape_type,
+        _constant_of_shape,
+        flops=0,
+    ),
     OpDef("Range", Pattern.OPAQUE, OpClass.SHAPE, _range_type, _range),
     OpDef("Constant", Pattern.OPAQUE, OpClass.NONE, _constant_type, _constant, flops=0),
     OpDef("EyeLike", Pattern.OPAQUE, OpClass.NONE, reference=_eye_like, flops=0),

@@ -1,4 +1,6 @@
-"""Signal processing: Fourier transforms, windows and the mel scale, computed in float64 and rounded once; and encoded images."""
+"""Signal processing: Fourier transforms, windows and the mel scale, computed in float64 and rounded
+once; and encoded images.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ from whence.types import Dim, TensorType, ValueType
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
-    """A tensor whose last axis holds the real part, or the real and the imaginary part, without that axis."""
+    """A tensor whose last axis holds the real part, or the real and the imaginary part, without
+    that axis.
+    """
     wide = x.astype(np.float64)
     if wide.ndim and wide.shape[-1] == 1:
         return wide[..., 0]
     if wide.ndim and wide.shape[-1] == 2:
         return np.asarray(wide[..., 0] + 1j * wide[..., 1])
-    raise ModelError(f"the last axis must hold 1 (real) or 2 (complex) numbers, found shape {list(x.shape)}")
+    raise ModelError(
+        f"the last axis must hold 1 (real) or 2 (complex) numbers, found shape {list(x.shape)}"
+    )
 
 
 def _parts(z: np.ndarray) -> np.ndarray:
@@ -33,9 +39,14 @@ def _dft(call: Call) -> tuple[Value]:
     x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
     signal = _complex(x)
     axis = normalise_axis(call.op, -2 if at is None else int(at.reshape(-1)[0]), x.ndim)
-    inverse, onesided = bool(get_int(call.attrs, "inverse", 0)), bool(get_int(call.attrs, "onesided", 0))
+    inverse, onesided = (
+        bool(get_int(call.attrs, "inverse", 0)),
+        bool(get_int(call.attrs, "onesided", 0)),
+    )
     if axis == x.ndim - 1:
-        raise ModelError(f"{call.op}: the last axis holds real and imaginary parts and cannot be transformed")
+        raise ModelError(
+            f"{call.op}: the last axis holds real and imaginary parts and cannot be transformed"
+        )
     length = None if given is None else int(given.reshape(-1)[0])
     if inverse and onesided:
         return (narrow(np.fft.irfft(signal, length, axis)[..., np.newaxis], x.dtype),)
@@ -52,12 +63,25 @@ def _stft(call: Call) -> tuple[Value]:
     window, given = optional_tensor(call, 2), optional_tensor(call, 3)
     signal = _complex(x) if x.ndim == 3 else x.astype(np.float64)
     if signal.ndim != 2 or step < 1:
-        raise ModelError(f"{call.op}: needs a signal of [batch, length, 1 or 2] and a positive step, found {list(x.shape)} and {step}")
-    length = int(given.reshape(-1)[0]) if given is not None else window.shape[0] if window is not None else signal.shape[1]
+        raise ModelError(
+            f"{call.op}: needs a signal of [batch, length, 1 or 2] and a positive step, found"
+            f" {list(x.shape)} and {step}"
+        )
+    length = (
+        int(given.reshape(-1)[0])
+        if given is not None
+        else window.shape[0]
+        if window is not None
+        else signal.shape[1]
+    )
     if window is not None and window.shape != (length,):
-        raise ModelError(f"{call.op}: a window of {list(window.shape)} does not fit frames of {length}")
+        raise ModelError(
+            f"{call.op}: a window of {list(window.shape)} does not fit frames of {length}"
+        )
     if not 0 < length <= signal.shape[1]:
-        raise ModelError(f"{call.op}: a frame of {length} does not fit a signal of {signal.shape[1]}")
+        raise ModelError(
+            f"{call.op}: a frame of {length} does not fit a signal of {signal.shape[1]}"
+        )
     frames = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)[:, ::step]
     if window is not None:
         frames = frames * window.astype(np.float64)
@@ -73,14 +97,21 @@ def _stft_type(query: TypeQuery) -> tuple[ValueType, ...]:
     given = const_ints(query, 3)
     length: Dim = given[0] if given else None
     if is_absent(query, 3):
-        length = signal.shape[1] if is_absent(query, 2) else window.shape[0] if window.shape else None
+        length = (
+            signal.shape[1] if is_absent(query, 2) else window.shape[0] if window.shape else None
+        )
     frames: Dim = None
     if step and step[0] > 0 and isinstance(length, int) and isinstance(signal.shape[1], int):
         frames = (signal.shape[1] - length) // step[0] + 1
     bins = length
     if get_int(query.attrs, "onesided", 1) and signal.shape[2:] != (2,):
-        # Whether the signal is real, and so whether half of the bins are left out, shows in its last dimension.
-        bins = length // 2 + 1 if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1) else None
+        # Whether the signal is real, and so whether half of the bins are left out, shows in its
+        # last dimension.
+        bins = (
+            length // 2 + 1
+            if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1)
+            else None
+        )
     return (TensorType(signal.dtype, (signal.shape[0], frames, bins, 2)),)
 
 
@@ -94,12 +125,16 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
         value = np.zeros(size)
         for k, term in enumerate(terms):
             value += (-1) ** k * term * np.cos(k * phase)
-        return (value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy),)
+        return (
+            value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy),
+        )
 
     return OpDef(name, Pattern.OPAQUE, OpClass.NONE, reference=reference, flops=5)
 
 
-def _transform_flops(length_of: Callable[[TypeQuery, TensorType], int | None]) -> Callable[[TypeQuery, Sequence[ValueType]], int | None]:
+def _transform_flops(
+    length_of: Callable[[TypeQuery, TensorType], int | None],
+) -> Callable[[TypeQuery, Sequence[ValueType]], int | None]:
     """5 n log2 n for each transform of length n, which is the customary count for a fast one."""
 
     def flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
@@ -107,7 +142,11 @@ def _transform_flops(length_of: Callable[[TypeQuery, TensorType], int | None]) -
         if not isinstance(y, TensorType) or y.elements is None:
             return None
         length = length_of(query, y)
-        return None if length is None else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
+        return (
+            None
+            if length is None
+            else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
+        )
 
     return flops
 
@@ -116,7 +155,11 @@ def _dft_length(query: TypeQuery, y: TensorType) -> int | None:
     x, shape = query.types[0], y.static_shape
     at = query.values[2] if len(query.values) > 2 else None
     axis = -2 if not isinstance(at, np.ndarray) else int(at.reshape(-1)[0])
-    return shape[axis] if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape) else None
+    return (
+        shape[axis]
+        if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape)
+        else None
+    )
 
 
 def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
@@ -126,7 +169,14 @@ def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
 
 OPS: tuple[OpDef, ...] = (
     OpDef("DFT", Pattern.OPAQUE, OpClass.NONE, reference=_dft, flops=_transform_flops(_dft_length)),
-    OpDef("STFT", Pattern.OPAQUE, OpClass.NONE, _stft_type, _stft, flops=_transform_flops(_stft_length)),
+    OpDef(
+        "STFT",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _stft_type,
+        _stft,
+        flops=_transform_flops(_stft_length),
+    ),
     _window("HannWindow", (0.5, 0.5)),
     _window("HammingWindow", (25 / 46, 21 / 46)),
     _window("BlackmanWindow", (0.42, 0.5, 0.08)),

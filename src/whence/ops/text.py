@@ -22,7 +22,10 @@ def strings(items: Iterable[str], shape: Sequence[int]) -> np.ndarray:
 
 
 def _texts(x: np.ndarray) -> list[str]:
-    return [item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item) for item in x.reshape(-1)]
+    return [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
+        for item in x.reshape(-1)
+    ]
 
 
 def _concat(call: Call) -> tuple[Value]:
@@ -31,12 +34,23 @@ def _concat(call: Call) -> tuple[Value]:
 
 
 def _split(call: Call) -> tuple[Value, Value]:
-    x, delimiter, most = tensor(call, 0), get_str(call.attrs, "delimiter", ""), get_int(call.attrs, "maxsplit", -1)
-    # Without a delimiter any run of white space divides; Python drops it at both ends, as ONNX asks.
+    x, delimiter, most = (
+        tensor(call, 0),
+        get_str(call.attrs, "delimiter", ""),
+        get_int(call.attrs, "maxsplit", -1),
+    )
+    # Without a delimiter any run of white space divides; Python drops it at both ends, as ONNX
+    # asks.
     parts = [text.split(delimiter or None, most) if text else [] for text in _texts(x)]
     counts = np.array([len(part) for part in parts], np.int64).reshape(x.shape)
     width = int(counts.max(initial=0))
-    return strings((text for part in parts for text in (*part, *[""] * (width - len(part)))), (*x.shape, width)), counts
+    return (
+        strings(
+            (text for part in parts for text in (*part, *[""] * (width - len(part)))),
+            (*x.shape, width),
+        ),
+        counts,
+    )
 
 
 def _full_match(call: Call) -> tuple[Value]:
@@ -44,15 +58,28 @@ def _full_match(call: Call) -> tuple[Value]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ModelError(f"{call.op}: pattern {pattern!r} is not a regular expression: {error}") from None
-    return (np.array([compiled.fullmatch(text) is not None for text in _texts(x)], np.bool_).reshape(x.shape),)
+        raise ModelError(
+            f"{call.op}: pattern {pattern!r} is not a regular expression: {error}"
+        ) from None
+    return (
+        np.array([compiled.fullmatch(text) is not None for text in _texts(x)], np.bool_).reshape(
+            x.shape
+        ),
+    )
 
 
 def _normalise(call: Call) -> tuple[Value]:
     x, action = tensor(call, 0), get_str(call.attrs, "case_change_action", "NONE")
     exact = bool(get_int(call.attrs, "is_case_sensitive", 0))
-    if action not in {"NONE", "LOWER", "UPPER"} or x.ndim not in {1, 2} or (x.ndim == 2 and x.shape[0] != 1):
-        raise ModelError(f"{call.op}: needs [C] or [1,C] and a known case change, found {list(x.shape)} and {action!r}")
+    if (
+        action not in {"NONE", "LOWER", "UPPER"}
+        or x.ndim not in {1, 2}
+        or (x.ndim == 2 and x.shape[0] != 1)
+    ):
+        raise ModelError(
+            f"{call.op}: needs [C] or [1,C] and a known case change, found {list(x.shape)} and"
+            f" {action!r}"
+        )
     stop = {word if exact else word.lower() for word in get_strs(call.attrs, "stopwords")}
     kept = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]
     if action != "NONE":

@@ -15,7 +15,16 @@ from whence.ops.scores import pair, transform, transform_single
 from whence.ops.type_rules import tensor_type
 from whence.types import DType, TensorType, ValueType
 
-_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER", "LEAF")
+_MODES = (
+    "BRANCH_LEQ",
+    "BRANCH_LT",
+    "BRANCH_GTE",
+    "BRANCH_GT",
+    "BRANCH_EQ",
+    "BRANCH_NEQ",
+    "BRANCH_MEMBER",
+    "LEAF",
+)
 _LEAF = _MODES.index("LEAF")
 _MEMBER = _MODES.index("BRANCH_MEMBER")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
@@ -33,7 +42,9 @@ class Contributions:
     """How many targets there are."""
 
     @classmethod
-    def sorted(cls, leaf: np.ndarray, target: np.ndarray, weight: np.ndarray, targets: int) -> Contributions:
+    def sorted(
+        cls, leaf: np.ndarray, target: np.ndarray, weight: np.ndarray, targets: int
+    ) -> Contributions:
         if target.size and not 0 <= target.min() <= target.max() < targets:
             raise ModelError(f"a leaf contributes to target {int(target.max())} of {targets}")
         order = np.argsort(leaf, kind="stable")
@@ -42,7 +53,9 @@ class Contributions:
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Trees as parallel arrays over nodes. A leaf points to itself, so that a row that has arrived stays where it is."""
+    """Trees as parallel arrays over nodes. A leaf points to itself, so that a row that has arrived
+    stays where it is.
+    """
 
     roots: np.ndarray
     feature: np.ndarray
@@ -66,27 +79,51 @@ class Ensemble:
             mode = self.mode[at]
             if (mode == _LEAF).all():
                 return at
-            at = np.where(self._is_true(x[rows, self.feature[at]], at, mode), self.on_true[at], self.on_false[at])
+            at = np.where(
+                self._is_true(x[rows, self.feature[at]], at, mode),
+                self.on_true[at],
+                self.on_false[at],
+            )
         raise ModelError("the trees have a cycle")
 
     def _is_true(self, value: np.ndarray, at: np.ndarray, mode: np.ndarray) -> np.ndarray:
         split = self.split[at]
-        tests = [value <= split, value < split, value >= split, value > split, value == split, value != split]
+        tests = [
+            value <= split,
+            value < split,
+            value >= split,
+            value > split,
+            value == split,
+            value != split,
+        ]
         result: np.ndarray = np.choose(np.minimum(mode, 5), tests)
         for node, members in self.members.items():
             result = np.where(at == node, np.isin(value, members), result)
-        return np.where(np.isnan(value), self.missing_is_true[at] | (result & (mode == _MODES.index("BRANCH_NEQ"))), result)
+        return np.where(
+            np.isnan(value),
+            self.missing_is_true[at] | (result & (mode == _MODES.index("BRANCH_NEQ"))),
+            result,
+        )
 
     def scores(self, x: np.ndarray, aggregate: str) -> tuple[np.ndarray, np.ndarray]:
-        """The aggregated weights [N, targets] of the leaves reached, and which of them any leaf contributed to."""
+        """The aggregated weights [N, targets] of the leaves reached, and which of them any leaf
+        contributed to.
+        """
         start = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
         combine = {"MIN": np.minimum, "MAX": np.maximum}.get(aggregate, np.add)
         parts = self.contributions
-        total, seen = np.full((x.shape[0], parts.targets), start), np.zeros((x.shape[0], parts.targets), np.bool_)
+        total, seen = (
+            np.full((x.shape[0], parts.targets), start),
+            np.zeros((x.shape[0], parts.targets), np.bool_),
+        )
         rows, nodes = np.arange(x.shape[0]), np.arange(self.mode.size)
-        first, end = np.searchsorted(parts.leaf, nodes, "left"), np.searchsorted(parts.leaf, nodes, "right")
+        first, end = (
+            np.searchsorted(parts.leaf, nodes, "left"),
+            np.searchsorted(parts.leaf, nodes, "right"),
+        )
         for leaf in self.leaves(x).T:
-            # A leaf may contribute to several targets: each turn takes one contribution of every row that has one left.
+            # A leaf may contribute to several targets: each turn takes one contribution of every
+            # row that has one left.
             for offset in range(int((end - first)[leaf].max(initial=0))):
                 here = first[leaf] + offset < end[leaf]
                 entry = (first[leaf] + offset)[here]
@@ -101,28 +138,43 @@ class Ensemble:
 def _number_array(attrs: Attrs, name: str) -> np.ndarray:
     """A list of numbers given as floats or, under the same name with `_as_tensor`, as a tensor."""
     given = attrs.get(f"{name}_as_tensor")
-    return given.reshape(-1) if isinstance(given, np.ndarray) else np.array(get_floats(attrs, name), np.float32)
+    return (
+        given.reshape(-1)
+        if isinstance(given, np.ndarray)
+        else np.array(get_floats(attrs, name), np.float32)
+    )
 
 
 def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:
-    """The older form: nodes named by tree and number, leaves among them, contributions in lists of their own."""
+    """The older form: nodes named by tree and number, leaves among them, contributions in lists of
+    their own.
+    """
     attrs = call.attrs
-    names = list(zip(get_ints(attrs, "nodes_treeids"), get_ints(attrs, "nodes_nodeids"), strict=True))
+    names = list(
+        zip(get_ints(attrs, "nodes_treeids"), get_ints(attrs, "nodes_nodeids"), strict=True)
+    )
     place = {name: at for at, name in enumerate(names)}
     try:
         mode = np.array([_MODES.index(name) for name in get_strs(attrs, "nodes_modes")], np.int64)
         on_true, on_false = (
             np.array(
-                [at if mode[at] == _LEAF else place[names[at][0], child] for at, child in enumerate(get_ints(attrs, f"nodes_{side}nodeids"))],
+                [
+                    at if mode[at] == _LEAF else place[names[at][0], child]
+                    for at, child in enumerate(get_ints(attrs, f"nodes_{side}nodeids"))
+                ],
                 np.int64,
             )
             for side in ("true", "false")
         )
-        homes = zip(get_ints(attrs, f"{prefix}_treeids"), get_ints(attrs, f"{prefix}_nodeids"), strict=True)
+        homes = zip(
+            get_ints(attrs, f"{prefix}_treeids"), get_ints(attrs, f"{prefix}_nodeids"), strict=True
+        )
         weight_node = np.array([place[home] for home in homes], np.int64)
     except (KeyError, ValueError) as error:
         raise ModelError(f"{call.op}: the trees are inconsistent at {error}") from None
-    missing = np.array(get_ints(attrs, "nodes_missing_value_tracks_true") or (0,) * len(names), np.bool_)
+    missing = np.array(
+        get_ints(attrs, "nodes_missing_value_tracks_true") or (0,) * len(names), np.bool_
+    )
     first: dict[int, int] = {}
     for at, (tree, _) in enumerate(names):
         first.setdefault(tree, at)
@@ -136,7 +188,10 @@ def _from_lists(call: Call, prefix: str, targets: int) -> Ensemble:
         missing_is_true=missing,
         members={},
         contributions=Contributions.sorted(
-            weight_node, np.array(get_ints(attrs, f"{prefix}_ids"), np.int64), _number_array(attrs, f"{prefix}_weights"), targets
+            weight_node,
+            np.array(get_ints(attrs, f"{prefix}_ids"), np.int64),
+            _number_array(attrs, f"{prefix}_weights"),
+            targets,
         ),
     )
 
@@ -145,7 +200,9 @@ def _inputs(call: Call) -> np.ndarray:
     x = tensor(call, 0)
     if x.ndim > 2:
         raise ModelError(f"{call.op}: input 0 must be a matrix, found rank {x.ndim}")
-    return (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(1 if x.ndim < 2 else x.shape[0], -1)
+    return (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(
+        1 if x.ndim < 2 else x.shape[0], -1
+    )
 
 
 def _regressor(call: Call) -> tuple[Value]:
@@ -157,7 +214,10 @@ def _regressor(call: Call) -> tuple[Value]:
 
 
 def _classifier(call: Call) -> tuple[Value, Value]:
-    labels, kind = class_labels(call.attrs, "classlabels_int64s"), get_str(call.attrs, "post_transform", "NONE")
+    labels, kind = (
+        class_labels(call.attrs, "classlabels_int64s"),
+        get_str(call.attrs, "post_transform", "NONE"),
+    )
     ensemble = _from_lists(call, "class", max(len(labels), 1))
     scores, seen = ensemble.scores(_inputs(call), "SUM")
     base = _number_array(call.attrs, "base_values").astype(np.float64)
@@ -169,7 +229,14 @@ def _classifier(call: Call) -> tuple[Value, Value]:
     return _two_classes(ensemble, labels, kind, scores, seen, base)
 
 
-def _two_classes(ensemble: Ensemble, labels: np.ndarray, kind: str, scores: np.ndarray, seen: np.ndarray, base: np.ndarray) -> tuple[Value, Value]:
+def _two_classes(
+    ensemble: Ensemble,
+    labels: np.ndarray,
+    kind: str,
+    scores: np.ndarray,
+    seen: np.ndarray,
+    base: np.ndarray,
+) -> tuple[Value, Value]:
     """ONNX Runtime's rules for two classes, where a model may give one score for both."""
     lone = ~seen[:, 1] if base.size < 2 else np.zeros(len(scores), np.bool_)
     if base.size == 2:
@@ -182,21 +249,33 @@ def _two_classes(ensemble: Ensemble, labels: np.ndarray, kind: str, scores: np.n
     shares = one_score and bool((ensemble.contributions.weight >= 0).all())
     winners = labels[(deciding > (0.5 if shares else 0)).astype(np.int64)]
     both = transform(np.where(seen, scores, 0).astype(np.float32), kind)
-    return winners, np.where(lone[:, np.newaxis], pair(scores[:, 0].astype(np.float32), kind, mixed=not shares), both)
+    return winners, np.where(
+        lone[:, np.newaxis], pair(scores[:, 0].astype(np.float32), kind, mixed=not shares), both
+    )
 
 
 def _tree_ensemble(call: Call) -> tuple[Value]:
     """The newer form: leaves apart from inner nodes, everything by index."""
     attrs, x = call.attrs, _inputs(call)
     inner = len(get_ints(attrs, "nodes_featureids"))
-    weights, targets = attrs.get("leaf_weights"), np.array(get_ints(attrs, "leaf_targetids"), np.int64)
+    weights, targets = (
+        attrs.get("leaf_weights"),
+        np.array(get_ints(attrs, "leaf_targetids"), np.int64),
+    )
     modes, splits = attrs.get("nodes_modes"), attrs.get("nodes_splits")
-    if not isinstance(weights, np.ndarray) or not isinstance(modes, np.ndarray) or not isinstance(splits, np.ndarray):
+    if (
+        not isinstance(weights, np.ndarray)
+        or not isinstance(modes, np.ndarray)
+        or not isinstance(splits, np.ndarray)
+    ):
         raise ModelError(f"{call.op}: nodes_modes, nodes_splits and leaf_weights must be tensors")
     leaves = np.arange(inner, inner + targets.size)
 
     def children(side: str) -> np.ndarray:
-        ids, leaf = (np.array(get_ints(attrs, name), np.int64) for name in (f"nodes_{side}nodeids", f"nodes_{side}leafs"))
+        ids, leaf = (
+            np.array(get_ints(attrs, name), np.int64)
+            for name in (f"nodes_{side}nodeids", f"nodes_{side}leafs")
+        )
         return np.concatenate([np.where(leaf != 0, ids + inner, ids), leaves])
 
     def padded(values: np.ndarray, fill: float) -> np.ndarray:
@@ -212,14 +291,22 @@ def _tree_ensemble(call: Call) -> tuple[Value]:
         on_false=children("false"),
         missing_is_true=padded(missing, 0),
         members=_members(attrs, modes),
-        contributions=Contributions.sorted(leaves, targets, weights.reshape(-1), get_int(attrs, "n_targets", 1)),
+        contributions=Contributions.sorted(
+            leaves, targets, weights.reshape(-1), get_int(attrs, "n_targets", 1)
+        ),
     )
     scores, _ = ensemble.scores(x, _AGGREGATES[get_int(attrs, "aggregate_function", 1)])
-    return (transform_single(scores.astype(np.float32), _TRANSFORMS[get_int(attrs, "post_transform", 0)]).astype(x.dtype),)
+    return (
+        transform_single(
+            scores.astype(np.float32), _TRANSFORMS[get_int(attrs, "post_transform", 0)]
+        ).astype(x.dtype),
+    )
 
 
 def _members(attrs: Attrs, modes: np.ndarray) -> dict[int, np.ndarray]:
-    """The sets that membership nodes test, which the model lists one after another with a NaN after each."""
+    """The sets that membership nodes test, which the model lists one after another with a NaN after
+    each.
+    """
     values = attrs.get("membership_values")
     nodes = np.flatnonzero(modes.reshape(-1) == _MEMBER)
     if not isinstance(values, np.ndarray) or not nodes.size:
@@ -227,7 +314,9 @@ def _members(attrs: Attrs, modes: np.ndarray) -> dict[int, np.ndarray]:
     values = values.reshape(-1)
     ends = [*np.flatnonzero(np.isnan(values)), values.size]
     starts = [0, *(end + 1 for end in ends)]
-    return {int(node): values[start:end] for node, start, end in zip(nodes, starts, ends, strict=False)}
+    return {
+        int(node): values[start:end] for node, start, end in zip(nodes, starts, ends, strict=False)
+    }
 
 
 def _regressor_type(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -242,7 +331,12 @@ def _classifier_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def _tree_ensemble_type(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(tensor_type(query, 0).dtype, rows_type(query, get_int(query.attrs, "n_targets", 1)).shape),)
+    return (
+        TensorType(
+            tensor_type(query, 0).dtype,
+            rows_type(query, get_int(query.attrs, "n_targets", 1)).shape,
+        ),
+    )
 
 
 OPS: tuple[OpDef, ...] = (

@@ -1,6 +1,8 @@
-"""Output types of the commonest operators, worked out without the `onnx` package so that graphs of a million nodes build quickly.
+"""Output types of the commonest operators, worked out without the `onnx` package so that graphs of
+a million nodes build quickly.
 
-Dimensions may be numbers, names or unknown. A rule promises nothing it cannot prove: what it does not know is `None`.
+Dimensions may be numbers, names or unknown. A rule promises nothing it cannot prove: what it does
+not know is `None`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ _MAX_LIST = 4096
 
 
 def tensor_type(query: TypeQuery, index: int) -> TensorType:
-    """The type of input `index`; `UNKNOWN` when it is absent. An input that is not a tensor is the model's fault."""
+    """The type of input `index`; `UNKNOWN` when it is absent. An input that is not a tensor is the
+    model's fault.
+    """
     found = query.types[index] if index < len(query.types) else None
     if found is None:
         return UNKNOWN
@@ -30,7 +34,9 @@ def tensor_type(query: TypeQuery, index: int) -> TensorType:
 
 
 def const_ints(query: TypeQuery, index: int) -> tuple[int, ...] | None:
-    """The values of input `index` when it is a constant list of integers (or one integer) of sensible length, else `None`."""
+    """The values of input `index` when it is a constant list of integers (or one integer) of
+    sensible length, else `None`.
+    """
     value = query.values[index] if index < len(query.values) else None
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
         return None
@@ -57,7 +63,9 @@ def normalise_axes(op: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def broadcast_dims(op: str, left: Dim, right: Dim) -> Dim:
-    """The dimension that two dimensions broadcast to: one equal to 1 gives way, and a number above 1 decides for an unknown one."""
+    """The dimension that two dimensions broadcast to: one equal to 1 gives way, and a number above
+    1 decides for an unknown one.
+    """
     if right in (left, 1):
         return left
     if left == 1:
@@ -133,7 +141,11 @@ def predicate(query: TypeQuery) -> tuple[ValueType, ...]:
 
 def broadcast(query: TypeQuery) -> tuple[ValueType, ...]:
     """All inputs broadcast together, and share their element type."""
-    if len(query.types) == 2 and query.types[0] == query.types[1] and isinstance(query.types[0], TensorType):
+    if (
+        len(query.types) == 2
+        and query.types[0] == query.types[1]
+        and isinstance(query.types[0], TensorType)
+    ):
         # The commonest case by far, and the cheapest to answer.
         return (query.types[0],)
     types = [tensor_type(query, index) for index in range(len(query.types))]
@@ -159,12 +171,18 @@ def power(query: TypeQuery) -> tuple[ValueType, ...]:
 
 def where(query: TypeQuery) -> tuple[ValueType, ...]:
     condition, left, right = (tensor_type(query, index) for index in range(3))
-    shape = broadcast_shapes(query.op, broadcast_shapes(query.op, condition.shape, left.shape), right.shape)
+    shape = broadcast_shapes(
+        query.op, broadcast_shapes(query.op, condition.shape, left.shape), right.shape
+    )
     return (TensorType(common_dtype(query.op, (left, right)), shape),)
 
 
 def cast(query: TypeQuery) -> tuple[ValueType, ...]:
-    return (TensorType(target_dtype(query.op, get_int(query.attrs, "to", 0)), tensor_type(query, 0).shape),)
+    return (
+        TensorType(
+            target_dtype(query.op, get_int(query.attrs, "to", 0)), tensor_type(query, 0).shape
+        ),
+    )
 
 
 def cast_like(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -202,11 +220,16 @@ def concat(query: TypeQuery) -> tuple[ValueType, ...]:
         return (TensorType(dtype),)
     rank = len(shapes[0])
     if any(len(shape) != rank for shape in shapes):
-        raise ModelError(f"{query.op}: inputs have different ranks, {', '.join(str(item) for item in types)}")
+        raise ModelError(
+            f"{query.op}: inputs have different ranks, {', '.join(str(item) for item in types)}"
+        )
     axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), rank)
     dims = list(shapes[0])
     for shape in shapes[1:]:
-        dims = [dim if at == axis else merge_dims(query.op, dim, shape[at]) for at, dim in enumerate(dims)]
+        dims = [
+            dim if at == axis else merge_dims(query.op, dim, shape[at])
+            for at, dim in enumerate(dims)
+        ]
     along = [shape[axis] for shape in shapes]
     lengths = [dim for dim in along if isinstance(dim, int)]
     if len(types) > 1:
@@ -220,7 +243,9 @@ def matmul(query: TypeQuery) -> tuple[ValueType, ...]:
     if left.shape is None or right.shape is None:
         return (TensorType(dtype),)
     if not left.shape or not right.shape:
-        raise ModelError(f"{query.op}: inputs must have at least one axis, found {left} and {right}")
+        raise ModelError(
+            f"{query.op}: inputs must have at least one axis, found {left} and {right}"
+        )
     a = left.shape if len(left.shape) > 1 else (1, *left.shape)
     b = right.shape if len(right.shape) > 1 else (*right.shape, 1)
     if isinstance(a[-1], int) and isinstance(b[-2], int) and a[-1] != b[-2]:
@@ -241,7 +266,9 @@ def gather(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 def reduce(query: TypeQuery) -> tuple[ValueType, ...]:
-    """Axes in input 1; none given means all of them, or none at all when `noop_with_empty_axes` is set."""
+    """Axes in input 1; none given means all of them, or none at all when `noop_with_empty_axes` is
+    set.
+    """
     data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
     axes = () if is_absent(query, 1) else const_ints(query, 1)
     if axes == () and get_int(query.attrs, "noop_with_empty_axes", 0):
@@ -252,5 +279,9 @@ def reduce(query: TypeQuery) -> tuple[ValueType, ...]:
     if axes is None:
         return (TensorType(data.dtype, (None,) * rank if keep else None),)
     gone = set(normalise_axes(query.op, axes, rank) or range(rank))
-    dims = (1 if axis in gone else dim for axis, dim in enumerate(data.shape) if keep or axis not in gone)
+    dims = (
+        1 if axis in gone else dim
+        for axis, dim in enumerate(data.shape)
+        if keep or axis not in gone
+    )
     return (TensorType(data.dtype, tuple(dims)),)

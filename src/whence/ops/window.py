@@ -1,4 +1,6 @@
-"""The geometry of a kernel that slides over the spatial axes of an (N, C, D1, ..., Dn) tensor: convolutions and pools."""
+"""The geometry of a kernel that slides over the spatial axes of an (N, C, D1, ..., Dn) tensor:
+convolutions and pools.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,18 @@ class Window:
     @property
     def extents(self) -> tuple[int, ...]:
         """How far the dilated kernel reaches."""
-        return tuple((size - 1) * dilation + 1 for size, dilation in zip(self.kernel, self.dilations, strict=True))
+        return tuple(
+            (size - 1) * dilation + 1
+            for size, dilation in zip(self.kernel, self.dilations, strict=True)
+        )
 
     @property
     def reach(self) -> tuple[int, ...]:
         """The length of the padded axis that all windows together touch."""
-        return tuple((out - 1) * stride + extent for out, stride, extent in zip(self.output, self.strides, self.extents, strict=True))
+        return tuple(
+            (out - 1) * stride + extent
+            for out, stride, extent in zip(self.output, self.strides, self.extents, strict=True)
+        )
 
     @property
     def is_pointwise(self) -> bool:
@@ -52,17 +60,27 @@ class Window:
         return itertools.product(*(range(size) for size in self.kernel))
 
     def tap_slice(self, axis: int, tap: int) -> slice:
-        """Where kernel position `tap` of spatial axis `axis` reads the padded axis, over all outputs."""
+        """Where kernel position `tap` of spatial axis `axis` reads the padded axis, over all
+        outputs.
+        """
         start, stride = tap * self.dilations[axis], self.strides[axis]
-        return slice(start, start + (self.output[axis] - 1) * stride + 1 if self.output[axis] > 0 else start, stride)
+        return slice(
+            start,
+            start + (self.output[axis] - 1) * stride + 1 if self.output[axis] > 0 else start,
+            stride,
+        )
 
     def tap_index(self, tap: Sequence[int]) -> Index:
         """Where kernel position `tap` reads a padded tensor, over all outputs."""
         return (..., *(self.tap_slice(axis, position) for axis, position in enumerate(tap)))
 
 
-def make_window(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int], ceil_mode: bool = False) -> Window:
-    """The window of a convolution or pool with ONNX's attributes `strides`, `dilations`, `pads` and `auto_pad`."""
+def make_window(
+    op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int], ceil_mode: bool = False
+) -> Window:
+    """The window of a convolution or pool with ONNX's attributes `strides`, `dilations`, `pads` and
+    `auto_pad`.
+    """
     rank = len(spatial)
     kernel = tuple(kernel)
     strides = get_ints(attrs, "strides", (1,) * rank)
@@ -71,17 +89,23 @@ def make_window(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[
     auto_pad = get_str(attrs, "auto_pad", "NOTSET")
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise ModelError(
-            f"{op}: kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)} and pads {list(pads)} do not fit {rank} spatial axes"
+            f"{op}: kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)} and"
+            f" pads {list(pads)} do not fit {rank} spatial axes"
         )
     if min(*strides, *dilations, *kernel, 1) < 1:
-        raise ModelError(f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)} must be positive")
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
+            " must be positive"
+        )
     begins, ends, output = [], [], []
     for axis, size in enumerate(spatial):
         begin, end, stride = pads[axis], pads[rank + axis], strides[axis]
         extent = (kernel[axis] - 1) * dilations[axis] + 1
         if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
             out = -(-size // stride)
-            begin, end = split_padding(max((out - 1) * stride + extent - size, 0), extra_at_end=auto_pad == "SAME_UPPER")
+            begin, end = split_padding(
+                max((out - 1) * stride + extent - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
+            )
         else:
             if auto_pad == "VALID":
                 begin = end = 0
@@ -93,7 +117,9 @@ def make_window(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[
             if ceil_mode and (out - 1) * stride >= size + begin:
                 out -= 1
         if out < 0:
-            raise ModelError(f"{op}: a kernel of {list(kernel)} is larger than the padded input {list(spatial)}")
+            raise ModelError(
+                f"{op}: a kernel of {list(kernel)} is larger than the padded input {list(spatial)}"
+            )
         begins.append(begin)
         ends.append(end)
         output.append(out)
@@ -105,20 +131,39 @@ class Transposition:
     """The geometry of a transposed convolution, one number per spatial axis."""
 
     window: Window
-    """The window of the convolution that this one is the transpose of: its `output` is our input."""
+    """The window of the convolution that this one is the transpose of: its `output` is our
+    input.
+    """
     begins: tuple[int, ...]
     """Elements of the full result that are cut off before the output begins."""
     output: tuple[int, ...]
 
 
-def make_transposition(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]) -> Transposition:
-    """Geometry from ConvTranspose's attributes: `output_shape` and `auto_pad` decide the padding when given, else `pads`."""
+def make_transposition(
+    op: str, attrs: Attrs, spatial: Sequence[int], kernel: Sequence[int]
+) -> Transposition:
+    """Geometry from ConvTranspose's attributes: `output_shape` and `auto_pad` decide the padding
+    when given, else `pads`.
+    """
     rank = len(spatial)
-    strides, dilations = get_ints(attrs, "strides", (1,) * rank), get_ints(attrs, "dilations", (1,) * rank)
-    pads, extra = get_ints(attrs, "pads", (0,) * (2 * rank)), get_ints(attrs, "output_padding", (0,) * rank)
+    strides, dilations = (
+        get_ints(attrs, "strides", (1,) * rank),
+        get_ints(attrs, "dilations", (1,) * rank),
+    )
+    pads, extra = (
+        get_ints(attrs, "pads", (0,) * (2 * rank)),
+        get_ints(attrs, "output_padding", (0,) * rank),
+    )
     wanted, auto_pad = get_ints(attrs, "output_shape"), get_str(attrs, "auto_pad", "NOTSET")
-    if not len(kernel) == len(strides) == len(dilations) == len(extra) == rank or len(pads) != 2 * rank or len(wanted) not in {0, rank, rank + 2}:
-        raise ModelError(f"{op}: kernel {list(kernel)}, strides, dilations, pads and output shape do not fit {rank} spatial axes")
+    if (
+        not len(kernel) == len(strides) == len(dilations) == len(extra) == rank
+        or len(pads) != 2 * rank
+        or len(wanted) not in {0, rank, rank + 2}
+    ):
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides, dilations, pads and output shape do not fit"
+            f" {rank} spatial axes"
+        )
     window = Window(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank, tuple(spatial))
     if not wanted and auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
@@ -126,7 +171,11 @@ def make_transposition(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Se
     for axis, reach in enumerate(window.reach):
         if wanted:
             size = wanted[axis - rank]
-            begins.append(split_padding(max(reach + extra[axis] - size, 0), extra_at_end=auto_pad == "SAME_UPPER")[0])
+            begins.append(
+                split_padding(
+                    max(reach + extra[axis] - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
+                )[0]
+            )
             output.append(size)
         else:
             begin, end = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[rank + axis])
@@ -138,7 +187,9 @@ def make_transposition(op: str, attrs: Attrs, spatial: Sequence[int], kernel: Se
 
 
 def split_padding(total: int, extra_at_end: bool) -> tuple[int, int]:
-    """`total` elements of padding divided over the two sides of an axis; the odd one goes where it is asked."""
+    """`total` elements of padding divided over the two sides of an axis; the odd one goes where it
+    is asked.
+    """
     small, large = total // 2, total - total // 2
     return (small, large) if extra_at_end else (large, small)
 
@@ -149,9 +200,14 @@ def spatial_index(begins: Sequence[int], sizes: Sequence[int]) -> Index:
 
 
 def pad_spatial(x: np.ndarray, window: Window, fill: float) -> np.ndarray:
-    """`x` with `fill` around its spatial axes, long enough for every window; `x` itself when nothing is missing."""
+    """`x` with `fill` around its spatial axes, long enough for every window; `x` itself when
+    nothing is missing.
+    """
     spatial = x.shape[2:]
-    lengths = tuple(max(begin + size, reach) for begin, size, reach in zip(window.begins, spatial, window.reach, strict=True))
+    lengths = tuple(
+        max(begin + size, reach)
+        for begin, size, reach in zip(window.begins, spatial, window.reach, strict=True)
+    )
     if lengths == spatial and not any(window.begins):
         return x
     padded = np.full((*x.shape[:2], *lengths), fill, dtype=x.dtype)
@@ -160,7 +216,9 @@ def pad_spatial(x: np.ndarray, window: Window, fill: float) -> np.ndarray:
 
 
 def patches(padded: np.ndarray, window: Window, groups: int) -> np.ndarray:
-    """A read-only view of a padded (N, C, ...) tensor as (N, groups, C / groups, kernel..., output...)."""
+    """A read-only view of a padded (N, C, ...) tensor as (N, groups, C / groups, kernel...,
+    output...).
+    """
     batch, channels = padded.shape[:2]
     per_group = channels // groups
     steps = padded.strides[2:]

@@ -1,4 +1,6 @@
-"""Activations in a graph: one operator, or a gate x·g(x), under the name and the two numbers that supernodes know them by."""
+"""Activations in a graph: one operator, or a gate x·g(x), under the name and the two numbers that
+supernodes know them by.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,13 @@ def _single(graph: Graph, node: Node) -> Activation | None:
 def _prelu(graph: Graph, node: Node) -> Activation | None:
     """One slope for all elements is LeakyRelu."""
     slope, kind = graph.const_value(node.input(1)), tensor_of(graph, node.input(0))
-    if slope is None or slope.size != 1 or kind is None or kind.rank is None or slope.ndim > kind.rank:
+    if (
+        slope is None
+        or slope.size != 1
+        or kind is None
+        or kind.rank is None
+        or slope.ndim > kind.rank
+    ):
         return None
     return Activation("LeakyRelu", float(slope.reshape(())), None, (node,))
 
@@ -83,12 +91,18 @@ def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
 
 
 def _gate(graph: Graph, node: Node) -> Activation | None:
-    """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the gate."""
+    """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the
+    gate.
+    """
     consumers = graph.consumers(node)
     if len(consumers) != 2:
         return None
     gate, product = consumers
-    if gate.inputs != (node.ref(),) or product.op != "Mul" or other_operand(product, node.ref()) != gate.ref():
+    if (
+        gate.inputs != (node.ref(),)
+        or product.op != "Mul"
+        or other_operand(product, node.ref()) != gate.ref()
+    ):
         return None
     if not is_single_consumer(graph, gate, product):
         return None

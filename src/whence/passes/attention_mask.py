@@ -15,7 +15,8 @@ from whence.passes.pattern import dtype_of, operand_orders, same_dim, scalar, sh
 from whence.provenance import EdgeKind
 from whence.types import DType, Shape
 
-# Added to any score, this is as good as -∞ beside a score that is seen, and makes all scores equal where none is.
+# Added to any score, this is as good as -∞ beside a score that is seen, and makes all scores equal
+# where none is.
 _HIDDEN = -1e30
 # In place of a score, this is as good as -∞: exp makes exactly 0 of it beside a score above -9900.
 _LOW = -1e4
@@ -35,9 +36,11 @@ class Mask(NamedTuple):
 
 
 def masked_scores(graph: Graph, node: Node) -> tuple[Ref, Mask] | None:
-    """The matrix product whose result an Add or a Where masks, and the mask; `None` when it means something else.
+    """The matrix product whose result an Add or a Where masks, and the mask; `None` when it means
+    something else.
 
-    scores + M; where(C, scores, -∞); where(C, scores, low) with a constant C that leaves every query a key.
+    scores + M; where(C, scores, -∞); where(C, scores, low) with a constant C that leaves every
+    query a key.
     """
     if node.op == "Add":
         for scores, mask in operand_orders(node):
@@ -46,7 +49,11 @@ def masked_scores(graph: Graph, node: Node) -> tuple[Ref, Mask] | None:
         return None
     seen = node.inputs[0]
     for index in (1, 2):
-        kept, number, inverted = node.inputs[index], scalar(graph, node.inputs[3 - index]), index == 2
+        kept, number, inverted = (
+            node.inputs[index],
+            scalar(graph, node.inputs[3 - index]),
+            index == 2,
+        )
         if seen is None or kept is None or number is None or not _is_product(graph, kept):
             continue
         if number == -math.inf or (number <= _LOW and _every_query_sees(graph, seen, inverted)):
@@ -62,36 +69,55 @@ def _is_product(graph: Graph, ref: Ref) -> bool:
 
 
 def _every_query_sees(graph: Graph, ref: Ref, inverted: bool) -> bool:
-    """Does a constant mask leave each query a key? Then it does not matter whether the others get -∞ or just very little."""
+    """Does a constant mask leave each query a key? Then it does not matter whether the others get
+    -∞ or just very little.
+    """
     value = graph.const_value(ref)
     return value is not None and value.ndim > 0 and bool((value != inverted).any(axis=-1).all())
 
 
 def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
-    """Does the mask certainly broadcast to the (batch, heads, queries, keys) of the scores and no further?"""
+    """Does the mask certainly broadcast to the (batch, heads, queries, keys) of the scores and no
+    further?
+    """
     shape = shape_of(graph, mask.ref)
     if shape is None or len(shape) > 4 or dtype_of(graph, mask.ref) not in {DType.BOOL, dtype}:
         return False
-    can_spread = graph.const_value(mask.ref) is not None and all(isinstance(dim, int) for dim in scores[2:])
-    # Attention takes a mask with fewer keys as one that hides the rest: the last axis does not broadcast.
+    can_spread = graph.const_value(mask.ref) is not None and all(
+        isinstance(dim, int) for dim in scores[2:]
+    )
+    # Attention takes a mask with fewer keys as one that hides the rest: the last axis does not
+    # broadcast.
     if not can_spread and (len(shape) < 2 or not same_dim(shape[-1], scores[-1])):
         return False
-    return all(dim == 1 or same_dim(dim, wanted) for dim, wanted in zip(reversed(shape), reversed(scores), strict=False))
+    return all(
+        dim == 1 or same_dim(dim, wanted)
+        for dim, wanted in zip(reversed(shape), reversed(scores), strict=False)
+    )
 
 
-def mask_input(graph: Graph, edit: Edit, mask: Mask, q: Ref, scores: Shape, attrs: dict[str, Attr]) -> Ref | None:
-    """The mask as Attention takes it, with a row for each query. What a constant mask says may go into `attrs` instead."""
+def mask_input(
+    graph: Graph, edit: Edit, mask: Mask, q: Ref, scores: Shape, attrs: dict[str, Attr]
+) -> Ref | None:
+    """The mask as Attention takes it, with a row for each query. What a constant mask says may go
+    into `attrs` instead.
+    """
     value = graph.const_value(mask.ref)
     if value is not None:
         return _constant(graph, edit, mask, value, scores, attrs)
-    ref = edit.node("Not", [mask.ref], of=[mask.node], kind=EdgeKind.INSERT).ref() if mask.inverted else _above_lowest(graph, edit, mask)
+    ref = (
+        edit.node("Not", [mask.ref], of=[mask.node], kind=EdgeKind.INSERT).ref()
+        if mask.inverted
+        else _above_lowest(graph, edit, mask)
+    )
     return _with_rows(graph, edit, mask, ref, q, scores)
 
 
 def _above_lowest(graph: Graph, edit: Edit, mask: Mask) -> Ref:
     """The mask with -10³⁰ for anything finite that is lower.
 
-    It gives the same weights. But some runtimes take the lowest float for -∞ and give zeros where no key is seen, not the mean.
+    It gives the same weights. But some runtimes take the lowest float for -∞ and give zeros where
+    no key is seen, not the mean.
     """
     maker = mask.maker
     if maker is None or dtype_of(graph, mask.ref) not in _WIDE:
@@ -101,12 +127,19 @@ def _above_lowest(graph: Graph, edit: Edit, mask: Mask) -> Ref:
     if not any(low):
         return mask.ref
     hidden = np.array(_HIDDEN, dtype_of(graph, mask.ref).numpy)
-    inputs = [edit.const(hidden) if lower else ref for ref, lower in zip(maker.inputs[1:], low, strict=True)]
-    return edit.node("Where", [maker.inputs[0], *inputs], maker.attrs, maker.outputs, of=[maker]).ref()
+    inputs = [
+        edit.const(hidden) if lower else ref
+        for ref, lower in zip(maker.inputs[1:], low, strict=True)
+    ]
+    return edit.node(
+        "Where", [maker.inputs[0], *inputs], maker.attrs, maker.outputs, of=[maker]
+    ).ref()
 
 
 def _with_rows(graph: Graph, edit: Edit, mask: Mask, ref: Ref, q: Ref, scores: Shape) -> Ref:
-    """The mask with a row for each query, as runtimes want it. Layers that share a mask come to share this, as duplicates."""
+    """The mask with a row for each query, as runtimes want it. Layers that share a mask come to
+    share this, as duplicates.
+    """
     shape, queries, keys = shape_of(graph, mask.ref), scores[2], scores[3]
     if shape is None or same_dim(shape[-2], queries):
         return ref
@@ -118,11 +151,17 @@ def _with_rows(graph: Graph, edit: Edit, mask: Mask, ref: Ref, q: Ref, scores: S
     if isinstance(queries, int):
         return added("Expand", [ref, edit.const(np.array([queries, 1], np.int64))])
     # As many queries as keys, or as many as there are.
-    rows = added("Shape", [mask.ref], start=len(shape) - 1) if same_dim(queries, keys) else added("Shape", [q], start=2, end=3)
+    rows = (
+        added("Shape", [mask.ref], start=len(shape) - 1)
+        if same_dim(queries, keys)
+        else added("Shape", [q], start=2, end=3)
+    )
     return added("Expand", [ref, added("Concat", [rows, one], axis=0)])
 
 
-def _constant(graph: Graph, edit: Edit, mask: Mask, value: np.ndarray, scores: Shape, attrs: dict[str, Attr]) -> Ref | None:
+def _constant(
+    graph: Graph, edit: Edit, mask: Mask, value: np.ndarray, scores: Shape, attrs: dict[str, Attr]
+) -> Ref | None:
     seen = ~value if mask.inverted else value
     queries, keys = scores[2], scores[3]
     if isinstance(queries, int) and isinstance(keys, int):
@@ -134,8 +173,14 @@ def _constant(graph: Graph, edit: Edit, mask: Mask, value: np.ndarray, scores: S
             return None
     if seen.dtype in {kind.numpy for kind in _WIDE} and bool((seen < _HIDDEN).all(axis=-1).any()):
         seen = np.where(np.isfinite(seen), np.maximum(seen, seen.dtype.type(_HIDDEN)), seen)
-    unchanged = seen.shape == value.shape and np.array_equal(seen, value, equal_nan=seen.dtype.kind == "f")
-    return mask.ref if unchanged else edit.const(np.ascontiguousarray(seen), name=graph.producer(mask.ref).name)
+    unchanged = seen.shape == value.shape and np.array_equal(
+        seen, value, equal_nan=seen.dtype.kind == "f"
+    )
+    return (
+        mask.ref
+        if unchanged
+        else edit.const(np.ascontiguousarray(seen), name=graph.producer(mask.ref).name)
+    )
 
 
 def _is_causal(mask: np.ndarray) -> bool:

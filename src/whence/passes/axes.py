@@ -40,11 +40,20 @@ def inverse_perm(perm: Sequence[int]) -> Perm:
 
 
 def reshape_target(before: Shape, after: Shape) -> tuple[int, ...] | None:
-    """What to tell a Reshape that makes `after` of a value of shape `before`, or `None` when numbers cannot say it.
+    """What to tell a Reshape that makes `after` of a value of shape `before`, or `None` when
+    numbers cannot say it.
 
-    A dimension without a number may be a copy (0) of the one in its place, and one more may be left to be worked out (-1).
+    A dimension without a number may be a copy (0) of the one in its place, and one more may be left
+    to be worked out (-1).
     """
     if 0 in before or 0 in after:
         return None
-    target = [dim if isinstance(dim, int) else 0 if index < len(before) and same_dim(dim, before[index]) else -1 for index, dim in enumerate(after)]
+    target = [
+        dim
+        if isinstance(dim, int)
+        else 0
+        if index < len(before) and same_dim(dim, before[index])
+        else -1
+        for index, dim in enumerate(after)
+    ]
     return tuple(target) if target.count(-1) <= 1 else None

@@ -1,7 +1,8 @@
 """What a pass is.
 
-A pass is a small frozen dataclass in a file of its own; its fields are its options. Most passes are sets of local rules and
-derive from `RulePass`: they name the operators they look at, and try their rules at each.
+A pass is a small frozen dataclass in a file of its own; its fields are its options. Most passes are
+sets of local rules and derive from `RulePass`: they name the operators they look at, and try their
+rules at each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from whence.ops.definition import OpClass
 
 
 class Property(enum.Flag):
-    """What a pass may rely on, and what it leaves true. The manager refuses an order that breaks these promises."""
+    """What a pass may rely on, and what it leaves true. The manager refuses an order that breaks
+    these promises.
+    """
 
     NONE = 0
     CONSTANTS_FOLDED = enum.auto()
@@ -33,7 +36,9 @@ class Property(enum.Flag):
 
 @dataclass(frozen=True, slots=True)
 class Pass(ABC):
-    """One transformation. `run` changes the graph only through the rewriter, which keeps the ledger."""
+    """One transformation. `run` changes the graph only through the rewriter, which keeps the
+    ledger.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -45,14 +50,20 @@ class Pass(ABC):
     breaks: ClassVar[Property] = Property.NONE
     """Properties that may no longer hold afterwards."""
     rounds_otherwise: ClassVar[bool] = False
-    """The pass gives quantised operators the arithmetic of their runtime: codes may change by a quantum, and what follows from them by more."""
+    """The pass gives quantised operators the arithmetic of their runtime: codes may change by a
+    quantum, and what follows from them by more.
+    """
 
     @abstractmethod
     def run(self, rewriter: Rewriter) -> None:
-        """Transform `rewriter.graph`. The manager calls it for the main graph and each nested graph in turn."""
+        """Transform `rewriter.graph`. The manager calls it for the main graph and each nested graph
+        in turn.
+        """
 
     def why_skip(self, graph: Graph) -> str:
-        """Why there is nothing to do, or the empty string. Decided from what operators are present, without looking at nodes."""
+        """Why there is nothing to do, or the empty string. Decided from what operators are present,
+        without looking at nodes.
+        """
         if self.classes and not self.classes & graph.op_classes:
             return f"no operator of class {self.classes.name or self.classes}"
         return ""
@@ -67,12 +78,15 @@ class RulePass(Pass):
 
     @abstractmethod
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        """Try the rules at `node`; apply at most one edit. Nodes around an edit are visited again."""
+        """Try the rules at `node`; apply at most one edit. Nodes around an edit are visited
+        again.
+        """
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         queue = deque(node for node in graph if node.op in self.anchors)
-        # Nodes, not their ids: a node that inherits the id of a waiting one still has to be visited itself.
+        # Nodes, not their ids: a node that inherits the id of a waiting one still has to be visited
+        # itself.
         waiting = set(queue)
         patience = 50 * len(queue) + 1000
         while queue:
@@ -88,7 +102,10 @@ class RulePass(Pass):
                     queue.append(fresh)
             patience -= 1
             if patience < 0:
-                raise GraphError(f"pass '{self.name}' does not come to an end at {node!r}: two of its rules undo each other")
+                raise GraphError(
+                    f"pass '{self.name}' does not come to an end at {node!r}: two of its rules undo"
+                    " each other"
+                )
 
     def why_skip(self, graph: Graph) -> str:
         if self.anchors.isdisjoint(graph.op_counts):

@@ -1,7 +1,8 @@
 """How an operator reads on channel-blocked tensors: f(from_blocked(x)) = from_blocked(f'(x)).
 
-The result is f' as one step or two, and how many channels its outputs have. Places behind the last channel may hold anything, so every operator that
-works on each channel by itself can be turned like this, and none that mixes channels.
+The result is f' as one step or two, and how many channels its outputs have. Places behind the last
+channel may hold anything, so every operator that works on each channel by itself can be turned like
+this, and none that mixes channels.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from whence.types import DType
 
 
 class Layout(NamedTuple):
-    """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is one row high)."""
+    """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is
+    one row high).
+    """
 
     channels: int
     rank: int
@@ -37,7 +40,9 @@ class Twin(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """A plain value that is the same in all channels, with an axis of length 1 for the places in a block."""
+    """A plain value that is the same in all channels, with an axis of length 1 for the places in a
+    block.
+    """
 
     ref: Ref
 
@@ -58,7 +63,9 @@ class Step(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operator on blocked tensors. The outputs of the last step are the blocked forms of the operator's outputs."""
+    """An operator on blocked tensors. The outputs of the last step are the blocked forms of the
+    operator's outputs.
+    """
 
     steps: tuple[Step, ...]
     layouts: tuple[Layout, ...]
@@ -75,8 +82,12 @@ _SMALL = 8
 
 
 def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
-    """`node` on the blocked twins of its inputs; `None` when it cannot be turned like that or would gain nothing."""
-    if node.bodies or not all(static_float(graph, node.ref(index)) for index in range(len(node.outputs))):
+    """`node` on the blocked twins of its inputs; `None` when it cannot be turned like that or would
+    gain nothing.
+    """
+    if node.bodies or not all(
+        static_float(graph, node.ref(index)) for index in range(len(node.outputs))
+    ):
         return None
     if node.op == "Concat":
         return _concat(graph, node, layouts, block)
@@ -84,7 +95,10 @@ def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
     if first is not None and first in layouts and node.op in _ON_FIRST:
         return _ON_FIRST[node.op](graph, node, first, layouts[first], block)
     definition = lookup(node.op)
-    by_element = definition.pattern in {Pattern.ELEMWISE, Pattern.BROADCAST} and definition.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
+    by_element = definition.pattern in {
+        Pattern.ELEMWISE,
+        Pattern.BROADCAST,
+    } and definition.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
     if by_element and node.op not in _NOT_DATA and len(node.outputs) == 1:
         return _elementwise(graph, node, layouts, block)
     return None
@@ -104,19 +118,29 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
     target = static_float(graph, node.ref())
     if target is None or len(target) not in {3, 4}:
         return None
-    whole = [ref for ref in node.inputs if ref is not None and static_float(graph, ref) == target and graph.const_value(ref) is None]
+    whole = [
+        ref
+        for ref in node.inputs
+        if ref is not None and static_float(graph, ref) == target and graph.const_value(ref) is None
+    ]
     twins = sum(ref in layouts for ref in whole)
     # With more plain operands than blocked ones, converting the blocked ones back costs less.
     if not twins or len(whole) - twins > twins:
         return None
     inputs = [_operand(graph, ref, target, layouts, block) for ref in node.inputs]
-    if any(given is None and ref is not None for given, ref in zip(inputs, node.inputs, strict=True)):
+    if any(
+        given is None and ref is not None for given, ref in zip(inputs, node.inputs, strict=True)
+    ):
         return None
     return Form((Step(node.op, tuple(inputs), node.attrs),), (Layout(target[1], len(target)),))
 
 
-def _operand(graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: Layouts, block: int) -> Input:
-    """An operand of an elementwise operator whose plain result has shape `target`; `None` when it has no blocked form."""
+def _operand(
+    graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: Layouts, block: int
+) -> Input:
+    """An operand of an elementwise operator whose plain result has shape `target`; `None` when it
+    has no blocked form.
+    """
     shape = static_float(graph, ref)
     if ref is None or shape is None or len(shape) > len(target):
         return None
@@ -134,26 +158,40 @@ def _operand(graph: Graph, ref: Ref | None, target: tuple[int, ...], layouts: La
 
 
 def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
-    """A constant operand so that it broadcasts against blocked tensors as it did against plain ones of so many axes."""
+    """A constant operand so that it broadcasts against blocked tensors as it did against plain ones
+    of so many axes.
+    """
     batch, channels, *spatial = (1,) * (rank - value.ndim) + value.shape
     spatial = [*[1] * (4 - rank), *spatial]
     plain = value.reshape(batch, channels, *spatial)
     if channels == 1:
         return plain[..., np.newaxis]
     # Repeating the last channel keeps a divisor from becoming zero.
-    return to_blocked(np.pad(plain, ((0, 0), (0, -channels % block), (0, 0), (0, 0)), mode="edge"), block)
+    return to_blocked(
+        np.pad(plain, ((0, 0), (0, -channels % block), (0, 0), (0, 0)), mode="edge"), block
+    )
 
 
 # y = (x - mean)·scale / sqrt(var + epsilon) + bias = x·factor + shift
 def _batch_norm(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
     values = [graph.const_value(ref) for ref in node.inputs[1:5]]
-    if len(node.outputs) != 1 or get_int(node.attrs, "training_mode", 0) or any(value is None or value.dtype != np.float32 for value in values):
+    if (
+        len(node.outputs) != 1
+        or get_int(node.attrs, "training_mode", 0)
+        or any(value is None or value.dtype != np.float32 for value in values)
+    ):
         return None
     scale, bias, mean, variance = (np.asarray(value, np.float64) for value in values)
     factor = scale / np.sqrt(variance + get_float(node.attrs, "epsilon", 1e-5))
     spread = (-1, *(1,) * (layout.rank - 2))
-    by_channel = [blocked_const(vector.astype(np.float32).reshape(spread), layout.rank, block) for vector in (factor, bias - mean * factor)]
-    return Form((Step("Mul", (Twin(source), by_channel[0]), {}), Step("Add", (Made(0), by_channel[1]), {})), (layout,))
+    by_channel = [
+        blocked_const(vector.astype(np.float32).reshape(spread), layout.rank, block)
+        for vector in (factor, bias - mean * factor)
+    ]
+    return Form(
+        (Step("Mul", (Twin(source), by_channel[0]), {}), Step("Add", (Made(0), by_channel[1]), {})),
+        (layout,),
+    )
 
 
 # ---- pools and reductions ----
@@ -163,16 +201,27 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> 
     shape = static_float(graph, source)
     if shape is None or len(node.outputs) != 1:
         return None
-    attrs = spatial_attrs(node, shape[2:], get_ints(node.attrs, "kernel_shape"), ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)))
+    attrs = spatial_attrs(
+        node,
+        shape[2:],
+        get_ints(node.attrs, "kernel_shape"),
+        ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)),
+    )
     return Form((Step(_POOLS[node.op], (Twin(source),), attrs),), (layout,))
 
 
-def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False) -> dict[str, Attr]:
-    """The attributes of a convolution or pool with the padding spelled out, for two spatial axes."""
+def spatial_attrs(
+    node: Node, sizes: Sequence[int], kernel: Sequence[int], *, ceil_mode: bool = False
+) -> dict[str, Attr]:
+    """The attributes of a convolution or pool with the padding spelled out, for two spatial
+    axes.
+    """
     window = make_window(node.op, node.attrs, sizes, kernel, ceil_mode)
     missing = 2 - len(sizes)
     ones, zeros = (1,) * missing, (0,) * missing
-    attrs: dict[str, Attr] = {name: value for name, value in node.attrs.items() if name != "auto_pad"}
+    attrs: dict[str, Attr] = {
+        name: value for name, value in node.attrs.items() if name != "auto_pad"
+    }
     return attrs | {
         "kernel_shape": ones + window.kernel,
         "strides": ones + window.strides,
@@ -183,7 +232,9 @@ def spatial_attrs(node: Node, sizes: Sequence[int], kernel: Sequence[int], *, ce
 
 def _reduce(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
     spatial = tuple(range(2, layout.rank))
-    if node.op not in _REDUCTIONS and (reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)):
+    if node.op not in _REDUCTIONS and (
+        reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)
+    ):
         return None
     op = _REDUCTIONS.get(node.op, node.op)
     return Form((Step(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,))
@@ -205,14 +256,21 @@ def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | No
     if ranks not in ({3}, {4}):
         return None
     rank, axis = ranks.pop(), get_int(node.attrs, "axis", 0)
-    sizes = [(ref in layouts, int(np.prod(shape))) for ref, shape in zip(refs, shapes, strict=True) if shape is not None]
+    sizes = [
+        (ref in layouts, int(np.prod(shape)))
+        for ref, shape in zip(refs, shapes, strict=True)
+        if shape is not None
+    ]
     if 2 * sum(size for blocked, size in sizes if blocked) <= sum(size for _, size in sizes):
         return None
     channels = [shape[1] for shape in shapes if shape is not None]
     if axis % rank == 1 and any(count % block for count in channels[:-1]):
         return None
     total = sum(channels) if axis % rank == 1 else channels[0]
-    return Form((Step("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),), (Layout(total, rank),))
+    return Form(
+        (Step("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),),
+        (Layout(total, rank),),
+    )
 
 
 def _split(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
@@ -226,12 +284,26 @@ def _split(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) ->
         sizes = [-(-size // block) for size in sizes]
     else:
         layouts = (layout,) * len(sizes)
-    return Form((Step("Split", (Twin(source), np.array(sizes, np.int64)), {"axis": _axis(axis, layout.rank)}),), layouts)
+    return Form(
+        (
+            Step(
+                "Split",
+                (Twin(source), np.array(sizes, np.int64)),
+                {"axis": _axis(axis, layout.rank)},
+            ),
+        ),
+        layouts,
+    )
 
 
 def _slice(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
     starts, ends, axes, steps = (integers(graph, node.input(index)) for index in range(1, 5))
-    if starts is None or ends is None or (axes is None) != (node.input(3) is None) or (steps is None) != (node.input(4) is None):
+    if (
+        starts is None
+        or ends is None
+        or (axes is None) != (node.input(3) is None)
+        or (steps is None) != (node.input(4) is None)
+    ):
         return None
     axes = tuple(axis % layout.rank for axis in (range(len(starts)) if axes is None else axes))
     steps = (1,) * len(starts) if steps is None else steps
@@ -257,15 +329,21 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> F
         wanted[_axis(axis, layout.rank)], wanted[5 + _axis(axis, layout.rank)] = begin, end
     if wanted[1] or wanted[6]:
         return None
-    return Form((Step("Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs),), (layout,))
+    return Form(
+        (Step("Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs),),
+        (layout,),
+    )
 
 
 def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
     before, after = static_float(graph, source), static_float(graph, node.ref())
     simple = (
-        get_str(node.attrs, "mode", "nearest") in {"nearest", "linear"} and get_str(node.attrs, "keep_aspect_ratio_policy", "stretch") == "stretch"
+        get_str(node.attrs, "mode", "nearest") in {"nearest", "linear"}
+        and get_str(node.attrs, "keep_aspect_ratio_policy", "stretch") == "stretch"
     )
-    crops = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    crops = (
+        get_str(node.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    )
     if before is None or after is None or before[:2] != after[:2] or not simple or crops:
         return None
     axes = get_ints(node.attrs, "axes", tuple(range(layout.rank)))
@@ -275,7 +353,9 @@ def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -
         value = graph.const_value(node.input(slot))
         if node.input(slot) is not None and value is None:
             return None
-        inputs.append(None if value is None or value.size == 0 else np.ascontiguousarray(value[kept]))
+        inputs.append(
+            None if value is None or value.size == 0 else np.ascontiguousarray(value[kept])
+        )
     attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in kept)}
     return Form((Step("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
 
@@ -283,7 +363,9 @@ def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -
 _ON_FIRST = {
     "BatchNormalization": _batch_norm,
     **dict.fromkeys(_POOLS, _pool),
-    **dict.fromkeys(itertools.chain(_REDUCTIONS, ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")), _reduce),
+    **dict.fromkeys(
+        itertools.chain(_REDUCTIONS, ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")), _reduce
+    ),
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,

@@ -3,7 +3,8 @@
 Reshape, Flatten, Squeeze and Unsqueeze all give the same elements in the same order another shape.
 
 1. reshape(reshape(x)) = x when the shapes are equal
-2. squeeze(unsqueeze(x, axes), axes) = x and unsqueeze(squeeze(x, axes), axes) = x, whatever the shapes
+2. squeeze(unsqueeze(x, axes), axes) = x and unsqueeze(squeeze(x, axes), axes) = x, whatever the
+   shapes
 3. reshape(reshape(x)) = reshape(x), when the last shape can be given in numbers
 """
 
@@ -30,7 +31,9 @@ class CancelReshapes(RulePass):
     """Merge reshapes and drop those that lead back."""
 
     name: ClassVar[str] = "cancel_reshapes"
-    summary: ClassVar[str] = "reshapes, squeezes and flattens that follow each other become one or none"
+    summary: ClassVar[str] = (
+        "reshapes, squeezes and flattens that follow each other become one or none"
+    )
     classes: ClassVar[OpClass] = OpClass.MOVEMENT
     anchors: ClassVar[frozenset[str]] = _RESHAPES
 
@@ -52,7 +55,12 @@ class CancelReshapes(RulePass):
             target = reshape_target(first, last)
             if target is not None:
                 edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
-                edit.replace(node, edit.node("Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs))
+                edit.replace(
+                    node,
+                    edit.node(
+                        "Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs
+                    ),
+                )
                 edit.apply()
 
 

@@ -1,4 +1,6 @@
-"""Values that nested graphs take from outside: the last inputs of the node that holds them, and of each of its graphs."""
+"""Values that nested graphs take from outside: the last inputs of the node that holds them, and of
+each of its graphs.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ def unused_captures(node: Node) -> list[int]:
     """The positions of captures that none of the node's graphs reads."""
     captures = capture_count(node)
     inputs = {name: body.inputs for name, body in node.bodies.items()}
-    return [at for at in range(captures) if not any(given[len(given) - captures + at]._uses for given in inputs.values())]
+    return [
+        at
+        for at in range(captures)
+        if not any(given[len(given) - captures + at]._uses for given in inputs.values())
+    ]
 
 
 def drop_captures(node: Node, positions: Collection[int]) -> None:
-    """Take captures that none of the node's graphs reads out of the graphs and out of the node's inputs."""
+    """Take captures that none of the node's graphs reads out of the graphs and out of the node's
+    inputs.
+    """
     graph, captures = node.graph, capture_count(node)
     assert graph is not None
     gone = set(positions)

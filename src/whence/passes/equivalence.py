@@ -19,7 +19,9 @@ _HALF_TOLERANCE = 5e-3
 
 
 class Probe:
-    """Random inputs for a graph and the outputs it gave at the start. A graph that cannot run on them is not compared."""
+    """Random inputs for a graph and the outputs it gave at the start. A graph that cannot run on
+    them is not compared.
+    """
 
     def __init__(self, graph: Graph, seed: int = 0) -> None:
         self.inputs: dict[str, Value] = {}
@@ -39,33 +41,53 @@ class Probe:
         return not self.why_not
 
     def compare(self, graph: Graph, pass_name: str, tolerance: float | None = None) -> Probe:
-        """Raise `GraphError` naming the pass when an output differs by more than the tolerance, relative to its largest magnitude."""
+        """Raise `GraphError` naming the pass when an output differs by more than the tolerance,
+        relative to its largest magnitude.
+        """
         limit = self.tolerance if tolerance is None else tolerance
         if not self.comparable:
             return self
-        for node, was, now in zip(graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True):
+        for node, was, now in zip(
+            graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True
+        ):
             gap = difference(was, now)
             if not gap <= limit:
-                raise GraphError(f"pass '{pass_name}' changed output {node.name!r} by {gap:.3g} of its largest magnitude")
+                raise GraphError(
+                    f"pass '{pass_name}' changed output {node.name!r} by {gap:.3g} of its largest"
+                    " magnitude"
+                )
         return self
 
     def renewed(self, graph: Graph, pass_name: str) -> Probe:
-        """A probe of the graph as it is now. It must still run, and give outputs of the same types and shapes."""
+        """A probe of the graph as it is now. It must still run, and give outputs of the same types
+        and shapes.
+        """
         if not self.comparable:
             return self
-        for node, was, now in zip(graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True):
-            before, after = (TensorType.of(value) if isinstance(value, np.ndarray) else type(value) for value in (was, now))
+        for node, was, now in zip(
+            graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True
+        ):
+            before, after = (
+                TensorType.of(value) if isinstance(value, np.ndarray) else type(value)
+                for value in (was, now)
+            )
             if before != after:
-                raise GraphError(f"pass '{pass_name}' made output {node.name!r} a {after}, it was a {before}")
+                raise GraphError(
+                    f"pass '{pass_name}' made output {node.name!r} a {after}, it was a {before}"
+                )
         return Probe(graph)
 
     def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
         try:
             results = graph.run(self.inputs)
         except WhenceError as error:
-            raise GraphError(f"pass '{pass_name}' left a graph that does not run any more: {error}") from error
+            raise GraphError(
+                f"pass '{pass_name}' left a graph that does not run any more: {error}"
+            ) from error
         if len(results) != len(self.expected):
-            raise GraphError(f"pass '{pass_name}' left {len(results)} outputs, there were {len(self.expected)}")
+            raise GraphError(
+                f"pass '{pass_name}' left {len(results)} outputs, there were {len(self.expected)}"
+            )
         return results
 
 
@@ -79,7 +101,12 @@ def _why_not(graph: Graph) -> str:
 
 def draws_random_numbers(graph: Graph) -> bool:
     """Would two runs differ?"""
-    return any(_draws(nested, node) for nested in graph.nested() if OpClass.RANDOM & nested.op_classes for node in nested)
+    return any(
+        _draws(nested, node)
+        for nested in graph.nested()
+        if OpClass.RANDOM & nested.op_classes
+        for node in nested
+    )
 
 
 def _draws(graph: Graph, node: Node) -> bool:
@@ -97,22 +124,32 @@ def computes_in_half(graph: Graph) -> bool:
     """Is any value in half precision, or rounded to it?"""
     half = (DType.F16, DType.BF16)
     nodes = (node for nested in graph.nested() for node in nested)
-    return any(node.op == "RoundTo" or any(isinstance(kind, TensorType) and kind.dtype in half for kind in node.outputs) for node in nodes)
+    return any(
+        node.op == "RoundTo"
+        or any(isinstance(kind, TensorType) and kind.dtype in half for kind in node.outputs)
+        for node in nodes
+    )
 
 
 def difference(expected: Value, actual: Value) -> float:
-    """The largest difference relative to the largest magnitude expected; infinite when types, shapes or non-finite values differ.
+    """The largest difference relative to the largest magnitude expected; infinite when types,
+    shapes or non-finite values differ.
 
-    Integers are compared exactly: the result is the largest difference itself. An index off by one among thousands is wrong.
+    Integers are compared exactly: the result is the largest difference itself. An index off by one
+    among thousands is wrong.
     """
     if isinstance(expected, list):
         if not isinstance(actual, list) or len(expected) != len(actual):
             return float("inf")
-        return max((difference(was, now) for was, now in zip(expected, actual, strict=True)), default=0.0)
+        return max(
+            (difference(was, now) for was, now in zip(expected, actual, strict=True)), default=0.0
+        )
     if isinstance(expected, dict):
         if not isinstance(actual, dict) or expected.keys() != actual.keys():
             return float("inf")
-        return difference(np.asarray(list(expected.values())), np.asarray([actual[key] for key in expected]))
+        return difference(
+            np.asarray(list(expected.values())), np.asarray([actual[key] for key in expected])
+        )
     if expected is None:
         return 0.0 if actual is None else float("inf")
     was, now = np.asarray(expected), np.asarray(actual)
@@ -125,7 +162,9 @@ def difference(expected: Value, actual: Value) -> float:
     wide = np.complex128 if was.dtype.kind == "c" else np.float64
     left, right = was.astype(wide), now.astype(wide)
     finite = np.isfinite(left)
-    if not np.array_equal(finite, np.isfinite(right)) or not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+    if not np.array_equal(finite, np.isfinite(right)) or not np.array_equal(
+        left[~finite], right[~finite], equal_nan=True
+    ):
         return float("inf")
     if not finite.any():
         return 0.0
@@ -139,7 +178,9 @@ def difference(expected: Value, actual: Value) -> float:
 
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Value]:
-    """Plausible inputs: normal floats, small non-negative integers, symbolic dimensions of one size."""
+    """Plausible inputs: normal floats, small non-negative integers, symbolic dimensions of one
+    size.
+    """
     rng = np.random.default_rng(seed)
     return {node.name: _random(node.type, rng) for node in graph.inputs}
 

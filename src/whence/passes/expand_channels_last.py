@@ -2,7 +2,8 @@
 
 1. channels_last_f(x) = transpose(f(transpose(x)))
 
-Neighbours' transposes meet and cancel, and the blocked layout takes the rest. On integers the operators stay: their kernels work channels last.
+Neighbours' transposes meet and cancel, and the blocked layout takes the rest. On integers the
+operators stay: their kernels work channels last.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from whence.passes.operands import FLOATS, tensor_of
 @dataclass(frozen=True, slots=True)
 class ExpandChannelsLast(RulePass):
     name: ClassVar[str] = "expand_channels_last"
-    summary: ClassVar[str] = "channels-last convolutions and pools become plain ones between transposes"
+    summary: ClassVar[str] = (
+        "channels-last convolutions and pools become plain ones between transposes"
+    )
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL
     anchors: ClassVar[frozenset[str]] = frozenset(definition.name for definition in OPS)
 
@@ -32,6 +35,10 @@ class ExpandChannelsLast(RulePass):
             return
         edit = rewriter.edit(node, rule="channels_last_f(x) = transpose(f(transpose(x)))")
         first = edit.node("Transpose", [node.inputs[0]], {"perm": to_second(x.rank)})
-        plain = edit.node(plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name)
-        edit.replace(node, edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs))
+        plain = edit.node(
+            plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name
+        )
+        edit.replace(
+            node, edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
+        )
         edit.apply()

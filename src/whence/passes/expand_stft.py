@@ -2,8 +2,9 @@
 
     stft(x)[frame, bin] = Σ_t x[frame · step + t] · window[t] · exp(-2πi · bin · t / length)
 
-which is a convolution of x, at every `step`, with a cosine and a sine for each bin. A fast transform would need fewer operations; at the lengths
-that speech models use, a convolution is quick enough, native, and exact to the last digits of single precision. Transforms of complex signals, and
+which is a convolution of x, at every `step`, with a cosine and a sine for each bin. A fast
+transform would need fewer operations; at the lengths that speech models use, a convolution is quick
+enough, native, and exact to the last digits of single precision. Transforms of complex signals, and
 ones whose window or sizes are known only at run time, stay as they are.
 """
 
@@ -36,7 +37,13 @@ class ExpandStft(RulePass):
         graph = rewriter.graph
         found = _waves(graph, node)
         signal, result = tensor_of(graph, node.inputs[0]), tensor_of(graph, node.ref())
-        if found is None or signal is None or result is None or signal.static_shape is None or result.static_shape is None:
+        if (
+            found is None
+            or signal is None
+            or result is None
+            or signal.static_shape is None
+            or result.static_shape is None
+        ):
             return
         weights, step = found
         batch, frames, bins, _ = result.static_shape
@@ -48,28 +55,63 @@ class ExpandStft(RulePass):
         def make(op: str, *inputs: Ref | None, **attrs: int | tuple[int, ...]) -> Ref:
             return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
 
-        row = make("Reshape", node.inputs[0], edit.const(np.array([batch, 1, signal.static_shape[1]], np.int64)))
-        waves = make("Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],))
+        row = make(
+            "Reshape",
+            node.inputs[0],
+            edit.const(np.array([batch, 1, signal.static_shape[1]], np.int64)),
+        )
+        waves = make(
+            "Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],)
+        )
         turned = make("Transpose", waves, perm=(0, 2, 1))
-        edit.replace(node.ref(), make("Reshape", turned, edit.const(np.array([batch, frames, bins, 2], np.int64))))
+        edit.replace(
+            node.ref(),
+            make("Reshape", turned, edit.const(np.array([batch, frames, bins, 2], np.int64))),
+        )
         edit.apply()
 
 
 def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
-    """The real and the imaginary wave of every bin, in turn, through the window, and the step between frames."""
-    signal, window, step = tensor_of(graph, node.inputs[0]), graph.const_value(node.input(2)), graph.const_value(node.input(1))
+    """The real and the imaginary wave of every bin, in turn, through the window, and the step
+    between frames.
+    """
+    signal, window, step = (
+        tensor_of(graph, node.inputs[0]),
+        graph.const_value(node.input(2)),
+        graph.const_value(node.input(1)),
+    )
     given = graph.const_value(node.input(3))
     shape = None if signal is None else signal.static_shape
-    if signal is None or shape is None or signal.dtype is not DType.F32 or step is None or (len(shape) == 3 and shape[2] != 1) or 0 in shape:
+    if (
+        signal is None
+        or shape is None
+        or signal.dtype is not DType.F32
+        or step is None
+        or (len(shape) == 3 and shape[2] != 1)
+        or 0 in shape
+    ):
         return None
-    if (node.input(2) is not None and window is None) or (node.input(3) is not None and given is None):
+    if (node.input(2) is not None and window is None) or (
+        node.input(3) is not None and given is None
+    ):
         return None
-    length = int(given.reshape(-1)[0]) if given is not None else window.shape[0] if window is not None else shape[1]
+    length = (
+        int(given.reshape(-1)[0])
+        if given is not None
+        else window.shape[0]
+        if window is not None
+        else shape[1]
+    )
     stride = int(step.reshape(-1)[0])
-    if not 1 <= length <= min(shape[1], _LONGEST) or stride < 1 or (window is not None and window.shape != (length,)):
+    if (
+        not 1 <= length <= min(shape[1], _LONGEST)
+        or stride < 1
+        or (window is not None and window.shape != (length,))
+    ):
         return None
     bins = length // 2 + 1 if get_int(node.attrs, "onesided", 1) else length
-    # The angle is taken modulo the length in whole numbers, so that it loses nothing however long the wave is.
+    # The angle is taken modulo the length in whole numbers, so that it loses nothing however long
+    # the wave is.
     turns = np.outer(np.arange(bins), np.arange(length)) % length
     angle = turns * (2 * np.pi / length)
     scale = np.ones(length) if window is None else window.astype(np.float64)

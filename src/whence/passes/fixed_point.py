@@ -1,4 +1,5 @@
-"""Real numbers as LiteRT's fixed-point arithmetic has them: multipliers with a shift, codes with a scale and a zero point.
+"""Real numbers as LiteRT's fixed-point arithmetic has them: multipliers with a shift, codes with a
+scale and a zero point.
 
 What is rounded here is rounded to nearest, halves away from zero, as C's `round` does.
 """
@@ -25,7 +26,9 @@ class FixedPoint(NamedTuple):
 
 
 def fixed_point(real: float) -> FixedPoint | None:
-    """The nearest fixed-point number with 31 significant bits. Below 2^-32 that is zero, above 2^30 there is none."""
+    """The nearest fixed-point number with 31 significant bits. Below 2^-32 that is zero, above 2^30
+    there is none.
+    """
     if not math.isfinite(real):
         return None
     fraction, shift = math.frexp(real)
@@ -38,7 +41,9 @@ def fixed_point(real: float) -> FixedPoint | None:
 
 
 def fixed_points(reals: Iterable[float]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Multipliers and shifts of several numbers, as the inputs of FixedPointScale: of one number as scalars."""
+    """Multipliers and shifts of several numbers, as the inputs of FixedPointScale: of one number as
+    scalars.
+    """
     found = [fixed_point(real) for real in reals]
     known = [each for each in found if each is not None]
     if len(known) < len(found) or not known:

@@ -1,14 +1,16 @@
-"""An If that is decided at run time becomes plain operators: those of both its branches, and a choice between what they give.
+"""An If that is decided at run time becomes plain operators: those of both its branches, and a
+choice between what they give.
 
 1. If(c, f, g)(x) = Choose(c, f(x), g(x))            where both branches give tensors of the same fixed size
 2. If(c, f, g)(x) = Choose(c, f(x), Branch(g)(x))    where g is certain to fail on what it is given, and so says nothing of what the If gives
 
-The second is common: a model for two sampling rates takes blocks of one size for one of them, of another for the other. Whoever takes the branch
-that fails gets its error as before.
+The second is common: a model for two sampling rates takes blocks of one size for one of them, of
+another for the other. Whoever takes the branch that fails gets its error as before.
 
-Nothing runs that did not run before: what only the side of a choice needs that is not taken is passed over (`graph/guards.py`). But the operators of
-both branches are now seen by every pass, fused, laid out and compiled together with those around them, and a run that meets a branch does
-not leave native code.
+Nothing runs that did not run before: what only the side of a choice needs that is not taken is
+passed over (`graph/guards.py`). But the operators of both branches are now seen by every pass,
+fused, laid out and compiled together with those around them, and a run that meets a branch does not
+leave native code.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class FlattenBranches(Pass):
     breaks = Property.PORTABLE
 
     folding: FoldShapes = field(default_factory=FoldShapes)
-    """What is folded whenever a branch was flattened: more is known of what an If gives then, on which the types of another may depend."""
+    """What is folded whenever a branch was flattened: more is known of what an If gives then, on
+    which the types of another may depend.
+    """
 
     def run(self, rewriter: Rewriter) -> None:
         while sum(_flatten(rewriter, node) for node in list(rewriter.graph) if node.op == "If"):
@@ -56,7 +60,12 @@ def _flatten(rewriter: Rewriter, node: Node) -> bool:
 def _plan(graph: Graph, node: Node) -> Inlining | None:
     condition = node.input(0)
     kind = None if condition is None else graph.type_of(condition)
-    if condition is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL or kind.elements != 1:
+    if (
+        condition is None
+        or not isinstance(kind, TensorType)
+        or kind.dtype is not DType.BOOL
+        or kind.elements != 1
+    ):
         return None
     if len({each.inputs[0] for each in graph if each.op == "Choose"} | {condition}) > DEEPEST:
         return None
@@ -65,7 +74,9 @@ def _plan(graph: Graph, node: Node) -> Inlining | None:
     if not types or len(types) != len(node.outputs):
         return None
     # If(c, f, g)(x) = Choose(c, f(x), g(x))
-    inlining = Inlining(graph, node, "an If is both its branches and a choice between what they give")
+    inlining = Inlining(
+        graph, node, "an If is both its branches and a choice between what they give"
+    )
     decided, given = inlining.number(condition), node.inputs[1:]
     sides = []
     for body in (then, otherwise):
@@ -75,7 +86,11 @@ def _plan(graph: Graph, node: Node) -> Inlining | None:
             sides.append(inlining.inline(body, given))
         else:
             return None
-    chosen = [inlining.choose(decided, one, other) for one, other in zip(*sides, strict=True) if one is not None and other is not None]
+    chosen = [
+        inlining.choose(decided, one, other)
+        for one, other in zip(*sides, strict=True)
+        if one is not None and other is not None
+    ]
     return inlining if inlining.connect(chosen) else None
 
 
@@ -86,7 +101,9 @@ def _result_types(body: Graph) -> list[ValueType] | None:
 
 
 def _is_certain_to_fail(body: Graph) -> bool:
-    """Does it hold an operator, on the way of every run, whose operands do not fit together, or whose indices lead nowhere?"""
+    """Does it hold an operator, on the way of every run, whose operands do not fit together, or
+    whose indices lead nowhere?
+    """
     for node in body:
         if node.bodies or node.op in ("Input", "Const", "Output"):
             continue
@@ -100,4 +117,9 @@ def _is_certain_to_fail(body: Graph) -> bool:
 
 
 def _is_fixed(kind: ValueType) -> bool:
-    return isinstance(kind, TensorType) and kind.is_static and kind.dtype not in (DType.STRING, DType.UNDEFINED) and kind.dtype.bits >= 8
+    return (
+        isinstance(kind, TensorType)
+        and kind.is_static
+        and kind.dtype not in (DType.STRING, DType.UNDEFINED)
+        and kind.dtype.bits >= 8
+    )

@@ -1,14 +1,19 @@
 """Operators on constants are evaluated now, not in every run.
 
 1. A node all of whose inputs are constants becomes the constants it computes.
-2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies in turn.
+2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies in
+   turn.
 
 What is left alone, and why:
 - operators that draw random numbers, or hold nested graphs;
-- QuantizeLinear and DequantizeLinear: folding them would turn quantised weights back into large ones. With `dequantise`, those that integer
-  arithmetic left are folded after all: what reads them computes with real numbers, and would make these anew in every run;
-- results that are large and much larger than what they are made from (Expand, Tile, Range, ...): a file of a kilobyte may ask for
-  gigabytes. ConstantOfShape is folded up to a budget of its own, because models without trained weights make theirs with it;
+- QuantizeLinear and DequantizeLinear: folding them would turn quantised weights back into large
+  ones. With `dequantise`, those that integer
+  arithmetic left are folded after all: what reads them computes with real numbers, and would make
+  these anew in every run;
+- results that are large and much larger than what they are made from (Expand, Tile, Range, ...): a
+  file of a kilobyte may ask for
+  gigabytes. ConstantOfShape is folded up to a budget of its own, because models without trained
+  weights make theirs with it;
 - work that fails: it fails at run time too, with a message that names the operator.
 """
 
@@ -33,7 +38,8 @@ from whence.provenance import EdgeKind, Reason
 from whence.types import TensorType, ValueType
 
 _KEPT = frozenset({"Input", "Const", "Output", "QuantizeLinear", "DequantizeLinear"})
-# Their results may be of any size whatever the size of their inputs, so an unknown size is a reason not to try.
+# Their results may be of any size whatever the size of their inputs, so an unknown size is a reason
+# not to try.
 _GROWING = frozenset(
     {
         "Expand", "Tile", "ConstantOfShape", "Range", "Pad", "Resize", "OneHot", "CenterCropPad", "AffineGrid", "MaxUnpool",
@@ -67,7 +73,9 @@ class FoldConstants(Pass):
 
 
 class ConstantFolder:
-    """Folding during one walk in list order. Types follow as constants appear, so later nodes are judged by what is known by then."""
+    """Folding during one walk in list order. Types follow as constants appear, so later nodes are
+    judged by what is known by then.
+    """
 
     def __init__(self, rewriter: Rewriter, options: FoldConstants) -> None:
         self.graph = rewriter.graph
@@ -78,7 +86,9 @@ class ConstantFolder:
         self._foldable: dict[str, bool] = {}
 
     def visit(self, node: Node) -> bool:
-        """Bring the node's types up to date, then fold it if it can be folded. True when the node is gone."""
+        """Bring the node's types up to date, then fold it if it can be folded. True when the node
+        is gone.
+        """
         self.types.visit(node)
         if node.bodies:
             self._sink_captures(node)
@@ -93,7 +103,9 @@ class ConstantFolder:
         found = self._foldable.get(node.op)
         if found is None:
             kept = _KEPT - {"DequantizeLinear"} if self._options.dequantise else _KEPT
-            found = node.op not in kept and not (OpClass.RANDOM | OpClass.CONTROL) & classes_of(node.op)
+            found = node.op not in kept and not (OpClass.RANDOM | OpClass.CONTROL) & classes_of(
+                node.op
+            )
             self._foldable[node.op] = found
         return found and not node.bodies and not node.retained
 
@@ -101,8 +113,17 @@ class ConstantFolder:
     def _fold(self, node: Node) -> bool:
         graph = self.graph
         inputs = tuple(graph.const_value(ref) for ref in node.inputs)
-        used = sorted({ref.index for user in node._uses for ref in graph[user].inputs if ref is not None and ref.node == node.id})
-        has_data = all(ref is None or value is not None for ref, value in zip(node.inputs, inputs, strict=True))
+        used = sorted(
+            {
+                ref.index
+                for user in node._uses
+                for ref in graph[user].inputs
+                if ref is not None and ref.node == node.id
+            }
+        )
+        has_data = all(
+            ref is None or value is not None for ref, value in zip(node.inputs, inputs, strict=True)
+        )
         if not used or not has_data or not self._is_affordable(node, inputs):
             return False
         results = _evaluate(node, inputs)
@@ -111,11 +132,18 @@ class ConstantFolder:
         edit = self._rewriter.edit(rule=_FOLD, folded=[node])
         constants = []
         for index in used:
-            constants.append(edit.const(_compact(results[index]), name=node.name if index == 0 else f"{node.name}.{index}"))
+            constants.append(
+                edit.const(
+                    _compact(results[index]),
+                    name=node.name if index == 0 else f"{node.name}.{index}",
+                )
+            )
             edit.replace(node.ref(index), constants[-1])
         edit.apply()
         self.types.learnt.update(ref.node for ref in constants)
-        remove_unread(self._rewriter, node.inputs, reason=Reason.FOLDED, rule=_FOLD, into=constants[0].node)
+        remove_unread(
+            self._rewriter, node.inputs, reason=Reason.FOLDED, rule=_FOLD, into=constants[0].node
+        )
         return True
 
     def _is_affordable(self, node: Node, inputs: tuple[Value, ...]) -> bool:
@@ -132,21 +160,31 @@ class ConstantFolder:
             return True
         if size > _SMALL and size > 4 * held:
             return False
-        return (size <= self._options.max_bytes or size <= self._freed(node)) and self._flops(node, inputs) <= self._options.max_flops
+        return (size <= self._options.max_bytes or size <= self._freed(node)) and self._flops(
+            node, inputs
+        ) <= self._options.max_flops
 
     def _freed(self, node: Node) -> int:
         """Bytes of the constants that only `node` reads: they leave with it."""
         producers = {ref.node: self.graph[ref.node] for ref in node.inputs if ref is not None}
-        return sum(each.value.nbytes for each in producers.values() if each.value is not None and len(each._uses) == 1)
+        return sum(
+            each.value.nbytes
+            for each in producers.values()
+            if each.value is not None and len(each._uses) == 1
+        )
 
     def _flops(self, node: Node, inputs: tuple[Value, ...]) -> int:
         types = tuple(None if ref is None else self.graph.type_of(ref) for ref in node.inputs)
-        found = cost(node.op, TypeQuery(node.op, node.attrs, types, inputs, len(node.outputs)), node.outputs)
+        found = cost(
+            node.op, TypeQuery(node.op, node.attrs, types, inputs, len(node.outputs)), node.outputs
+        )
         return 0 if found is None else found.flops
 
     # f(x, c) = f'(x) with c inside f'
     def _sink_captures(self, node: Node) -> None:
-        """Constants among the captures move into the nested graphs. Outer constants are shared, not copied."""
+        """Constants among the captures move into the nested graphs. Outer constants are shared, not
+        copied.
+        """
         captures = capture_count(node)
         formal = len(node.inputs) - captures
         sunk = {}
@@ -161,7 +199,12 @@ class ConstantFolder:
             return
         for body in node.bodies.values():
             for position, producer in sunk.items():
-                _sink(body, capture_input(body, captures, position), producer, self._rewriter.pass_name)
+                _sink(
+                    body,
+                    capture_input(body, captures, position),
+                    producer,
+                    self._rewriter.pass_name,
+                )
         drop_captures(node, sunk)
         self._rewriter.rules[_CAPTURE] += len(sunk)
         refs = [producer.ref() for producer in sunk.values()]
@@ -171,8 +214,19 @@ class ConstantFolder:
 def _sink(body: Graph, entry: Node, producer: Node, pass_name: str) -> None:
     assert producer.value is not None
     birth = Birth(((producer.id, EdgeKind.COPY),), pass_name, _CAPTURE) if producer.origin else None
-    constant = Node(body.new_id(), "Const", (), producer.outputs, name=producer.name, origin=producer.origin, value=producer.value, birth=birth)
-    Change(body, pass_name, _CAPTURE, consts=[constant], redirects={entry.ref(): constant.ref()}).apply()
+    constant = Node(
+        body.new_id(),
+        "Const",
+        (),
+        producer.outputs,
+        name=producer.name,
+        origin=producer.origin,
+        value=producer.value,
+        birth=birth,
+    )
+    Change(
+        body, pass_name, _CAPTURE, consts=[constant], redirects={entry.ref(): constant.ref()}
+    ).apply()
 
 
 def _evaluate(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None:
@@ -188,5 +242,7 @@ def _fits(value: Value, declared: ValueType) -> bool:
 
 
 def _compact(value: np.ndarray) -> np.ndarray:
-    """The same tensor in memory of its own order: a transposed view is slow to read, again and again."""
+    """The same tensor in memory of its own order: a transposed view is slow to read, again and
+    again.
+    """
     return value if value.flags.c_contiguous else np.ascontiguousarray(value)

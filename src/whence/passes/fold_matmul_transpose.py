@@ -13,7 +13,13 @@ from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Attr, OpClass
 from whence.passes.base import RulePass
-from whence.passes.operands import consts_with_origin, is_exact_attribute, is_float, scalar_factor, tensor_of
+from whence.passes.operands import (
+    consts_with_origin,
+    is_exact_attribute,
+    is_float,
+    scalar_factor,
+    tensor_of,
+)
 from whence.types import TensorType
 
 _FLAGS = ("transA", "transB")
@@ -25,7 +31,8 @@ class FoldMatmulTranspose(RulePass):
     """Folds what surrounds a Gemm, or a MatMul of two matrices, into the attributes of a Gemm:
 
     1. a transpose of an operand into transA or transB, also when others read it too;
-    2. a transpose of the result, by swapping the operands, when nothing else reads the result and C is absent or constant;
+    2. a transpose of the result, by swapping the operands, when nothing else reads the result and C
+       is absent or constant;
     3. a constant number times an operand into alpha, when nothing else reads that multiple;
     4. a constant number times the result into alpha and beta, when nothing else reads the result.
     """
@@ -45,7 +52,9 @@ class FoldMatmulTranspose(RulePass):
 
 def _is_of_matrices(graph: Graph, node: Node) -> bool:
     operands = [tensor_of(graph, ref) for ref in node.inputs[:2]]
-    return is_float(graph, node.ref()) and all(operand is not None and operand.rank == 2 for operand in operands)
+    return is_float(graph, node.ref()) and all(
+        operand is not None and operand.rank == 2 for operand in operands
+    )
 
 
 def _is_transposition(node: Node) -> bool:
@@ -53,10 +62,16 @@ def _is_transposition(node: Node) -> bool:
     return node.op == "Transpose" and get_ints(node.attrs, "perm", (1, 0)) == (1, 0)
 
 
-def _gemm(node: Node, inputs: Sequence[Ref | None], changes: dict[str, Attr]) -> tuple[str, Sequence[Ref | None], dict[str, Attr]]:
+def _gemm(
+    node: Node, inputs: Sequence[Ref | None], changes: dict[str, Attr]
+) -> tuple[str, Sequence[Ref | None], dict[str, Attr]]:
     """Operator, inputs and attributes of the Gemm; what has its default value is left out."""
     defaults: dict[str, Attr] = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}
-    attrs = {name: value for name, value in {**node.attrs, **changes}.items() if value != defaults.get(name)}
+    attrs = {
+        name: value
+        for name, value in {**node.attrs, **changes}.items()
+        if value != defaults.get(name)
+    }
     return "Gemm", inputs, attrs
 
 
@@ -68,8 +83,17 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
             continue
         # gemm(a^T, b) = gemm(a, b) with transA turned over; likewise b
         inputs = (*node.inputs[:index], transpose.inputs[0], *node.inputs[index + 1 :])
-        edit = rewriter.edit(transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}")
-        edit.replace(node, edit.node(*_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}), types=node.outputs, name=node.name))
+        edit = rewriter.edit(
+            transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}"
+        )
+        edit.replace(
+            node,
+            edit.node(
+                *_gemm(node, inputs, {flag: 1 - get_int(node.attrs, flag, 0)}),
+                types=node.outputs,
+                name=node.name,
+            ),
+        )
         edit.apply()
         return True
     return False
@@ -79,16 +103,31 @@ def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     transpose = unique_consumer(graph, node, "Transpose")
     bias = graph.const_value(node.input(2))
-    if transpose is None or not _is_transposition(transpose) or (node.input(2) is not None and (bias is None or bias.ndim > 2)):
+    if (
+        transpose is None
+        or not _is_transposition(transpose)
+        or (node.input(2) is not None and (bias is None or bias.ndim > 2))
+    ):
         return False
     # (a·b + c)^T = b^T·a^T + c^T
-    edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, transpose, rule="gemm(a, b, c)^T = gemm(b^T, a^T, c^T)")
+    edit = rewriter.edit(
+        *consts_with_origin(graph, node.inputs[2:]),
+        node,
+        transpose,
+        rule="gemm(a, b, c)^T = gemm(b^T, a^T, c^T)",
+    )
     swapped: list[Ref | None] = [node.inputs[1], node.inputs[0]]
     if bias is not None:
         matrix = bias.reshape((1,) * (2 - bias.ndim) + bias.shape)
         swapped.append(edit.const(np.ascontiguousarray(matrix.T)))
-    changes: dict[str, Attr] = {"transA": 1 - get_int(node.attrs, "transB", 0), "transB": 1 - get_int(node.attrs, "transA", 0)}
-    edit.replace(transpose, edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name))
+    changes: dict[str, Attr] = {
+        "transA": 1 - get_int(node.attrs, "transB", 0),
+        "transB": 1 - get_int(node.attrs, "transA", 0),
+    }
+    edit.replace(
+        transpose,
+        edit.node(*_gemm(node, swapped, changes), types=transpose.outputs, name=node.name),
+    )
     edit.apply()
     return True
 
@@ -97,14 +136,25 @@ def _scaled_operand(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     for index in range(2):
         scaling = producer_of(graph, node.inputs[index], _SCALES)
-        found = None if scaling is None or not is_single_consumer(graph, scaling, node) else scalar_factor(graph, scaling)
+        found = (
+            None
+            if scaling is None or not is_single_consumer(graph, scaling, node)
+            else scalar_factor(graph, scaling)
+        )
         changes = {} if found is None else _scaled(graph, node, found[1], ("alpha",))
         if scaling is None or found is None or not changes:
             continue
         # gemm(s·a, b, c) = s·alpha·a·b + beta·c
         inputs = (*node.inputs[:index], found[0], *node.inputs[index + 1 :])
-        edit = rewriter.edit(*consts_with_origin(graph, scaling.inputs), scaling, node, rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha")
-        edit.replace(node, edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name))
+        edit = rewriter.edit(
+            *consts_with_origin(graph, scaling.inputs),
+            scaling,
+            node,
+            rule=f"gemm with s·{'ab'[index]} = gemm with s·alpha",
+        )
+        edit.replace(
+            node, edit.node(*_gemm(node, inputs, changes), types=node.outputs, name=node.name)
+        )
         edit.apply()
         return True
     return False
@@ -116,12 +166,22 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
     found = None if scaling is None else scalar_factor(graph, scaling)
     if scaling is None or found is None or found[0] != node.ref():
         return False
-    changes = _scaled(graph, node, found[1], ("alpha",) if node.input(2) is None else ("alpha", "beta"))
+    changes = _scaled(
+        graph, node, found[1], ("alpha",) if node.input(2) is None else ("alpha", "beta")
+    )
     if not changes:
         return False
     # s·(alpha·a·b + beta·c) = s·alpha·a·b + s·beta·c
-    edit = rewriter.edit(*consts_with_origin(graph, scaling.inputs), node, scaling, rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta")
-    edit.replace(scaling, edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name))
+    edit = rewriter.edit(
+        *consts_with_origin(graph, scaling.inputs),
+        node,
+        scaling,
+        rule="s·gemm(a, b, c) = gemm with s·alpha, s·beta",
+    )
+    edit.replace(
+        scaling,
+        edit.node(*_gemm(node, node.inputs, changes), types=scaling.outputs, name=node.name),
+    )
     edit.apply()
     return True
 
@@ -130,5 +190,7 @@ def _scaled(graph: Graph, node: Node, factor: float, names: Sequence[str]) -> di
     """The named attributes times `factor`; nothing when an attribute cannot hold one."""
     kind = graph.type_of(node.ref())
     numbers = {name: get_float(node.attrs, name, 1.0) * factor for name in names}
-    fits = isinstance(kind, TensorType) and all(is_exact_attribute(number, kind.dtype) for number in numbers.values())
+    fits = isinstance(kind, TensorType) and all(
+        is_exact_attribute(number, kind.dtype) for number in numbers.values()
+    )
     return dict(numbers) if fits else {}

@@ -16,7 +16,9 @@ from whence.passes.operands import consts_with_origin, tensor_of
 from whence.types import DType
 
 _POOLS = frozenset({"AveragePool", "MaxPool"})
-_NOT_NEGATIVE = frozenset({"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt"})
+_NOT_NEGATIVE = frozenset(
+    {"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt"}
+)
 
 
 class _Padding(NamedTuple):
@@ -30,13 +32,17 @@ class _Padding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoldPad(RulePass):
-    """Folds a Pad with constant amounts, none negative, on spatial axes only, into the padding of what reads it:
+    """Folds a Pad with constant amounts, none negative, on spatial axes only, into the padding of
+    what reads it:
 
     1. zeros into Conv;
-    2. zeros into AveragePool, which then counts its padding; not if it has padding that it does not count;
-    3. minus infinity into MaxPool; so too any value that the padded data is certainly never below (zeros after a Relu).
+    2. zeros into AveragePool, which then counts its padding; not if it has padding that it does not
+       count;
+    3. minus infinity into MaxPool; so too any value that the padded data is certainly never below
+       (zeros after a Relu).
 
-    A pool keeps its padding smaller than its kernel, as runtimes demand. Other readers of the Pad keep reading it.
+    A pool keeps its padding smaller than its kernel, as runtimes demand. Other readers of the Pad
+    keep reading it.
     """
 
     name: ClassVar[str] = "fold_pad"
@@ -58,22 +64,41 @@ class FoldPad(RulePass):
             rule = "conv(pad(x, 0)) = conv'(x)" if padding.value == 0 else ""
         elif node.op == "AveragePool":
             # avgpool(pad(x, 0)) = avgpool(x) with the pads added and counted
-            rule = "avgpool(pad(x, 0)) = avgpool'(x)" if padding.value == 0 and _counts_padding(node) else ""
+            rule = (
+                "avgpool(pad(x, 0)) = avgpool'(x)"
+                if padding.value == 0 and _counts_padding(node)
+                else ""
+            )
             attrs["count_include_pad"] = 1
         else:
             # maxpool(pad(x, v)) = maxpool(x) with the pads added, if v is below every element
-            rule = "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)" if _is_never_the_maximum(graph, node, padding) else ""
+            rule = (
+                "maxpool(pad(x, v)) = maxpool'(x), v <= min(x)"
+                if _is_never_the_maximum(graph, node, padding)
+                else ""
+            )
         if not rule:
             return
         edit = rewriter.edit(*consts_with_origin(graph, pad.inputs), pad, node, rule=rule)
-        edit.replace(node, edit.node(node.op, (padding.data, *node.inputs[1:]), attrs, node.outputs, name=node.name))
+        edit.replace(
+            node,
+            edit.node(
+                node.op, (padding.data, *node.inputs[1:]), attrs, node.outputs, name=node.name
+            ),
+        )
         edit.apply()
 
 
 def _padding(graph: Graph, node: Node) -> _Padding | None:
     data = node.input(0)
     kind, amounts = tensor_of(graph, data), graph.const_value(node.input(1))
-    if data is None or kind is None or kind.rank is None or amounts is None or get_str(node.attrs, "mode", "constant") != "constant":
+    if (
+        data is None
+        or kind is None
+        or kind.rank is None
+        or amounts is None
+        or get_str(node.attrs, "mode", "constant") != "constant"
+    ):
         return None
     rank = kind.rank
     axes = list(range(rank))
@@ -84,35 +109,60 @@ def _padding(graph: Graph, node: Node) -> _Padding | None:
         axes = [int(axis) % rank for axis in given.reshape(-1)]
     value = np.zeros(()) if node.input(2) is None else graph.const_value(node.input(2))
     # A constant without a value means zero.
-    if value is None or value.size > 1 or amounts.size != 2 * len(axes) or len(set(axes)) != len(axes):
+    if (
+        value is None
+        or value.size > 1
+        or amounts.size != 2 * len(axes)
+        or len(set(axes)) != len(axes)
+    ):
         return None
     begins, ends = [0] * rank, [0] * rank
     for position, axis in enumerate(axes):
-        begins[axis], ends[axis] = (int(amounts.reshape(-1)[index]) for index in (position, len(axes) + position))
+        begins[axis], ends[axis] = (
+            int(amounts.reshape(-1)[index]) for index in (position, len(axes) + position)
+        )
     if any(begins[:2]) or any(ends[:2]) or min(*begins, *ends) < 0:
         return None
-    return _Padding(data, float(value.reshape(-1)[0]) if value.size else 0.0, tuple(begins[2:]), tuple(ends[2:]))
+    return _Padding(
+        data, float(value.reshape(-1)[0]) if value.size else 0.0, tuple(begins[2:]), tuple(ends[2:])
+    )
 
 
 def _merged(node: Node, padding: _Padding) -> dict[str, Attr] | None:
     """The node's attributes with the padding added to its own."""
     rank = len(padding.begins)
     auto_pad = get_str(node.attrs, "auto_pad", "NOTSET")
-    own = (0,) * (2 * rank) if auto_pad == "VALID" else get_ints(node.attrs, "pads", (0,) * (2 * rank))
+    own = (
+        (0,) * (2 * rank)
+        if auto_pad == "VALID"
+        else get_ints(node.attrs, "pads", (0,) * (2 * rank))
+    )
     # Automatic padding depends on the size of what it pads.
     if auto_pad not in {"NOTSET", "VALID", ""} or len(own) != 2 * rank:
         return None
-    pads = tuple(mine + added for mine, added in zip(own, (*padding.begins, *padding.ends), strict=True))
+    pads = tuple(
+        mine + added for mine, added in zip(own, (*padding.begins, *padding.ends), strict=True)
+    )
     if node.op in _POOLS:
         kernel = get_ints(node.attrs, "kernel_shape")
-        # With ceil_mode the number of windows depends on where the data ends and the padding begins.
-        if get_int(node.attrs, "ceil_mode", 0) or len(kernel) != rank or any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True)):
+        # With ceil_mode the number of windows depends on where the data ends and the padding
+        # begins.
+        if (
+            get_int(node.attrs, "ceil_mode", 0)
+            or len(kernel) != rank
+            or any(pad >= size for pad, size in zip(pads, kernel * 2, strict=True))
+        ):
             return None
-    return {**{name: value for name, value in node.attrs.items() if name != "auto_pad"}, "pads": pads}
+    return {
+        **{name: value for name, value in node.attrs.items() if name != "auto_pad"},
+        "pads": pads,
+    }
 
 
 def _counts_padding(node: Node) -> bool:
-    has_own = get_str(node.attrs, "auto_pad", "NOTSET") != "VALID" and any(get_ints(node.attrs, "pads"))
+    has_own = get_str(node.attrs, "auto_pad", "NOTSET") != "VALID" and any(
+        get_ints(node.attrs, "pads")
+    )
     return bool(get_int(node.attrs, "count_include_pad", 0)) or not has_own
 
 
@@ -122,12 +172,17 @@ def _is_never_the_maximum(graph: Graph, node: Node, padding: _Padding) -> bool:
         return padding.value == {DType.I8: -128, DType.U8: 0}.get(kind.dtype)
     if padding.value == -np.inf:
         return True
-    # Padding is smaller than the kernel, so without dilation every window holds an element of the data.
-    return padding.value <= _lower_bound(graph, padding.data) and all(step == 1 for step in get_ints(node.attrs, "dilations"))
+    # Padding is smaller than the kernel, so without dilation every window holds an element of the
+    # data.
+    return padding.value <= _lower_bound(graph, padding.data) and all(
+        step == 1 for step in get_ints(node.attrs, "dilations")
+    )
 
 
 def _lower_bound(graph: Graph, ref: Ref) -> float:
-    """A number that no element is below; minus infinity when nothing is known. A NaN is neither, and wins over any padding."""
+    """A number that no element is below; minus infinity when nothing is known. A NaN is neither,
+    and wins over any padding.
+    """
     node = graph.producer(ref)
     if node.op in _NOT_NEGATIVE:
         return 0.0
@@ -135,4 +190,7 @@ def _lower_bound(graph: Graph, ref: Ref) -> float:
     if node.op != "Clip" or node.input(1) is None:
         return -np.inf
     # The upper bound wins where the two contradict each other.
-    return min(-np.inf if bound is None or bound.size != 1 else float(bound.reshape(())) for bound in bounds)
+    return min(
+        -np.inf if bound is None or bound.size != 1 else float(bound.reshape(()))
+        for bound in bounds
+    )

@@ -1,16 +1,19 @@
 """Shapes that exporters compute in the graph become constants, wholly or in part.
 
-1. The shape of a value whose dimensions are known is a constant; so is whatever is computed from known elements of it.
-2. `Reshape` to sizes of which each is a number or the size its input has in that place copies the latter: [batch, 12, 64] becomes
+1. The shape of a value whose dimensions are known is a constant; so is whatever is computed from
+   known elements of it.
+2. `Reshape` to sizes of which each is a number or the size its input has in that place copies the
+   latter: [batch, 12, 64] becomes
    [0, 12, 64]. One further size follows from the others (-1), provided none of them can be 0.
 3. `Expand` to the sizes its input has expands nothing there: such a size becomes 1.
 4. `Slice` up to the length of its input is a slice to the end.
 5. Two lists of the same sizes are one, wherever they were computed.
 6. Where none of this applies, the output's type still learns the sizes that are known.
 
-Elements are followed one by one through the operators shapes are made with (see `shape_values`), as polynomials in the model's
-dimensions. A dimension's name stands for one size throughout the model, as ONNX defines it. Constants are folded on the way and types
-follow, so that one walk settles a whole model.
+Elements are followed one by one through the operators shapes are made with (see `shape_values`), as
+polynomials in the model's dimensions. A dimension's name stands for one size throughout the model,
+as ONNX defines it. Constants are folded on the way and types follow, so that one walk settles a
+whole model.
 """
 
 from __future__ import annotations
@@ -52,7 +55,11 @@ class FoldShapes(Pass):
             walk.visit(node)
 
     def why_skip(self, graph: Graph) -> str:
-        return "no operator that reads or takes a shape" if (_READS_SHAPE | _TAKES_SIZES).isdisjoint(graph.op_counts) else ""
+        return (
+            "no operator that reads or takes a shape"
+            if (_READS_SHAPE | _TAKES_SIZES).isdisjoint(graph.op_counts)
+            else ""
+        )
 
 
 class _Walk:
@@ -77,7 +84,11 @@ class _Walk:
             if elements is not None and known is not None:
                 self._replace_by_constant(node, known, elements.scalar)
                 return
-            if elements is not None and None not in elements.items and self._has_twin(node, elements):
+            if (
+                elements is not None
+                and None not in elements.items
+                and self._has_twin(node, elements)
+            ):
                 return
         if node.op in _TAKES_SIZES:
             self._take_sizes(node)
@@ -87,7 +98,11 @@ class _Walk:
         kind = node.outputs[0]
         if not node._uses or not isinstance(kind, TensorType):
             return
-        rule = "the shape of a value is known" if node.op in _READS_SHAPE else "what is computed from known sizes is a constant"
+        rule = (
+            "the shape of a value is known"
+            if node.op in _READS_SHAPE
+            else "what is computed from known sizes is a constant"
+        )
         value = np.array(known[0] if scalar else known, kind.dtype.numpy)
         if contradict(kind, TensorType.of(value)):
             return
@@ -97,7 +112,14 @@ class _Walk:
         edit.apply()
         self.types.learnt.add(constant.node)
         if node.op not in _READS_SHAPE:
-            remove_unread(self.rewriter, node.inputs, reason=Reason.FOLDED, rule=rule, into=constant.node, last=_READS_SHAPE)
+            remove_unread(
+                self.rewriter,
+                node.inputs,
+                reason=Reason.FOLDED,
+                rule=rule,
+                into=constant.node,
+                last=_READS_SHAPE,
+            )
 
     # Shape(x) = Shape(y) when x and y have the same sizes
     def _has_twin(self, node: Node, elements: Elements) -> bool:
@@ -109,7 +131,14 @@ class _Walk:
             return False
         rule = "two lists of the same sizes are one"
         self.rewriter.bypass(node, twin.ref(), reason=Reason.CSE, rule=rule)
-        remove_unread(self.rewriter, node.inputs, reason=Reason.CSE, rule=rule, into=twin.id, last=_READS_SHAPE)
+        remove_unread(
+            self.rewriter,
+            node.inputs,
+            reason=Reason.CSE,
+            rule=rule,
+            into=twin.id,
+            last=_READS_SHAPE,
+        )
         return True
 
     def _take_sizes(self, node: Node) -> None:
@@ -117,10 +146,16 @@ class _Walk:
             self._slice_to_the_end(node)
         elif node.op == "Range":
             self._type_of_range(node)
-        elif (wanted := self.values.of(node.inputs[0 if node.op == "ConstantOfShape" else 1])) is not None:
+        elif (
+            wanted := self.values.of(node.inputs[0 if node.op == "ConstantOfShape" else 1])
+        ) is not None:
             if wanted.numbers is None and node.op != "ConstantOfShape" and not node.retained:
                 dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
-                target = _reshape_target(node, wanted, dims) if node.op == "Reshape" else _expand_target(wanted, dims)
+                target = (
+                    _reshape_target(node, wanted, dims)
+                    if node.op == "Reshape"
+                    else _expand_target(wanted, dims)
+                )
                 if target is not None:
                     self._with_constant(node, 1, target)
                     return
@@ -133,7 +168,9 @@ class _Walk:
         constant = edit.const(np.array(numbers, np.int64))
         attrs = {key: value for key, value in node.attrs.items() if key != "allowzero"}
         try:
-            new = edit.node(node.op, (*node.inputs[:index], constant, *node.inputs[index + 1 :]), attrs)
+            new = edit.node(
+                node.op, (*node.inputs[:index], constant, *node.inputs[index + 1 :]), attrs
+            )
         except WhenceError:
             # The sizes do not fit the input. The run will say so, and name the operator.
             return
@@ -145,18 +182,42 @@ class _Walk:
         self.types.refine(new, node.outputs)
         self.types.learnt.add(new.id)
         if wanted is not None and node.op == "Reshape":
-            self.values.note_dims(new.ref(), _sizes_after_reshape(wanted, self.values.dims(data) if data is not None else None))
-        remove_unread(self.rewriter, [node.inputs[index]], reason=Reason.ABSORBED, rule=rule, into=new.id, last=_READS_SHAPE)
+            self.values.note_dims(
+                new.ref(),
+                _sizes_after_reshape(wanted, self.values.dims(data) if data is not None else None),
+            )
+        remove_unread(
+            self.rewriter,
+            [node.inputs[index]],
+            reason=Reason.ABSORBED,
+            rule=rule,
+            into=new.id,
+            last=_READS_SHAPE,
+        )
 
     # x[a : length of x] = x[a:]
     def _slice_to_the_end(self, node: Node) -> None:
         ends, starts = self.values.of(node.input(2)), self.values.numbers(node.input(1))
         dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
-        if ends is None or ends.numbers is not None or starts is None or dims is None or node.retained:
+        if (
+            ends is None
+            or ends.numbers is not None
+            or starts is None
+            or dims is None
+            or node.retained
+        ):
             return
-        axes = tuple(range(len(starts))) if node.input(3) is None else self.values.numbers(node.input(3))
+        axes = (
+            tuple(range(len(starts)))
+            if node.input(3) is None
+            else self.values.numbers(node.input(3))
+        )
         steps = (1,) * len(starts) if node.input(4) is None else self.values.numbers(node.input(4))
-        if axes is None or steps is None or not all(-len(dims) <= axis < len(dims) for axis in axes):
+        if (
+            axes is None
+            or steps is None
+            or not all(-len(dims) <= axis < len(dims) for axis in axes)
+        ):
             return
         numbers = []
         for end, axis, step in zip(ends.items, axes, steps, strict=True):
@@ -179,7 +240,9 @@ class _Walk:
         if node.op == "Expand":
             source = self.graph.type_of(data) if data is not None else None
             try:
-                shape = broadcast_shapes("Expand", source.shape if isinstance(source, TensorType) else None, shape)
+                shape = broadcast_shapes(
+                    "Expand", source.shape if isinstance(source, TensorType) else None, shape
+                )
             except WhenceError:
                 return
         self.types.refine(node, (TensorType(kind.dtype, shape),))
@@ -189,13 +252,26 @@ class _Walk:
     def _dim(self, size: Item) -> Dim:
         if size is None:
             return None
-        return self.values.sizes.name_of(size) if size.number is None else size.number if size.number >= 0 else None
+        return (
+            self.values.sizes.name_of(size)
+            if size.number is None
+            else size.number
+            if size.number >= 0
+            else None
+        )
 
     # the length of 0, 1, ..., n - 1 is n
     def _type_of_range(self, node: Node) -> None:
         kind = node.outputs[0]
         start, limit, delta = (self.values.of(ref) for ref in node.inputs)
-        if start is None or limit is None or delta is None or start.numbers != (0,) or delta.numbers != (1,) or not isinstance(kind, TensorType):
+        if (
+            start is None
+            or limit is None
+            or delta is None
+            or start.numbers != (0,)
+            or delta.numbers != (1,)
+            or not isinstance(kind, TensorType)
+        ):
             return
         length = limit.items[0] if len(limit.items) == 1 else None
         if length is not None and length.least is not None and length.least >= 0:
@@ -204,8 +280,12 @@ class _Walk:
 
 
 # Reshape(x, sizes of x) = Reshape(x, 0 0 ...)
-def _reshape_target(node: Node, wanted: Elements, dims: tuple[Size, ...] | None) -> list[int] | None:
-    """A constant to reshape to in place of `wanted`, in which 0 copies a size of the input and -1 follows from the rest."""
+def _reshape_target(
+    node: Node, wanted: Elements, dims: tuple[Size, ...] | None
+) -> list[int] | None:
+    """A constant to reshape to in place of `wanted`, in which 0 copies a size of the input and -1
+    follows from the rest.
+    """
     target: list[int] = []
     copied: list[Item] = []
     follows = False

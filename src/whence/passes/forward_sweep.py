@@ -1,8 +1,9 @@
 """One walk over the list in which nodes give way to values that exist already.
 
-Rules that find a node superfluous could each be an edit of its own, but an edit costs as much as the consumers it touches have inputs,
-and a graph of a million nodes may hold hundreds of thousands of superfluous ones. So the walk keeps a table of what stands for
-what, reconnects every node once, as it is reached, and takes the superfluous nodes out together at the end.
+Rules that find a node superfluous could each be an edit of its own, but an edit costs as much as
+the consumers it touches have inputs, and a graph of a million nodes may hold hundreds of thousands
+of superfluous ones. So the walk keeps a table of what stands for what, reconnects every node once,
+as it is reached, and takes the superfluous nodes out together at the end.
 
     sweep = ForwardSweep(rewriter)
     for node in sweep:
@@ -49,10 +50,13 @@ class ForwardSweep:
                         break
             yield node
 
-    def replace(self, node: Node, values: Sequence[Ref | None], *, reason: Reason, rule: str) -> bool:
+    def replace(
+        self, node: Node, values: Sequence[Ref | None], *, reason: Reason, rule: str
+    ) -> bool:
         """From here on `values` stand for the outputs of `node`, which leaves at the end.
 
-        `None` is for outputs that nobody reads. Returns False, and does nothing, when the node must stay or types contradict.
+        `None` is for outputs that nobody reads. Returns False, and does nothing, when the node must
+        stay or types contradict.
         """
         if node.retained:
             return False
@@ -103,11 +107,16 @@ class ForwardSweep:
         self.graph.set_inputs(node, inputs)
 
     def _learn(self, value: Ref, was: ValueType) -> None:
-        """Two outputs that are equal share what is known of either. An `Input` keeps its type: it is the model's signature."""
+        """Two outputs that are equal share what is known of either. An `Input` keeps its type: it
+        is the model's signature.
+        """
         producer = self.graph[value.node]
         known = producer.outputs[value.index]
         if producer.op in ("Input", "Const"):
             return
         merged = merge(known, was)
         if merged != known:
-            self.graph.set_types(producer, (*producer.outputs[: value.index], merged, *producer.outputs[value.index + 1 :]))
+            self.graph.set_types(
+                producer,
+                (*producer.outputs[: value.index], merged, *producer.outputs[value.index + 1 :]),
+            )

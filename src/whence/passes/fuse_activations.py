@@ -1,4 +1,6 @@
-"""Supernodes: a convolution or matrix product together with what is added to its sum and applied to it."""
+"""Supernodes: a convolution or matrix product together with what is added to its sum and applied to
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +13,47 @@ from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
 from whence.passes.activations import activation_after
 from whence.passes.base import Property, RulePass
-from whence.passes.operands import consts_with_origin, is_addition, is_exact_attribute, is_float, other_operand, same_shape, scalar_factor, tensor_of
+from whence.passes.operands import (
+    consts_with_origin,
+    is_addition,
+    is_exact_attribute,
+    is_float,
+    other_operand,
+    same_shape,
+    scalar_factor,
+    tensor_of,
+)
 
-_SUPERNODES = {"Conv": "FusedConv", "ConvTranspose": "FusedConvTranspose", "Gemm": "FusedGemm", "MatMul": "FusedMatMul"}
+_SUPERNODES = {
+    "Conv": "FusedConv",
+    "ConvTranspose": "FusedConvTranspose",
+    "Gemm": "FusedGemm",
+    "MatMul": "FusedMatMul",
+}
 _CONVOLUTIONS = frozenset({"FusedConv", "FusedConvTranspose"})
 _SCALES = frozenset({"Mul", "Div"})
 
 
 @dataclass(frozen=True, slots=True)
 class FuseActivations(RulePass):
-    """Makes FusedConv, FusedConvTranspose, FusedGemm and FusedMatMul out of an operator and its surroundings, as far as they go:
+    """Makes FusedConv, FusedConvTranspose, FusedGemm and FusedMatMul out of an operator and its
+    surroundings, as far as they go:
 
-    1. MatMul: transposes of the last two axes of an operand, and constant numbers times an operand or the result;
-    2. Conv and ConvTranspose: the addition of a value of the same shape; MatMul: that, or the addition of a constant vector;
+    1. MatMul: transposes of the last two axes of an operand, and constant numbers times an operand
+       or the result;
+    2. Conv and ConvTranspose: the addition of a value of the same shape; MatMul: that, or the
+       addition of a constant vector;
     3. all: the activation of the sum.
 
-    Each value on the way must have no other use, except that a transpose may be shared. An operator with nothing to take in stays.
-    The supernode stands where the last node it replaces stood, after everything that any of them read, so it can always be placed.
+    Each value on the way must have no other use, except that a transpose may be shared. An operator
+    with nothing to take in stays. The supernode stands where the last node it replaces stood, after
+    everything that any of them read, so it can always be placed.
     """
 
     name: ClassVar[str] = "fuse_activations"
-    summary: ClassVar[str] = "fuse convolutions and products with bias, residual and activation into supernodes"
+    summary: ClassVar[str] = (
+        "fuse convolutions and products with bias, residual and activation into supernodes"
+    )
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL
     breaks: ClassVar[Property] = Property.PORTABLE
     anchors: ClassVar[frozenset[str]] = frozenset({*_SUPERNODES, *_SUPERNODES.values()})
@@ -40,7 +62,9 @@ class FuseActivations(RulePass):
         graph = rewriter.graph
         if get_str(node.attrs, "activation", "") or not is_float(graph, node.ref()):
             return
-        plan = _Plan(_SUPERNODES.get(node.op, node.op), list(node.inputs), dict(node.attrs), [node], node)
+        plan = _Plan(
+            _SUPERNODES.get(node.op, node.op), list(node.inputs), dict(node.attrs), [node], node
+        )
         if plan.op == "FusedMatMul":
             _take_operands(graph, plan)
             _take_factor(graph, plan)
@@ -49,8 +73,15 @@ class FuseActivations(RulePass):
         if len(plan.matched) == 1:
             return
         absorbed = [ref for each in plan.matched for ref in each.inputs if ref not in plan.inputs]
-        edit = rewriter.edit(*consts_with_origin(graph, absorbed), *plan.matched, rule=f"{'·'.join(plan.story)} = {plan.op}")
-        edit.replace(plan.last, edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name))
+        edit = rewriter.edit(
+            *consts_with_origin(graph, absorbed),
+            *plan.matched,
+            rule=f"{'·'.join(plan.story)} = {plan.op}",
+        )
+        edit.replace(
+            plan.last,
+            edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name),
+        )
         edit.apply()
 
 
@@ -67,7 +98,9 @@ class _Plan:
 
     @property
     def story(self) -> list[str]:
-        """The operators in the order in which they apply, as mathematicians write them: the first on the right."""
+        """The operators in the order in which they apply, as mathematicians write them: the first
+        on the right.
+        """
         return [node.op for node in reversed(self.matched)]
 
     def take(self, *nodes: Node) -> None:
@@ -87,7 +120,11 @@ def _take_operands(graph: Graph, plan: _Plan) -> None:
                 plan.attrs[flag] = 1 - get_int(plan.attrs, flag, 0)
                 shared = not is_single_consumer(graph, transpose, reader)
                 reader = transpose
-            elif scaling is not None and is_single_consumer(graph, scaling, reader) and _take_number(graph, plan, scaling):
+            elif (
+                scaling is not None
+                and is_single_consumer(graph, scaling, reader)
+                and _take_number(graph, plan, scaling)
+            ):
                 # matmul(s·a, b) = s·matmul(a, b)
                 reader = scaling
             else:
@@ -106,11 +143,17 @@ def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
     if kind is None or kind.rank is None or kind.rank < 2:
         return False
     rank = kind.rank
-    return get_ints(transpose.attrs, "perm", tuple(reversed(range(rank)))) == (*range(rank - 2), rank - 1, rank - 2)
+    return get_ints(transpose.attrs, "perm", tuple(reversed(range(rank)))) == (
+        *range(rank - 2),
+        rank - 1,
+        rank - 2,
+    )
 
 
 def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
-    """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha can hold."""
+    """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
+    can hold.
+    """
     found, kind = scalar_factor(graph, scaling), tensor_of(graph, scaling.ref())
     if found is None or kind is None:
         return False
@@ -133,13 +176,22 @@ def _take_factor(graph: Graph, plan: _Plan) -> None:
 def _take_addition(graph: Graph, plan: _Plan) -> None:
     place = 3 if plan.op in _CONVOLUTIONS else 2
     addition = unique_consumer(graph, plan.last, ("Add", "Sum"), check_inputs=False)
-    if plan.op == "FusedGemm" or len(plan.inputs) > place or addition is None or not is_addition(addition):
+    if (
+        plan.op == "FusedGemm"
+        or len(plan.inputs) > place
+        or addition is None
+        or not is_addition(addition)
+    ):
         return
     addend = other_operand(addition, plan.last.ref())
     kind, total = tensor_of(graph, addend), tensor_of(graph, plan.last.ref())
     if kind is None or total is None:
         return
-    is_vector = plan.op == "FusedMatMul" and graph.const_value(addend) is not None and _is_row(kind.shape, total.shape)
+    is_vector = (
+        plan.op == "FusedMatMul"
+        and graph.const_value(addend) is not None
+        and _is_row(kind.shape, total.shape)
+    )
     # conv(x, w, b) + z = FusedConv(x, w, b, z); matmul(a, b) + c = FusedMatMul(a, b, c)
     if is_vector or same_shape(kind, total):
         plan.inputs.extend([None] * (place - len(plan.inputs)))
@@ -147,7 +199,9 @@ def _take_addition(graph: Graph, plan: _Plan) -> None:
         plan.take(addition)
 
 
-def _is_row(shape: tuple[int | str | None, ...] | None, total: tuple[int | str | None, ...] | None) -> bool:
+def _is_row(
+    shape: tuple[int | str | None, ...] | None, total: tuple[int | str | None, ...] | None
+) -> bool:
     """Does a value of `shape` vary along the last axis of one of shape `total` only?"""
     if not shape or not total or len(shape) > len(total):
         return False

@@ -12,7 +12,14 @@ from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
-from whence.passes.operands import broadcasts_into, consts_with_origin, is_addition, is_float, other_operand, tensor_of
+from whence.passes.operands import (
+    broadcasts_into,
+    consts_with_origin,
+    is_addition,
+    is_float,
+    other_operand,
+    tensor_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +29,8 @@ class FuseMatmulBias(RulePass):
     1. MatMul(a, b) + c becomes Gemm(a, b, c), for matrices a and b;
     2. Gemm(a, b) + c becomes Gemm(a, b, c), when the Gemm adds nothing yet.
 
-    c is any value, constant or not, that broadcasts to the shape of the product without changing it.
+    c is any value, constant or not, that broadcasts to the shape of the product without changing
+    it.
     """
 
     name: ClassVar[str] = "fuse_matmul_bias"
@@ -33,17 +41,33 @@ class FuseMatmulBias(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         addition = unique_consumer(graph, node, ("Add", "Sum"), check_inputs=False)
-        if addition is None or not is_addition(addition) or not _adds_nothing(graph, node) or not is_float(graph, node.ref()):
+        if (
+            addition is None
+            or not is_addition(addition)
+            or not _adds_nothing(graph, node)
+            or not is_float(graph, node.ref())
+        ):
             return
         addend = other_operand(addition, node.ref())
         kind, product = tensor_of(graph, addend), tensor_of(graph, node.ref())
-        if kind is None or product is None or product.rank != 2 or not broadcasts_into(kind.shape, product.shape):
+        if (
+            kind is None
+            or product is None
+            or product.rank != 2
+            or not broadcasts_into(kind.shape, product.shape)
+        ):
             return
         # a·b + c = gemm(a, b, c)
-        rule = "matmul(a, b) + c = gemm(a, b, c)" if node.op == "MatMul" else "gemm(a, b) + c = gemm(a, b, c)"
+        rule = (
+            "matmul(a, b) + c = gemm(a, b, c)"
+            if node.op == "MatMul"
+            else "gemm(a, b) + c = gemm(a, b, c)"
+        )
         edit = rewriter.edit(*consts_with_origin(graph, node.inputs[2:]), node, addition, rule=rule)
         attrs = {name: value for name, value in node.attrs.items() if name != "beta"}
-        edit.replace(addition, edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs))
+        edit.replace(
+            addition, edit.node("Gemm", (*node.inputs[:2], addend), attrs, addition.outputs)
+        )
         edit.apply()
 
 
@@ -53,4 +77,8 @@ def _adds_nothing(graph: Graph, node: Node) -> bool:
         operands = [tensor_of(graph, ref) for ref in node.inputs]
         return all(operand is not None and operand.rank == 2 for operand in operands)
     bias = graph.const_value(node.input(2))
-    return node.input(2) is None or get_float(node.attrs, "beta", 1.0) == 0 or (bias is not None and not np.any(bias))
+    return (
+        node.input(2) is None
+        or get_float(node.attrs, "beta", 1.0) == 0
+        or (bias is not None and not np.any(bias))
+    )

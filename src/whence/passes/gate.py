@@ -1,7 +1,9 @@
-"""Activations written out in small operators: x · (a·f(p(x)) + b), where f is one operator and p a polynomial.
+"""Activations written out in small operators: x · (a·f(p(x)) + b), where f is one operator and p a
+polynomial.
 
-GELU, SiLU and hard-swish are all of this form, and exporters write the products and sums in every order there is. So the
-recognising passes do not list orders: they ask for a, b and p and compare numbers.
+GELU, SiLU and hard-swish are all of this form, and exporters write the products and sums in every
+order there is. So the recognising passes do not list orders: they ask for a, b and p and compare
+numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from dataclasses import dataclass
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.passes.operands import FLOATS, other_operand
-from whence.passes.pattern import dtype_of, float_cast_source, near, only_user, operand_orders, scalar, shape_of
+from whence.passes.pattern import (
+    dtype_of,
+    float_cast_source,
+    near,
+    only_user,
+    operand_orders,
+    scalar,
+    shape_of,
+)
 from whence.types import DType
 
 # Enough for every way of writing a cubic; a bound, so that a match costs the same in every graph.
@@ -25,19 +35,26 @@ _ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Pow", "Cast"})
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """A polynomial in one value of the graph: the coefficient of each power, and the nodes that compute it."""
+    """A polynomial in one value of the graph: the coefficient of each power, and the nodes that
+    compute it.
+    """
 
     terms: Mapping[int, float]
     nodes: tuple[Node, ...]
 
     def is_near(self, terms: Mapping[int, float], dtype: DType) -> bool:
         """Are all coefficients as in `terms`?"""
-        return all(near(self.terms.get(power, 0.0), terms.get(power, 0.0), dtype) for power in {*self.terms, *terms})
+        return all(
+            near(self.terms.get(power, 0.0), terms.get(power, 0.0), dtype)
+            for power in {*self.terms, *terms}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """`root` computes x · (slope·f(argument) + offset), with f the operator of `middle`; without `x`, just the bracket."""
+    """`root` computes x · (slope·f(argument) + offset), with f the operator of `middle`; without
+    `x`, just the bracket.
+    """
 
     root: Node
     middle: Node
@@ -50,7 +67,9 @@ class Gate:
 
 
 def polynomial(graph: Graph, ref: Ref, base: Ref) -> Polynomial | None:
-    """The value `ref` as a polynomial in `base` of degree up to 3, or `None`. Constants must not change the shape of `base`."""
+    """The value `ref` as a polynomial in `base` of degree up to 3, or `None`. Constants must not
+    change the shape of `base`.
+    """
     walk = _Walk(graph, base)
     terms = walk.terms(ref)
     return None if terms is None else Polynomial(terms, tuple(walk.nodes.values()))
@@ -67,10 +86,23 @@ def gates(graph: Graph, middle: Node) -> Iterator[Gate]:
         for x in _bases(graph, outer):
             factor = polynomial(graph, outer, x)
             argument = polynomial(graph, below, x)
-            if factor is None or argument is None or set(factor.terms) != {1} or not _same_float(graph, x, root):
+            if (
+                factor is None
+                or argument is None
+                or set(factor.terms) != {1}
+                or not _same_float(graph, x, root)
+            ):
                 continue
             nodes = dict.fromkeys((*argument.nodes, *factor.nodes, middle, *above))
-            yield Gate(root, middle, x, slope * factor.terms[1], offset * factor.terms[1], argument, tuple(nodes))
+            yield Gate(
+                root,
+                middle,
+                x,
+                slope * factor.terms[1],
+                offset * factor.terms[1],
+                argument,
+                tuple(nodes),
+            )
 
 
 def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
@@ -84,11 +116,23 @@ def scaled(graph: Graph, middle: Node) -> Iterator[Gate]:
         for x in _bases(graph, below):
             argument = polynomial(graph, below, x)
             if argument is not None and _same_float(graph, x, root):
-                yield Gate(root, middle, x, slope, offset, argument, tuple(dict.fromkeys((*argument.nodes, middle, *above))))
+                yield Gate(
+                    root,
+                    middle,
+                    x,
+                    slope,
+                    offset,
+                    argument,
+                    tuple(dict.fromkeys((*argument.nodes, middle, *above))),
+                )
 
 
-def _climb(graph: Graph, middle: Node) -> Iterator[tuple[Node, float, float, Ref | None, tuple[Node, ...]]]:
-    """From `middle` along single users: (node, slope, offset, outer factor, nodes) with node = outer · (slope·f + offset)."""
+def _climb(
+    graph: Graph, middle: Node
+) -> Iterator[tuple[Node, float, float, Ref | None, tuple[Node, ...]]]:
+    """From `middle` along single users: (node, slope, offset, outer factor, nodes) with node =
+    outer · (slope·f + offset).
+    """
     slope, offset = 1.0, 0.0
     outer: Ref | None = None
     node, above = middle, []
@@ -111,7 +155,11 @@ def _climb(graph: Graph, middle: Node) -> Iterator[tuple[Node, float, float, Ref
             elif number is not None and user.op == "Add" and outer is None:
                 offset += number
             elif number is not None and user.op == "Sub" and outer is None:
-                slope, offset = (slope, offset - number) if user.inputs[1] == other else (-slope, number - offset)
+                slope, offset = (
+                    (slope, offset - number)
+                    if user.inputs[1] == other
+                    else (-slope, number - offset)
+                )
             elif number is None and user.op == "Mul" and outer is None:
                 outer = other
             else:
@@ -136,7 +184,14 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
             continue
         below = None
         if node.op in {"Add", "Mul"}:
-            below = next((value for value, other in operand_orders(node) if scalar(graph, other) is not None), None)
+            below = next(
+                (
+                    value
+                    for value, other in operand_orders(node)
+                    if scalar(graph, other) is not None
+                ),
+                None,
+            )
         elif node.op in {"Sub", "Div"} and scalar(graph, node.input(1)) is not None:
             below = node.input(0)
         if below is None:
@@ -145,7 +200,9 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
 
 
 def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> float | None:
-    """The scalar behind `ref`, when combining it with a value of `shape` leaves that shape alone."""
+    """The scalar behind `ref`, when combining it with a value of `shape` leaves that shape
+    alone.
+    """
     number = scalar(graph, ref)
     if number is None or ref is None:
         return None
@@ -154,7 +211,9 @@ def _number(graph: Graph, ref: Ref | None, shape: tuple[object, ...] | None) -> 
 
 
 class _Walk:
-    """One descent from a value to the `base` it may be a polynomial in. It takes a bounded number of steps, then gives up."""
+    """One descent from a value to the `base` it may be a polynomial in. It takes a bounded number
+    of steps, then gives up.
+    """
 
     def __init__(self, graph: Graph, base: Ref) -> None:
         self.graph = graph
@@ -190,7 +249,9 @@ def _combine(op: str, parts: list[dict[int, float]]) -> dict[int, float] | None:
         return {power: -value for power, value in left.items()}
     if op in {"Add", "Sub"}:
         sign = 1 if op == "Add" else -1
-        return {power: left.get(power, 0.0) + sign * right.get(power, 0.0) for power in {*left, *right}}
+        return {
+            power: left.get(power, 0.0) + sign * right.get(power, 0.0) for power in {*left, *right}
+        }
     if op == "Mul":
         return _product(left, right)
     if set(right) != {0}:

@@ -1,6 +1,7 @@
 """Constants go to the front of the list.
 
-1. A constant reads nothing, so it may stand before everything. All of them do afterwards, in the order they had.
+1. A constant reads nothing, so it may stand before everything. All of them do afterwards, in the
+   order they had.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class GatherConsts(Pass):
             late += others
         if not late:
             return
-        # Last to first, each to the front: the order stays, and no order number has to be found between two others.
+        # Last to first, each to the front: the order stays, and no order number has to be found
+        # between two others.
         for node in reversed(consts):
             graph.move_to_front(node)
         rewriter.rules["a constant may stand before everything"] += late

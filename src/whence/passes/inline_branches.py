@@ -29,7 +29,10 @@ class InlineBranches(Pass):
     """What is folded whenever something was inlined: further courses may be certain then."""
 
     def run(self, rewriter: Rewriter) -> None:
-        while sum(_unfold(rewriter, node) for node in list(rewriter.graph) if node.op in _CONTROL) and self.folding is not None:
+        while (
+            sum(_unfold(rewriter, node) for node in list(rewriter.graph) if node.op in _CONTROL)
+            and self.folding is not None
+        ):
             self.folding.run(rewriter)
 
     def why_skip(self, graph: Graph) -> str:
@@ -37,8 +40,12 @@ class InlineBranches(Pass):
 
 
 def _unfold(rewriter: Rewriter, node: Node) -> bool:
-    """Inline `node` if its course is certain, then what it held, which may become certain through it."""
-    inlining = _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
+    """Inline `node` if its course is certain, then what it held, which may become certain through
+    it.
+    """
+    inlining = (
+        _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
+    )
     if inlining is None or node.retained:
         return False
     for each in inlining.apply(rewriter):
@@ -52,9 +59,14 @@ def _plan_if(graph: Graph, node: Node) -> Inlining | None:
     taken = const_bool(graph, node.input(0))
     if taken is None:
         return None
-    rule = f"an If that is always {'true' if taken else 'false'} is its {'then' if taken else 'else'} branch"
+    rule = (
+        f"an If that is always {'true' if taken else 'false'} is its {'then' if taken else 'else'}"
+        " branch"
+    )
     inlining = Inlining(graph, node, rule)
-    results = inlining.inline(node.bodies["then_branch" if taken else "else_branch"], node.inputs[1:])
+    results = inlining.inline(
+        node.bodies["then_branch" if taken else "else_branch"], node.inputs[1:]
+    )
     return inlining if inlining.connect(results) else None
 
 
@@ -71,7 +83,9 @@ def _plan_loop(graph: Graph, node: Node) -> Inlining | None:
     if proceeds is True and trips == (1,):
         inlining = Inlining(graph, node, "a Loop of one turn is its body")
         first = [inlining.const(np.array(0, np.int64)), inlining.const(np.array(True))]
-        _, *results = inlining.inline(node.bodies["body"], [*first, *carried, *node.inputs[formal:]])
+        _, *results = inlining.inline(
+            node.bodies["body"], [*first, *carried, *node.inputs[formal:]]
+        )
         rows = [inlining.row(ref) for ref in results[len(carried) :]]
         return inlining if inlining.connect([*results[: len(carried)], *rows]) else None
     return None

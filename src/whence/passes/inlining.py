@@ -1,4 +1,6 @@
-"""Moving nested graphs into the graph around them: one change, in which every operator keeps its own origin."""
+"""Moving nested graphs into the graph around them: one change, in which every operator keeps its
+own origin.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from whence.types import DType, TensorType, ValueType
 
 @dataclass(slots=True)
 class Inlining:
-    """The change that puts copies of the nodes of nested graphs where the node that holds them stands."""
+    """The change that puts copies of the nodes of nested graphs where the node that holds them
+    stands.
+    """
 
     graph: Graph
     holder: Node
@@ -36,30 +40,65 @@ class Inlining:
     def inline(self, body: Graph, given: Sequence[Ref | None]) -> list[Ref | None]:
         """Copy the nodes of `body`, fed with `given`; returns what its outputs became."""
         self.taken.append(body)
-        became: dict[Ref, Ref | None] = {entry.ref(): ref for entry, ref in zip(body.inputs, given, strict=True)}
+        became: dict[Ref, Ref | None] = {
+            entry.ref(): ref for entry, ref in zip(body.inputs, given, strict=True)
+        }
         for node in body:
             if node.op in ("Input", "Output"):
                 continue
             inputs = [None if ref is None else became[ref] for ref in node.inputs]
-            copy = self._add(node.op, inputs, node.outputs, node, EdgeKind.COPY, node.attrs, node.value, node.bodies, node.flags)
+            copy = self._add(
+                node.op,
+                inputs,
+                node.outputs,
+                node,
+                EdgeKind.COPY,
+                node.attrs,
+                node.value,
+                node.bodies,
+                node.flags,
+            )
             if node.bodies:
                 self.moved.append(node)
             for index in range(len(node.outputs)):
                 became[node.ref(index)] = copy.ref(index)
-        return [became[ref] if (ref := output.inputs[0]) is not None else None for output in body.outputs]
+        return [
+            became[ref] if (ref := output.inputs[0]) is not None else None
+            for output in body.outputs
+        ]
 
     def const(self, value: np.ndarray) -> Ref:
-        return self._add("Const", (), (TensorType.of(value),), self.holder, EdgeKind.LOWER, value=value).ref()
+        return self._add(
+            "Const", (), (TensorType.of(value),), self.holder, EdgeKind.LOWER, value=value
+        ).ref()
 
-    def keep(self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]) -> list[Ref | None]:
-        """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns what its outputs became."""
+    def keep(
+        self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]
+    ) -> list[Ref | None]:
+        """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns
+        what its outputs became.
+        """
         self.kept.append(body)
-        node = self._add("Branch", given, types, self.holder, EdgeKind.LOWER, {"captures": len(given)}, bodies={"body": body})
+        node = self._add(
+            "Branch",
+            given,
+            types,
+            self.holder,
+            EdgeKind.LOWER,
+            {"captures": len(given)},
+            bodies={"body": body},
+        )
         return [node.ref(index) for index in range(len(types))]
 
     def choose(self, condition: Ref, then: Ref, otherwise: Ref) -> Ref:
         """What an If gives: one of two values, of one type."""
-        return self._add("Choose", (condition, then, otherwise), (self.type_of(then),), self.holder, EdgeKind.LOWER).ref()
+        return self._add(
+            "Choose",
+            (condition, then, otherwise),
+            (self.type_of(then),),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
 
     def number(self, condition: Ref) -> Ref:
         """A condition that may be a list of one element, as a number."""
@@ -67,7 +106,13 @@ class Inlining:
         if isinstance(kind, TensorType) and kind.shape == ():
             return condition
         nothing = self.const(np.array([], np.int64))
-        return self._add("Reshape", (condition, nothing), (TensorType(DType.BOOL, ()),), self.holder, EdgeKind.LOWER).ref()
+        return self._add(
+            "Reshape",
+            (condition, nothing),
+            (TensorType(DType.BOOL, ()),),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
         """The only row of a scan output: the value of one turn with a leading dimension of 1."""
@@ -75,7 +120,13 @@ class Inlining:
         if not isinstance(kind, TensorType):
             return None
         stacked = TensorType(kind.dtype, None if kind.shape is None else (1, *kind.shape))
-        return self._add("Unsqueeze", (ref, self.const(np.array([0], np.int64))), (stacked,), self.holder, EdgeKind.LOWER).ref()
+        return self._add(
+            "Unsqueeze",
+            (ref, self.const(np.array([0], np.int64))),
+            (stacked,),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
 
     def connect(self, results: Sequence[Ref | None]) -> bool:
         """`results` are to stand for the holder's outputs. False when they do not fit."""
@@ -91,13 +142,27 @@ class Inlining:
         """Do it; returns the nodes that are new. What was not taken is dead."""
         holder, target = self.holder, self.redirects[self.holder.ref()].node
         held, kept = holder.bodies, {node: node.bodies for node in self.moved}
-        change = Change(self.graph, rewriter.pass_name, self.rule, before=holder, redirects=self.redirects, removed=[holder])
+        change = Change(
+            self.graph,
+            rewriter.pass_name,
+            self.rule,
+            before=holder,
+            redirects=self.redirects,
+            removed=[holder],
+        )
         change.buried = {holder.id: (Reason.INLINED, target)}
         for node in self.new.values():
-            node.birth = Birth(node.birth.parents, rewriter.pass_name, self.rule) if node.birth is not None else None
+            node.birth = (
+                Birth(node.birth.parents, rewriter.pass_name, self.rule)
+                if node.birth is not None
+                else None
+            )
             (change.consts if node.is_const else change.added).append(node)
-        # The change dissolves what the removed node holds: graphs that go over to a copy must not be found there.
-        holder.bodies = {name: body for name, body in held.items() if any(body is taken for taken in self.taken)}
+        # The change dissolves what the removed node holds: graphs that go over to a copy must not
+        # be found there.
+        holder.bodies = {
+            name: body for name, body in held.items() if any(body is taken for taken in self.taken)
+        }
         for node in self.moved:
             node.bodies = {}
         try:
@@ -111,8 +176,15 @@ class Inlining:
             if not any(body is other for other in (*self.taken, *self.kept)):
                 dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
         rewriter.applied(change, touched)
-        # The condition, or the number of turns, did its work here. What a branch captured may still be wanted, or is simply dead.
-        remove_unread(rewriter, holder.inputs[: 1 if holder.op == "If" else 2], reason=Reason.FOLDED, rule=self.rule, into=target)
+        # The condition, or the number of turns, did its work here. What a branch captured may still
+        # be wanted, or is simply dead.
+        remove_unread(
+            rewriter,
+            holder.inputs[: 1 if holder.op == "If" else 2],
+            reason=Reason.FOLDED,
+            rule=self.rule,
+            into=target,
+        )
         return change.added
 
     def _add(
@@ -131,7 +203,18 @@ class Inlining:
         silent = op == "Const" and (not parent.origin or parent is self.holder)
         birth = None if silent else Birth(((parent.id, kind),), "", self.rule)
         origin = NO_ORIGIN if silent else parent.origin
-        node = Node(self.graph.new_id(), op, inputs, types, attrs, name=parent.name, origin=origin, value=value, bodies=bodies, flags=flags)
+        node = Node(
+            self.graph.new_id(),
+            op,
+            inputs,
+            types,
+            attrs,
+            name=parent.name,
+            origin=origin,
+            value=value,
+            bodies=bodies,
+            flags=flags,
+        )
         node.birth = birth
         self.new[node.id] = node
         return node

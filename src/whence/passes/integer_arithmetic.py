@@ -1,10 +1,13 @@
 """Quantised operators compute on their codes.
 
-1. quantise(f(dequantise(x), ...)) = f on integers, for the operators below; the rules and their arithmetic are in `integer_*.py`
-2. a QuantizeLinear that was made for LiteRT's arithmetic follows LiteRT's reference kernels bit for bit, any other ONNX Runtime's
+1. quantise(f(dequantise(x), ...)) = f on integers, for the operators below; the rules and their
+   arithmetic are in `integer_*.py`
+2. a QuantizeLinear that was made for LiteRT's arithmetic follows LiteRT's reference kernels bit for
+   bit, any other ONNX Runtime's
 3. what no rule covers stays dequantise, compute, quantise
 
-The result is in operators of `ops/integer.py` and in plain ones on integers, so that fusion makes one kernel of a sum and all that follows it.
+The result is in operators of `ops/integer.py` and in plain ones on integers, so that fusion makes
+one kernel of a sum and all that follows it.
 """
 
 from __future__ import annotations
@@ -17,8 +20,18 @@ from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.passes.base import Property, RulePass
 from whence.passes.integer_codes import ON_CODES, rewrite_max_pool, rewrite_on_codes
-from whence.passes.integer_convolutions import CONVOLUTIONS, rewrite_conv_integer, rewrite_convolution
-from whence.passes.integer_elementwise import rewrite_multiplication, rewrite_prelu, rewrite_requantisation, rewrite_sum, rewrite_wide_unary
+from whence.passes.integer_convolutions import (
+    CONVOLUTIONS,
+    rewrite_conv_integer,
+    rewrite_convolution,
+)
+from whence.passes.integer_elementwise import (
+    rewrite_multiplication,
+    rewrite_prelu,
+    rewrite_requantisation,
+    rewrite_sum,
+    rewrite_wide_unary,
+)
 from whence.passes.integer_hybrid import HYBRIDS, rewrite_hybrid
 from whence.passes.integer_matmul import PRODUCTS, rewrite_product, rewrite_real_product
 from whence.passes.integer_reductions import REDUCTIONS, rewrite_average_pool, rewrite_reduction
@@ -58,7 +71,9 @@ class IntegerArithmetic(RulePass):
     classes: ClassVar[OpClass] = OpClass.QUANTISE
     breaks: ClassVar[Property] = Property.PORTABLE
     rounds_otherwise: ClassVar[bool] = True
-    anchors: ClassVar[frozenset[str]] = frozenset({"QuantizeLinear", "ConvInteger", "MaxPool", *HYBRIDS})
+    anchors: ClassVar[frozenset[str]] = frozenset(
+        {"QuantizeLinear", "ConvInteger", "MaxPool", *HYBRIDS}
+    )
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "ConvInteger":
@@ -87,6 +102,13 @@ def _visit_product(node: Node, rewriter: Rewriter) -> None:
     users = rewriter.graph.consumers(node)
     if any(user.op in {"QuantizeLinear", "Relu", "Clip"} for user in users):
         return
-    if any(user.op == "Add" and any(after.op in {"QuantizeLinear", "Relu", "Clip"} for after in rewriter.graph.consumers(user)) for user in users):
+    if any(
+        user.op == "Add"
+        and any(
+            after.op in {"QuantizeLinear", "Relu", "Clip"}
+            for after in rewriter.graph.consumers(user)
+        )
+        for user in users
+    ):
         return
     rewrite_real_product(node, rewriter)

@@ -1,7 +1,8 @@
 """Operators that choose and move numbers do the same to their codes, when all are coded alike.
 
 1. q(f(dq(x), dq(y), ...)) = f(x, y, ...), f being one of `ON_CODES`
-2. for Concat, parts that are coded differently are brought to the coding of the result by a table first
+2. for Concat, parts that are coded differently are brought to the coding of the result by a table
+   first
 3. max_pool of codes is taken channels last, where convolutions of codes are
 """
 
@@ -51,7 +52,9 @@ ON_CODES: Mapping[str, tuple[int, ...]] = {
     "Unsqueeze": (0,),
     "Where": (1, 2),
 }
-"""The operators of rule 1, and which of their inputs are numbers rather than axes, shapes and conditions; none named means all."""
+"""The operators of rule 1, and which of their inputs are numbers rather than axes, shapes and
+conditions; none named means all.
+"""
 _COMPARING = frozenset({"MaxPool", "ChannelsLastMaxPool"})
 _SHARED = frozenset({"Split"})
 
@@ -59,7 +62,11 @@ _SHARED = frozenset({"Split"})
 def rewrite_on_codes(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """Rules 1 and 2. True when one applied."""
     graph, node = rewriter.graph, match.op
-    if not _moves(node) or (node.op in _COMPARING and match.result.dtype not in BYTES) or (len(node.outputs) > 1 and node.op not in _SHARED):
+    if (
+        not _moves(node)
+        or (node.op in _COMPARING and match.result.dtype not in BYTES)
+        or (len(node.outputs) > 1 and node.op not in _SHARED)
+    ):
         return False
     places = ON_CODES[node.op] or tuple(range(len(node.inputs)))
     inputs: dict[int, Ref | np.ndarray] = {}
@@ -76,7 +83,12 @@ def rewrite_on_codes(match: QuantisedOp, rewriter: Rewriter) -> bool:
             sources[operand.node] = None
         elif code is not None:
             inputs[place] = code
-        elif operand is not None and node.op == "Concat" and operand.coding.dtype in BYTES and operand.coding.is_single:
+        elif (
+            operand is not None
+            and node.op == "Concat"
+            and operand.coding.dtype in BYTES
+            and operand.coding.is_single
+        ):
             inputs[place] = _table(operand, match)
             sources[operand.node] = None
         else:
@@ -94,7 +106,8 @@ def _moves(node: Node) -> bool:
     if node.op == "Resize":
         return (
             get_str(node.attrs, "mode", "nearest") == "nearest"
-            and get_str(node.attrs, "coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize"
+            and get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
+            != "tf_crop_and_resize"
         )
     if node.op == "Pad":
         return get_str(node.attrs, "mode", "constant") in {"constant", "reflect", "edge", "wrap"}
@@ -102,7 +115,9 @@ def _moves(node: Node) -> bool:
 
 
 def _code_of(graph: Graph, ref: Ref, match: QuantisedOp) -> np.ndarray | None:
-    """A constant as codes of the result, when each of its numbers is exactly the number of a code."""
+    """A constant as codes of the result, when each of its numbers is exactly the number of a
+    code.
+    """
     value = graph.const_value(ref)
     if value is None or value.dtype != np.float32:
         return None
@@ -120,7 +135,9 @@ def _table(operand: Operand, match: QuantisedOp) -> np.ndarray:
     if match.is_fixed_point:
         scale = operand.coding.step * (np.float32(1) / step)
         offset = np.float32(-operand.coding.zero) * scale
-        codes = round_away(codes.astype(np.float32) * scale + offset) + np.float32(match.result.zero)
+        codes = round_away(codes.astype(np.float32) * scale + offset) + np.float32(
+            match.result.zero
+        )
     else:
         real = (codes - operand.coding.zero).astype(np.float32) * operand.coding.step
         codes = np.rint(real / step) + np.float32(match.result.zero)
@@ -128,7 +145,9 @@ def _table(operand: Operand, match: QuantisedOp) -> np.ndarray:
 
 
 def _quantisers(graph: Graph, match: QuantisedOp) -> list[tuple[Ref, Node]] | None:
-    """What quantises each output that is used; `None` when an output is used in another way. One output has the match's own."""
+    """What quantises each output that is used; `None` when an output is used in another way. One
+    output has the match's own.
+    """
     if len(match.op.outputs) == 1:
         return [(match.op.ref(), match.last)]
     if match.activations:
@@ -144,11 +163,21 @@ def _quantisers(graph: Graph, match: QuantisedOp) -> list[tuple[Ref, Node]] | No
 
 
 def _apply(
-    match: QuantisedOp, rewriter: Rewriter, inputs: Mapping[int, Ref | np.ndarray], sources: list[Node], outputs: list[tuple[Ref, Node]]
+    match: QuantisedOp,
+    rewriter: Rewriter,
+    inputs: Mapping[int, Ref | np.ndarray],
+    sources: list[Node],
+    outputs: list[tuple[Ref, Node]],
 ) -> None:
     node = match.op
     lasts = [last for _, last in outputs]
-    edit = rewriter.edit(*sources, node, *match.activations, *lasts, rule=f"quantise({node.op}(dequantise(x))) = {node.op}(x)")
+    edit = rewriter.edit(
+        *sources,
+        node,
+        *match.activations,
+        *lasts,
+        rule=f"quantise({node.op}(dequantise(x))) = {node.op}(x)",
+    )
     built: list[Ref | None] = list(node.inputs) + [None] * (max(inputs) + 1 - len(node.inputs))
     for place, value in inputs.items():
         if isinstance(value, Ref):
@@ -156,10 +185,14 @@ def _apply(
             continue
         operand = match.operand(place)
         if operand is not None:
-            built[place] = edit.node("LookUp", [operand.codes, edit.const(value)], of=[operand.node, node]).ref()
+            built[place] = edit.node(
+                "LookUp", [operand.codes, edit.const(value)], of=[operand.node, node]
+            ).ref()
         else:
             built[place] = edit.const(value)
-    moved = edit.node(node.op, built, node.attrs, of=[node], name=node.name, n_outputs=len(node.outputs))
+    moved = edit.node(
+        node.op, built, node.attrs, of=[node], name=node.name, n_outputs=len(node.outputs)
+    )
     for ref, last in outputs:
         edit.replace(last.ref(), limited(edit, moved.ref(ref.index), match))
     for each in (*sources, *lasts):
@@ -180,10 +213,18 @@ def limited(edit: Edit, codes: Ref, match: QuantisedOp) -> Ref:
 def rewrite_max_pool(node: Node, rewriter: Rewriter) -> None:
     """Rule 3."""
     kind = tensor_of(rewriter.graph, node.inputs[0])
-    if kind is None or kind.dtype not in {DType.I8, DType.U8} or kind.rank is None or kind.rank < 3 or len(node.outputs) != 1:
+    if (
+        kind is None
+        or kind.dtype not in {DType.I8, DType.U8}
+        or kind.rank is None
+        or kind.rank < 3
+        or len(node.outputs) != 1
+    ):
         return
     edit = rewriter.edit(node, rule="max_pool(x) = max_pool(x), channels last")
     last = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(kind.rank)})
     pooled = edit.node("ChannelsLastMaxPool", [last.ref()], node.attrs, name=node.name)
-    edit.replace(node, edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs))
+    edit.replace(
+        node, edit.node("Transpose", [pooled.ref()], {"perm": to_second(kind.rank)}, node.outputs)
+    )
     edit.apply()

@@ -1,4 +1,6 @@
-"""LiteRT's integer forms of functions of one code: the value at every code of the input, in codes of the result, not yet limited."""
+"""LiteRT's integer forms of functions of one code: the value at every code of the input, in codes
+of the result, not yet limited.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,16 @@ from whence.types import DType
 _Function = Callable[[Graph, Node, Coding, Coding], np.ndarray | None]
 
 
-def litert_function(graph: Graph, node: Node | None, source: Coding, result: Coding) -> np.ndarray | None:
-    """Codes of the result for every code of the source; `None` when LiteRT computes in real numbers, or the parameters are out of range."""
+def litert_function(
+    graph: Graph, node: Node | None, source: Coding, result: Coding
+) -> np.ndarray | None:
+    """Codes of the result for every code of the source; `None` when LiteRT computes in real
+    numbers, or the parameters are out of range.
+    """
     if node is None:
-        return _scaled(_centred(source), float(np.float64(source.step) / np.float64(result.step)), result)
+        return _scaled(
+            _centred(source), float(np.float64(source.step) / np.float64(result.step)), result
+        )
     function = _FUNCTIONS.get(node.op)
     return None if function is None else function(graph, node, source, result)
 
@@ -34,7 +42,9 @@ def _scaled(x: np.ndarray, factor: float, result: Coding) -> np.ndarray | None:
     fixed = fixed_point(factor)
     if fixed is None:
         return None
-    return scale_fixed_point(x.astype(np.int32), np.array(fixed.multiplier, np.int32), np.array(fixed.shift, np.int32)) + np.int32(result.zero)
+    return scale_fixed_point(
+        x.astype(np.int32), np.array(fixed.multiplier, np.int32), np.array(fixed.shift, np.int32)
+    ) + np.int32(result.zero)
 
 
 def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
@@ -44,15 +54,26 @@ def _relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarra
     if ends is None or codes is None:
         return None
     low, high = integer_range(result.dtype)
-    low = low if np.isinf(ends[0]) else max(low, result.zero + int(round_away(np.asarray(np.float32(ends[0]) / result.step))))
-    high = high if np.isinf(ends[1]) else min(high, result.zero + int(round_away(np.asarray(np.float32(ends[1]) / result.step))))
+    low = (
+        low
+        if np.isinf(ends[0])
+        else max(low, result.zero + int(round_away(np.asarray(np.float32(ends[0]) / result.step))))
+    )
+    high = (
+        high
+        if np.isinf(ends[1])
+        else min(high, result.zero + int(round_away(np.asarray(np.float32(ends[1]) / result.step))))
+    )
     return np.asarray(np.minimum(np.maximum(codes, low), high))
 
 
 def _leaky_relu(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
     alpha = np.float32(get_float(node.attrs, "alpha", 0.01))
     x = _centred(source)
-    above, below = _scaled(x, float(source.step / result.step), result), _scaled(x, float(source.step * alpha / result.step), result)
+    above, below = (
+        _scaled(x, float(source.step / result.step), result),
+        _scaled(x, float(source.step * alpha / result.step), result),
+    )
     return None if above is None or below is None else np.where(x >= 0, above, below)
 
 
@@ -79,8 +100,12 @@ def _from_real(real: np.ndarray, result: Coding) -> np.ndarray:
 # ---- functions of 16 bits ----
 
 
-def interpolated(function: Callable[[np.ndarray], np.ndarray | None], source: Coding, result: Coding) -> np.ndarray | None:
-    """A function of real numbers at every code of 16 bits, as `between_known` has it; `None` when the function has no values."""
+def interpolated(
+    function: Callable[[np.ndarray], np.ndarray | None], source: Coding, result: Coding
+) -> np.ndarray | None:
+    """A function of real numbers at every code of 16 bits, as `between_known` has it; `None` when
+    the function has no values.
+    """
     if result.zero:
         return None
     values = function(np.zeros(1, np.float32))
@@ -89,20 +114,31 @@ def interpolated(function: Callable[[np.ndarray], np.ndarray | None], source: Co
     return between_known(lambda x: np.asarray(function(x)), source.step, source.zero, result.step)
 
 
-def between_known(function: Callable[[np.ndarray], np.ndarray], scale: float | np.float32, zero: int, result: float | np.float32) -> np.ndarray:
-    """A function at every code of 16 bits, in codes of 16 bits: known at every 128th code, on straight lines between.
+def between_known(
+    function: Callable[[np.ndarray], np.ndarray],
+    scale: float | np.float32,
+    zero: int,
+    result: float | np.float32,
+) -> np.ndarray:
+    """A function at every code of 16 bits, in codes of 16 bits: known at every 128th code, on
+    straight lines between.
 
-    The known values are moved by half of what the line is off in the middle, so that the error is the same in both directions. The scales
-    say in which precision this is computed.
+    The known values are moved by half of what the line is off in the middle, so that the error is
+    the same in both directions. The scales say in which precision this is computed.
     """
     number: Any = np.float32 if isinstance(scale, np.float32) else np.float64
     first, last = (number(scale) * number(end - zero) for end in (-32768, 32767))
-    step, per_number = (last - first) / number(512), number(65536) / (number(result) * number(65535))
+    step, per_number = (
+        (last - first) / number(512),
+        number(65536) / (number(result) * number(65535)),
+    )
     places = first + np.arange(513).astype(number) * step
     scaled = function(places) * per_number
     known = round_away(scaled)
     line = round_away((scaled[1:] + known[:-1]) / number(2))
-    known[:-1] -= round_away((line - round_away(function(places[:-1] + step / number(2)) * per_number)) / number(2))
+    known[:-1] -= round_away(
+        (line - round_away(function(places[:-1] + step / number(2)) * per_number)) / number(2)
+    )
     table = np.clip(np.where(np.isnan(known), -32768, known), -32768, 32767).astype(np.int64)
     code = np.arange(-32768, 32768)
     place = (code >> 7) + 256
@@ -110,13 +146,15 @@ def between_known(function: Callable[[np.ndarray], np.ndarray], scale: float | n
     return np.asarray(table[place] + ((slope * (code & 127) + 64) >> 7)).astype(np.int16)
 
 
-# LiteRT interpolates between 256 places a 24th apart. Its numbers at these places are not quite rounded ones, so that
-# what comes of rounded ones may differ in the last bit.
+# LiteRT interpolates between 256 places a 24th apart. Its numbers at these places are not quite
+# rounded ones, so that what comes of rounded ones may differ in the last bit.
 _PLACES = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))), 65535).astype(np.int64)
 
 
 def _in_places(source: Coding) -> np.ndarray | None:
-    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a shift."""
+    """Every number in units of 1/512 of a place: the scale is a multiplier of 15 bits and a
+    shift.
+    """
     multiplier, shift = float(source.step) * 4096 * 3, 0
     while 0 < multiplier <= 32767 / 2 and shift <= 30:
         multiplier, shift = multiplier * 2, shift + 1
@@ -126,10 +164,16 @@ def _in_places(source: Coding) -> np.ndarray | None:
 
 
 def _between(x: np.ndarray, bits: int, largest: int) -> np.ndarray:
-    """The sigmoid of |x| / 2^bits places in units of 2^-(16 + bits), `largest` behind the last place."""
+    """The sigmoid of |x| / 2^bits places in units of 2^-(16 + bits), `largest` behind the last
+    place.
+    """
     place, part = np.abs(x) >> bits, np.abs(x) & ((1 << bits) - 1)
     known = np.minimum(place, len(_PLACES) - 2)
-    return np.where(place > known, largest, (_PLACES[known] << bits) + part * (_PLACES[known + 1] - _PLACES[known]))
+    return np.where(
+        place > known,
+        largest,
+        (_PLACES[known] << bits) + part * (_PLACES[known + 1] - _PLACES[known]),
+    )
 
 
 def _wide_sigmoid(source: Coding, result: Coding) -> np.ndarray | None:
@@ -182,7 +226,10 @@ def _multiplier_of_16_bits(multiplier: int) -> int:
 
 def _hard_swish(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarray | None:
     fine_step = np.float32(1 / 128) * source.step
-    to_output, to_gate = fixed_point(float(fine_step / result.step)), fixed_point(float(fine_step / np.float32(3 / 32768)))
+    to_output, to_gate = (
+        fixed_point(float(fine_step / result.step)),
+        fixed_point(float(fine_step / np.float32(3 / 32768))),
+    )
     if to_output is None or to_gate is None or to_output.shift > 0:
         return None
     x = _centred(source).astype(np.int64) << 7

@@ -1,9 +1,11 @@
 """Means and sums over axes of codes.
 
-1. q(reduce_mean(dq(x))) = tail(reduce_sum(int32(x)) - count · zero), the tail's scale divided by the count
+1. q(reduce_mean(dq(x))) = tail(reduce_sum(int32(x)) - count · zero), the tail's scale divided by
+   the count
 2. q(reduce_sum(dq(x))) likewise, without the count
 3. q(global_average_pool(dq(x))) is 1 over the spatial axes
-4. q(average_pool(dq(x))) = average_pool(x) in integers, by LiteRT's arithmetic and with one coding on both sides
+4. q(average_pool(dq(x))) = average_pool(x) in integers, by LiteRT's arithmetic and with one coding
+   on both sides
 """
 
 from __future__ import annotations
@@ -33,18 +35,26 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
         return False
     axes = _axes(graph, node, len(x.shape))
     sizes = None if axes is None else [x.shape[axis] for axis in axes]
-    if axes is None or sizes is None or not all(isinstance(size, int) and size > 0 for size in sizes):
+    if (
+        axes is None
+        or sizes is None
+        or not all(isinstance(size, int) and size > 0 for size in sizes)
+    ):
         return False
     count = math.prod(size for size in sizes if isinstance(size, int))
     tail = _tail(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
     if tail is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
         return False
     absorbed = consts_with_origin(graph, [each for part in match.matched for each in part.inputs])
-    edit = rewriter.edit(*absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sum, scaled")
+    edit = rewriter.edit(
+        *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
+    )
     of = [x.node, node]
     value = edit.node("Cast", [x.codes], {"to": int(DType.I32)}, of=of).ref()
     attrs: dict[str, Attr] = {"keepdims": get_int(node.attrs, "keepdims", 1)}
-    value = edit.node("ReduceSum", [value, edit.const(np.array(axes, np.int64))], attrs, of=of).ref()
+    value = edit.node(
+        "ReduceSum", [value, edit.const(np.array(axes, np.int64))], attrs, of=of
+    ).ref()
     if x.coding.zero:
         value = edit.node("Sub", [value, edit.const(np.int32(count * x.coding.zero))], of=of).ref()
     edit.replace(match.last.ref(), tail.build(edit, value))
@@ -66,13 +76,16 @@ def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
 
 def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
     if not match.is_fixed_point:
-        return tail_of(match, np.asarray(step / (match.result.step * np.float32(count)), np.float32))
+        return tail_of(
+            match, np.asarray(step / (match.result.step * np.float32(count)), np.float32)
+        )
     fixed = fixed_point(float(np.float64(step) / np.float64(match.result.step)))
     if fixed is None:
         return None
     multiplier, shift = fixed
     if count > 1:
-        # LiteRT divides the multiplier by the count, after as much of the count as is a power of two has gone into the shift.
+        # LiteRT divides the multiplier by the count, after as much of the count as is a power of
+        # two has gone into the shift.
         bits = min(count.bit_length() - 1, 32, 31 + shift)
         multiplier, shift = (multiplier << bits) // count, shift - bits
     return Tail(match, (np.array(multiplier, np.int32), np.array(shift, np.int32)), None)
@@ -81,9 +94,18 @@ def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
 def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """Rule 4. True when it applied."""
     graph, node, x = rewriter.graph, match.op, match.operand(0)
-    if x is None or not match.is_fixed_point or not x.coding.equals(match.result) or get_int(node.attrs, "count_include_pad", 0):
+    if (
+        x is None
+        or not match.is_fixed_point
+        or not x.coding.equals(match.result)
+        or get_int(node.attrs, "count_include_pad", 0)
+    ):
         return False
-    edit = rewriter.edit(*consts_with_origin(graph, node.inputs), *match.matched, rule="quantise(average_pool(dequantise(x))) = average_pool(x)")
+    edit = rewriter.edit(
+        *consts_with_origin(graph, node.inputs),
+        *match.matched,
+        rule="quantise(average_pool(dequantise(x))) = average_pool(x)",
+    )
     value = edit.node(node.op, [x.codes], node.attrs, of=[x.node, node], name=node.name).ref()
     edit.replace(match.last.ref(), limited(edit, value, match))
     edit.apply()

@@ -1,8 +1,11 @@
-"""Softmax of codes of 16 bits, as LiteRT has it: exponentials and the reciprocal of their sum from tables, the rest in integers.
+"""Softmax of codes of 16 bits, as LiteRT has it: exponentials and the reciprocal of their sum from
+tables, the rest in integers.
 
-1. q(softmax(dq(x))) = e · r / 2^k, where e = exp(x - max) and r = 1 / (sum of e, brought between 1 and 2 by a power of two)
+1. q(softmax(dq(x))) = e · r / 2^k, where e = exp(x - max) and r = 1 / (sum of e, brought between 1
+   and 2 by a power of two)
 
-On codes of 8 bits LiteRT's kernels do not agree with each other; there, computing in real numbers is as good as either.
+On codes of 8 bits LiteRT's kernels do not agree with each other; there, computing in real numbers
+is as good as either.
 """
 
 from __future__ import annotations
@@ -36,24 +39,48 @@ def rewrite_softmax(match: QuantisedOp, rewriter: Rewriter) -> bool:
         return False
     rank = len(x.shape)
     scale = fixed_point(float(np.float64(x.coding.step) / (_DEEPEST / _RANGE)))
-    if get_int(node.attrs, "axis", -1) % rank != rank - 1 or x.coding.zero or match.result.zero or match.activations or scale is None:
+    if (
+        get_int(node.attrs, "axis", -1) % rank != rank - 1
+        or x.coding.zero
+        or match.result.zero
+        or match.activations
+        or scale is None
+    ):
         return False
-    if not np.isclose(float(match.result.step), 2.0**-15, rtol=1e-3) or not isinstance(x.shape[-1], int) or not 0 < x.shape[-1] < 1 << 15:
+    if (
+        not np.isclose(float(match.result.step), 2.0**-15, rtol=1e-3)
+        or not isinstance(x.shape[-1], int)
+        or not 0 < x.shape[-1] < 1 << 15
+    ):
         return False
-    edit = rewriter.edit(*match.matched, rule="quantise(softmax(dequantise(x))) = softmax in integers")
+    edit = rewriter.edit(
+        *match.matched, rule="quantise(softmax(dequantise(x))) = softmax in integers"
+    )
     maker = _Maker(edit, list(match.matched), rank)
     codes = maker.cast(x.codes, DType.I32)
     below = maker.op("Sub", codes, maker.over("ReduceMax", codes))
-    scaled = maker.op("FixedPointScale", below, maker.number(scale.multiplier), maker.number(scale.shift))
-    powers = maker.cast(maker.op("LookUp", maker.code(scaled, 32767), edit.const(_exponentials())), DType.I32)
+    scaled = maker.op(
+        "FixedPointScale", below, maker.number(scale.multiplier), maker.number(scale.shift)
+    )
+    powers = maker.cast(
+        maker.op("LookUp", maker.code(scaled, 32767), edit.const(_exponentials())), DType.I32
+    )
     total = maker.over("ReduceSum", powers)
     # How often the sum can be halved, as a place in lists of powers of two.
     ladder = edit.const((1 << np.arange(1, 31)).astype(np.int32))
-    place = maker.over("ReduceSum", maker.cast(maker.op("GreaterOrEqual", total, ladder), DType.I64))
+    place = maker.over(
+        "ReduceSum", maker.cast(maker.op("GreaterOrEqual", total, ladder), DType.I64)
+    )
     sum_64 = maker.cast(total, DType.I64)
     grown = maker.op("Mul", sum_64, maker.power(place, 30 - np.arange(31)))
-    unit = maker.op("Div", maker.op("Add", grown, edit.const(np.int64(1 << 13))), edit.const(np.int64(1 << 14)))
-    reciprocal = maker.op("LookUp", maker.code(maker.cast(unit, DType.I32), -(1 << 15) - (1 << 16)), edit.const(_reciprocals()))
+    unit = maker.op(
+        "Div", maker.op("Add", grown, edit.const(np.int64(1 << 13))), edit.const(np.int64(1 << 14))
+    )
+    reciprocal = maker.op(
+        "LookUp",
+        maker.code(maker.cast(unit, DType.I32), -(1 << 15) - (1 << 16)),
+        edit.const(_reciprocals()),
+    )
     product = maker.op("Mul", maker.cast(powers, DType.I64), maker.cast(reciprocal, DType.I64))
     half = maker.op("Div", maker.power(place, np.arange(31)), edit.const(np.int64(2)))
     result = maker.op("Div", maker.op("Add", product, half), maker.power(place, np.arange(31)))
@@ -100,4 +127,8 @@ class _Maker:
 
     def power(self, place: Ref, exponents: np.ndarray) -> Ref:
         """2 to the exponent at each place."""
-        return self.op("Gather", self._edit.const(np.left_shift(np.int64(1), exponents.astype(np.int64))), place)
+        return self.op(
+            "Gather",
+            self._edit.const(np.left_shift(np.int64(1), exponents.astype(np.int64))),
+            place,
+        )

@@ -1,4 +1,6 @@
-"""Sums of products of codes, before they are scaled: in which units they are, and the bias in these units."""
+"""Sums of products of codes, before they are scaled: in which units they are, and the bias in these
+units.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Bias(NamedTuple):
 
 
 def whole_bytes(codes: np.ndarray) -> np.ndarray:
-    """Codes of fewer than 8 bits in a type that kernels know; other codes as they are. The order in memory is that of the axes."""
+    """Codes of fewer than 8 bits in a type that kernels know; other codes as they are. The order in
+    memory is that of the axes.
+    """
     return np.ascontiguousarray(codes if codes.dtype in _BYTES else codes.astype(np.int8))
 
 
@@ -37,17 +41,25 @@ def zero_points(operand: Operand, dtype: np.dtype[np.generic]) -> np.ndarray | N
 
 
 def combined_scales(match: QuantisedOp, x: Operand, w: Operand, *, in_double: bool) -> np.ndarray:
-    """The scale of a sum over that of the result. LiteRT multiplies the scales in single precision in some operators and in double in others."""
+    """The scale of a sum over that of the result. LiteRT multiplies the scales in single precision
+    in some operators and in double in others.
+    """
     step, scales, result = x.coding.step, w.coding.scale, match.result.step
     # What overflows has no tail, and says so itself.
     with np.errstate(over="ignore"):
         if not match.is_fixed_point:
             return np.asarray(step * scales / result, np.float32)
-        products = np.float64(step) * scales.astype(np.float64) if in_double else (step * scales).astype(np.float64)
+        products = (
+            np.float64(step) * scales.astype(np.float64)
+            if in_double
+            else (step * scales).astype(np.float64)
+        )
         return np.asarray(products / np.float64(result))
 
 
-def bias_of(graph: Graph, ref: Ref, operand: Operand | None, x: Operand, w: Operand, *, is_fixed_point: bool) -> Bias | None:
+def bias_of(
+    graph: Graph, ref: Ref, operand: Operand | None, x: Operand, w: Operand, *, is_fixed_point: bool
+) -> Bias | None:
     """A bias as integers in units of the sums of x · w; `None` when it cannot be said so."""
     units = np.float64(x.coding.step) * w.coding.scale.astype(np.float64)
     kind = tensor_of(graph, ref)
@@ -63,10 +75,15 @@ def bias_of(graph: Graph, ref: Ref, operand: Operand | None, x: Operand, w: Oper
     codes = operand.value.reshape(-1)
     scale, zeros = operand.coding.scale.astype(np.float64), operand.coding.zero_point
     is_sum = operand.coding.dtype in {DType.I32, DType.I64} and not np.any(zeros)
-    # LiteRT takes the codes for sums without looking at their scale; elsewhere it must be that of the sums, but for its own rounding.
+    # LiteRT takes the codes for sums without looking at their scale; elsewhere it must be that of
+    # the sums, but for its own rounding.
     if is_sum and (is_fixed_point or np.allclose(scale, units, rtol=1e-4, atol=0.0)):
         return Bias(codes, operand.node)
-    return None if is_fixed_point else _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
+    return (
+        None
+        if is_fixed_point
+        else _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
+    )
 
 
 def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
@@ -81,4 +98,8 @@ def biased(edit: Edit, sums: Ref, bias: Bias | None, of: list[Node]) -> Ref:
     assert isinstance(kind, TensorType)
     if bias is None or not np.any(bias.value):
         return sums
-    return edit.node("Add", [sums, edit.const(bias.value.astype(kind.dtype.numpy))], of=of if bias.source is None else [*of, bias.source]).ref()
+    return edit.node(
+        "Add",
+        [sums, edit.const(bias.value.astype(kind.dtype.numpy))],
+        of=of if bias.source is None else [*of, bias.source],
+    ).ref()

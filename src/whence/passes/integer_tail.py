@@ -1,4 +1,5 @@
-"""What follows a sum of products of codes: its scaling, the zero point, the limits, and the type of the result.
+"""What follows a sum of products of codes: its scaling, the zero point, the limits, and the type of
+the result.
 
 LiteRT:  cast(clip(fixed_point_scale(sum) + zero))                          in integers
          cast(clip(round(double(sum) · (scales in / scale out)) + zero))    for some sums of 64 bits, halves away from zero
@@ -20,7 +21,9 @@ from whence.types import DType, TensorType
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The steps from an integer sum to codes. `fixed` holds multiplier and shift, else `factor` a float32 or float64."""
+    """The steps from an integer sum to codes. `fixed` holds multiplier and shift, else `factor` a
+    float32 or float64.
+    """
 
     match: QuantisedOp
     fixed: tuple[np.ndarray, np.ndarray] | None
@@ -34,20 +37,33 @@ class Tail:
         if self.fixed is not None:
             multiplier, shift = self.fixed
             attrs = {} if self.rounding == "double" else {"rounding": self.rounding}
-            value = edit.node("FixedPointScale", [sums, edit.const(multiplier), edit.const(shift)], attrs, of=of).ref()
+            value = edit.node(
+                "FixedPointScale", [sums, edit.const(multiplier), edit.const(shift)], attrs, of=of
+            ).ref()
             return narrowed(edit, value, match, of)
         assert self.factor is not None
         value = edit.node("Cast", [sums], {"to": int(DType.of(self.factor))}, of=of).ref()
         value = edit.node("Mul", [value, edit.const(self.factor)], of=of).ref()
         if self.factor.dtype == np.float32:
             return narrowed(edit, edit.node("Round", [value], of=of).ref(), match, of)
-        size = edit.node("Add", [edit.node("Abs", [value], of=of).ref(), edit.const(np.float64(0.5))], of=of).ref()
+        size = edit.node(
+            "Add", [edit.node("Abs", [value], of=of).ref(), edit.const(np.float64(0.5))], of=of
+        ).ref()
         whole = edit.node("Floor", [size], of=of).ref()
-        return narrowed(edit, edit.node("Mul", [edit.node("Sign", [value], of=of).ref(), whole], of=of).ref(), match, of)
+        return narrowed(
+            edit,
+            edit.node("Mul", [edit.node("Sign", [value], of=of).ref(), whole], of=of).ref(),
+            match,
+            of,
+        )
 
 
-def tail_of(match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False, rounding: str = "double") -> Tail | None:
-    """The tail that multiplies a sum by `reals` (one number or one for each element of the last axis); `None` when they are out of range."""
+def tail_of(
+    match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False, rounding: str = "double"
+) -> Tail | None:
+    """The tail that multiplies a sum by `reals` (one number or one for each element of the last
+    axis); `None` when they are out of range.
+    """
     if match.is_fixed_point and not in_double:
         fixed = fixed_points(float(real) for real in reals.reshape(-1))
         return None if fixed is None else Tail(match, fixed, None, rounding)
@@ -58,10 +74,15 @@ def tail_of(match: QuantisedOp, reals: np.ndarray, *, in_double: bool = False, r
 
 
 def narrowed(edit: Edit, value: Ref, match: QuantisedOp, of: list[Node]) -> Ref:
-    """A value in units of the result's scale as codes of the result: plus the zero point, limited, in its type."""
+    """A value in units of the result's scale as codes of the result: plus the zero point, limited,
+    in its type.
+    """
     kind = edit.type_of(value)
     assert isinstance(kind, TensorType)
-    zero, low, high = (np.asarray(number, kind.dtype.numpy) for number in (match.result.zero, match.low, match.high))
+    zero, low, high = (
+        np.asarray(number, kind.dtype.numpy)
+        for number in (match.result.zero, match.low, match.high)
+    )
     if match.result.zero:
         value = edit.node("Add", [value, edit.const(zero)], of=of).ref()
     value = edit.node("Clip", [value, edit.const(low), edit.const(high)], of=of).ref()

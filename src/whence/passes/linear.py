@@ -1,7 +1,9 @@
-"""Linear operators with constant weights, and how their constants take in an affine map that stands before or after them.
+"""Linear operators with constant weights, and how their constants take in an affine map that stands
+before or after them.
 
-Conv, ConvTranspose (channels last as well), Gemm and MatMul are all seen as y = W·x + b over channels: groups of (outputs × inputs) matrices,
-one for each position of the kernel. Arithmetic is in float64 and rounded once, to the type of the weights.
+Conv, ConvTranspose (channels last as well), Gemm and MatMul are all seen as y = W·x + b over
+channels: groups of (outputs × inputs) matrices, one for each position of the kernel. Arithmetic is
+in float64 and rounded once, to the type of the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from whence.ops.channels_last import plain_name
 from whence.passes.operands import FLOATS, consts_with_origin, tensor_of
 from whence.types import DType, Shape, ValueType
 
-LINEAR_OPS = frozenset({"Conv", "ConvTranspose", "ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul"})
+LINEAR_OPS = frozenset(
+    {"Conv", "ConvTranspose", "ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,9 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One application of a linear operator to its input 0, with constant weights and a constant bias or none."""
+    """One application of a linear operator to its input 0, with constant weights and a constant
+    bias or none.
+    """
 
     node: Node
     weights: np.ndarray
@@ -65,7 +71,9 @@ class Linear:
     inputs_first: bool
     """Whether the weights have their input channels before their output channels."""
     padded: bool
-    """Whether some output sums fewer terms than others, so that a shift of the input is not a shift of the output."""
+    """Whether some output sums fewer terms than others, so that a shift of the input is not a shift
+    of the output.
+    """
 
     @property
     def holds_bias(self) -> bool:
@@ -73,24 +81,38 @@ class Linear:
         return self.node.op != "MatMul" or self.rank == 2
 
     def after(self, affine: Affine) -> Constants | None:
-        """The constants that make the operator compute `affine` of its output. `None` when they are not finite numbers."""
+        """The constants that make the operator compute `affine` of its output. `None` when they are
+        not finite numbers.
+        """
         # s·(W·x + b) + t = (s·W)·x + (s·b + t)
         weights = None
         if affine.scales:
             weights = self._wide_weights()
-            self._matrices(weights)[...] *= self._spread(affine.scale, self.n_out)[:, :, np.newaxis, np.newaxis]
-        return self._rounded(weights, affine.shift if self.bias is None else self.bias * affine.scale + affine.shift)
+            self._matrices(weights)[...] *= self._spread(affine.scale, self.n_out)[
+                :, :, np.newaxis, np.newaxis
+            ]
+        return self._rounded(
+            weights, affine.shift if self.bias is None else self.bias * affine.scale + affine.shift
+        )
 
     def before(self, affine: Affine) -> Constants | None:
-        """The constants that make the operator apply `affine` to its input first. `None` when there are none, or not finite ones."""
+        """The constants that make the operator apply `affine` to its input first. `None` when there
+        are none, or not finite ones.
+        """
         # W·(s·x + t) + b = (W·s)·x + (W·t + b)
         if self.padded and affine.shifts:
             return None
         weights = self._wide_weights()
         alpha = get_float(self.node.attrs, "alpha", 1.0) if self.node.op == "Gemm" else 1.0
-        moved = alpha * np.einsum("goip,gi->go", self._matrices(weights), self._spread(affine.shift, self.n_in)).reshape(-1)
-        self._matrices(weights)[...] *= self._spread(affine.scale, self.n_in)[:, np.newaxis, :, np.newaxis]
-        return self._rounded(weights if affine.scales else None, moved if self.bias is None else self.bias + moved)
+        moved = alpha * np.einsum(
+            "goip,gi->go", self._matrices(weights), self._spread(affine.shift, self.n_in)
+        ).reshape(-1)
+        self._matrices(weights)[...] *= self._spread(affine.scale, self.n_in)[
+            :, np.newaxis, :, np.newaxis
+        ]
+        return self._rounded(
+            weights if affine.scales else None, moved if self.bias is None else self.bias + moved
+        )
 
     def _wide_weights(self) -> np.ndarray:
         return np.array(self.weights, dtype=np.float64, order="C")
@@ -111,16 +133,26 @@ class Linear:
         with np.errstate(all="ignore"):
             new_weights = None if weights is None else weights.astype(dtype)
             new_bias = np.broadcast_to(bias, (self.n_out,)).astype(dtype)
-        # A scale that drives a weight out of its type's range would turn finite outputs into infinities.
-        if not np.isfinite(new_bias).all() or (new_weights is not None and not np.isfinite(new_weights).all()):
+        # A scale that drives a weight out of its type's range would turn finite outputs into
+        # infinities.
+        if not np.isfinite(new_bias).all() or (
+            new_weights is not None and not np.isfinite(new_weights).all()
+        ):
             return None
         return Constants(new_weights, None if self.bias is None and not np.any(bias) else new_bias)
 
 
 def linear_of(graph: Graph, node: Node) -> Linear | None:
-    """The node as a linear operator, or `None` when it is none or its weights or bias are not constant floats."""
+    """The node as a linear operator, or `None` when it is none or its weights or bias are not
+    constant floats.
+    """
     weights = graph.const_value(node.input(1))
-    if node.op not in LINEAR_OPS or not isinstance(weights, np.ndarray) or weights.size == 0 or DType.of(weights) not in FLOATS:
+    if (
+        node.op not in LINEAR_OPS
+        or not isinstance(weights, np.ndarray)
+        or weights.size == 0
+        or DType.of(weights) not in FLOATS
+    ):
         return None
     if plain_name(node.op) in {"Conv", "ConvTranspose"}:
         return _convolution(graph, node, weights)
@@ -138,13 +170,29 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
         if bias is None:
             return None
         bias = bias * get_float(node.attrs, "beta", 1.0)
-    return Linear(node, weights, bias, 1, n_in, n_out, rank, in_axis, rank - 1, not outputs_first, padded=False)
+    return Linear(
+        node,
+        weights,
+        bias,
+        1,
+        n_in,
+        n_out,
+        rank,
+        in_axis,
+        rank - 1,
+        not outputs_first,
+        padded=False,
+    )
 
 
 def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None:
     groups = get_int(node.attrs, "group", 1)
     transposed = plain_name(node.op) == "ConvTranspose"
-    n_in, n_out = (weights.shape[0], weights.shape[1] * groups) if transposed else (weights.shape[1] * groups, weights.shape[0])
+    n_in, n_out = (
+        (weights.shape[0], weights.shape[1] * groups)
+        if transposed
+        else (weights.shape[1] * groups, weights.shape[0])
+    )
     if weights.ndim < 3 or groups < 1 or n_in % groups or n_out % groups:
         return None
     bias = None
@@ -154,7 +202,9 @@ def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None
             return None
     padded = transposed or _is_padded(node, weights.shape[2:])
     axis = 1 if node.op == plain_name(node.op) else weights.ndim - 1
-    return Linear(node, weights, bias, groups, n_in, n_out, weights.ndim, axis, axis, transposed, padded)
+    return Linear(
+        node, weights, bias, groups, n_in, n_out, weights.ndim, axis, axis, transposed, padded
+    )
 
 
 def _is_padded(node: Node, kernel: Sequence[int]) -> bool:
@@ -168,15 +218,23 @@ def _is_padded(node: Node, kernel: Sequence[int]) -> bool:
 
 def _row(value: np.ndarray | None, size: int) -> np.ndarray | None:
     """A constant that varies over the last axis only, as a float64 vector of `size`."""
-    if value is None or value.size == 0 or math.prod(value.shape[:-1]) != 1 or value.size not in {1, size}:
+    if (
+        value is None
+        or value.size == 0
+        or math.prod(value.shape[:-1]) != 1
+        or value.size not in {1, size}
+    ):
         return None
     return np.broadcast_to(value.reshape(-1).astype(np.float64), (size,))
 
 
-def along_axis(value: np.ndarray, shape: Shape | None, rank: int, axis: int, size: int) -> np.ndarray | None:
+def along_axis(
+    value: np.ndarray, shape: Shape | None, rank: int, axis: int, size: int
+) -> np.ndarray | None:
     """`value` as one number, or one for each of `size` channels on `axis`, in float64.
 
-    `None` when it varies along another axis of a tensor of `rank`, or when combining it with one of `shape` would change that shape.
+    `None` when it varies along another axis of a tensor of `rank`, or when combining it with one of
+    `shape` would change that shape.
     """
     if value.size == 0 or value.ndim > rank:
         return None
@@ -186,7 +244,12 @@ def along_axis(value: np.ndarray, shape: Shape | None, rank: int, axis: int, siz
             continue
         first = value.take([0], axis=other)
         is_uniform = np.array_equal(np.broadcast_to(first, value.shape), value)
-        if not is_uniform or shape is None or len(shape) != rank or shape[other] != value.shape[other]:
+        if (
+            not is_uniform
+            or shape is None
+            or len(shape) != rank
+            or shape[other] != value.shape[other]
+        ):
             return None
         value = first
     if value.shape[axis] not in {1, size}:
@@ -194,8 +257,16 @@ def along_axis(value: np.ndarray, shape: Shape | None, rank: int, axis: int, siz
     return value.reshape(() if value.size == 1 else (-1,)).astype(np.float64)
 
 
-def rebuild(edit: Edit, linear: Linear, constants: Constants, x: Ref, types: Sequence[ValueType], of: Sequence[Node]) -> Node:
-    """The linear operator once more, on `x` and with other constants. A MatMul that gains a bias becomes a Gemm.
+def rebuild(
+    edit: Edit,
+    linear: Linear,
+    constants: Constants,
+    x: Ref,
+    types: Sequence[ValueType],
+    of: Sequence[Node],
+) -> Node:
+    """The linear operator once more, on `x` and with other constants. A MatMul that gains a bias
+    becomes a Gemm.
 
     It comes from `of`, and from what made the constants that it no longer reads.
     """
@@ -209,8 +280,15 @@ def rebuild(edit: Edit, linear: Linear, constants: Constants, x: Ref, types: Seq
         # The bias is stated as it is added.
         attrs.pop("beta", None)
         inputs[2] = edit.const(constants.bias, name=_const_name(edit.graph, node, 2))
-    gone = [ref for parent in of for ref in parent.inputs[1 if parent is node else 0 :] if ref not in inputs]
-    return edit.node(op, inputs, attrs, types, of=(*consts_with_origin(edit.graph, gone), *of), name=node.name)
+    gone = [
+        ref
+        for parent in of
+        for ref in parent.inputs[1 if parent is node else 0 :]
+        if ref not in inputs
+    ]
+    return edit.node(
+        op, inputs, attrs, types, of=(*consts_with_origin(edit.graph, gone), *of), name=node.name
+    )
 
 
 def _const_name(graph: Graph, node: Node, index: int) -> str:

@@ -16,7 +16,9 @@ from whence.passes.equivalence import Probe
 
 
 class CheckLevel(enum.IntEnum):
-    """How much to verify after every pass. That no source operator was lost is checked at every level."""
+    """How much to verify after every pass. That no source operator was lost is checked at every
+    level.
+    """
 
     OFF = 0
     INVARIANTS = 1
@@ -28,7 +30,10 @@ class CheckLevel(enum.IntEnum):
     def from_environment(cls) -> CheckLevel:
         text = os.environ.get("WHENCE_CHECK", "0")
         if text not in ("0", "1", "2"):
-            raise WhenceError(f"WHENCE_CHECK is '{text}'; it takes 0 (off), 1 (invariants after every pass) or 2 (and outputs)")
+            raise WhenceError(
+                f"WHENCE_CHECK is '{text}'; it takes 0 (off), 1 (invariants after every pass) or 2"
+                " (and outputs)"
+            )
         return cls(int(text))
 
 
@@ -55,8 +60,16 @@ Progress = Callable[[str, int, int], None]
 """Called before each pass with its name, its position and how many there are."""
 
 
-def run_passes(graph: Graph, passes: Sequence[Pass], *, check: CheckLevel | None = None, progress: Progress | None = None) -> list[PassReport]:
-    """Run the passes over the graph and all graphs nested in it. Raises an error that names the pass when one breaks a promise."""
+def run_passes(
+    graph: Graph,
+    passes: Sequence[Pass],
+    *,
+    check: CheckLevel | None = None,
+    progress: Progress | None = None,
+) -> list[PassReport]:
+    """Run the passes over the graph and all graphs nested in it. Raises an error that names the
+    pass when one breaks a promise.
+    """
     level = CheckLevel.from_environment() if check is None else check
     check_order(passes)
     probe = Probe(graph) if level >= CheckLevel.OUTPUTS else None
@@ -73,8 +86,13 @@ def run_passes(graph: Graph, passes: Sequence[Pass], *, check: CheckLevel | None
             flags |= Check.NONCONST if Property.CONSTS_FIRST in each.ensures else Check.NONE
             check_graph(graph, flags, after=each.name)
         if probe is not None and report.changes:
-            # From there on the graph computes something else, by some quanta: the passes after it are held to that.
-            probe = probe.renewed(graph, each.name) if each.rounds_otherwise else probe.compare(graph, each.name)
+            # From there on the graph computes something else, by some quanta: the passes after it
+            # are held to that.
+            probe = (
+                probe.renewed(graph, each.name)
+                if each.rounds_otherwise
+                else probe.compare(graph, each.name)
+            )
     return reports
 
 
@@ -84,7 +102,10 @@ def check_order(passes: Sequence[Pass]) -> None:
     for each in passes:
         missing = each.requires & ~holds
         if missing:
-            raise GraphError(f"pass '{each.name}' requires {missing.name}: put a pass that ensures it earlier, and nothing that breaks it between")
+            raise GraphError(
+                f"pass '{each.name}' requires {missing.name}: put a pass that ensures it earlier,"
+                " and nothing that breaks it between"
+            )
         holds = (holds & ~each.breaks) | each.ensures
 
 
@@ -93,7 +114,8 @@ def _run_one(graph: Graph, each: Pass) -> PassReport:
     rules: Counter[str] = Counter()
     added = removed = 0
     reasons = []
-    # Nested graphs are looked up as the walk reaches them: the pass may drop some, or make some, in the graph around them.
+    # Nested graphs are looked up as the walk reaches them: the pass may drop some, or make some, in
+    # the graph around them.
     for nested in graph.nested():
         reason = each.why_skip(nested)
         if reason:
@@ -106,4 +128,12 @@ def _run_one(graph: Graph, each: Pass) -> PassReport:
         added += rewriter.added
         removed += rewriter.removed
     skipped = reasons[0] if all(reasons) else ""
-    return PassReport(each.name, each.summary, time.perf_counter_ns() - began, added, removed, dict(rules), skipped)
+    return PassReport(
+        each.name,
+        each.summary,
+        time.perf_counter_ns() - began,
+        added,
+        removed,
+        dict(rules),
+        skipped,
+    )

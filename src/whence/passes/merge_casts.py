@@ -4,7 +4,8 @@
 2. When the first of two casts loses nothing, the second may start from the original value.
 3. When moreover the second leads back to the original type, both cancel.
 
-A first cast that rounds, wraps or clips is never skipped: f32 to f16 to f32 is a rounding, not a no-op.
+A first cast that rounds, wraps or clips is never skipped: f32 to f16 to f32 is a rounding, not a
+no-op.
 """
 
 from __future__ import annotations
@@ -45,15 +46,24 @@ class MergeCasts(RulePass):
         # CastLike(x, y: T) = Cast(x, T)
         if node.op == "CastLike":
             edit = rewriter.edit(node, rule="CastLike is a Cast to the type of its second input")
-            attrs = {key: value for key, value in node.attrs.items() if key in ("saturate", "round_mode")}
-            edit.replace(node, edit.node("Cast", node.inputs[:1], {**attrs, "to": int(target)}, node.outputs))
+            attrs = {
+                key: value for key, value in node.attrs.items() if key in ("saturate", "round_mode")
+            }
+            edit.replace(
+                node, edit.node("Cast", node.inputs[:1], {**attrs, "to": int(target)}, node.outputs)
+            )
             edit.apply()
             return
         inner = producer_of(graph, node.inputs[0], "Cast")
         if inner is None or inner.inputs[0] is None:
             return
         first = _dtype(graph, inner, 0)
-        if not is_lossless(first, source) or (first.is_integer and source.is_float and target.is_integer and not is_lossless(first, target)):
+        if not is_lossless(first, source) or (
+            first.is_integer
+            and source.is_float
+            and target.is_integer
+            and not is_lossless(first, target)
+        ):
             # An integer too large for the target wraps around; as a float it would not.
             return
         # Cast(Cast(x: T, U), T) = x when U holds all of T
@@ -65,7 +75,9 @@ class MergeCasts(RulePass):
             edit.apply()
             return
         # Cast(Cast(x: S, T), U) = Cast(x, U) when T holds all of S
-        edit = rewriter.edit(inner, node, rule="a cast after a cast that loses nothing starts from the original")
+        edit = rewriter.edit(
+            inner, node, rule="a cast after a cast that loses nothing starts from the original"
+        )
         edit.replace(node, edit.node("Cast", inner.inputs, node.attrs, node.outputs))
         edit.apply()
 
@@ -80,7 +92,11 @@ def _target(graph: Graph, node: Node) -> DType:
     if node.op == "CastLike":
         return _dtype(graph, node, 1)
     number = node.attrs.get("to")
-    return DType(number) if isinstance(number, int) and number in DType._value2member_map_ else DType.UNDEFINED
+    return (
+        DType(number)
+        if isinstance(number, int) and number in DType._value2member_map_
+        else DType.UNDEFINED
+    )
 
 
 def is_lossless(narrow: DType, wide: DType) -> bool:

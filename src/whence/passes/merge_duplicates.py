@@ -1,10 +1,12 @@
 """What is computed twice is computed once (common subexpressions).
 
 1. Two constants with the same element type, shape and bits are one.
-2. Two nodes with the same operator, attributes and inputs are one. The inputs of a commutative operator may be swapped.
+2. Two nodes with the same operator, attributes and inputs are one. The inputs of a commutative
+   operator may be swapped.
 
-The earlier of two twins stays. Operators that draw random numbers differ from their twins, and those that hold nested graphs are not
-compared; nor are those that may fail, where branches became plain operators. Of nodes that are merged, their readers are merged in the same sweep.
+The earlier of two twins stays. Operators that draw random numbers differ from their twins, and
+those that hold nested graphs are not compared; nor are those that may fail, where branches became
+plain operators. Of nodes that are merged, their readers are merged in the same sweep.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from whence.passes.forward_sweep import ForwardSweep
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 
-# Constants up to this many elements are compared whole; of larger ones, this many elements are looked at first.
+# Constants up to this many elements are compared whole; of larger ones, this many elements are
+# looked at first.
 _SAMPLE = 64
 
 
@@ -43,7 +46,9 @@ class MergeDuplicates(Pass):
                 # c = d when their bits are the same
                 twin = constants.twin(node)
                 if twin is not None:
-                    sweep.replace(node, [twin.ref()], reason=Reason.CSE, rule="equal constants are one")
+                    sweep.replace(
+                        node, [twin.ref()], reason=Reason.CSE, rule="equal constants are one"
+                    )
                 continue
             if not node.outputs or node.op == "Input" or node.bodies:
                 continue
@@ -54,19 +59,32 @@ class MergeDuplicates(Pass):
             if not mergeable or (has_choices and not _is_fixed(node)):
                 continue
             inputs = node.inputs
-            if commutative and len(inputs) == 2 and inputs[0] is not None and inputs[1] is not None and inputs[1] < inputs[0]:
+            if (
+                commutative
+                and len(inputs) == 2
+                and inputs[0] is not None
+                and inputs[1] is not None
+                and inputs[1] < inputs[0]
+            ):
                 inputs = (inputs[1], inputs[0])
             key = (node.op, inputs, len(node.outputs), _attrs_key(node.attrs) if node.attrs else ())
             found = first.setdefault(key, node)
             # f(x) = f(x)
             if found is not node:
                 values = [found.ref(index) for index in range(len(found.outputs))]
-                sweep.replace(node, values, reason=Reason.CSE, rule="the same operator on the same inputs computes the same")
+                sweep.replace(
+                    node,
+                    values,
+                    reason=Reason.CSE,
+                    rule="the same operator on the same inputs computes the same",
+                )
         sweep.finish()
 
 
 def _is_fixed(node: Node) -> bool:
-    """Is all known of what it gives? What is not may fail, and of two that are needed under different conditions, one would run under neither."""
+    """Is all known of what it gives? What is not may fail, and of two that are needed under
+    different conditions, one would run under neither.
+    """
     return all(isinstance(kind, TensorType) and kind.is_static for kind in node.outputs)
 
 
@@ -78,7 +96,10 @@ def _kind(op: str) -> tuple[bool, bool]:
 
 
 def _attrs_key(attrs: Attrs) -> Hashable:
-    return tuple((name, type(value), _array_key(value) if isinstance(value, np.ndarray) else value) for name, value in sorted(attrs.items()))
+    return tuple(
+        (name, type(value), _array_key(value) if isinstance(value, np.ndarray) else value)
+        for name, value in sorted(attrs.items())
+    )
 
 
 def _array_key(array: np.ndarray) -> Hashable:
@@ -87,7 +108,9 @@ def _array_key(array: np.ndarray) -> Hashable:
 
 
 class _Constants:
-    """The constants met so far, found again by contents. Large ones are read whole only when a few of their elements agree."""
+    """The constants met so far, found again by contents. Large ones are read whole only when a few
+    of their elements agree.
+    """
 
     def __init__(self) -> None:
         self._by_sample: dict[Hashable, Node] = {}
@@ -125,4 +148,6 @@ class _Constants:
 
 def _digest(node: Node) -> bytes:
     assert node.value is not None
-    return hashlib.blake2b(np.ascontiguousarray(node.value).view(np.uint8).data, digest_size=16).digest()
+    return hashlib.blake2b(
+        np.ascontiguousarray(node.value).view(np.uint8).data, digest_size=16
+    ).digest()

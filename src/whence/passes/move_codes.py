@@ -3,8 +3,9 @@
 1. move(dq(x)) = dq(move(x))
 2. q(move(x)) = move(q(x)), where nobody else reads the moved numbers
 
-With one scale for the whole tensor; of constants also a Transpose with a scale for each element of an axis. Afterwards a quantised operator stands
-directly between its dequantised operands and its quantisation.
+With one scale for the whole tensor; of constants also a Transpose with a scale for each element of
+an axis. Afterwards a quantised operator stands directly between its dequantised operands and its
+quantisation.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
     codes = None if before is None else before.input(0)
     if before is None or codes is None:
         return False
-    coding, kind, value = coding_of(graph, before, codes), tensor_of(graph, node.ref()), graph.const_value(codes)
+    coding, kind, value = (
+        coding_of(graph, before, codes),
+        tensor_of(graph, node.ref()),
+        graph.const_value(codes),
+    )
     if coding is None or kind is None or (value is None and coding.dtype not in CODES):
         return False
     attrs: dict[str, Attr] = dict(before.attrs)
@@ -59,7 +64,10 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
     moved = None
     if value is not None:
         others = [graph.const_value(ref) for ref in node.inputs[1:]]
-        if any(ref is not None and other is None for ref, other in zip(node.inputs[1:], others, strict=True)):
+        if any(
+            ref is not None and other is None
+            for ref, other in zip(node.inputs[1:], others, strict=True)
+        ):
             return False
         try:
             (moved,) = evaluate(Call(node.op, node.attrs, (value, *others), 1))
@@ -71,8 +79,17 @@ def _dequantise_later(node: Node, rewriter: Rewriter) -> bool:
         after = edit.node("DequantizeLinear", [source, *before.inputs[1:]], attrs, node.outputs)
     else:
         types = TensorType(coding.dtype, kind.shape)
-        source = edit.node(node.op, [codes, *node.inputs[1:]], node.attrs, types, of=[node], name=node.name).ref()
-        after = edit.node("DequantizeLinear", [source, *before.inputs[1:]], attrs, node.outputs, of=[before], name=before.name)
+        source = edit.node(
+            node.op, [codes, *node.inputs[1:]], node.attrs, types, of=[node], name=node.name
+        ).ref()
+        after = edit.node(
+            "DequantizeLinear",
+            [source, *before.inputs[1:]],
+            attrs,
+            node.outputs,
+            of=[before],
+            name=before.name,
+        )
     edit.replace(node, after)
     edit.apply()
     return True
@@ -85,9 +102,32 @@ def _quantise_earlier(node: Node, rewriter: Rewriter) -> None:
     if last is None or source is None or last.input(0) != node.ref():
         return
     coding, kind = coding_of(graph, last, last.ref()), tensor_of(graph, source)
-    if coding is None or not coding.is_single or coding.dtype not in CODES or kind is None or kind.dtype is not DType.F32:
+    if (
+        coding is None
+        or not coding.is_single
+        or coding.dtype not in CODES
+        or kind is None
+        or kind.dtype is not DType.F32
+    ):
         return
     edit = rewriter.edit(node, last, rule="quantise(move(x)) = move(quantise(x))")
-    first = edit.node("QuantizeLinear", [source, *last.inputs[1:]], last.attrs, TensorType(coding.dtype, kind.shape), of=[last], name=last.name)
-    edit.replace(last, edit.node(node.op, [first.ref(), *node.inputs[1:]], node.attrs, last.outputs, of=[node], name=node.name))
+    first = edit.node(
+        "QuantizeLinear",
+        [source, *last.inputs[1:]],
+        last.attrs,
+        TensorType(coding.dtype, kind.shape),
+        of=[last],
+        name=last.name,
+    )
+    edit.replace(
+        last,
+        edit.node(
+            node.op,
+            [first.ref(), *node.inputs[1:]],
+            node.attrs,
+            last.outputs,
+            of=[node],
+            name=node.name,
+        ),
+    )
     edit.apply()

@@ -1,4 +1,6 @@
-"""What layer norm and RMS norm share: 1/√(mean(d²) + ε) over the last axes, and the scale, bias and casts around a normalised value."""
+"""What layer norm and RMS norm share: 1/√(mean(d²) + ε) over the last axes, and the scale, bias and
+casts around a normalised value.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.passes.operands import FLOATS, other_operand, tensor_of
-from whence.passes.pattern import dtype_of, is_open, only_user, operand_orders, reduced_axes, same_dim, scalar, shape_of, without_casts
+from whence.passes.pattern import (
+    dtype_of,
+    is_open,
+    only_user,
+    operand_orders,
+    reduced_axes,
+    same_dim,
+    scalar,
+    shape_of,
+    without_casts,
+)
 from whence.types import Dim, TensorType
 
 ROOTS = frozenset({"Sqrt", "Pow"})
@@ -34,7 +46,9 @@ class InverseRoot:
 
 @dataclass(slots=True)
 class Norm:
-    """A normalised value, grown by the scale and bias behind it. `out` is the last operator taken in."""
+    """A normalised value, grown by the scale and bias behind it. `out` is the last operator taken
+    in.
+    """
 
     x: Ref
     """What is normalised."""
@@ -60,7 +74,14 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
     epsilon = 0.0
     add = producer_of(graph, below, "Add")
     if add is not None:
-        found = next(((value, number) for value, other in operand_orders(add) if (number := scalar(graph, other)) is not None), None)
+        found = next(
+            (
+                (value, number)
+                for value, other in operand_orders(add)
+                if (number := scalar(graph, other)) is not None
+            ),
+            None,
+        )
         if found is None:
             return None
         nodes.append(add)
@@ -71,13 +92,22 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
     if axes is None or epsilon < 0 or square is None:
         return None
     squared, exponent_or_twin = square.inputs[0], square.inputs[1]
-    if squared is None or (exponent_or_twin != squared if square.op == "Mul" else scalar(graph, exponent_or_twin) != 2):
+    if squared is None or (
+        exponent_or_twin != squared if square.op == "Mul" else scalar(graph, exponent_or_twin) != 2
+    ):
         return None
     nodes += [mean, square, node]
     last, inverted = node, exponent < 0
     user = only_user(graph, node, ("Reciprocal", "Div"))
     # 1/√v as an operator of its own.
-    if not inverted and user is not None and (user.op == "Reciprocal" or (user.inputs[1] == node.ref() and scalar(graph, user.inputs[0]) == 1)):
+    if (
+        not inverted
+        and user is not None
+        and (
+            user.op == "Reciprocal"
+            or (user.inputs[1] == node.ref() and scalar(graph, user.inputs[0]) == 1)
+        )
+    ):
         last, inverted = user, True
         nodes.append(user)
     cast = only_user(graph, last, "Cast")
@@ -108,7 +138,8 @@ def _through_casts(graph: Graph, ref: Ref, nodes: list[Node]) -> Ref:
 
 
 def settle_type(graph: Graph, norm: Norm) -> bool:
-    """Choose the type of the norm: that of its result, or of the cast behind it, found among `x` and what `x` was cast from.
+    """Choose the type of the norm: that of its result, or of the cast behind it, found among `x`
+    and what `x` was cast from.
 
     False when none has it. To be called before scale and bias are taken in.
     """
@@ -128,7 +159,12 @@ def take_in_scale(graph: Graph, norm: Norm) -> None:
     """Take in the product with a scale that follows."""
     user = only_user(graph, norm.out, "Mul")
     scale = None if user is None else other_operand(user, norm.out.ref())
-    if user is not None and scale is not None and norm.scale is None and is_parameter(graph, scale, norm.x, norm.axes):
+    if (
+        user is not None
+        and scale is not None
+        and norm.scale is None
+        and is_parameter(graph, scale, norm.x, norm.axes)
+    ):
         norm.scale = scale
         norm.take(user)
 
@@ -137,19 +173,33 @@ def take_in_bias(graph: Graph, norm: Norm) -> None:
     """Take in the sum with a bias that follows."""
     user = only_user(graph, norm.out, "Add")
     bias = None if user is None else other_operand(user, norm.out.ref())
-    if user is not None and bias is not None and norm.bias is None and is_parameter(graph, bias, norm.x, norm.axes):
+    if (
+        user is not None
+        and bias is not None
+        and norm.bias is None
+        and is_parameter(graph, bias, norm.x, norm.axes)
+    ):
         norm.bias = bias
         norm.take(user)
 
 
-def with_casts_in_front(graph: Graph, nodes: Iterable[Node], first_read: Iterable[Ref], x: Ref) -> list[Node]:
-    """`nodes`, and the casts between `x` and what they read, as far as nobody else reads those casts."""
+def with_casts_in_front(
+    graph: Graph, nodes: Iterable[Node], first_read: Iterable[Ref], x: Ref
+) -> list[Node]:
+    """`nodes`, and the casts between `x` and what they read, as far as nobody else reads those
+    casts.
+    """
     matched = {node.id: node for node in nodes}
     for ref in first_read:
         while ref != x:
             cast = graph.producer(ref)
             source = cast.input(0)
-            if cast.op != "Cast" or source is None or len(cast._uses) > len(matched) or not matched.keys() >= cast._uses.keys():
+            if (
+                cast.op != "Cast"
+                or source is None
+                or len(cast._uses) > len(matched)
+                or not matched.keys() >= cast._uses.keys()
+            ):
                 break
             matched[cast.id] = cast
             ref = source
@@ -165,10 +215,16 @@ def is_parameter(graph: Graph, ref: Ref, x: Ref, axes: tuple[int, ...]) -> bool:
     value = graph.const_value(ref)
     if value is None:
         # A value of full rank is as likely a residual as a parameter.
-        return len(wanted) < len(shape) and len(kind.shape) == len(wanted) and all(map(same_dim, kind.shape, wanted))
+        return (
+            len(wanted) < len(shape)
+            and len(kind.shape) == len(wanted)
+            and all(map(same_dim, kind.shape, wanted))
+        )
     if value.ndim > len(shape) or any(dim != 1 for dim in value.shape[: -len(wanted)]):
         return False
-    return all(_fits(have, want) for have, want in zip(_last_dims(value, len(wanted)), wanted, strict=True))
+    return all(
+        _fits(have, want) for have, want in zip(_last_dims(value, len(wanted)), wanted, strict=True)
+    )
 
 
 def _last_dims(value: np.ndarray, count: int) -> tuple[int, ...]:
@@ -177,12 +233,16 @@ def _last_dims(value: np.ndarray, count: int) -> tuple[int, ...]:
 
 
 def _fits(have: int, want: Dim) -> bool:
-    """Does a parameter of this dimension broadcast to the normalised one? An open dimension takes its number from the parameter."""
+    """Does a parameter of this dimension broadcast to the normalised one? An open dimension takes
+    its number from the parameter.
+    """
     return have > 1 if is_open(want) else have in {1, want}
 
 
 def parameter(edit: Edit, ref: Ref | None, x: Ref, axes: tuple[int, ...]) -> Ref | None:
-    """`ref`, spread over the normalised axes when it is a constant; all ones without `ref`. `None` when their size is not known."""
+    """`ref`, spread over the normalised axes when it is a constant; all ones without `ref`. `None`
+    when their size is not known.
+    """
     kind = edit.type_of(x)
     assert isinstance(kind, TensorType)
     assert kind.shape is not None
@@ -194,7 +254,12 @@ def parameter(edit: Edit, ref: Ref | None, x: Ref, axes: tuple[int, ...]) -> Ref
     if value is None:
         return ref
     dims = _last_dims(value, len(wanted))
-    sizes = tuple(want if isinstance(want, int) else have for have, want in zip(dims, wanted, strict=True))
+    sizes = tuple(
+        want if isinstance(want, int) else have for have, want in zip(dims, wanted, strict=True)
+    )
     if value.shape == sizes:
         return ref
-    return edit.const(np.ascontiguousarray(np.broadcast_to(value.reshape(dims), sizes)), name=edit.graph.producer(ref).name)
+    return edit.const(
+        np.ascontiguousarray(np.broadcast_to(value.reshape(dims), sizes)),
+        name=edit.graph.producer(ref).name,
+    )

@@ -1,4 +1,6 @@
-"""Reading operands: which side of a binary operator is constant, what shape a value has, whether broadcasting leaves a shape alone."""
+"""Reading operands: which side of a binary operator is constant, what shape a value has, whether
+broadcasting leaves a shape alone.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from whence.graph import Graph, Node, Ref
 from whence.types import DType, Shape, TensorType
 
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
-"""The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are storage formats."""
+"""The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are
+storage formats.
+"""
 
 
 class WithConst(NamedTuple):
@@ -35,7 +39,9 @@ def is_float(graph: Graph, ref: Ref | None) -> bool:
 
 
 def consts_with_origin(graph: Graph, refs: Iterable[Ref | None]) -> list[Node]:
-    """The constants among `refs` that earlier folding made of source operators. Whoever absorbs such a constant inherits from it."""
+    """The constants among `refs` that earlier folding made of source operators. Whoever absorbs
+    such a constant inherits from it.
+    """
     producers = [graph.producer(ref) for ref in refs if ref is not None]
     return [node for node in producers if node.is_const and node.origin]
 
@@ -55,23 +61,35 @@ def with_const(graph: Graph, node: Node) -> WithConst | None:
     first, second = graph.const_value(left), graph.const_value(right)
     if (first is None) == (second is None):
         return None
-    return WithConst(right, first, True) if first is not None else WithConst(left, np.asarray(second), False)
+    return (
+        WithConst(right, first, True)
+        if first is not None
+        else WithConst(left, np.asarray(second), False)
+    )
 
 
 def other_operand(node: Node, value: Ref) -> Ref | None:
-    """What a binary operator combines with `value`; `None` when that is `value` itself or `value` is not an operand."""
+    """What a binary operator combines with `value`; `None` when that is `value` itself or `value`
+    is not an operand.
+    """
     if len(node.inputs) != 2 or node.inputs.count(value) != 1:
         return None
     return node.inputs[1 - node.inputs.index(value)]
 
 
 def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
-    """`x` and `s` when the node is s · x or x / (1/s) with one finite constant number that leaves the shape of `x` as it is."""
+    """`x` and `s` when the node is s · x or x / (1/s) with one finite constant number that leaves
+    the shape of `x` as it is.
+    """
     operands = with_const(graph, node) if node.op in {"Mul", "Div"} else None
     kind = None if operands is None else tensor_of(graph, operands.value)
     if operands is None or kind is None or kind.dtype not in FLOATS or operands.const.size != 1:
         return None
-    if kind.rank is None or operands.const.ndim > kind.rank or (node.op == "Div" and operands.const_first):
+    if (
+        kind.rank is None
+        or operands.const.ndim > kind.rank
+        or (node.op == "Div" and operands.const_first)
+    ):
         return None
     number = float(operands.const.reshape(()))
     if node.op == "Div":
@@ -80,7 +98,9 @@ def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
 
 
 def is_exact_attribute(number: float, dtype: DType) -> bool:
-    """May a factor of a tensor of `dtype` be held in an attribute? Attributes are float32 in a file, where a float64 would lose digits."""
+    """May a factor of a tensor of `dtype` be held in an attribute? Attributes are float32 in a
+    file, where a float64 would lose digits.
+    """
     with np.errstate(over="ignore"):
         stored = float(np.float32(number))
     return bool(np.isfinite(stored)) and (dtype is not DType.F64 or stored == number)
@@ -88,13 +108,24 @@ def is_exact_attribute(number: float, dtype: DType) -> bool:
 
 def same_shape(left: TensorType | None, right: TensorType | None) -> bool:
     """Are both shapes certainly equal? A dimension that both call by one name is."""
-    return left is not None and right is not None and left.shape is not None and left.shape == right.shape and None not in left.shape
+    return (
+        left is not None
+        and right is not None
+        and left.shape is not None
+        and left.shape == right.shape
+        and None not in left.shape
+    )
 
 
 def broadcasts_into(shape: Shape | None, target: Shape | None) -> bool:
-    """Does a value of `shape` certainly broadcast against one of `target` without changing the latter's shape?"""
+    """Does a value of `shape` certainly broadcast against one of `target` without changing the
+    latter's shape?
+    """
     if shape == ():
         return True
     if shape is None or target is None or len(shape) > len(target):
         return False
-    return all(dim == 1 or (dim is not None and dim == wanted) for dim, wanted in zip(reversed(shape), reversed(target), strict=False))
+    return all(
+        dim == 1 or (dim is not None and dim == wanted)
+        for dim, wanted in zip(reversed(shape), reversed(target), strict=False)
+    )

@@ -1,8 +1,9 @@
 """The passes of `prepare`, in order.
 
-The order matters: earlier passes reduce what later ones must recognise. Constants and shapes first, then what is no work at all, then
-arithmetic on codes and the order of axes, then the patterns exporters write out in small operators, then layout noise, then folding into
-weights, then supernodes.
+The order matters: earlier passes reduce what later ones must recognise. Constants and shapes first,
+then what is no work at all, then arithmetic on codes and the order of axes, then the patterns
+exporters write out in small operators, then layout noise, then folding into weights, then
+supernodes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ from whence.passes.to_channels_last import ToChannelsLast
 from whence.passes.widen_half import WidenHalf
 
 _SIMPLIFY: tuple[Pass, ...] = (
-    # Whether a branch is taken is often known only once constants and shapes are, and what it holds then is to be folded in turn.
+    # Whether a branch is taken is often known only once constants and shapes are, and what it holds
+    # then is to be folded in turn.
     FoldConstants(),
     InlineBranches(),
     FoldShapes(),
@@ -60,14 +62,16 @@ _SIMPLIFY: tuple[Pass, ...] = (
     RemoveNoOps(),
     RemoveNeutralArithmetic(),
     MergeCasts(),
-    # What was removed may have stood between constants: CastLike reads its other operand's type only, yet is not constant itself.
+    # What was removed may have stood between constants: CastLike reads its other operand's type
+    # only, yet is not constant itself.
     FoldConstants(),
     RemoveDeadNodes(),
     MergeDuplicates(),
 )
 
 _LOWER: tuple[Pass, ...] = (
-    # As soon as types are known, so that every pass from here on sees the operators of both branches.
+    # As soon as types are known, so that every pass from here on sees the operators of both
+    # branches.
     FlattenBranches(),
     MoveCodes(),
     RemoveQuantisePairs(),
@@ -99,7 +103,8 @@ _FOLD: tuple[Pass, ...] = (
     CancelTransposes(),
     CancelReshapes(),
     SimplifySlices(),
-    # A scale between a convolution and its normalisation would keep the two apart; one after it folds next.
+    # A scale between a convolution and its normalisation would keep the two apart; one after it
+    # folds next.
     FoldScaleBias(),
     FoldBatchNorm(),
     FoldScaleBias(),
@@ -113,9 +118,24 @@ _CLEAN_UP: tuple[Pass, ...] = (FoldConstants(), RemoveNoOps(), RemoveDeadNodes()
 PORTABLE: Sequence[Pass] = (*_SIMPLIFY, *_RECOGNISE, *_FOLD, *_CLEAN_UP)
 """Everything that leaves the graph in operators of the ONNX standard. `whence convert` uses it."""
 
-_FUSE: tuple[Pass, ...] = (ReshapeBeforeProduct(), CancelReshapes(), FuseActivations(), BlockChannels())
+_FUSE: tuple[Pass, ...] = (
+    ReshapeBeforeProduct(),
+    CancelReshapes(),
+    FuseActivations(),
+    BlockChannels(),
+)
 
-PREPARE: Sequence[Pass] = (*_SIMPLIFY, *_LOWER, *_RECOGNISE, ExpandStft(), WidenHalf(), *_FOLD, *_FUSE, *_CLEAN_UP, PostponeFailures())
+PREPARE: Sequence[Pass] = (
+    *_SIMPLIFY,
+    *_LOWER,
+    *_RECOGNISE,
+    ExpandStft(),
+    WidenHalf(),
+    *_FOLD,
+    *_FUSE,
+    *_CLEAN_UP,
+    PostponeFailures(),
+)
 """Everything, for compiling."""
 
 CHANNELS_LAST: Sequence[Pass] = (
@@ -130,5 +150,13 @@ CHANNELS_LAST: Sequence[Pass] = (
 )
 """After `PORTABLE`, for formats whose images have their channels last: TFLite and Circle."""
 
-CHANNELS_FIRST: Sequence[Pass] = (ExpandChannelsLast(), SinkTransposes(), CancelTransposes(), CancelReshapes(), *_CLEAN_UP)
-"""After `PORTABLE`, for ONNX, whose images have their channels first, when the graph came from a format that has them last."""
+CHANNELS_FIRST: Sequence[Pass] = (
+    ExpandChannelsLast(),
+    SinkTransposes(),
+    CancelTransposes(),
+    CancelReshapes(),
+    *_CLEAN_UP,
+)
+"""After `PORTABLE`, for ONNX, whose images have their channels first, when the graph came from a
+format that has them last.
+"""

@@ -1,9 +1,11 @@
 """An operator that cannot work is an error only where it runs.
 
-1. f(x) = Fail(x) where f is certain to fail on what it is given, and stands on a side of a choice that a run may not take
+1. f(x) = Fail(x) where f is certain to fail on what it is given, and stands on a side of a choice
+   that a run may not take
 
-What every run needs is left as it is: that such a model cannot run is said when it is compiled. `FlattenBranches` keeps branches that must fail
-apart, but of some operators only what passes find out later tells it: the size of an axis, the value of an index.
+What every run needs is left as it is: that such a model cannot run is said when it is compiled.
+`FlattenBranches` keeps branches that must fail apart, but of some operators only what passes find
+out later tells it: the size of an axis, the value of an index.
 """
 
 from __future__ import annotations

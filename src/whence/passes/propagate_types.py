@@ -1,10 +1,14 @@
 """Types are worked out anew where more is known than when they were first written down.
 
-1. A node one of whose outputs has a gap (unknown rank, dimension or element type) is inferred again.
-2. A node one of whose inputs learnt something, or became a constant, is inferred again; so is whatever comes after it.
-3. A nested graph learns the types of the values it captures, and an `If` what both its branches agree on.
+1. A node one of whose outputs has a gap (unknown rank, dimension or element type) is inferred
+   again.
+2. A node one of whose inputs learnt something, or became a constant, is inferred again; so is
+   whatever comes after it.
+3. A nested graph learns the types of the values it captures, and an `If` what both its branches
+   agree on.
 
-Nothing known is ever forgotten or contradicted: where inference disagrees with what a node already has, the node keeps it.
+Nothing known is ever forgotten or contradicted: where inference disagrees with what a node already
+has, the node keeps it.
 """
 
 from __future__ import annotations
@@ -37,12 +41,16 @@ class PropagateTypes(Pass):
 
 
 class TypeRefresher:
-    """Re-inference during one walk in list order. It remembers who learnt something, so that only those concerned are asked again."""
+    """Re-inference during one walk in list order. It remembers who learnt something, so that only
+    those concerned are asked again.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.learnt: set[int] = set()
-        """Nodes of which more is known than their consumers have seen: better types, or constants where none were."""
+        """Nodes of which more is known than their consumers have seen: better types, or constants
+        where none were.
+        """
         self.refined = 0
 
     def concerns(self, node: Node) -> bool:
@@ -69,7 +77,9 @@ class TypeRefresher:
         return self.refine(node, found)
 
     def refine(self, node: Node, found: tuple[ValueType, ...]) -> bool:
-        """Add what `found` says to the node's types; True when something was new. A contradiction changes nothing."""
+        """Add what `found` says to the node's types; True when something was new. A contradiction
+        changes nothing.
+        """
         if found == node.outputs or any(map(contradict, node.outputs, found)):
             return False
         merged = tuple(map(merge, found, node.outputs))
@@ -81,7 +91,9 @@ class TypeRefresher:
         return True
 
     def _through_bodies(self, node: Node) -> tuple[ValueType, ...]:
-        """Tell the nested graphs what is known of their captures; returns what that says of the node's outputs."""
+        """Tell the nested graphs what is known of their captures; returns what that says of the
+        node's outputs.
+        """
         captures = capture_count(node)
         given = node.inputs[len(node.inputs) - captures :]
         for body in node.bodies.values():
@@ -96,12 +108,17 @@ class TypeRefresher:
         if node.op != "If":
             # What a loop carries may change from turn to turn.
             return node.outputs
-        branches = [[body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None] for body in node.bodies.values()]
+        branches = [
+            [body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None]
+            for body in node.bodies.values()
+        ]
         return tuple(map(common, *branches))
 
 
 def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
-    """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type that follows."""
+    """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
+    that follows.
+    """
     types = TypeRefresher(graph)
     for node in graph.inputs:
         if node.name in shapes and isinstance(node.type, TensorType):
@@ -113,4 +130,6 @@ def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph
 
 def has_gap(kind: ValueType) -> bool:
     """Is something about the type entirely unknown? A named dimension is not a gap."""
-    return isinstance(kind, TensorType) and (kind.dtype is DType.UNDEFINED or kind.shape is None or None in kind.shape)
+    return isinstance(kind, TensorType) and (
+        kind.dtype is DType.UNDEFINED or kind.shape is None or None in kind.shape
+    )

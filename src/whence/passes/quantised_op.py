@@ -1,4 +1,6 @@
-"""The pattern that every quantised operator has: quantise(activation(operator(dequantise(codes), ...)))."""
+"""The pattern that every quantised operator has: quantise(activation(operator(dequantise(codes),
+...))).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,13 @@ class Coding:
         return int(self.zero_point.reshape(-1)[0])
 
     def equals(self, other: Coding) -> bool:
-        return self.dtype is other.dtype and self.is_single and other.is_single and bool(self.step == other.step) and self.zero == other.zero
+        return (
+            self.dtype is other.dtype
+            and self.is_single
+            and other.is_single
+            and bool(self.step == other.step)
+            and self.zero == other.zero
+        )
 
 
 class Operand(NamedTuple):
@@ -74,7 +82,9 @@ class QuantisedOp:
     """One for each input of the operator; `None` for an input that is absent or not dequantised."""
     result: Coding
     low: int
-    """The codes of the result lie between `low` and `high`: the limits of the type and of the activation."""
+    """The codes of the result lie between `low` and `high`: the limits of the type and of the
+    activation.
+    """
     high: int
     is_fixed_point: bool
     """Is the arithmetic LiteRT's, or ONNX's?"""
@@ -95,7 +105,9 @@ class QuantisedOp:
 
 
 def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
-    """The pattern that ends in the QuantizeLinear `last`, or `None`. The result has one scale, and nobody else reads what lies between."""
+    """The pattern that ends in the QuantizeLinear `last`, or `None`. The result has one scale, and
+    nobody else reads what lies between.
+    """
     reals = last.input(0)
     result = None if reals is None else coding_of(graph, last, last.ref())
     if reals is None or result is None or not result.is_single or result.dtype not in CODES:
@@ -103,7 +115,11 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     fixed = is_fixed_point(last.attrs)
     activations: list[Node] = []
     reader, node = last, graph.producer(reals)
-    while node.op in {"Relu", "Clip"} and len(activations) < _MAX_ACTIVATIONS and is_single_consumer(graph, node, reader):
+    while (
+        node.op in {"Relu", "Clip"}
+        and len(activations) < _MAX_ACTIVATIONS
+        and is_single_consumer(graph, node, reader)
+    ):
         ref = node.inputs[0]
         source = None if ref is None else graph.producer(ref)
         if source is None or source.op == "DequantizeLinear" or limits(graph, node) is None:
@@ -111,7 +127,9 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
         activations.insert(0, node)
         reader, node = node, source
     # An operator with several outputs, such as Split, may have its outputs quantised one by one.
-    if node.op in {"Input", "Const", "DequantizeLinear"} or (len(node.outputs) == 1 and not is_single_consumer(graph, node, reader)):
+    if node.op in {"Input", "Const", "DequantizeLinear"} or (
+        len(node.outputs) == 1 and not is_single_consumer(graph, node, reader)
+    ):
         return None
     low, high = integer_range(result.dtype)
     for each in activations:
@@ -136,8 +154,12 @@ def limits(graph: Graph, node: Node) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
-def _narrowed(low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool) -> tuple[int, int]:
-    """Codes limited as the numbers are. Quantising keeps the order, so limiting before it and after it are the same."""
+def _narrowed(
+    low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
+) -> tuple[int, int]:
+    """Codes limited as the numbers are. Quantising keeps the order, so limiting before it and after
+    it are the same.
+    """
     codes = []
     for end, code in zip(ends, (low, high), strict=True):
         if math.isinf(end):
@@ -163,21 +185,48 @@ def operand_of(graph: Graph, ref: Ref) -> Operand | None:
 
 
 def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for float32, for a tensor or an axis."""
+    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
+    float32, for a tensor or an axis.
+    """
     kind, scale = tensor_of(graph, codes), graph.const_value(node.input(1))
     real = tensor_of(graph, node.ref() if node.op == "DequantizeLinear" else node.input(0))
-    if kind is None or real is None or real.dtype is not DType.F32 or scale is None or scale.dtype != np.float32 or scale.size == 0 or scale.ndim > 1:
+    if (
+        kind is None
+        or real is None
+        or real.dtype is not DType.F32
+        or scale is None
+        or scale.dtype != np.float32
+        or scale.size == 0
+        or scale.ndim > 1
+    ):
         return None
-    zero_point = np.zeros(scale.shape, np.int64) if node.input(2) is None else graph.const_value(node.input(2))
-    if zero_point is None or zero_point.size not in {1, scale.size} or not np.all(np.isfinite(scale)) or np.any(scale <= 0):
+    zero_point = (
+        np.zeros(scale.shape, np.int64)
+        if node.input(2) is None
+        else graph.const_value(node.input(2))
+    )
+    if (
+        zero_point is None
+        or zero_point.size not in {1, scale.size}
+        or not np.all(np.isfinite(scale))
+        or np.any(scale <= 0)
+    ):
         return None
-    if get_int(node.attrs, "block_size", 0) or get_int(node.attrs, "precision", 0) or (scale.size > 1 and kind.rank is None):
+    if (
+        get_int(node.attrs, "block_size", 0)
+        or get_int(node.attrs, "precision", 0)
+        or (scale.size > 1 and kind.rank is None)
+    ):
         return None
-    axis = get_int(node.attrs, "axis", 1) % kind.rank if kind.rank is not None and kind.rank > 1 else 0
+    axis = (
+        get_int(node.attrs, "axis", 1) % kind.rank if kind.rank is not None and kind.rank > 1 else 0
+    )
     zeros = np.broadcast_to(zero_point.astype(np.int64).reshape(-1), (scale.size,))
     return Coding(kind.dtype, scale.reshape(-1), zeros, axis)
 
 
 def scales_along(operand: Operand, axis: int) -> np.ndarray | None:
-    """The scales of an operand when there is one, or one for each element of `axis`; else `None`."""
+    """The scales of an operand when there is one, or one for each element of `axis`; else
+    `None`.
+    """
     return operand.coding.scale if operand.coding.is_single or operand.coding.axis == axis else None

@@ -1,13 +1,16 @@
-"""Scaled dot-product attention written out, on four-dimensional (batch, heads, sequence, size) values.
+"""Scaled dot-product attention written out, on four-dimensional (batch, heads, sequence, size)
+values.
 
 1. softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, scale=s)
 2. V'·softmax(...)ᵀ = (softmax(...)·V'ᵀ)ᵀ, so that rule 1 applies
-3. softmax(where(C, s·Q·Kᵀ, -∞))·V = Attention(Q, K, V, C, scale=s), with C true where a key is seen; -10⁴ will do for -∞ when C is
+3. softmax(where(C, s·Q·Kᵀ, -∞))·V = Attention(Q, K, V, C, scale=s), with C true where a key is
+   seen; -10⁴ will do for -∞ when C is
    constant and leaves every query a key
 
-The scale may be a factor or divisor of the scores, of Q, of K, or be spread over them. Kᵀ is best a Transpose, which then goes away;
-otherwise one is inserted. where(isnan(p), 0, p) behind the softmax p is part of the pattern: with finite scores p is NaN only where
-a query sees no key at all, and there Attention is 0 by definition. M may be missing. A constant M of zeros is dropped, and one that
+The scale may be a factor or divisor of the scores, of Q, of K, or be spread over them. Kᵀ is best a
+Transpose, which then goes away; otherwise one is inserted. where(isnan(p), 0, p) behind the softmax
+p is part of the pattern: with finite scores p is NaN only where a query sees no key at all, and
+there Attention is 0 by definition. M may be missing. A constant M of zeros is dropped, and one that
 hides exactly the keys after each query becomes `is_causal`.
 """
 
@@ -24,7 +27,15 @@ from whence.passes.attention_mask import Mask, mask_fits, mask_input, masked_sco
 from whence.passes.axes import is_identity, perm_of
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, other_operand, scalar_factor
-from whence.passes.pattern import dtype_of, few_consumers, is_closed, only_user, same_dim, scalar, shape_of
+from whence.passes.pattern import (
+    dtype_of,
+    few_consumers,
+    is_closed,
+    only_user,
+    same_dim,
+    scalar,
+    shape_of,
+)
 from whence.provenance import EdgeKind
 from whence.types import Shape
 
@@ -66,18 +77,29 @@ class RecogniseAttention(RulePass):
         graph = rewriter.graph
         weights = _weights(graph, node)
         scores = None if weights is None else _scores(graph, weights.scores)
-        if weights is None or scores is None or not is_closed((*weights.nodes, *scores.nodes), weights.root):
+        if (
+            weights is None
+            or scores is None
+            or not is_closed((*weights.nodes, *scores.nodes), weights.root)
+        ):
             return
         # (batch, heads, queries, keys)
         shape = _score_shape(graph, weights, scores)
-        if shape is not None and (scores.mask is None or mask_fits(graph, scores.mask, shape, dtype_of(graph, scores.q))):
+        if shape is not None and (
+            scores.mask is None or mask_fits(graph, scores.mask, shape, dtype_of(graph, scores.q))
+        ):
             _apply(rewriter, weights, scores, shape)
 
 
 def _weights(graph: Graph, softmax: Node) -> _Weights | None:
     """From the softmax down to V."""
     shape, scores = shape_of(graph, softmax.ref()), softmax.inputs[0]
-    if shape is None or len(shape) != 4 or get_int(softmax.attrs, "axis", -1) not in {-1, 3} or scores is None:
+    if (
+        shape is None
+        or len(shape) != 4
+        or get_int(softmax.attrs, "axis", -1) not in {-1, 3}
+        or scores is None
+    ):
         return None
     nodes, top, precision = [softmax], softmax, 0
     guard = _nan_guard(graph, softmax)
@@ -102,11 +124,18 @@ def _weights(graph: Graph, softmax: Node) -> _Weights | None:
 
 
 def _nan_guard(graph: Graph, softmax: Node) -> list[Node]:
-    """The operators of where(isnan(p), 0, p), p being the softmax, when they are all that reads it."""
+    """The operators of where(isnan(p), 0, p), p being the softmax, when they are all that reads
+    it.
+    """
     users = few_consumers(graph, softmax, 2) or []
     test = next((user for user in users if user.op == "IsNaN"), None)
     guard = next((user for user in users if user.op == "Where"), None)
-    if test is None or guard is None or scalar(graph, guard.inputs[1]) != 0 or guard.inputs[::2] != (test.ref(), softmax.ref()):
+    if (
+        test is None
+        or guard is None
+        or scalar(graph, guard.inputs[1]) != 0
+        or guard.inputs[::2] != (test.ref(), softmax.ref())
+    ):
         return []
     return [test, guard]
 
@@ -124,7 +153,12 @@ def _scores(graph: Graph, ref: Ref) -> _Scores | None:
         nodes.append(node)
     scale, ref = _unscaled(graph, ref, nodes)
     product = producer_of(graph, ref, "MatMul")
-    if product is None or product.inputs[0] is None or product.inputs[1] is None or dtype_of(graph, ref) not in FLOATS:
+    if (
+        product is None
+        or product.inputs[0] is None
+        or product.inputs[1] is None
+        or dtype_of(graph, ref) not in FLOATS
+    ):
         return None
     nodes.append(product)
     q_scale, q = _unscaled(graph, product.inputs[0], nodes)
@@ -135,7 +169,9 @@ def _scores(graph: Graph, ref: Ref) -> _Scores | None:
 
 
 def _unscaled(graph: Graph, ref: Ref, nodes: list[Node]) -> tuple[float, Ref]:
-    """A number and what `ref` is that multiple of. A multiple that others read as well stays as it is."""
+    """A number and what `ref` is that multiple of. A multiple that others read as well stays as it
+    is.
+    """
     node = graph.producer(ref)
     factor = scalar_factor(graph, node)
     if factor is None or len(node._uses) != 1:
@@ -146,7 +182,11 @@ def _unscaled(graph: Graph, ref: Ref, nodes: list[Node]) -> tuple[float, Ref]:
 
 def _score_shape(graph: Graph, weights: _Weights, scores: _Scores) -> Shape | None:
     """(b, h, q, k), when Q, Kᵀ and V certainly are (b, h, q, d), (b, h, d, k) and (b, h, k, e)."""
-    q, k, v = shape_of(graph, scores.q), shape_of(graph, scores.k_transposed), shape_of(graph, weights.v)
+    q, k, v = (
+        shape_of(graph, scores.q),
+        shape_of(graph, scores.k_transposed),
+        shape_of(graph, weights.v),
+    )
     if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 4:
         return None
     keys = v[3] if weights.turned else v[2]
@@ -172,11 +212,19 @@ def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape)
     if turn is None or rest is None or turn.inputs[0] is None:
         k = _swap(edit, scores.k_transposed, root)
     else:
-        k = turn.inputs[0] if is_identity(rest) else edit.node("Transpose", [turn.inputs[0]], {"perm": rest}, of=[turn]).ref()
+        k = (
+            turn.inputs[0]
+            if is_identity(rest)
+            else edit.node("Transpose", [turn.inputs[0]], {"perm": rest}, of=[turn]).ref()
+        )
     attrs: dict[str, Attr] = {"scale": scores.scale}
     if weights.precision:
         attrs["softmax_precision"] = weights.precision
-    mask = None if scores.mask is None else mask_input(graph, edit, scores.mask, scores.q, shape, attrs)
+    mask = (
+        None
+        if scores.mask is None
+        else mask_input(graph, edit, scores.mask, scores.q, shape, attrs)
+    )
     v = _swap(edit, weights.v, root) if weights.turned else weights.v
     result = edit.node("Attention", [scores.q, k, v, mask], attrs, of=parts).ref()
     # 2. V'·Pᵀ = (P·V'ᵀ)ᵀ

@@ -2,7 +2,8 @@
 
 1. x · ½(1 + erf(x/√2)) = Gelu(x)
 2. x · ½(1 + tanh(√(2/π)·(x + 0.044715·x³))) = Gelu(x, approximate=tanh)
-3. x · sigmoid(2·√(2/π)·(x + 0.044715·x³)) = Gelu(x, approximate=tanh), since ½(1 + tanh(u)) = sigmoid(2u)
+3. x · sigmoid(2·√(2/π)·(x + 0.044715·x³)) = Gelu(x, approximate=tanh), since ½(1 + tanh(u)) =
+   sigmoid(2u)
 
 Products, sums and powers may stand in any order and grouping.
 """
@@ -37,9 +38,17 @@ _FORMS = {
     # 1
     "Erf": _Form({1: math.sqrt(0.5)}, 0.5, 0.5, "none", "x·½(1 + erf(x/√2)) = Gelu(x)"),
     # 2
-    "Tanh": _Form(_CUBIC, 0.5, 0.5, "tanh", "x·½(1 + tanh(√(2/π)(x + 0.044715x³))) = Gelu(x, tanh)"),
+    "Tanh": _Form(
+        _CUBIC, 0.5, 0.5, "tanh", "x·½(1 + tanh(√(2/π)(x + 0.044715x³))) = Gelu(x, tanh)"
+    ),
     # 3
-    "Sigmoid": _Form({power: 2 * value for power, value in _CUBIC.items()}, 1.0, 0.0, "tanh", "x·sigmoid(2√(2/π)(x + 0.044715x³)) = Gelu(x, tanh)"),
+    "Sigmoid": _Form(
+        {power: 2 * value for power, value in _CUBIC.items()},
+        1.0,
+        0.0,
+        "tanh",
+        "x·sigmoid(2√(2/π)(x + 0.044715x³)) = Gelu(x, tanh)",
+    ),
 }
 
 
@@ -58,7 +67,9 @@ class RecogniseGelu(RulePass):
         for gate in gates(graph, node):
             if _fits(gate, form, rewriter) and is_closed(gate.nodes, gate.root):
                 edit = rewriter.edit(*gate.nodes, rule=form.rule)
-                edit.replace(gate.root, edit.node("Gelu", [gate.x], {"approximate": form.approximate}))
+                edit.replace(
+                    gate.root, edit.node("Gelu", [gate.x], {"approximate": form.approximate})
+                )
                 edit.apply()
                 return
 

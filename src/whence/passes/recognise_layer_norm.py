@@ -1,10 +1,13 @@
 """Layer norm written out in means, differences and roots.
 
-1. (x - mean(x)) / √(mean((x - mean(x))²) + ε) · scale + bias = LayerNormalization(x, scale, bias, ε)
-2. x·f + (bias - mean(x)·f) with f = scale / √(mean((x - mean(x))²) + ε) is the same, as TensorFlow writes it
+1. (x - mean(x)) / √(mean((x - mean(x))²) + ε) · scale + bias = LayerNormalization(x, scale, bias,
+   ε)
+2. x·f + (bias - mean(x)·f) with f = scale / √(mean((x - mean(x))²) + ε) is the same, as TensorFlow
+   writes it
 
-The mean is over the last axes. The root may be a Sqrt or a Pow and divide or multiply; the difference may be computed twice; a scale
-may already be in the factor; scale and bias may be missing; x may be cast to a wider type first and the result cast back.
+The mean is over the last axes. The root may be a Sqrt or a Pow and divide or multiply; the
+difference may be computed twice; a scale may already be in the factor; scale and bias may be
+missing; x may be cast to a wider type first and the result cast back.
 """
 
 from __future__ import annotations
@@ -65,7 +68,10 @@ class RecogniseLayerNorm(RulePass):
         nodes = with_casts_in_front(graph, norm.nodes, (centred.x, centred.averaged), norm.x)
         if not is_closed(nodes, norm.out):
             return
-        edit = rewriter.edit(*nodes, rule="(x - mean)/√(variance + ε)·scale + bias = LayerNormalization(x, scale, bias)")
+        edit = rewriter.edit(
+            *nodes,
+            rule="(x - mean)/√(variance + ε)·scale + bias = LayerNormalization(x, scale, bias)",
+        )
         scale = parameter(edit, norm.scale, norm.x, norm.axes)
         if scale is None:
             return
@@ -85,7 +91,12 @@ def _direct(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
     product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
     top = None if product is None else other_operand(product, factor)
     again = None if top is None else _centred(graph, top)
-    if product is None or again is None or again.axes != centred.axes or (product.op == "Div" and product.inputs[1] != factor):
+    if (
+        product is None
+        or again is None
+        or again.axes != centred.axes
+        or (product.op == "Div" and product.inputs[1] != factor)
+    ):
         return None
     # The difference may be computed twice, but of the same x.
     if without_casts(graph, again.x)[0] != without_casts(graph, centred.x)[0]:
@@ -106,14 +117,28 @@ def _distributed(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | N
     norm = Norm(centred.x, root.last, root.axes, [*centred.nodes, *root.nodes])
     take_in_scale(graph, norm)
     factor = norm.out.ref()
-    products = {other_operand(user, factor): user for user in few_consumers(graph, norm.out, 2) or () if user.op == "Mul"}
+    products = {
+        other_operand(user, factor): user
+        for user in few_consumers(graph, norm.out, 2) or ()
+        if user.op == "Mul"
+    }
     whole, part = products.get(centred.x), products.get(centred.mean.ref())
     difference = None if part is None else only_user(graph, part, "Sub")
     total = None if difference is None else only_user(graph, difference, "Add")
-    if whole is None or part is None or difference is None or total is None or difference.inputs[1] != part.ref():
+    if (
+        whole is None
+        or part is None
+        or difference is None
+        or total is None
+        or difference.inputs[1] != part.ref()
+    ):
         return None
     norm.bias = difference.inputs[0]
-    if norm.bias is None or not is_parameter(graph, norm.bias, norm.x, norm.axes) or other_operand(total, difference.ref()) != whole.ref():
+    if (
+        norm.bias is None
+        or not is_parameter(graph, norm.bias, norm.x, norm.axes)
+        or other_operand(total, difference.ref()) != whole.ref()
+    ):
         return None
     norm.nodes += [whole, part, difference]
     norm.take(total)
@@ -130,6 +155,10 @@ def _centred(graph: Graph, ref: Ref) -> _Centred | None:
     mean = graph.producer(average)
     axes = mean_axes(graph, mean)
     averaged = mean.input(0)
-    if axes is None or averaged is None or without_casts(graph, averaged)[0] != without_casts(graph, x)[0]:
+    if (
+        axes is None
+        or averaged is None
+        or without_casts(graph, averaged)[0] != without_casts(graph, x)[0]
+    ):
         return None
     return _Centred(x, mean, averaged, axes, (mean, *more, difference, *casts))

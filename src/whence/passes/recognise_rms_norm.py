@@ -2,8 +2,9 @@
 
 1. x / √(mean(x²) + ε) · scale = RMSNormalization(x, scale, ε)
 
-The mean is over the last axes. The root may be a Sqrt or a Pow and divide or multiply; the scale may already be in the factor or be
-missing; x may be cast to a wider type first and the result cast back.
+The mean is over the last axes. The root may be a Sqrt or a Pow and divide or multiply; the scale
+may already be in the factor or be missing; x may be cast to a wider type first and the result cast
+back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from typing import ClassVar
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
-from whence.passes.norm_pattern import ROOTS, Norm, inverse_root, parameter, settle_type, take_in_scale, with_casts_in_front
+from whence.passes.norm_pattern import (
+    ROOTS,
+    Norm,
+    inverse_root,
+    parameter,
+    settle_type,
+    take_in_scale,
+    with_casts_in_front,
+)
 from whence.passes.operands import other_operand
 from whence.passes.pattern import is_closed, only_user, without_casts
 

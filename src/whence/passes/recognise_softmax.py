@@ -1,6 +1,7 @@
 """Softmax written out.
 
-1. exp(x - max(x)) / sum(exp(x - max(x))) = Softmax(x), along one axis; the maximum may be missing, it cancels
+1. exp(x - max(x)) / sum(exp(x - max(x))) = Softmax(x), along one axis; the maximum may be missing,
+   it cancels
 2. log(Softmax(x)) = LogSoftmax(x)
 3. (x - max(x)) - log(sum(exp(x - max(x)))) = LogSoftmax(x)
 4. x - ReduceLogSumExp(x) = LogSoftmax(x)
@@ -18,9 +19,20 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, other_operand
-from whence.passes.pattern import dtype_of, few_consumers, is_closed, only_user, operand_orders, reduced_axes, same_but_one, scalar, shape_of
+from whence.passes.pattern import (
+    dtype_of,
+    few_consumers,
+    is_closed,
+    only_user,
+    operand_orders,
+    reduced_axes,
+    same_but_one,
+    scalar,
+    shape_of,
+)
 
-# The maximum and the sum lose their axis and get it back; exporters need up to this many operators for that.
+# The maximum and the sum lose their axis and get it back; exporters need up to this many operators
+# for that.
 _MAX_DETOUR = 4
 
 
@@ -78,7 +90,14 @@ def _quotient(exp: Node, found: _Exponentials, rewriter: Rewriter) -> bool:
         fits = root is not None and root.inputs == (exp.ref(), found.total)
     if root is None or not fits:
         return False
-    return _apply(rewriter, [*nodes, root], "Softmax", found.x, found.axis, "exp(x - max)/sum(exp(x - max)) = Softmax(x)")
+    return _apply(
+        rewriter,
+        [*nodes, root],
+        "Softmax",
+        found.x,
+        found.axis,
+        "exp(x - max)/sum(exp(x - max)) = Softmax(x)",
+    )
 
 
 # 2. log(Softmax(x)) = LogSoftmax(x)
@@ -88,7 +107,14 @@ def _log_of_softmax(softmax: Node, rewriter: Rewriter) -> None:
     x = softmax.inputs[0]
     shape = shape_of(graph, x)
     if log is not None and x is not None and shape is not None:
-        _apply(rewriter, [softmax, log], "LogSoftmax", x, get_int(softmax.attrs, "axis", -1) % len(shape), "log(Softmax(x)) = LogSoftmax(x)")
+        _apply(
+            rewriter,
+            [softmax, log],
+            "LogSoftmax",
+            x,
+            get_int(softmax.attrs, "axis", -1) % len(shape),
+            "log(Softmax(x)) = LogSoftmax(x)",
+        )
 
 
 # 3. (x - max(x)) - log(sum(exp(x - max(x)))) = LogSoftmax(x)
@@ -98,7 +124,14 @@ def _difference_of_log(found: _Exponentials, rewriter: Rewriter) -> None:
     root = None if log is None else only_user(graph, log, "Sub")
     if log is not None and root is not None and root.inputs == (found.shifted, log.ref()):
         nodes = [*found.nodes, log, root]
-        _apply(rewriter, nodes, "LogSoftmax", found.x, found.axis, "(x - max) - log(sum(exp(x - max))) = LogSoftmax(x)")
+        _apply(
+            rewriter,
+            nodes,
+            "LogSoftmax",
+            found.x,
+            found.axis,
+            "(x - max) - log(sum(exp(x - max))) = LogSoftmax(x)",
+        )
 
 
 # 4. x - ReduceLogSumExp(x) = LogSoftmax(x)
@@ -107,22 +140,40 @@ def _minus_log_sum_exp(reduce: Node, rewriter: Rewriter) -> None:
     root = only_user(graph, reduce, "Sub")
     x = reduce.inputs[0]
     found = None if x is None else _row_values(graph, reduce.ref(), "ReduceLogSumExp", x)
-    if root is not None and x is not None and found is not None and root.inputs == (x, reduce.ref()):
-        _apply(rewriter, [reduce, root], "LogSoftmax", x, found.axis, "x - log(sum(exp(x))) = LogSoftmax(x)")
+    if (
+        root is not None
+        and x is not None
+        and found is not None
+        and root.inputs == (x, reduce.ref())
+    ):
+        _apply(
+            rewriter,
+            [reduce, root],
+            "LogSoftmax",
+            x,
+            found.axis,
+            "x - log(sum(exp(x))) = LogSoftmax(x)",
+        )
 
 
 def _exponentials(graph: Graph, exp: Node) -> _Exponentials | None:
     shifted = exp.inputs[0]
     if shifted is None or dtype_of(graph, shifted) not in FLOATS:
         return None
-    total = next((user for user in few_consumers(graph, exp, 2) or () if user.op == "ReduceSum"), None)
+    total = next(
+        (user for user in few_consumers(graph, exp, 2) or () if user.op == "ReduceSum"), None
+    )
     row = None if total is None else _follow(graph, total)
     found = None if row is None else _row_values(graph, row, "ReduceSum", exp.ref())
     if row is None or found is None:
         return None
     x, front = shifted, []
     difference = producer_of(graph, shifted, "Sub")
-    if difference is not None and difference.inputs[0] is not None and difference.inputs[1] is not None:
+    if (
+        difference is not None
+        and difference.inputs[0] is not None
+        and difference.inputs[1] is not None
+    ):
         peak = _row_values(graph, difference.inputs[1], "ReduceMax", difference.inputs[0])
         if peak is not None and peak.axis == found.axis:
             x, front = difference.inputs[0], [*peak.nodes, difference]
@@ -141,7 +192,9 @@ def _follow(graph: Graph, reduce: Node) -> Ref:
 
 
 def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None:
-    """`ref` as what `op` makes of each row of `source`, shaped like `source` with a 1 on the reduced axis."""
+    """`ref` as what `op` makes of each row of `source`, shaped like `source` with a 1 on the
+    reduced axis.
+    """
     shape = shape_of(graph, source)
     here = shape_of(graph, ref)
     nodes: list[Node] = []
@@ -150,7 +203,11 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
         nodes.append(node)
         if node.op == op:
             break
-        below = node.input(0) if node.op in {"Unsqueeze", "Reshape", "Expand"} else _floorless(graph, node)
+        below = (
+            node.input(0)
+            if node.op in {"Unsqueeze", "Reshape", "Expand"}
+            else _floorless(graph, node)
+        )
         if below is None:
             return None
         ref = below
@@ -160,7 +217,8 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
         return None
     wanted = (*shape[: axes[0]], 1, *shape[axes[0] + 1 :])
     kept = len(nodes) == 1 and reduce.attrs.get("keepdims", 1)
-    # After a detour the shape must say that every row got its own number back. An Expand may have changed the number of elements.
+    # After a detour the shape must say that every row got its own number back. An Expand may have
+    # changed the number of elements.
     expanded = any(node.op == "Expand" for node in nodes)
     back = None not in wanted and here == wanted if expanded else same_but_one(here, wanted)
     return _Reduced(source, axes[0], tuple(reversed(nodes))) if kept or back else None
@@ -170,7 +228,9 @@ def _floorless(graph: Graph, node: Node) -> Ref | None:
     """x, when the node is max(x, -∞)."""
     if node.op != "Max":
         return None
-    return next((value for value, floor in operand_orders(node) if scalar(graph, floor) == -math.inf), None)
+    return next(
+        (value for value, floor in operand_orders(node) if scalar(graph, floor) == -math.inf), None
+    )
 
 
 def _apply(rewriter: Rewriter, nodes: list[Node], op: str, x: Ref, axis: int, rule: str) -> bool:

@@ -30,7 +30,9 @@ class RecogniseSwish(RulePass):
     """Find SiLU, hard-swish, hard sigmoid and Mish."""
 
     name: ClassVar[str] = "recognise_swish"
-    summary: ClassVar[str] = "x·sigmoid(αx), x·clip(x+3,0,6)/6 and their kin become Swish, HardSwish, HardSigmoid, Mish"
+    summary: ClassVar[str] = (
+        "x·sigmoid(αx), x·clip(x+3,0,6)/6 and their kin become Swish, HardSwish, HardSigmoid, Mish"
+    )
     classes: ClassVar[OpClass] = OpClass.ELEMENTWISE | OpClass.ACTIVATION
     anchors: ClassVar[frozenset[str]] = frozenset({"Sigmoid", "Clip", "HardSigmoid", "Tanh"})
 
@@ -53,18 +55,33 @@ def _swish(node: Node, rewriter: Rewriter) -> None:
     for gate in gates(rewriter.graph, node):
         dtype = dtype_of(rewriter.graph, gate.x)
         alpha = gate.argument.terms.get(1, 0.0)
-        fits = near(gate.slope, 1.0, dtype) and near(gate.offset, 0.0) and gate.argument.is_near({1: alpha}, dtype) and alpha != 0
-        if fits and _apply(rewriter, gate, "Swish", {"alpha": alpha}, "x·sigmoid(αx) = Swish(x, α)"):
+        fits = (
+            near(gate.slope, 1.0, dtype)
+            and near(gate.offset, 0.0)
+            and gate.argument.is_near({1: alpha}, dtype)
+            and alpha != 0
+        )
+        if fits and _apply(
+            rewriter, gate, "Swish", {"alpha": alpha}, "x·sigmoid(αx) = Swish(x, α)"
+        ):
             return
 
 
 # 2. x · clip(m·(x/6 + ½), 0, m) / m = HardSwish(x)
 # 3. x · HardSigmoid(x, 1/6, ½) = HardSwish(x)
 def _hard_swish(node: Node, top: float, rewriter: Rewriter) -> bool:
-    rule = "x·clip(m(x/6+½), 0, m)/m = HardSwish(x)" if node.op == "Clip" else "x·HardSigmoid(x, 1/6, ½) = HardSwish(x)"
+    rule = (
+        "x·clip(m(x/6+½), 0, m)/m = HardSwish(x)"
+        if node.op == "Clip"
+        else "x·HardSigmoid(x, 1/6, ½) = HardSwish(x)"
+    )
     for gate in gates(rewriter.graph, node):
         dtype = dtype_of(rewriter.graph, gate.x)
-        fits = near(gate.slope * top, 1.0, dtype) and near(gate.offset, 0.0) and _ramp(gate, top).is_near(_HARD, dtype)
+        fits = (
+            near(gate.slope * top, 1.0, dtype)
+            and near(gate.offset, 0.0)
+            and _ramp(gate, top).is_near(_HARD, dtype)
+        )
         if fits and _apply(rewriter, gate, "HardSwish", {}, rule):
             return True
     return False
@@ -85,10 +102,17 @@ def _hard_sigmoid(node: Node, top: float, rewriter: Rewriter) -> None:
     ]
     if not fits:
         return
-    # A bias or a batch norm in front may be scalar too. Left outside, it can still be folded into the weights before it.
+    # A bias or a batch norm in front may be scalar too. Left outside, it can still be folded into
+    # the weights before it.
     gate = next((gate for gate in fits if _ramp(gate, top).is_near(_HARD, DType.F32)), fits[-1])
     ramp = _ramp(gate, top).terms
-    _apply(rewriter, gate, "HardSigmoid", {"alpha": ramp[1], "beta": ramp.get(0, 0.0)}, "clip(m(αx+β), 0, m)/m = HardSigmoid(x, α, β)")
+    _apply(
+        rewriter,
+        gate,
+        "HardSigmoid",
+        {"alpha": ramp[1], "beta": ramp.get(0, 0.0)},
+        "clip(m(αx+β), 0, m)/m = HardSigmoid(x, α, β)",
+    )
 
 
 # 5. x · tanh(softplus(x)) = Mish(x)
@@ -99,7 +123,12 @@ def _mish(node: Node, rewriter: Rewriter) -> None:
         return
     x = softplus.inputs[0]
     users = graph.consumers(node)
-    if x is None or len(users) != 1 or users[0].op != "Mul" or set(users[0].inputs) != {x, node.ref()}:
+    if (
+        x is None
+        or len(users) != 1
+        or users[0].op != "Mul"
+        or set(users[0].inputs) != {x, node.ref()}
+    ):
         return
     nodes = (softplus, node, users[0])
     if is_closed(nodes, users[0]):
@@ -112,7 +141,10 @@ def _ramp(gate: Gate, top: float) -> Polynomial:
     """The line that is cut off at 0 and 1."""
     alpha, beta = 1 / top, 0.0
     if gate.middle.op == "HardSigmoid":
-        alpha, beta = get_float(gate.middle.attrs, "alpha", 0.2), get_float(gate.middle.attrs, "beta", 0.5)
+        alpha, beta = (
+            get_float(gate.middle.attrs, "alpha", 0.2),
+            get_float(gate.middle.attrs, "beta", 0.5),
+        )
     terms = {power: alpha * value for power, value in gate.argument.terms.items()}
     return Polynomial({**terms, 0: terms.get(0, 0.0) + beta}, gate.argument.nodes)
 

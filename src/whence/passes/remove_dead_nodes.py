@@ -1,9 +1,11 @@
 """Dead nodes leave: what no output needs, directly or through others.
 
-1. A node whose results nobody reads is removed, and in the same sweep whatever only it read: whole dead chains, constants included.
+1. A node whose results nobody reads is removed, and in the same sweep whatever only it read: whole
+   dead chains, constants included.
 2. A value that a nested graph captures but does not use is no longer passed in.
 
-Inputs stay, as they are the model's signature; so do retained nodes. An output of a node with several may stay unread.
+Inputs stay, as they are the model's signature; so do retained nodes. An output of a node with
+several may stay unread.
 """
 
 from __future__ import annotations
@@ -54,11 +56,21 @@ class RemoveDeadNodes(Pass):
             rewriter.rules["an unused capture is not passed in"] += len(unused)
 
 
-def remove_unread(rewriter: Rewriter, refs: Iterable[Ref | None], *, reason: Reason, rule: str, into: int | None, last: Collection[str] = ()) -> None:
-    """Take out those of the nodes behind `refs` that nobody reads any more, and whatever only they read.
+def remove_unread(
+    rewriter: Rewriter,
+    refs: Iterable[Ref | None],
+    *,
+    reason: Reason,
+    rule: str,
+    into: int | None,
+    last: Collection[str] = (),
+) -> None:
+    """Take out those of the nodes behind `refs` that nobody reads any more, and whatever only they
+    read.
 
-    A rule calls this after it made its own inputs superfluous, so that the ledger tells the true reason: what a constant replaced
-    was folded, and is not merely dead. Operators in `last` leave, but what they read stays for the pass above to judge.
+    A rule calls this after it made its own inputs superfluous, so that the ledger tells the true
+    reason: what a constant replaced was folded, and is not merely dead. Operators in `last` leave,
+    but what they read stays for the pass above to judge.
     """
     graph = rewriter.graph
     waiting = [ref.node for ref in refs if ref is not None]
@@ -71,9 +83,23 @@ def remove_unread(rewriter: Rewriter, refs: Iterable[Ref | None], *, reason: Rea
         _take_out(rewriter, [node], reason, rule, into, count=False)
 
 
-def _take_out(rewriter: Rewriter, nodes: list[Node], reason: Reason, rule: str, into: int | None, *, count: bool = True) -> None:
+def _take_out(
+    rewriter: Rewriter,
+    nodes: list[Node],
+    reason: Reason,
+    rule: str,
+    into: int | None,
+    *,
+    count: bool = True,
+) -> None:
     graph = rewriter.graph
-    Change(graph, rewriter.pass_name, rule, removed=nodes, buried={node.id: (reason, into) for node in nodes}).apply()
+    Change(
+        graph,
+        rewriter.pass_name,
+        rule,
+        removed=nodes,
+        buried={node.id: (reason, into) for node in nodes},
+    ).apply()
     for node in nodes:
         if node.is_const:
             graph.consts.purge(node.id)

@@ -1,8 +1,11 @@
 """Arithmetic that changes nothing leaves.
 
-1. A constant operand filled with the neutral element: x + 0, x - 0, x · 1, x / 1, x ^ 1, x and true, x or false, x xor false.
-   Only where the constant does not enlarge x by broadcasting. In floating point x + 0 differs from x in the sign of -0.0 alone.
-2. An operator that undoes itself, twice: -(-x), not not x, 1 / (1 / x). The last is exact up to rounding.
+1. A constant operand filled with the neutral element: x + 0, x - 0, x · 1, x / 1, x ^ 1, x and
+   true, x or false, x xor false.
+   Only where the constant does not enlarge x by broadcasting. In floating point x + 0 differs from
+   x in the sign of -0.0 alone.
+2. An operator that undoes itself, twice: -(-x), not not x, 1 / (1 / x). The last is exact up to
+   rounding.
 3. An operator that changes nothing the second time: Relu, Abs, Sign, Ceil, Floor, Round.
 4. A choice between x and x is x.
 """
@@ -72,8 +75,14 @@ class RemoveNeutralArithmetic(Pass):
             elif op == "Where":
                 # c ? x : x = x
                 value = node.inputs[1]
-                if value is not None and value == node.inputs[2] and _is_covered(graph, node.inputs[0], value):
-                    sweep.replace(node, [value], reason=Reason.IDENTITY, rule="a choice between x and x is x")
+                if (
+                    value is not None
+                    and value == node.inputs[2]
+                    and _is_covered(graph, node.inputs[0], value)
+                ):
+                    sweep.replace(
+                        node, [value], reason=Reason.IDENTITY, rule="a choice between x and x is x"
+                    )
             else:
                 _collapse_pair(sweep, node)
         sweep.finish()
@@ -90,15 +99,21 @@ def _collapse_pair(sweep: ForwardSweep, node: Node) -> None:
     if inner.op != node.op:
         return
     if node.op in _IDEMPOTENT:
-        sweep.replace(node, [source], reason=Reason.IDENTITY, rule=f"{node.op} of {node.op} is {node.op}")
+        sweep.replace(
+            node, [source], reason=Reason.IDENTITY, rule=f"{node.op} of {node.op} is {node.op}"
+        )
         return
     rule, value = _SELF_INVERSE[node.op], inner.inputs[0]
     if value is not None and sweep.replace(node, [value], reason=Reason.CANCELLED, rule=rule):
         sweep.spare(inner, reason=Reason.CANCELLED, rule=rule, into=value.node)
 
 
-def _other_than_neutral(graph: Graph, node: Node, filled: dict[tuple[int, float], bool]) -> Ref | None:
-    """The operand that is left when the other is a constant filled with the neutral element and does not enlarge it."""
+def _other_than_neutral(
+    graph: Graph, node: Node, filled: dict[tuple[int, float], bool]
+) -> Ref | None:
+    """The operand that is left when the other is a constant filled with the neutral element and
+    does not enlarge it.
+    """
     neutral, both_sides, _ = _NEUTRAL[node.op]
     left, right = node.inputs
     for value, other in ((left, right), (right, left)) if both_sides else ((left, right),):
@@ -122,4 +137,8 @@ def _is_covered(graph: Graph, operand: Ref | None, value: Ref) -> bool:
     if operand is None:
         return False
     inner, outer = graph.type_of(operand), graph.type_of(value)
-    return isinstance(inner, TensorType) and isinstance(outer, TensorType) and broadcasts_into(inner.shape, outer.shape)
+    return (
+        isinstance(inner, TensorType)
+        and isinstance(outer, TensorType)
+        and broadcasts_into(inner.shape, outer.shape)
+    )

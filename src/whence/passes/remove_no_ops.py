@@ -2,13 +2,17 @@
 
 1. Identity; Dropout outside training, when nobody reads its mask.
 2. Cast and CastLike to the type a value has; BitCast likewise.
-3. Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile that leave the shape; Transpose that leaves the order of the axes.
-4. Pad by nothing, Slice of everything, Concat of one, Split into one, DepthToSpace and SpaceToDepth with blocks of one.
+3. Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile that leave the shape; Transpose that leaves
+   the order of the axes.
+4. Pad by nothing, Slice of everything, Concat of one, Split into one, DepthToSpace and SpaceToDepth
+   with blocks of one.
 5. Resize by one. Pooling over windows of one element.
-6. Sum, Max, Min, Mean of one value; Clip without bounds; a reduction over no axes, or over axes of length 1 that are kept.
+6. Sum, Max, Min, Mean of one value; Clip without bounds; a reduction over no axes, or over axes of
+   length 1 that are kept.
 7. What is put into an optional or a sequence and taken out again.
 
-Rules hold for what is proven from types and constants; a named dimension equals itself, an unknown one equals nothing.
+Rules hold for what is proven from types and constants; a named dimension equals itself, an unknown
+one equals nothing.
 """
 
 from __future__ import annotations
@@ -46,13 +50,22 @@ class RemoveNoOps(Pass):
             value = rule(graph, node)
             if value is not None:
                 source = graph[node.inputs[0].node] if node.inputs[0] is not None else None
-                done = sweep.replace(node, [value] + [None] * (len(node.outputs) - 1), reason=Reason.IDENTITY, rule=law)
+                done = sweep.replace(
+                    node,
+                    [value] + [None] * (len(node.outputs) - 1),
+                    reason=Reason.IDENTITY,
+                    rule=law,
+                )
                 if done and source is not None and source.id != value.node:
                     sweep.spare(source, reason=Reason.CANCELLED, rule=law, into=value.node)
         sweep.finish()
 
     def why_skip(self, graph: Graph) -> str:
-        return "no operator that may return its input" if _RULES.keys().isdisjoint(graph.op_counts) else ""
+        return (
+            "no operator that may return its input"
+            if _RULES.keys().isdisjoint(graph.op_counts)
+            else ""
+        )
 
 
 _Rule: TypeAlias = Callable[[Graph, Node], Ref | None]
@@ -67,7 +80,12 @@ def _shape(graph: Graph, ref: Ref | None) -> Shape | None:
 def _same_shape(graph: Graph, node: Node) -> bool:
     """Is the shape certain to be the same before and after?"""
     before, kind = _shape(graph, node.inputs[0]), node.outputs[0]
-    return before is not None and None not in before and isinstance(kind, TensorType) and before == kind.shape
+    return (
+        before is not None
+        and None not in before
+        and isinstance(kind, TensorType)
+        and before == kind.shape
+    )
 
 
 def _int(node: Node, name: str, default: int) -> int:
@@ -107,7 +125,9 @@ def _only_input(graph: Graph, node: Node) -> Ref | None:
 def _clip(graph: Graph, node: Node) -> Ref | None:
     for ref, bound in ((node.input(1), -np.inf), (node.input(2), np.inf)):
         value = graph.const_value(ref)
-        if ref is not None and (value is None or value.dtype.kind != "f" or not is_filled_with(value, bound)):
+        if ref is not None and (
+            value is None or value.dtype.kind != "f" or not is_filled_with(value, bound)
+        ):
             return None
     return node.inputs[0]
 
@@ -122,7 +142,11 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
         if _int(node, "noop_with_empty_axes", 0):
             return node.inputs[0]
         axes = () if shape is None else tuple(range(len(shape)))
-    kept = _int(node, "keepdims", 1) and shape is not None and all(-len(shape) <= axis < len(shape) and shape[axis] == 1 for axis in axes)
+    kept = (
+        _int(node, "keepdims", 1)
+        and shape is not None
+        and all(-len(shape) <= axis < len(shape) and shape[axis] == 1 for axis in axes)
+    )
     return node.inputs[0] if kept else None
 
 
@@ -133,13 +157,21 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
 def _cast(graph: Graph, node: Node) -> Ref | None:
     kind = graph.type_of(node.inputs[0]) if node.inputs[0] is not None else None
     known = isinstance(kind, TensorType) and kind.dtype is not DType.UNDEFINED
-    return node.inputs[0] if known and isinstance(kind, TensorType) and kind.dtype == node.attrs.get("to") else None
+    return (
+        node.inputs[0]
+        if known and isinstance(kind, TensorType) and kind.dtype == node.attrs.get("to")
+        else None
+    )
 
 
 # CastLike(x: T, y: T) = x
 def _cast_like(graph: Graph, node: Node) -> Ref | None:
     first, second = (graph.type_of(ref) if ref is not None else None for ref in node.inputs)
-    if not isinstance(first, TensorType) or not isinstance(second, TensorType) or first.dtype is DType.UNDEFINED:
+    if (
+        not isinstance(first, TensorType)
+        or not isinstance(second, TensorType)
+        or first.dtype is DType.UNDEFINED
+    ):
         return None
     return node.inputs[0] if first.dtype is second.dtype else None
 
@@ -156,7 +188,9 @@ def _reshape(graph: Graph, node: Node) -> Ref | None:
         return None
     copies = not _int(node, "allowzero", 0)
     # When all dimensions but one are proven to stay, so does the one that is worked out from them.
-    proven = all((dim == 0 and copies) or dim in (-1, was) for dim, was in zip(target, before, strict=True))
+    proven = all(
+        (dim == 0 and copies) or dim in (-1, was) for dim, was in zip(target, before, strict=True)
+    )
     return node.inputs[0] if proven and target.count(-1) <= 1 else None
 
 
@@ -169,7 +203,11 @@ def _flatten(graph: Graph, node: Node) -> Ref | None:
 
 # Squeeze(x, no axes) = Unsqueeze(x, no axes) = x
 def _squeeze(graph: Graph, node: Node) -> Ref | None:
-    return node.inputs[0] if const_ints(graph, node.input(1)) == () or _same_shape(graph, node) else None
+    return (
+        node.inputs[0]
+        if const_ints(graph, node.input(1)) == () or _same_shape(graph, node)
+        else None
+    )
 
 
 # Transpose(x, 0 1 2 ...) = x
@@ -186,7 +224,13 @@ def _expand(graph: Graph, node: Node) -> Ref | None:
     before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.input(1))
     if before is None or target is None or len(target) > len(before):
         return node.inputs[0] if _same_shape(graph, node) else None
-    return node.inputs[0] if all(dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)) else None
+    return (
+        node.inputs[0]
+        if all(
+            dim in (1, was) for dim, was in zip(reversed(target), reversed(before), strict=False)
+        )
+        else None
+    )
 
 
 # Tile(x, 1 1 ...) = x
@@ -207,15 +251,25 @@ def _slice(graph: Graph, node: Node) -> Ref | None:
     steps = (1,) * len(starts or ()) if node.input(4) is None else const_ints(graph, node.input(4))
     if steps is None or any(step != 1 for step in steps):
         return None
-    if starts is not None and ends is not None and not any(starts) and all(end >= _TO_THE_END for end in ends):
+    if (
+        starts is not None
+        and ends is not None
+        and not any(starts)
+        and all(end >= _TO_THE_END for end in ends)
+    ):
         return node.inputs[0]
-    # With steps of one, only the whole is as long as the whole; but every slice of nothing is nothing.
+    # With steps of one, only the whole is as long as the whole; but every slice of nothing is
+    # nothing.
     return node.inputs[0] if starts is not None and _same_static_shape(graph, node) else None
 
 
 def _same_static_shape(graph: Graph, node: Node) -> bool:
     before = _shape(graph, node.inputs[0])
-    return before is not None and all(isinstance(dim, int) for dim in before) and _same_shape(graph, node)
+    return (
+        before is not None
+        and all(isinstance(dim, int) for dim in before)
+        and _same_shape(graph, node)
+    )
 
 
 # Split(x) into one part = x
@@ -247,7 +301,9 @@ def _resize(graph: Graph, node: Node) -> Ref | None:
     if sizes is None or shape is None:
         return None
     axes = node.attrs.get("axes")
-    chosen = [shape[int(axis)] for axis in axes] if isinstance(axes, tuple) and axes else list(shape)
+    chosen = (
+        [shape[int(axis)] for axis in axes] if isinstance(axes, tuple) and axes else list(shape)
+    )
     return node.inputs[0] if chosen == list(sizes) else None
 
 
@@ -265,7 +321,11 @@ def _pool(graph: Graph, node: Node) -> Ref | None:
 # the mean or the maximum of one element is the element
 def _global_pool(graph: Graph, node: Node) -> Ref | None:
     shape = _shape(graph, node.inputs[0])
-    return node.inputs[0] if shape is not None and len(shape) > 2 and all(dim == 1 for dim in shape[2:]) else None
+    return (
+        node.inputs[0]
+        if shape is not None and len(shape) > 2 and all(dim == 1 for dim in shape[2:])
+        else None
+    )
 
 
 # ---- wrappers ----
@@ -279,7 +339,13 @@ def _optional_get(graph: Graph, node: Node) -> Ref | None:
     inner = graph[source.node]
     if inner.op == "Optional" and inner.inputs:
         return inner.inputs[0]
-    return None if inner.op == "Optional" or isinstance(graph.type_of(source), OptionalType) or not _is_tensor(graph, source) else source
+    return (
+        None
+        if inner.op == "Optional"
+        or isinstance(graph.type_of(source), OptionalType)
+        or not _is_tensor(graph, source)
+        else source
+    )
 
 
 def _is_tensor(graph: Graph, ref: Ref) -> bool:
@@ -290,7 +356,12 @@ def _is_tensor(graph: Graph, ref: Ref) -> bool:
 # SequenceAt([x0, x1, ...], i) = xi
 def _sequence_at(graph: Graph, node: Node) -> Ref | None:
     items, index = _items(graph, node), const_ints(graph, node.input(1))
-    if items is None or index is None or len(index) != 1 or not -len(items) <= index[0] < len(items):
+    if (
+        items is None
+        or index is None
+        or len(index) != 1
+        or not -len(items) <= index[0] < len(items)
+    ):
         return None
     return items[index[0]]
 
@@ -298,7 +369,11 @@ def _sequence_at(graph: Graph, node: Node) -> Ref | None:
 # ConcatFromSequence([x]) = x
 def _concat_from_sequence(graph: Graph, node: Node) -> Ref | None:
     items = _items(graph, node)
-    return items[0] if items is not None and len(items) == 1 and not _int(node, "new_axis", 0) else None
+    return (
+        items[0]
+        if items is not None and len(items) == 1 and not _int(node, "new_axis", 0)
+        else None
+    )
 
 
 def _items(graph: Graph, node: Node) -> tuple[Ref | None, ...] | None:

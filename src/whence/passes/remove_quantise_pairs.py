@@ -16,18 +16,36 @@ from whence.passes.operands import FLOATS, tensor_of
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 
-_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Gather", "Expand", "Tile", "DepthToSpace", "SpaceToDepth"})
+_MOVES = frozenset(
+    {
+        "Reshape",
+        "Transpose",
+        "Squeeze",
+        "Unsqueeze",
+        "Flatten",
+        "Slice",
+        "Gather",
+        "Expand",
+        "Tile",
+        "DepthToSpace",
+        "SpaceToDepth",
+    }
+)
 _ORDERED = frozenset({"MaxPool"})
-"""Operators that compare but do not compute: they give the same result on codes as on numbers, for codes they take."""
+"""Operators that compare but do not compute: they give the same result on codes as on numbers, for
+codes they take.
+"""
 _MAX_STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveQuantisePairs(RulePass):
-    """Removes what a DequantizeLinear and a later QuantizeLinear with the same constant scale, zero point and type undo of each other:
+    """Removes what a DequantizeLinear and a later QuantizeLinear with the same constant scale, zero
+    point and type undo of each other:
 
     1. q(dq(x)) is x. So a chain q, dq, q, dq of one kind becomes q, dq.
-    2. q(move(dq(x))) is move(x), for operators that move or select elements, with one scale for the whole tensor.
+    2. q(move(dq(x))) is move(x), for operators that move or select elements, with one scale for the
+       whole tensor.
 
     dq(q(x)) rounds, and stays.
     """
@@ -49,7 +67,11 @@ class RemoveQuantisePairs(RulePass):
             if producer.op == "DequantizeLinear":
                 _cancel(producer, between[::-1], node, rewriter)
                 return
-            if producer.op not in _MOVES | _ORDERED or len(producer.outputs) != 1 or not is_single_consumer(graph, producer, user):
+            if (
+                producer.op not in _MOVES | _ORDERED
+                or len(producer.outputs) != 1
+                or not is_single_consumer(graph, producer, user)
+            ):
                 return
             between.append(producer)
             user = producer
@@ -66,19 +88,34 @@ class _Coding(NamedTuple):
     block: int
 
     def equals(self, other: _Coding) -> bool:
-        if self.dtype is not other.dtype or self.real is not other.real or not np.array_equal(self.scale.reshape(-1), other.scale.reshape(-1)):
+        if (
+            self.dtype is not other.dtype
+            or self.real is not other.real
+            or not np.array_equal(self.scale.reshape(-1), other.scale.reshape(-1))
+        ):
             return False
         # Both zero points have one number, or one for each scale.
         if np.any(self.zero_point != other.zero_point):
             return False
-        return self.scale.size == 1 or (self.axis, self.block, self.scale.shape) == (other.axis, other.block, other.scale.shape)
+        return self.scale.size == 1 or (self.axis, self.block, self.scale.shape) == (
+            other.axis,
+            other.block,
+            other.scale.shape,
+        )
 
     @property
     def is_exact(self) -> bool:
         """Does every code survive being made a number and rounded back?"""
-        # The rounding error of code · scale / scale must stay below half a step for the largest code, and nothing overflow or vanish.
-        limits, scale, reach = _LIMITS[self.real], self.scale.astype(np.float64), 2.0**self.dtype.bits
-        is_ordinary = bool(np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest))
+        # The rounding error of code · scale / scale must stay below half a step for the largest
+        # code, and nothing overflow or vanish.
+        limits, scale, reach = (
+            _LIMITS[self.real],
+            self.scale.astype(np.float64),
+            2.0**self.dtype.bits,
+        )
+        is_ordinary = bool(
+            np.all(scale >= limits.smallest) and np.all(scale * reach <= limits.largest)
+        )
         return self.dtype.is_integer and reach * limits.eps < 0.5 and is_ordinary
 
 
@@ -97,19 +134,43 @@ _LIMITS = {
 
 
 def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they are constant."""
-    code_type, real_type, scale = tensor_of(graph, codes), tensor_of(graph, reals), graph.const_value(node.input(1))
-    if code_type is None or real_type is None or scale is None or scale.size == 0 or (real_type.rank is None and scale.size > 1):
+    """The parameters of a QuantizeLinear or DequantizeLinear between `codes` and `reals`, when they
+    are constant.
+    """
+    code_type, real_type, scale = (
+        tensor_of(graph, codes),
+        tensor_of(graph, reals),
+        graph.const_value(node.input(1)),
+    )
+    if (
+        code_type is None
+        or real_type is None
+        or scale is None
+        or scale.size == 0
+        or (real_type.rank is None and scale.size > 1)
+    ):
         return None
-    if DType.of(scale) is not real_type.dtype or real_type.dtype not in FLOATS or get_int(node.attrs, "precision", 0):
+    if (
+        DType.of(scale) is not real_type.dtype
+        or real_type.dtype not in FLOATS
+        or get_int(node.attrs, "precision", 0)
+    ):
         return None
-    zero_point = np.zeros((), np.int64) if node.input(2) is None else graph.const_value(node.input(2))
+    zero_point = (
+        np.zeros((), np.int64) if node.input(2) is None else graph.const_value(node.input(2))
+    )
     if zero_point is None or zero_point.size not in {1, scale.size}:
         return None
     # A vector has only one axis to have scales on, whatever the attribute says.
-    axis = get_int(node.attrs, "axis", 1) % real_type.rank if real_type.rank is not None and real_type.rank > 1 else 0
+    axis = (
+        get_int(node.attrs, "axis", 1) % real_type.rank
+        if real_type.rank is not None and real_type.rank > 1
+        else 0
+    )
     zeros = zero_point.reshape(() if zero_point.size == 1 else (-1,)).astype(np.int64)
-    return _Coding(code_type.dtype, real_type.dtype, scale, zeros, axis, get_int(node.attrs, "block_size", 0))
+    return _Coding(
+        code_type.dtype, real_type.dtype, scale, zeros, axis, get_int(node.attrs, "block_size", 0)
+    )
 
 
 def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) -> None:
@@ -117,7 +178,10 @@ def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) ->
     codes, reals = first.inputs[0], last.inputs[0]
     assert codes is not None
     assert reals is not None
-    before, after = _coding(graph, first, codes, first.ref()), _coding(graph, last, last.ref(), reals)
+    before, after = (
+        _coding(graph, first, codes, first.ref()),
+        _coding(graph, last, last.ref(), reals),
+    )
     if before is None or after is None or not before.equals(after) or not before.is_exact:
         return
     if not between:
@@ -134,8 +198,13 @@ def _cancel(first: Node, between: list[Node], last: Node, rewriter: Rewriter) ->
     edit = rewriter.edit(first, *between, last, rule="quantise(move(dequantise(x))) = move(x)")
     value = codes
     for step in between:
-        types = [TensorType(before.dtype, kind.shape) if isinstance(kind, TensorType) else kind for kind in step.outputs]
-        value = edit.node(step.op, (value, *step.inputs[1:]), step.attrs, types, of=(step,), name=step.name).ref()
+        types = [
+            TensorType(before.dtype, kind.shape) if isinstance(kind, TensorType) else kind
+            for kind in step.outputs
+        ]
+        value = edit.node(
+            step.op, (value, *step.inputs[1:]), step.attrs, types, of=(step,), name=step.name
+        ).ref()
     edit.replace(last.ref(), value)
     edit.bury(first, Reason.CANCELLED, value.node)
     edit.bury(last, Reason.CANCELLED, value.node)

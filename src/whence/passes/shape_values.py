@@ -1,7 +1,10 @@
-"""What is known of the elements of small integer tensors: the shapes, axes and indices that exporters compute in the graph.
+"""What is known of the elements of small integer tensors: the shapes, axes and indices that
+exporters compute in the graph.
 
-`ShapeValues` follows scalars and short lists of integers through the operators they are usually made with, element by element,
-each a `Size` or unknown. [batch, 12, 64] of which only the first element varies is known as exactly that.
+`ShapeValues` follows scalars and short lists of integers through the operators they are usually
+made with, element by element,
+each a `Size` or unknown. [batch, 12, 64] of which only the first element varies is known as exactly
+that.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ class Elements:
     @property
     def numbers(self) -> tuple[int, ...] | None:
         """All elements as numbers; `None` unless every one is a known number."""
-        found = tuple(item.number for item in self.items if item is not None and item.number is not None)
+        found = tuple(
+            item.number for item in self.items if item is not None and item.number is not None
+        )
         return found if len(found) == len(self.items) else None
 
 
@@ -48,20 +53,31 @@ class ShapeValues:
         self._dims: dict[Ref, tuple[Item, ...]] = {}
 
     def of(self, ref: Ref | None) -> Elements | None:
-        """What is known of a value's elements; `None` for anything but a followed scalar or list."""
+        """What is known of a value's elements; `None` for anything but a followed scalar or
+        list.
+        """
         if ref is None:
             return None
         found = self._known.get(ref)
         if found is not None:
             return found
         value = self.graph.const_value(ref)
-        if value is None or value.ndim > 1 or value.size > _MAX_ELEMENTS or value.dtype.kind not in "iub":
+        if (
+            value is None
+            or value.ndim > 1
+            or value.size > _MAX_ELEMENTS
+            or value.dtype.kind not in "iub"
+        ):
             return None
-        found = self._known[ref] = Elements(tuple(number(int(item)) for item in value.reshape(-1)), value.ndim == 0)
+        found = self._known[ref] = Elements(
+            tuple(number(int(item)) for item in value.reshape(-1)), value.ndim == 0
+        )
         return found
 
     def dims(self, ref: Ref) -> tuple[Size, ...] | None:
-        """The dimensions of a value; those that are unknown are sizes of their own. `None` when the rank is unknown."""
+        """The dimensions of a value; those that are unknown are sizes of their own. `None` when the
+        rank is unknown.
+        """
         kind = self.graph.type_of(ref)
         if not isinstance(kind, TensorType) or kind.shape is None:
             return None
@@ -75,7 +91,9 @@ class ShapeValues:
         return tuple(found)
 
     def note_dims(self, ref: Ref, dims: Sequence[Item]) -> None:
-        """Remember sizes of a value's dimensions that its type cannot express, such as batch · length."""
+        """Remember sizes of a value's dimensions that its type cannot express, such as batch ·
+        length.
+        """
         kind = self.graph.type_of(ref)
         if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
             self._dims[ref] = tuple(dims)
@@ -86,13 +104,23 @@ class ShapeValues:
         if rule is None or len(node.outputs) != 1:
             return None
         kind = node.outputs[0]
-        if not isinstance(kind, TensorType) or kind.dtype not in _TRACKED or (kind.rank is not None and kind.rank > 1):
+        if (
+            not isinstance(kind, TensorType)
+            or kind.dtype not in _TRACKED
+            or (kind.rank is not None and kind.rank > 1)
+        ):
             return None
         found = rule(self, node)
-        if found is None or len(found.items) > _MAX_ELEMENTS or (kind.rank is not None and found.scalar != (kind.rank == 0)):
+        if (
+            found is None
+            or len(found.items) > _MAX_ELEMENTS
+            or (kind.rank is not None and found.scalar != (kind.rank == 0))
+        ):
             return None
         limit = 1 << (kind.dtype.bits - 1)
-        found = Elements(tuple(item if _is_within(item, limit) else None for item in found.items), found.scalar)
+        found = Elements(
+            tuple(item if _is_within(item, limit) else None for item in found.items), found.scalar
+        )
         self._known[node.ref()] = found
         return found
 
@@ -145,13 +173,24 @@ def _cast(values: ShapeValues, node: Node) -> Elements | None:
     found, kind = values.of(node.inputs[0]), node.outputs[0]
     if found is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL:
         return found
-    return Elements(tuple(None if item is None or item.number is None else number(int(item.number != 0)) for item in found.items), found.scalar)
+    return Elements(
+        tuple(
+            None if item is None or item.number is None else number(int(item.number != 0))
+            for item in found.items
+        ),
+        found.scalar,
+    )
 
 
 def _regrouped(values: ShapeValues, node: Node) -> Elements | None:
     """The same elements as a scalar or a list, whichever the output's type says."""
     found, kind = values.of(node.inputs[0]), node.outputs[0]
-    if found is None or not isinstance(kind, TensorType) or kind.rank is None or (kind.rank == 0 and len(found.items) != 1):
+    if (
+        found is None
+        or not isinstance(kind, TensorType)
+        or kind.rank is None
+        or (kind.rank == 0 and len(found.items) != 1)
+    ):
         return None
     return Elements(found.items, scalar=kind.rank == 0)
 
@@ -159,22 +198,39 @@ def _regrouped(values: ShapeValues, node: Node) -> Elements | None:
 def _gather(values: ShapeValues, node: Node) -> Elements | None:
     data, chosen = values.of(node.inputs[0]), values.of(node.input(1))
     places = None if chosen is None else chosen.numbers
-    if data is None or data.scalar or chosen is None or places is None or not all(-len(data.items) <= at < len(data.items) for at in places):
+    if (
+        data is None
+        or data.scalar
+        or chosen is None
+        or places is None
+        or not all(-len(data.items) <= at < len(data.items) for at in places)
+    ):
         return None
     return Elements(tuple(data.items[at] for at in places), chosen.scalar)
 
 
 def _slice(values: ShapeValues, node: Node) -> Elements | None:
-    data, start, end = values.of(node.inputs[0]), values.numbers(node.input(1)), values.numbers(node.input(2))
+    data, start, end = (
+        values.of(node.inputs[0]),
+        values.numbers(node.input(1)),
+        values.numbers(node.input(2)),
+    )
     step = (1,) if node.input(4) is None else values.numbers(node.input(4))
-    if data is None or data.scalar or any(item is None or len(item) != 1 for item in (start, end, step)) or step == (0,):
+    if (
+        data is None
+        or data.scalar
+        or any(item is None or len(item) != 1 for item in (start, end, step))
+        or step == (0,)
+    ):
         return None
     first, last, stride = (item[0] for item in (start, end, step) if item is not None)
     return Elements(data.items[first:last:stride])
 
 
 def _concat(values: ShapeValues, node: Node) -> Elements | None:
-    """Parts of unknown content but known length leave gaps; a part of unknown length makes all unknown."""
+    """Parts of unknown content but known length leave gaps; a part of unknown length makes all
+    unknown.
+    """
     items: list[Item] = []
     for ref in node.inputs:
         part = values.of(ref)
@@ -204,12 +260,16 @@ def _truth(function: Callable[[Size, Size], bool | None]) -> Callable[[Size, Siz
 
 def _broadcast(parts: Sequence[Elements]) -> list[tuple[Item, ...]] | None:
     length = max(len(part.items) for part in parts)
-    if any(len(part.items) not in (1, length) for part in parts) or any(not part.items for part in parts):
+    if any(len(part.items) not in (1, length) for part in parts) or any(
+        not part.items for part in parts
+    ):
         return None
     return [part.items * length if len(part.items) == 1 else part.items for part in parts]
 
 
-def _elementwise(choose: Callable[[Sizes], Callable[[Size, Size], Item]]) -> Callable[[ShapeValues, Node], Elements | None]:
+def _elementwise(
+    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], Elements | None]:
     """Two or more inputs, combined element by element from the left."""
 
     def rule(values: ShapeValues, node: Node) -> Elements | None:
@@ -218,13 +278,20 @@ def _elementwise(choose: Callable[[Sizes], Callable[[Size, Size], Item]]) -> Cal
         if parts is None or columns is None:
             return None
         function = _lift(choose(values.sizes))
-        return Elements(tuple(reduce(function, row) for row in zip(*columns, strict=True)), all(part.scalar for part in parts))
+        return Elements(
+            tuple(reduce(function, row) for row in zip(*columns, strict=True)),
+            all(part.scalar for part in parts),
+        )
 
     return rule
 
 
 def _mod(values: ShapeValues, node: Node) -> Elements | None:
-    return None if _attr(node, "fmod", 0) else _elementwise(lambda sizes: sizes.remainder)(values, node)
+    return (
+        None
+        if _attr(node, "fmod", 0)
+        else _elementwise(lambda sizes: sizes.remainder)(values, node)
+    )
 
 
 def _not(item: Item) -> Item:
@@ -253,7 +320,9 @@ def _where(values: ShapeValues, node: Node) -> Elements | None:
     return Elements(tuple(map(choose, *columns)), all(part.scalar for part in parts))
 
 
-def _reduced(choose: Callable[[Sizes], Callable[[Size, Size], Item]]) -> Callable[[ShapeValues, Node], Elements | None]:
+def _reduced(
+    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], Elements | None]:
     def rule(values: ShapeValues, node: Node) -> Elements | None:
         found = values.of(node.inputs[0])
         axes = () if node.input(1) is None else values.numbers(node.input(1))
@@ -261,7 +330,10 @@ def _reduced(choose: Callable[[Sizes], Callable[[Size, Size], Item]]) -> Callabl
             return None
         if not axes and _attr(node, "noop_with_empty_axes", 0):
             return found
-        return Elements((reduce(_lift(choose(values.sizes)), found.items),), scalar=not _attr(node, "keepdims", 1))
+        return Elements(
+            (reduce(_lift(choose(values.sizes)), found.items),),
+            scalar=not _attr(node, "keepdims", 1),
+        )
 
     return rule
 
@@ -297,7 +369,9 @@ _RULES: Mapping[str, Callable[[ShapeValues, Node], Elements | None]] = {
     "Max": _elementwise(lambda sizes: sizes.larger),
     "Equal": _elementwise(lambda sizes: _truth(size_algebra.equal)),
     "Less": _elementwise(lambda sizes: _truth(size_algebra.less)),
-    "Greater": _elementwise(lambda sizes: _truth(lambda left, right: size_algebra.less(right, left))),
+    "Greater": _elementwise(
+        lambda sizes: _truth(lambda left, right: size_algebra.less(right, left))
+    ),
     "Not": _unary(_not),
     "Where": _where,
     "ReduceProd": _reduced(lambda sizes: size_algebra.multiply),

@@ -1,8 +1,11 @@
-"""Codes without a sign become codes with one, for formats whose quantised operators want signed activations beside signed weights.
+"""Codes without a sign become codes with one, for formats whose quantised operators want signed
+activations beside signed weights.
 
-1. dq(q(x; scale, zero in u8)) = dq(q(x; scale, zero - 128 in i8)): the codes are 128 less, and so is what stands for zero
+1. dq(q(x; scale, zero in u8)) = dq(q(x; scale, zero - 128 in i8)): the codes are 128 less, and so
+   is what stands for zero
 
-Models that keep weights without a sign stay as they are: those formats have operators for activations and weights that are both unsigned.
+Models that keep weights without a sign stay as they are: those formats have operators for
+activations and weights that are both unsigned.
 """
 
 from __future__ import annotations
@@ -37,7 +40,12 @@ class SignCodes(RulePass):
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         kind, zero = tensor_of(graph, node.ref()), graph.const_value(node.input(2))
-        if kind is None or kind.dtype is not DType.U8 or get_str(node.attrs, "arithmetic", "") or (node.input(2) is not None and zero is None):
+        if (
+            kind is None
+            or kind.dtype is not DType.U8
+            or get_str(node.attrs, "arithmetic", "")
+            or (node.input(2) is not None and zero is None)
+        ):
             return
         readers = graph.consumers(node)
         if not readers or any(not _reads_alike(graph, node, reader) for reader in readers):
@@ -47,11 +55,20 @@ class SignCodes(RulePass):
         moved = (np.zeros((), np.int16) if zero is None else zero.astype(np.int16)) - 128
         signed = edit.const(np.asarray(moved).astype(np.int8))
         attrs = {key: value for key, value in node.attrs.items() if key != "output_dtype"}
-        made = edit.node("QuantizeLinear", [node.inputs[0], scale, signed], attrs, of=[node], name=node.name)
+        made = edit.node(
+            "QuantizeLinear", [node.inputs[0], scale, signed], attrs, of=[node], name=node.name
+        )
         for reader in readers:
             edit.replace(
                 reader,
-                edit.node("DequantizeLinear", [made.ref(), reader.inputs[1], signed], reader.attrs, reader.outputs, of=[reader], name=reader.name),
+                edit.node(
+                    "DequantizeLinear",
+                    [made.ref(), reader.inputs[1], signed],
+                    reader.attrs,
+                    reader.outputs,
+                    of=[reader],
+                    name=reader.name,
+                ),
             )
         edit.apply()
 
@@ -60,19 +77,31 @@ def _reads_alike(graph: Graph, quantise: Node, reader: Node) -> bool:
     if reader.op != "DequantizeLinear" or reader.inputs[0] != quantise.ref():
         return False
     ours, theirs = graph.const_value(quantise.input(2)), graph.const_value(reader.input(2))
-    both = [np.zeros(1) if value is None else np.asarray(value, np.float64).reshape(-1) for value in (ours, theirs)]
+    both = [
+        np.zeros(1) if value is None else np.asarray(value, np.float64).reshape(-1)
+        for value in (ours, theirs)
+    ]
     return (theirs is not None or reader.input(2) is None) and np.array_equal(both[0], both[1])
 
 
 def _weights_are_signed(graph: Graph) -> bool:
-    """Every constant matrix that is dequantised is of signed codes around zero, and there is one."""
+    """Every constant matrix that is dequantised is of signed codes around zero, and there is
+    one.
+    """
     found = False
     for node in graph:
         kind = tensor_of(graph, node.inputs[0]) if node.op == "DequantizeLinear" else None
-        if kind is None or kind.rank is None or kind.rank < 2 or graph.const_value(node.inputs[0]) is None:
+        if (
+            kind is None
+            or kind.rank is None
+            or kind.rank < 2
+            or graph.const_value(node.inputs[0]) is None
+        ):
             continue
         zero = graph.const_value(node.input(2))
-        if kind.dtype is not DType.I8 or (node.input(2) is not None and (zero is None or np.any(zero))):
+        if kind.dtype is not DType.I8 or (
+            node.input(2) is not None and (zero is None or np.any(zero))
+        ):
             return False
         found = True
     return found

@@ -8,7 +8,8 @@
 6. A split of a concatenation at its seams yields the parts.
 7. An element taken from a concatenation is taken from the part it lies in.
 
-Lengths must be known where a rule compares them. A value with other readers stays; it is only read less.
+Lengths must be known where a rule compares them. A value with other readers stays; it is only read
+less.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from whence.provenance import Reason
 from whence.types import TensorType, ValueType
 
 _LARGEST = 2**63 - 1
-# Looking for the part an element lies in walks over the parts; a concatenation of thousands has thousands of readers.
+# Looking for the part an element lies in walks over the parts; a concatenation of thousands has
+# thousands of readers.
 _MAX_PARTS = 256
 
 
@@ -52,7 +54,9 @@ class SimplifySlices(RulePass):
         if node.op == "Slice":
             _merge_slices(node, rewriter) or _slice_of_concat(node, rewriter)
         elif node.op == "Concat":
-            _concat_of_split(node, rewriter) or _concat_of_slices(node, rewriter) or _concat_of_concats(node, rewriter)
+            _concat_of_split(node, rewriter) or _concat_of_slices(
+                node, rewriter
+            ) or _concat_of_concats(node, rewriter)
         elif node.op == "Split":
             _split_of_concat(node, rewriter)
         else:
@@ -100,7 +104,11 @@ def _parts(graph: Graph, node: Node) -> list[tuple[Ref, int]] | None:
     axis = _axis(graph, node, node.inputs[0])
     if axis is None or len(node.inputs) > _MAX_PARTS:
         return None
-    found = [(ref, length) for ref in node.inputs if ref is not None and (length := _dim(graph, ref, axis)) is not None]
+    found = [
+        (ref, length)
+        for ref in node.inputs
+        if ref is not None and (length := _dim(graph, ref, axis)) is not None
+    ]
     return found if len(found) == len(node.inputs) else None
 
 
@@ -128,14 +136,22 @@ def _slice_node(edit: Edit, source: Ref, cuts: Mapping[int, Cut], kind: ValueTyp
 def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     consumer = unique_consumer(graph, node, "Slice", check_inputs=False)
-    if consumer is not None and consumer.inputs[0] == node.ref() and _cuts(graph, consumer) is not None:
+    if (
+        consumer is not None
+        and consumer.inputs[0] == node.ref()
+        and _cuts(graph, consumer) is not None
+    ):
         # The last of a chain takes in all before it, so that a long chain is rewritten once.
         return False
     cuts, chain = _cuts(graph, node), [node]
     while cuts is not None:
         inner = producer_of(graph, chain[-1].inputs[0], "Slice")
         inner_cuts = _cuts(graph, inner) if inner is not None and len(inner._uses) == 1 else None
-        combined = None if inner is None or inner_cuts is None else _compose(graph, inner, inner_cuts, cuts)
+        combined = (
+            None
+            if inner is None or inner_cuts is None
+            else _compose(graph, inner, inner_cuts, cuts)
+        )
         if inner is None or combined is None:
             break
         chain.append(inner)
@@ -149,7 +165,9 @@ def _merge_slices(node: Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _compose(graph: Graph, inner: Node, first: Mapping[int, Cut], second: Mapping[int, Cut]) -> dict[int, Cut] | None:
+def _compose(
+    graph: Graph, inner: Node, first: Mapping[int, Cut], second: Mapping[int, Cut]
+) -> dict[int, Cut] | None:
     """The cuts of `first`, made by `inner`, and of `second`, made after it, in one."""
     combined = {**first, **second}
     for axis in first.keys() & second.keys():
@@ -158,7 +176,11 @@ def _compose(graph: Graph, inner: Node, first: Mapping[int, Cut], second: Mappin
         if dim is not None:
             taken = range(dim)[a:b:step][c:d:next_step]
             # An end before the first element is written as one past it from the other side.
-            combined[axis] = Cut(taken.start, taken.stop if taken.stop >= 0 else -dim - 1, taken.step) if taken else Cut(0, 0, 1)
+            combined[axis] = (
+                Cut(taken.start, taken.stop if taken.stop >= 0 else -dim - 1, taken.step)
+                if taken
+                else Cut(0, 0, 1)
+            )
         elif step == next_step == 1 and min(a, b, c, d) >= 0:
             combined[axis] = Cut(min(a + c, _LARGEST), min(b, a + d), 1)
         else:
@@ -178,10 +200,25 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
     for ref, length in parts:
         if taken and offset <= taken.start and taken.stop <= offset + length:
             if len(cuts) == 1 and len(taken) == length and _may_stand_for(graph, ref, node):
-                rewriter.bypass(node, ref, reason=Reason.CANCELLED, rule="a slice that is one part of a concatenation is that part")
+                rewriter.bypass(
+                    node,
+                    ref,
+                    reason=Reason.CANCELLED,
+                    rule="a slice that is one part of a concatenation is that part",
+                )
             else:
-                edit = rewriter.edit(node, rule="a slice within one part of a concatenation is a slice of that part")
-                edit.replace(node, _slice_node(edit, ref, {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)}, node.type))
+                edit = rewriter.edit(
+                    node, rule="a slice within one part of a concatenation is a slice of that part"
+                )
+                edit.replace(
+                    node,
+                    _slice_node(
+                        edit,
+                        ref,
+                        {**cuts, axis: Cut(taken.start - offset, taken.stop - offset, 1)},
+                        node.type,
+                    ),
+                )
                 edit.apply()
             return True
         offset += length
@@ -192,16 +229,34 @@ def _slice_of_concat(node: Node, rewriter: Rewriter) -> bool:
 def _concat_of_split(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     split = producer_of(graph, node.inputs[0], "Split")
-    if split is None or split.inputs[0] is None or node.inputs != tuple(split.ref(index) for index in range(len(split.outputs))):
+    if (
+        split is None
+        or split.inputs[0] is None
+        or node.inputs != tuple(split.ref(index) for index in range(len(split.outputs)))
+    ):
         return False
     # Outputs that nobody reads may be missing from the node.
     sizes = const_ints(graph, split.input(1))
-    complete = len(sizes) == len(split.outputs) if sizes is not None else split.attrs.get("num_outputs", len(split.outputs)) == len(split.outputs)
-    if (sizes is None and split.input(1) is not None) or not complete or _axis(graph, node, node.inputs[0]) != _axis(graph, split, split.inputs[0]):
+    complete = (
+        len(sizes) == len(split.outputs)
+        if sizes is not None
+        else split.attrs.get("num_outputs", len(split.outputs)) == len(split.outputs)
+    )
+    if (
+        (sizes is None and split.input(1) is not None)
+        or not complete
+        or _axis(graph, node, node.inputs[0]) != _axis(graph, split, split.inputs[0])
+    ):
         return False
     if not _may_stand_for(graph, split.inputs[0], node):
         return False
-    _cancel(rewriter, [split], node, split.inputs[0], "a concatenation of all parts of a split is what was split")
+    _cancel(
+        rewriter,
+        [split],
+        node,
+        split.inputs[0],
+        "a concatenation of all parts of a split is what was split",
+    )
     return True
 
 
@@ -225,7 +280,13 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
     for ref in node.inputs:
         piece = producer_of(graph, ref, "Slice")
         cuts = _cuts(graph, piece) if piece is not None else None
-        if piece is None or cuts is None or cuts.keys() != {axis} or cuts[axis].step != 1 or piece.inputs[0] is None:
+        if (
+            piece is None
+            or cuts is None
+            or cuts.keys() != {axis}
+            or cuts[axis].step != 1
+            or piece.inputs[0] is None
+        ):
             return False
         dim = _dim(graph, piece.inputs[0], axis)
         if dim is None or source not in (None, piece.inputs[0]):
@@ -240,10 +301,14 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
     if source is None:
         return False
     if len(taken) == _dim(graph, source, axis) and _may_stand_for(graph, source, node):
-        _cancel(rewriter, pieces, node, source, "a concatenation of all slices of a value is the value")
+        _cancel(
+            rewriter, pieces, node, source, "a concatenation of all slices of a value is the value"
+        )
         return True
     edit = rewriter.edit(*pieces, node, rule="a concatenation of neighbouring slices is one slice")
-    edit.replace(node, _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type))
+    edit.replace(
+        node, _slice_node(edit, source, {axis: Cut(taken.start, taken.stop, 1)}, node.type)
+    )
     edit.apply()
     return True
 
@@ -252,7 +317,10 @@ def _concat_of_slices(node: Node, rewriter: Rewriter) -> bool:
 def _concat_of_concats(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     consumer = unique_consumer(graph, node, "Concat", check_inputs=False)
-    if consumer is not None and _joins(graph, node.ref(), _axis(graph, consumer, node.ref())) is not None:
+    if (
+        consumer is not None
+        and _joins(graph, node.ref(), _axis(graph, consumer, node.ref())) is not None
+    ):
         # The last of a chain takes in all before it, so that a long chain is rewritten once.
         return False
     axis = _axis(graph, node, node.inputs[0])
@@ -270,7 +338,9 @@ def _concat_of_concats(node: Node, rewriter: Rewriter) -> bool:
     if not absorbed:
         return False
     absorbed.sort(key=lambda each: each._order)
-    edit = rewriter.edit(*absorbed, node, rule="a concatenation of concatenations is one concatenation")
+    edit = rewriter.edit(
+        *absorbed, node, rule="a concatenation of concatenations is one concatenation"
+    )
     edit.replace(node, edit.node("Concat", inputs, node.attrs, node.outputs))
     edit.apply()
     return True
@@ -289,11 +359,22 @@ def _split_of_concat(node: Node, rewriter: Rewriter) -> bool:
     graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
     parts = _parts(graph, source) if source is not None else None
     axis = _axis(graph, node, node.inputs[0])
-    if source is None or parts is None or axis is None or axis != _axis(graph, source, source.inputs[0]) or len(parts) != len(node.outputs):
+    if (
+        source is None
+        or parts is None
+        or axis is None
+        or axis != _axis(graph, source, source.inputs[0])
+        or len(parts) != len(node.outputs)
+    ):
         return False
-    if [length for _, length in parts] != [_dim(graph, node.ref(index), axis) for index in range(len(parts))]:
+    if [length for _, length in parts] != [
+        _dim(graph, node.ref(index), axis) for index in range(len(parts))
+    ]:
         return False
-    if any(contradict(kind, graph.type_of(ref)) for kind, (ref, _) in zip(node.outputs, parts, strict=True)):
+    if any(
+        contradict(kind, graph.type_of(ref))
+        for kind, (ref, _) in zip(node.outputs, parts, strict=True)
+    ):
         return False
     edit = rewriter.edit(node, rule="a split of a concatenation at its seams yields the parts")
     for index, (ref, _) in enumerate(parts):
@@ -324,10 +405,20 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
         and const_ints(graph, wrapper.input(1)) == (axis,)
         and _may_stand_for(graph, wrapper.inputs[0], node)
     ):
-        rewriter.bypass(node, wrapper.inputs[0], reason=Reason.CANCELLED, rule="an element of a concatenation is the value it was made of")
+        rewriter.bypass(
+            node,
+            wrapper.inputs[0],
+            reason=Reason.CANCELLED,
+            rule="an element of a concatenation is the value it was made of",
+        )
         return True
     edit = rewriter.edit(node, rule="an element of a concatenation is an element of one part")
-    edit.replace(node, edit.node("Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs))
+    edit.replace(
+        node,
+        edit.node(
+            "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
+        ),
+    )
     edit.apply()
     return True
 

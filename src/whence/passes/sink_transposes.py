@@ -1,12 +1,16 @@
-"""Transposes move towards the outputs, through operators that do not care about the order of axes, where that makes them fewer.
+"""Transposes move towards the outputs, through operators that do not care about the order of axes,
+where that makes them fewer.
 
-1. f(transpose(x, p)) = transpose(f(x), p) for f elementwise, and for f along an axis with that axis renamed
-2. f(transpose(x, p), transpose(y, p), c) = transpose(f(x, y, transpose⁻¹(c, p)), p) for f on several values, c being constant
+1. f(transpose(x, p)) = transpose(f(x), p) for f elementwise, and for f along an axis with that axis
+   renamed
+2. f(transpose(x, p), transpose(y, p), c) = transpose(f(x, y, transpose⁻¹(c, p)), p) for f on
+   several values, c being constant
 3. transpose(transpose(x, p), q), wherever two meet, as in `cancel_transposes`
 
-Regions of such operators are planned first: one from all transposes that turn alike, taken together, which sees branches that meet again;
-then a bounded one from each. A region is carried out only when it ends with fewer transposes than it began with, those that move nothing but
-axes of size 1 counting for almost nothing, so the pass comes to an end.
+Regions of such operators are planned first: one from all transposes that turn alike, taken
+together, which sees branches that meet again; then a bounded one from each. A region is carried out
+only when it ends with fewer transposes than it began with, those that move nothing but axes of size
+1 counting for almost nothing, so the pass comes to an end.
 """
 
 from __future__ import annotations
@@ -46,7 +50,9 @@ class _Region:
     """The transposes in front."""
     nodes: dict[int, Node] = field(default_factory=dict)
     perms: dict[Ref, Perm] = field(default_factory=dict)
-    """How the value that is there now results from the one that will be there, where these differ."""
+    """How the value that is there now results from the one that will be there, where these
+    differ.
+    """
 
     def all(self) -> list[Node]:
         return [*self.sources.values(), *self.nodes.values()]
@@ -58,7 +64,11 @@ class _Region:
 
     def add_source(self, source: Node) -> bool:
         perm = perm_of(self.graph, source)
-        if perm is None or is_identity(perm) or few_consumers(self.graph, source, _MAX_CONSUMERS) is None:
+        if (
+            perm is None
+            or is_identity(perm)
+            or few_consumers(self.graph, source, _MAX_CONSUMERS) is None
+        ):
             return False
         self.sources[source.id] = source
         self.perms[source.ref()] = perm
@@ -73,16 +83,27 @@ class _Region:
     def is_needed_outside(self, ref: Ref) -> bool:
         """Does anybody else than the region and transposes read this value as it is now?"""
         users = self.graph.consumers(self.graph.producer(ref))
-        return any(ref in user.inputs and user.id not in self.nodes and user.op != "Transpose" for user in users)
+        return any(
+            ref in user.inputs and user.id not in self.nodes and user.op != "Transpose"
+            for user in users
+        )
 
     def frontier(self, node: Node) -> int:
         """What the transposes cost that others than the region need behind the node's outputs."""
         refs = [node.ref(index) for index in range(len(node.outputs))]
-        return sum(_cost(self.graph, ref, self.perms[ref]) for ref in refs if ref in self.perms and self.is_needed_outside(ref))
+        return sum(
+            _cost(self.graph, ref, self.perms[ref])
+            for ref in refs
+            if ref in self.perms and self.is_needed_outside(ref)
+        )
 
     def sinks(self, node: Node) -> list[Node]:
         """The transposes that read an output of the node which is one now."""
-        return [user for user in self.graph.consumers(node) if user.op == "Transpose" and user.inputs[0] in self.perms]
+        return [
+            user
+            for user in self.graph.consumers(node)
+            if user.op == "Transpose" and user.inputs[0] in self.perms
+        ]
 
     def gain(self) -> int:
         """What the transposes cost now, less what they cost afterwards."""
@@ -90,8 +111,15 @@ class _Region:
         sinks = {sink.id: sink for node in self.all() for sink in self.sinks(node)}
         if sinks.keys() & self.sources.keys():
             return 0
-        now = sum(_cost(graph, node.ref(), perm_of(graph, node)) for node in (*self.sources.values(), *sinks.values()))
-        left = sum(_cost(graph, sink.ref(), perm_of(graph, sink)) for sink in sinks.values() if not self._cancels(sink))
+        now = sum(
+            _cost(graph, node.ref(), perm_of(graph, node))
+            for node in (*self.sources.values(), *sinks.values())
+        )
+        left = sum(
+            _cost(graph, sink.ref(), perm_of(graph, sink))
+            for sink in sinks.values()
+            if not self._cancels(sink)
+        )
         return now - left - sum(self.frontier(node) for node in self.all())
 
     def _cancels(self, sink: Node) -> bool:
@@ -100,7 +128,9 @@ class _Region:
 
 
 def _cost(graph: Graph, ref: Ref, perm: Perm | None) -> int:
-    """What a Transpose by `perm` that results in `ref` costs: next to nothing when only axes of size 1 change places, as in a reshape."""
+    """What a Transpose by `perm` that results in `ref` costs: next to nothing when only axes of
+    size 1 change places, as in a reshape.
+    """
     shape = shape_of(graph, ref)
     if shape is None or perm is None:
         return _MOVE
@@ -113,7 +143,9 @@ class SinkTransposes(RulePass):
     """Move transposes downstream until they meet."""
 
     name: ClassVar[str] = "sink_transposes"
-    summary: ClassVar[str] = "transposes move through elementwise and axis-wise operators to where they cancel"
+    summary: ClassVar[str] = (
+        "transposes move through elementwise and axis-wise operators to where they cancel"
+    )
     classes: ClassVar[OpClass] = OpClass.MOVEMENT
     anchors: ClassVar[frozenset[str]] = frozenset({"Transpose"})
 
@@ -124,7 +156,8 @@ class SinkTransposes(RulePass):
             if perm is not None and not is_identity(perm):
                 for region in _parts(_plan_together(graph, perm)):
                     _carry_out(region, rewriter)
-        # The explicit form: a dataclass with slots is another class than the one `super` would find.
+        # The explicit form: a dataclass with slots is another class than the one `super` would
+        # find.
         RulePass.run(self, rewriter)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
@@ -137,9 +170,15 @@ class SinkTransposes(RulePass):
 
 
 def _carry_out(region: _Region, rewriter: Rewriter) -> None:
-    """Let the region's operators work on untransposed values, if that saves transposes and an earlier region has not changed them."""
+    """Let the region's operators work on untransposed values, if that saves transposes and an
+    earlier region has not changed them.
+    """
     graph = rewriter.graph
-    if not region.nodes or any(node.graph is not graph for node in region.all()) or region.gain() <= 0:
+    if (
+        not region.nodes
+        or any(node.graph is not graph for node in region.all())
+        or region.gain() <= 0
+    ):
         return
     sinks = [sink for each in region.all() for sink in region.sinks(each)]
     # One operator after the other passes the transposes in front of it on to its outputs.
@@ -155,7 +194,9 @@ def _carry_out(region: _Region, rewriter: Rewriter) -> None:
 
 
 def _plan_together(graph: Graph, perm: Perm) -> _Region:
-    """The region behind all transposes by `perm`, without the parts at its end that save nothing."""
+    """The region behind all transposes by `perm`, without the parts at its end that save
+    nothing.
+    """
     region = _Region(graph)
     for node in graph:
         if node.op == "Transpose":
@@ -165,7 +206,12 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
         turn = None if node.op in {"Input", "Const", "Output"} else region.perm_at(node)
         if turn is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
             continue
-        turned = rewritten(graph, node, {ref: ref for ref in node.inputs if ref is not None and ref in region.perms}, turn)
+        turned = rewritten(
+            graph,
+            node,
+            {ref: ref for ref in node.inputs if ref is not None and ref in region.perms},
+            turn,
+        )
         if turned is None:
             continue
         region.nodes[node.id] = node
@@ -176,7 +222,9 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
 
 
 def _parts(region: _Region) -> list[_Region]:
-    """The region as regions that have nothing to do with each other, so that each is judged by what it saves itself."""
+    """The region as regions that have nothing to do with each other, so that each is judged by what
+    it saves itself.
+    """
     group = {node.id: node.id for node in region.all()}
 
     def find(node_id: int) -> int:
@@ -201,7 +249,9 @@ def _parts(region: _Region) -> list[_Region]:
 
 
 def _plan(graph: Graph, source: Node) -> _Region | None:
-    """The region behind `source`, without the parts that save nothing; `None` when it grows too large."""
+    """The region behind `source`, without the parts that save nothing; `None` when it grows too
+    large.
+    """
     region = _Region(graph)
     if not region.add_source(source):
         return None
@@ -209,10 +259,19 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
     while queue:
         node = queue.popleft()
         perm = region.perm_at(node)
-        if node.id in region.nodes or node.op in {"Transpose", "Output"} or perm is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
+        if (
+            node.id in region.nodes
+            or node.op in {"Transpose", "Output"}
+            or perm is None
+            or few_consumers(graph, node, _MAX_CONSUMERS) is None
+        ):
             continue
         others = _other_sources(region, node, perm)
-        mine = {ref: ref for ref in node.inputs if ref is not None and (ref in region.perms or ref.node in others)}
+        mine = {
+            ref: ref
+            for ref in node.inputs
+            if ref is not None and (ref in region.perms or ref.node in others)
+        }
         turned = rewritten(graph, node, mine, perm)
         if turned is None or not all(region.add_source(other) for other in others.values()):
             continue
@@ -234,18 +293,30 @@ def _other_sources(region: _Region, node: Node, perm: Perm) -> dict[int, Node]:
     found = {}
     for ref in node.inputs:
         other = producer_of(region.graph, ref, "Transpose")
-        if other is not None and other.id not in region.sources and perm_of(region.graph, other) == perm:
+        if (
+            other is not None
+            and other.id not in region.sources
+            and perm_of(region.graph, other) == perm
+        ):
             found[other.id] = other
     return found
 
 
 def _prune(region: _Region) -> None:
-    """Leave out operators at the end that no Transpose follows, unless they join values and so save one."""
+    """Leave out operators at the end that no Transpose follows, unless they join values and so save
+    one.
+    """
     for node in reversed(_in_order(region.graph, region.nodes.values())):
-        if region.sinks(node) or any(user.id in region.nodes for user in region.graph.consumers(node)):
+        if region.sinks(node) or any(
+            user.id in region.nodes for user in region.graph.consumers(node)
+        ):
             continue
         inputs = {ref for ref in node.inputs if ref is not None and ref in region.perms}
-        spared = sum(_cost(region.graph, ref, region.perms[ref]) for ref in inputs if not region.is_needed_outside(ref))
+        spared = sum(
+            _cost(region.graph, ref, region.perms[ref])
+            for ref in inputs
+            if not region.is_needed_outside(ref)
+        )
         if spared <= region.frontier(node):
             region.remove(node)
     used = {ref.node for node in region.nodes.values() for ref in node.inputs if ref is not None}
@@ -262,19 +333,29 @@ def _in_order(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
 
 def _operand(edit: Edit, value: Input) -> Ref | None:
     if isinstance(value, Reshaped):
-        return edit.node("Reshape", [value.value, edit.const(np.array(value.shape, np.int64))]).ref()
+        return edit.node(
+            "Reshape", [value.value, edit.const(np.array(value.shape, np.int64))]
+        ).ref()
     return edit.const(value) if isinstance(value, np.ndarray) else value
 
 
 def _turned_outputs(node: Node, perm: Perm) -> list[Ref]:
-    """The outputs that have the axes of `perm`; a scale that an operator finds for the whole tensor has none."""
-    return [node.ref(index) for index, kind in enumerate(node.outputs) if not isinstance(kind, TensorType) or kind.rank in {None, len(perm)}]
+    """The outputs that have the axes of `perm`; a scale that an operator finds for the whole tensor
+    has none.
+    """
+    return [
+        node.ref(index)
+        for index, kind in enumerate(node.outputs)
+        if not isinstance(kind, TensorType) or kind.rank in {None, len(perm)}
+    ]
 
 
 # 1. f(transpose(x, p)) = transpose(f(x), p)
 # 2. f(transpose(x, p), transpose(y, p), c) = transpose(f(x, y, transpose⁻¹(c, p)), p)
 def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]:
-    """Move the transposes by `perm` in front of `node` behind it. Returns the permutation of each new transposed value."""
+    """Move the transposes by `perm` in front of `node` behind it. Returns the permutation of each
+    new transposed value.
+    """
     graph = rewriter.graph
     turns = {}
     for ref in node.inputs:
@@ -286,7 +367,9 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
     assert turned is not None
     edit = rewriter.edit(*turns.values(), node, rule="f(transpose(x)) = transpose(f(x))")
     inputs = [_operand(edit, value) for value in turned.inputs]
-    moved = edit.node(node.op, inputs, turned.attrs, of=[node], flags=node.flags, n_outputs=len(node.outputs))
+    moved = edit.node(
+        node.op, inputs, turned.attrs, of=[node], flags=node.flags, n_outputs=len(node.outputs)
+    )
     result: dict[Ref, Perm] = {}
     users = graph.consumers(node)
     for index, kind in enumerate(node.outputs):
@@ -294,7 +377,13 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
         if is_identity(turned.perm) or ref not in _turned_outputs(node, turned.perm):
             edit.replace(ref, moved.ref(index))
         elif any(ref in user.inputs for user in users):
-            after = edit.node("Transpose", [moved.ref(index)], {"perm": turned.perm}, types=kind, of=list(turns.values()))
+            after = edit.node(
+                "Transpose",
+                [moved.ref(index)],
+                {"perm": turned.perm},
+                types=kind,
+                of=list(turns.values()),
+            )
             edit.replace(ref, after)
             result[after.ref()] = turned.perm
     if not result:

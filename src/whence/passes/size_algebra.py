@@ -1,7 +1,10 @@
-"""Arithmetic with sizes that are only partly known: polynomials with whole coefficients over dimensions.
+"""Arithmetic with sizes that are only partly known: polynomials with whole coefficients over
+dimensions.
 
-`Sizes` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a, b)`), each once, so that equal
-expressions are equal values. Every dimension is at least 0, and so is every such unexpanded expression; that is what comparisons
+`Sizes` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a, b)`),
+each once, so that equal
+expressions are equal values. Every dimension is at least 0, and so is every such unexpanded
+expression; that is what comparisons
 are decided by. Numbers are taken to fit the 64 bits that the graph computes them in.
 """
 
@@ -56,8 +59,14 @@ def number(value: int) -> Size:
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size | None:
-    kept = tuple(sorted((monomial, coefficient) for monomial, coefficient in terms.items() if coefficient))
-    return Size(kept) if len(kept) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in kept) else None
+    kept = tuple(
+        sorted((monomial, coefficient) for monomial, coefficient in terms.items() if coefficient)
+    )
+    return (
+        Size(kept)
+        if len(kept) <= _MAX_TERMS and all(len(monomial) <= _MAX_DEGREE for monomial, _ in kept)
+        else None
+    )
 
 
 def add(left: Size, right: Size) -> Size | None:
@@ -130,7 +139,9 @@ class Sizes:
         return None if size.atom is None else self._names.get(size.atom)
 
     def divide(self, left: Size, right: Size) -> Size | None:
-        """`left // right` as integer division makes it; `None` when a negative number may be involved and it does not come out even."""
+        """`left // right` as integer division makes it; `None` when a negative number may be
+        involved and it does not come out even.
+        """
         if right.number == 0:
             return None
         if len(right.terms) == 1:
@@ -149,13 +160,21 @@ class Sizes:
     def smaller(self, left: Size, right: Size) -> Size | None:
         below = less(left, right)
         if below is None:
-            return left if left == right else self._unexpanded("min", *sorted((left, right), key=lambda size: size.terms))
+            return (
+                left
+                if left == right
+                else self._unexpanded("min", *sorted((left, right), key=lambda size: size.terms))
+            )
         return left if below else right
 
     def larger(self, left: Size, right: Size) -> Size | None:
         below = less(left, right)
         if below is None:
-            return left if left == right else self._unexpanded("max", *sorted((left, right), key=lambda size: size.terms))
+            return (
+                left
+                if left == right
+                else self._unexpanded("max", *sorted((left, right), key=lambda size: size.terms))
+            )
         return right if below else left
 
     def _unexpanded(self, op: str, left: Size, right: Size) -> Size | None:

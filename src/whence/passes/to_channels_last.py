@@ -2,9 +2,11 @@
 
 1. f(x) = transpose(channels_last_f(transpose(x)))
 2. global_pool(x) = reduce(x over the spatial axes)
-3. instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift, means over the spatial axes
+3. instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift, means over the
+   spatial axes
 
-The transposes then sink and cancel as any others do; what is left of them stands at the borders of the convolutional part.
+The transposes then sink and cancel as any others do; what is left of them stands at the borders of
+the convolutional part.
 """
 
 from __future__ import annotations
@@ -36,7 +38,13 @@ class ToChannelsLast(RulePass):
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         x = tensor_of(rewriter.graph, node.inputs[0])
-        if x is None or x.rank is None or x.rank < 3 or len(node.outputs) != 1 or not isinstance(node.type, TensorType):
+        if (
+            x is None
+            or x.rank is None
+            or x.rank < 3
+            or len(node.outputs) != 1
+            or not isinstance(node.type, TensorType)
+        ):
             return
         if node.op in _GLOBAL:
             self._reduce(node, rewriter, x.rank)
@@ -47,15 +55,28 @@ class ToChannelsLast(RulePass):
         # f(x) = transpose(channels_last_f(transpose(x)))
         edit = rewriter.edit(node, rule="f(x) = transpose(channels_last_f(transpose(x)))")
         turned = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)})
-        made = edit.node(PREFIX + node.op, [turned.ref(), *node.inputs[1:]], node.attrs, name=node.name)
-        edit.replace(node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs))
+        made = edit.node(
+            PREFIX + node.op, [turned.ref(), *node.inputs[1:]], node.attrs, name=node.name
+        )
+        edit.replace(
+            node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs)
+        )
         edit.apply()
 
     # global_pool(x) = reduce(x over the spatial axes)
     def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:
         edit = rewriter.edit(node, rule="global_pool(x) = reduce(x over the spatial axes)")
         axes = edit.const(np.arange(2, rank, dtype=np.int64))
-        edit.replace(node, edit.node(_GLOBAL[node.op], [node.inputs[0], axes], {"keepdims": 1}, node.outputs, name=node.name))
+        edit.replace(
+            node,
+            edit.node(
+                _GLOBAL[node.op],
+                [node.inputs[0], axes],
+                {"keepdims": 1},
+                node.outputs,
+                name=node.name,
+            ),
+        )
         edit.apply()
 
     # instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift
@@ -64,18 +85,32 @@ class ToChannelsLast(RulePass):
         # Circle has an operator for it, which stays what it was.
         if any(graph.ledger.source(source).op == "INSTANCE_NORM" for source in node.origin):
             return
-        if x.rank is None or x.dtype is not DType.F32 or any(graph.const_value(ref) is None for ref in node.inputs[1:3]):
+        if (
+            x.rank is None
+            or x.dtype is not DType.F32
+            or any(graph.const_value(ref) is None for ref in node.inputs[1:3])
+        ):
             return
-        edit = rewriter.edit(node, rule="instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift")
+        edit = rewriter.edit(
+            node, rule="instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift"
+        )
         axes = edit.const(np.arange(2, x.rank, dtype=np.int64))
         mean = edit.node("ReduceMean", [node.inputs[0], axes], {"keepdims": 1})
         centred = edit.node("Sub", [node.inputs[0], mean.ref()])
         square = edit.node("Mul", [centred.ref(), centred.ref()])
         variance = edit.node("ReduceMean", [square.ref(), axes], {"keepdims": 1})
         epsilon = edit.const(np.array(get_float(node.attrs, "epsilon", 1e-5), np.float32))
-        root = edit.node("Reciprocal", [edit.node("Sqrt", [edit.node("Add", [variance.ref(), epsilon]).ref()]).ref()])
+        root = edit.node(
+            "Reciprocal",
+            [edit.node("Sqrt", [edit.node("Add", [variance.ref(), epsilon]).ref()]).ref()],
+        )
         spread = (-1,) + (1,) * (x.rank - 2)
-        scale, shift = (edit.const(np.asarray(graph.const_value(ref)).reshape(spread)) for ref in node.inputs[1:3])
+        scale, shift = (
+            edit.const(np.asarray(graph.const_value(ref)).reshape(spread))
+            for ref in node.inputs[1:3]
+        )
         scaled = edit.node("Mul", [edit.node("Mul", [centred.ref(), root.ref()]).ref(), scale])
-        edit.replace(node, edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name))
+        edit.replace(
+            node, edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
+        )
         edit.apply()

@@ -1,4 +1,5 @@
-"""How an operator reads when its data comes in another order of axes: f(transpose(x, p)) = transpose(f'(x), p').
+"""How an operator reads when its data comes in another order of axes: f(transpose(x, p)) =
+transpose(f'(x), p').
 
 The result is f' with its attributes and small inputs rewritten, and p' for each output.
 """
@@ -48,7 +49,9 @@ _NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
 
 
 def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
-    """`node` on the untransposed `sources` of its inputs, all transposed by `perm`; `None` when the operator cannot be turned like that."""
+    """`node` on the untransposed `sources` of its inputs, all transposed by `perm`; `None` when the
+    operator cannot be turned like that.
+    """
     definition = lookup(node.op)
     if node.op in _NOT_DATA or node.bodies:
         return None
@@ -87,23 +90,39 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
 
 
 def _operands(
-    graph: Graph, inputs: Sequence[Ref | None], sources: Mapping[Ref, Ref], perm: Perm, *, broadcast: bool = True
+    graph: Graph,
+    inputs: Sequence[Ref | None],
+    sources: Mapping[Ref, Ref],
+    perm: Perm,
+    *,
+    broadcast: bool = True,
 ) -> tuple[Input, ...] | None:
-    """Untransposed operands: sources where they are known, constants transposed back, single numbers as they are."""
+    """Untransposed operands: sources where they are known, constants transposed back, single
+    numbers as they are.
+    """
     result: list[Input] = []
     for ref in inputs:
         if ref is None or ref in sources:
             result.append(ref if ref is None else sources[ref])
             continue
         kind, value = tensor_of(graph, ref), graph.const_value(ref)
-        if kind is None or kind.shape is None or len(kind.shape) > len(perm) or (not broadcast and (value is None or value.ndim != len(perm))):
+        if (
+            kind is None
+            or kind.shape is None
+            or len(kind.shape) > len(perm)
+            or (not broadcast and (value is None or value.ndim != len(perm)))
+        ):
             return None
         if all(dim == 1 for dim in kind.shape) and broadcast:
             result.append(ref)
         elif value is not None:
             padded = value.reshape((1,) * (len(perm) - value.ndim) + value.shape)
             result.append(np.ascontiguousarray(padded.transpose(inverse_perm(perm))))
-        elif broadcast and kind.static_shape is not None and sum(dim != 1 for dim in kind.static_shape) == 1:
+        elif (
+            broadcast
+            and kind.static_shape is not None
+            and sum(dim != 1 for dim in kind.static_shape) == 1
+        ):
             whole = (1,) * (len(perm) - len(kind.static_shape)) + kind.static_shape
             result.append(Reshaped(ref, tuple(whole[axis] for axis in inverse_perm(perm))))
         else:
@@ -116,7 +135,9 @@ def _with_axis(node: Node, default: int, perm: Perm) -> dict[str, Attr]:
 
 
 def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
-    """The permutation that is left after a reduction of the axes `gone`, counted behind the transpose."""
+    """The permutation that is left after a reduction of the axes `gone`, counted behind the
+    transpose.
+    """
     if get_int(node.attrs, "keepdims", 1):
         return perm
     kept = [perm[axis] for axis in range(len(perm)) if axis not in gone]
@@ -130,9 +151,13 @@ def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
     if not axes and get_int(node.attrs, "noop_with_empty_axes", 0):
         return Rewritten((data, *node.inputs[1:]), node.attrs, perm)
     if not axes:
-        return Rewritten((data, *node.inputs[1:]), node.attrs, _without(perm, set(range(len(perm))), node))
+        return Rewritten(
+            (data, *node.inputs[1:]), node.attrs, _without(perm, set(range(len(perm))), node)
+        )
     gone = {axis % len(perm) for axis in axes}
-    return Rewritten((data, _ints(sorted(perm[axis] for axis in gone))), node.attrs, _without(perm, gone, node))
+    return Rewritten(
+        (data, _ints(sorted(perm[axis] for axis in gone))), node.attrs, _without(perm, gone, node)
+    )
 
 
 def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
@@ -142,7 +167,10 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     axes = tuple(range(len(perm))) if axes is None else axes
     if len(pads) != 2 * len(axes):
         return None
-    moved = sorted((perm[axis % len(perm)], begin, end) for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True))
+    moved = sorted(
+        (perm[axis % len(perm)], begin, end)
+        for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
+    )
     new = _ints([begin for _, begin, _ in moved] + [end for _, _, end in moved])
     new_axes = None if node.input(3) is None else _ints([axis for axis, _, _ in moved])
     return Rewritten((data, new, node.input(2), new_axes), node.attrs, perm)
@@ -151,11 +179,26 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
 def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     starts = shape_of(graph, node.inputs[1])
     axes = integers(graph, node.input(3))
-    if node.input(3) is None and starts is not None and len(starts) == 1 and isinstance(starts[0], int):
+    if (
+        node.input(3) is None
+        and starts is not None
+        and len(starts) == 1
+        and isinstance(starts[0], int)
+    ):
         axes = tuple(range(starts[0]))
     if axes is None:
         return None
-    return Rewritten((data, node.inputs[1], node.inputs[2], _ints([perm[axis % len(perm)] for axis in axes]), node.input(4)), node.attrs, perm)
+    return Rewritten(
+        (
+            data,
+            node.inputs[1],
+            node.inputs[2],
+            _ints([perm[axis % len(perm)] for axis in axes]),
+            node.input(4),
+        ),
+        node.attrs,
+        perm,
+    )
 
 
 def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
@@ -164,31 +207,51 @@ def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
         return None
     axes = get_ints(node.attrs, "axes")
     if axes:
-        return Rewritten((data, *node.inputs[1:]), {**node.attrs, "axes": tuple(perm[axis % len(perm)] for axis in axes)}, perm)
+        return Rewritten(
+            (data, *node.inputs[1:]),
+            {**node.attrs, "axes": tuple(perm[axis % len(perm)] for axis in axes)},
+            perm,
+        )
     inputs: list[Input] = [data, None]
     for ref in node.inputs[2:]:
         value = graph.const_value(ref)
         if ref is not None and (value is None or value.shape != (len(perm),)):
             return None
-        inputs.append(None if value is None else np.ascontiguousarray(value[list(inverse_perm(perm))]))
+        inputs.append(
+            None if value is None else np.ascontiguousarray(value[list(inverse_perm(perm))])
+        )
     return Rewritten(tuple(inputs), node.attrs, perm)
 
 
 def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
     """One scale for all, or one for each element of an axis; blocks stay where they are."""
     data, scale = node.inputs[0], shape_of(graph, node.inputs[1])
-    if data is None or data not in sources or scale is None or len(scale) > 1 or get_int(node.attrs, "block_size", 0):
+    if (
+        data is None
+        or data not in sources
+        or scale is None
+        or len(scale) > 1
+        or get_int(node.attrs, "block_size", 0)
+    ):
         return None
     single = not scale or scale[0] == 1
-    return Rewritten((sources[data], *node.inputs[1:]), node.attrs if single else _with_axis(node, 1, perm), perm)
+    return Rewritten(
+        (sources[data], *node.inputs[1:]), node.attrs if single else _with_axis(node, 1, perm), perm
+    )
 
 
-def _with_parameters(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
+def _with_parameters(
+    graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm
+) -> Rewritten | None:
     data = node.inputs[0]
     if data is None or data not in sources or any(ref in sources for ref in node.inputs[1:]):
         return None
     shapes = [shape_of(graph, ref) for ref in node.inputs[1:]]
-    if node.op == "FixedPointScale" and perm[-1] != len(perm) - 1 and any(shape is None or any(dim != 1 for dim in shape) for shape in shapes):
+    if (
+        node.op == "FixedPointScale"
+        and perm[-1] != len(perm) - 1
+        and any(shape is None or any(dim != 1 for dim in shape) for shape in shapes)
+    ):
         return None
     return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)
 

@@ -1,6 +1,20 @@
-"""Where everything came from: source operators, the ledger of transformations, and the tables that carry origins in files."""
+"""Where everything came from: source operators, the ledger of transformations, and the tables that
+carry origins in files.
+"""
 
 from whence.provenance.ledger import Edge, EdgeKind, Entry, Fate, Ledger, Reason, Tombstone
 from whence.provenance.source import NO_ORIGIN, Origin, SourceOp, union_of
 
-__all__ = ["NO_ORIGIN", "Edge", "EdgeKind", "Entry", "Fate", "Ledger", "Origin", "Reason", "SourceOp", "Tombstone", "union_of"]
+__all__ = [
+    "NO_ORIGIN",
+    "Edge",
+    "EdgeKind",
+    "Entry",
+    "Fate",
+    "Ledger",
+    "Origin",
+    "Reason",
+    "SourceOp",
+    "Tombstone",
+    "union_of",
+]

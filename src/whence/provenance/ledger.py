@@ -1,11 +1,14 @@
-"""The ledger: an append-only account of how every node came to be, and what became of every source operator.
+"""The ledger: an append-only account of how every node came to be, and what became of every source
+operator.
 
-Ids are shared by source operators and nodes. Source operator 7 is read as node 7; nodes that the file does not hold
-(inputs, constants, everything passes make) get ids after the last source operator. So an edge `child <- parent` needs no
-second namespace, and "which source operators are in this node" is a walk along the edges.
+Ids are shared by source operators and nodes. Source operator 7 is read as node 7; nodes that the
+file does not hold (inputs, constants, everything passes make) get ids after the last source
+operator. So an edge `child <- parent` needs no second namespace, and "which source operators are in
+this node" is a walk along the edges.
 
-The ledger also counts, for each source operator, the nodes that carry it. The count makes the promise cheap to keep:
-an operator whose count falls to zero needs a tombstone afterwards, before the pass ends, and only those are looked at.
+The ledger also counts, for each source operator, the nodes that carry it. The count makes the
+promise cheap to keep: an operator whose count falls to zero needs a tombstone afterwards, before
+the pass ends, and only those are looked at.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ class EdgeKind(enum.StrEnum):
     LOWER = "lower"
     """A node was restated in other operators."""
     FOLD = "fold"
-    """The parent's work is done at compile time; only its effect on constants is left in the child."""
+    """The parent's work is done at compile time; only its effect on constants is left in the
+    child.
+    """
     CSE = "cse"
     """The child does the work for an identical twin as well."""
     INSERT = "insert"
@@ -66,7 +71,9 @@ class Edge(NamedTuple):
     pass_name: str
     rule: str
     step: int
-    """The rewrite it belongs to. All edges of one step happen at once: a parent is what it was before the step."""
+    """The rewrite it belongs to. All edges of one step happen at once: a parent is what it was
+    before the step.
+    """
 
 
 class Entry(NamedTuple):
@@ -115,9 +122,14 @@ class Ledger:
     # ---- ids ----
 
     def add_source(self, source: SourceOp) -> None:
-        """Enter the next operator of the file. All sources are entered before the first node is made."""
+        """Enter the next operator of the file. All sources are entered before the first node is
+        made.
+        """
         if source.id != len(self.sources) + 1 or self._next_id != source.id:
-            raise ProvenanceError(f"source operator {source.name!r} has number {source.id}; the next free number is {self._next_id}")
+            raise ProvenanceError(
+                f"source operator {source.name!r} has number {source.id}; the next free number is"
+                f" {self._next_id}"
+            )
         self.sources.append(source)
         self._carriers.append(0)
         self._suspects.add(source.id)
@@ -139,29 +151,42 @@ class Ledger:
     def copy(self) -> Ledger:
         """An independent ledger with the same history."""
         twin = Ledger()
-        twin.sources, twin.edges, twin.tombstones = list(self.sources), list(self.edges), list(self.tombstones)
+        twin.sources, twin.edges, twin.tombstones = (
+            list(self.sources),
+            list(self.edges),
+            list(self.tombstones),
+        )
         twin._carriers, twin._suspects = list(self._carriers), set(self._suspects)
         twin._next_id, twin._next_step = self._next_id, self._next_step
         return twin
 
     # ---- entries; the graph and the rewriter make them ----
 
-    def record(self, child: int, parents: Iterable[tuple[int, EdgeKind]], pass_name: str, rule: str) -> None:
+    def record(
+        self, child: int, parents: Iterable[tuple[int, EdgeKind]], pass_name: str, rule: str
+    ) -> None:
         """Enter where one node came from, as a step of its own."""
         self.record_step([Entry(child, tuple(parents), pass_name, rule)])
 
     def record_step(self, entries: Iterable[Entry]) -> None:
         """Enter where the nodes of one rewrite came from.
 
-        A node that takes over the id of a parent keeps that parent's origin without an edge to itself.
+        A node that takes over the id of a parent keeps that parent's origin without an edge to
+        itself.
         """
         step = self._next_step
         self._next_step += 1
         for child, parents, pass_name, rule in entries:
-            self.edges.extend(Edge(child, parent, kind, pass_name, rule, step) for parent, kind in parents if parent != child)
+            self.edges.extend(
+                Edge(child, parent, kind, pass_name, rule, step)
+                for parent, kind in parents
+                if parent != child
+            )
 
     def bury(self, tombstone: Tombstone) -> None:
-        """Enter why a node left, after it left. That explains those of its source operators which nothing carries any more."""
+        """Enter why a node left, after it left. That explains those of its source operators which
+        nothing carries any more.
+        """
         self.tombstones.append(tombstone)
         self._suspects -= tombstone.origin
 
@@ -184,18 +209,25 @@ class Ledger:
         return self._carriers[source_id]
 
     def lost(self) -> list[SourceOp]:
-        """Source operators that no node carries and no tombstone explains. Must be empty after every pass."""
+        """Source operators that no node carries and no tombstone explains. Must be empty after
+        every pass.
+        """
         self._suspects = {s for s in self._suspects if self._carriers[s] == 0}
         return [self.source(s) for s in sorted(self._suspects)]
 
     def check_conserved(self, pass_name: str) -> None:
-        """Raise a `ProvenanceError` that names the pass when it lost an operator. Costs time only for what the pass removed."""
+        """Raise a `ProvenanceError` that names the pass when it lost an operator. Costs time only
+        for what the pass removed.
+        """
         lost = self.lost()
         if lost:
-            names = ", ".join(f"{source.name!r} ({source.op}, number {source.id})" for source in lost[:5])
+            names = ", ".join(
+                f"{source.name!r} ({source.op}, number {source.id})" for source in lost[:5]
+            )
             more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
             raise ProvenanceError(
-                f"pass '{pass_name}' lost {names}{more}: make new nodes through Edit.node so that they inherit, or bury the operator with a reason"
+                f"pass '{pass_name}' lost {names}{more}: make new nodes through Edit.node so that"
+                " they inherit, or bury the operator with a reason"
             )
 
     def steps(self) -> Iterator[list[Edge]]:
@@ -204,16 +236,23 @@ class Ledger:
             yield list(edges)
 
     def replay_origins(self) -> dict[int, Origin]:
-        """The origin of every node id, derived from the edges alone, in the order they were written.
+        """The origin of every node id, derived from the edges alone, in the order they were
+        written.
 
-        Order matters: a node that inherits an id grows that id's origin, and only children made in later steps see the growth.
+        Order matters: a node that inherits an id grows that id's origin, and only children made in
+        later steps see the growth.
         """
         return self._replay(frozenset(EdgeKind))
 
     def folded_origins(self) -> dict[int, Origin]:
-        """For every node id, the part of its origin that reached it only through `fold` edges: effect without run-time work."""
+        """For every node id, the part of its origin that reached it only through `fold` edges:
+        effect without run-time work.
+        """
         working = self._replay(frozenset(EdgeKind) - {EdgeKind.FOLD})
-        return {node: origin - working.get(node, NO_ORIGIN) for node, origin in self.replay_origins().items()}
+        return {
+            node: origin - working.get(node, NO_ORIGIN)
+            for node, origin in self.replay_origins().items()
+        }
 
     def _replay(self, kinds: frozenset[EdgeKind]) -> dict[int, Origin]:
         origins: dict[int, Origin] = {source.id: frozenset((source.id,)) for source in self.sources}
@@ -221,7 +260,9 @@ class Ledger:
             parts: dict[int, list[Origin]] = {}
             for edge in edges:
                 if edge.kind in kinds:
-                    parts.setdefault(edge.child, [origins.get(edge.child, NO_ORIGIN)]).append(origins.get(edge.parent, NO_ORIGIN))
+                    parts.setdefault(edge.child, [origins.get(edge.child, NO_ORIGIN)]).append(
+                        origins.get(edge.parent, NO_ORIGIN)
+                    )
             for child, inherited in parts.items():
                 origins[child] = union_of(inherited)
         return origins

@@ -1,4 +1,5 @@
-"""The provenance tables that Samsung ONE's luci-profile keeps in the metadata of a Circle file: bytes to mappings and back.
+"""The provenance tables that Samsung ONE's luci-profile keeps in the metadata of a Circle file:
+bytes to mappings and back.
 
 | metadata name              | mapping                                   | unit that an entry's length counts     |
 |----------------------------|-------------------------------------------|----------------------------------------|
@@ -6,16 +7,23 @@
 | `ONE_op_table`             | operator index -> set of source ids       | u32 source ids                         |
 | `ONE_execution_plan_table` | position -> (order in plan, offset, ...)  | u32 numbers, order included            |
 
-All three share one layout of little-endian u32s without padding: `[entry count]`, then `[id][length][payload]` per entry.
+All three share one layout of little-endian u32s without padding: `[entry count]`, then
+`[id][length][payload]` per entry.
 
-1. Encoding is canonical and byte-exact: entries ascend by id, the source ids of an operator ascend without repetition.
-2. Decoding accepts exactly what ONE's release build accepts. It reads entries until the bytes run out and only then compares
+1. Encoding is canonical and byte-exact: entries ascend by id, the source ids of an operator ascend
+   without repetition.
+2. Decoding accepts exactly what ONE's release build accepts. It reads entries until the bytes run
+   out and only then compares
    their number with the count, so a hostile count or length never allocates anything.
-3. What is accepted though no encoder writes it (entries out of order, source ids unsorted or repeated, a name whose last byte is not
-   NUL: the release build drops that byte unseen) is told in `Decoded.notes`. The notes are empty exactly when encoding
+3. What is accepted though no encoder writes it (entries out of order, source ids unsorted or
+   repeated, a name whose last byte is not
+   NUL: the release build drops that byte unseen) is told in `Decoded.notes`. The notes are empty
+   exactly when encoding
    the decoded entries gives the same bytes again.
-4. A name is bytes in the file, of no promised encoding. Here it is UTF-8 text in which every byte that is not UTF-8 stands as a lone
-   surrogate (`surrogateescape`), so any name survives the round trip. NULs inside a name are kept. Escape it before printing.
+4. A name is bytes in the file, of no promised encoding. Here it is UTF-8 text in which every byte
+   that is not UTF-8 stands as a lone
+   surrogate (`surrogateescape`), so any name survives the round trip. NULs inside a name are kept.
+   Escape it before printing.
 """
 
 from __future__ import annotations
@@ -35,7 +43,9 @@ _ENTRY_HEAD = struct.Struct("<II")
 
 @dataclass(frozen=True, slots=True)
 class Decoded(Generic[V]):
-    """A table read from bytes: its entries in file order, and one line for each kind of oddity met."""
+    """A table read from bytes: its entries in file order, and one line for each kind of oddity
+    met.
+    """
 
     entries: Mapping[int, V]
     notes: tuple[str, ...] = ()
@@ -43,7 +53,9 @@ class Decoded(Generic[V]):
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[V]):
-    """The codec of one table. Both directions raise `ModelError` naming the table; decoding also gives the byte offset."""
+    """The codec of one table. Both directions raise `ModelError` naming the table; decoding also
+    gives the byte offset.
+    """
 
     name: str
     key: str
@@ -61,14 +73,20 @@ class Table(Generic[V]):
                 payload = self.pack(entries[key])
                 head = _ENTRY_HEAD.pack(key, len(payload) // self.unit_bytes)
             except (struct.error, UnicodeEncodeError) as error:
-                raise ModelError(f"{self.name}: {self.key} {key} cannot be written: {error}") from error
+                raise ModelError(
+                    f"{self.name}: {self.key} {key} cannot be written: {error}"
+                ) from error
             if not payload and not self.may_be_empty:
-                raise ModelError(f"{self.name}: {self.key} {key} cannot be written: its entry is empty")
+                raise ModelError(
+                    f"{self.name}: {self.key} {key} cannot be written: its entry is empty"
+                )
             parts += (head, payload)
         return b"".join(parts)
 
     def decode(self, data: bytes) -> Decoded[V]:
-        """The entries in `data`, in time and memory linear in `len(data)` whatever its counts claim."""
+        """The entries in `data`, in time and memory linear in `len(data)` whatever its counts
+        claim.
+        """
         if len(data) < _COUNT.size:
             raise self._malformed(f"{len(data)} bytes are too few for the entry count", 0)
         (declared,) = _COUNT.unpack_from(data)
@@ -78,13 +96,19 @@ class Table(Generic[V]):
         while offset < len(data):
             start = offset + _ENTRY_HEAD.size
             if start > len(data):
-                raise self._malformed(f"{len(data) - offset} bytes are too few for an entry's id and length", offset)
+                raise self._malformed(
+                    f"{len(data) - offset} bytes are too few for an entry's id and length", offset
+                )
             key, length = _ENTRY_HEAD.unpack_from(data, offset)
             end = start + length * self.unit_bytes
             if length == 0 and not self.may_be_empty:
                 raise self._malformed(f"{self.key} {key} has length 0", start - _COUNT.size)
             if end > len(data):
-                raise self._malformed(f"{self.key} {key} claims {end - start} bytes where {len(data) - start} are left", start)
+                raise self._malformed(
+                    f"{self.key} {key} claims {end - start} bytes where {len(data) - start} are"
+                    " left",
+                    start,
+                )
             if key in entries:
                 raise self._malformed(f"{self.key} {key} appears twice", offset)
             payload = data[start:end]
@@ -95,8 +119,16 @@ class Table(Generic[V]):
                 first_seen.setdefault(self.oddity, start)
             offset, previous = end, key
         if len(entries) != declared:
-            raise self._malformed(f"the entry count says {declared}, the table holds {len(entries)}", 0)
-        return Decoded(entries, tuple(f"{self.name}: {what} (first at offset {where})" for what, where in first_seen.items()))
+            raise self._malformed(
+                f"the entry count says {declared}, the table holds {len(entries)}", 0
+            )
+        return Decoded(
+            entries,
+            tuple(
+                f"{self.name}: {what} (first at offset {where})"
+                for what, where in first_seen.items()
+            ),
+        )
 
     def _malformed(self, what: str, offset: int) -> ModelError:
         return ModelError(f"{self.name}: {what}, at offset {offset}")
@@ -161,7 +193,9 @@ class LuciTables:
 
 
 def read_tables(metadata: Iterable[tuple[str, bytes]]) -> LuciTables:
-    """The luci tables among a model's (name, payload) metadata. Unknown names are ignored; of two tables with one name the last wins."""
+    """The luci tables among a model's (name, payload) metadata. Unknown names are ignored; of two
+    tables with one name the last wins.
+    """
     sources: Decoded[str] = Decoded({})
     ops: Decoded[frozenset[int]] = Decoded({})
     plan: Decoded[tuple[int, ...]] = Decoded({})
@@ -173,11 +207,14 @@ def read_tables(metadata: Iterable[tuple[str, bytes]]) -> LuciTables:
                 ops = OP_TABLE.decode(payload)
             case EXECUTION_PLAN_TABLE.name:
                 plan = EXECUTION_PLAN_TABLE.decode(payload)
-    return LuciTables(sources.entries, ops.entries, plan.entries, sources.notes + ops.notes + plan.notes)
+    return LuciTables(
+        sources.entries, ops.entries, plan.entries, sources.notes + ops.notes + plan.notes
+    )
 
 
-# An origin is the set of source ids a node stems from, never empty; a node without one has None. ONE keeps (id, name) objects, so that
-# the same source can count twice in memory until export; a set of ids, with the names left in the source table, is what it exports.
+# An origin is the set of source ids a node stems from, never empty; a node without one has None.
+# ONE keeps (id, name) objects, so that the same source can count twice in memory until export; a
+# set of ids, with the names left in the source table, is what it exports.
 Origin = frozenset[int]
 
 
@@ -187,7 +224,9 @@ def single_origin(source_id: int) -> Origin:
 
 
 def composite_origin(parts: Iterable[Origin | None]) -> Origin | None:
-    """The union of `parts`, of which None counts for nothing; None if all are None. No parts at all is a `ProvenanceError`."""
+    """The union of `parts`, of which None counts for nothing; None if all are None. No parts at all
+    is a `ProvenanceError`.
+    """
     parts = tuple(parts)
     if not parts:
         raise ProvenanceError("a composite origin needs at least one origin to be made of")
@@ -195,22 +234,31 @@ def composite_origin(parts: Iterable[Origin | None]) -> Origin | None:
 
 
 def add_origin(existing: Origin | None, added: Origin | None) -> Origin | None:
-    """The origin of a node that had `existing` and takes over `added`: always their union, never a replacement."""
+    """The origin of a node that had `existing` and takes over `added`: always their union, never a
+    replacement.
+    """
     return composite_origin((existing, added))
 
 
 def origins(sources: Mapping[int, str], ops: Mapping[int, frozenset[int]]) -> dict[int, Origin]:
     """Each listed operator's origin, checked against the source table.
 
-    Empty when either table is empty: ONE 1.20 and later write a full source table beside an op table without entries,
-    and such a file counts as one without origins. An operator with no source or with one that the source table lacks is a `ModelError`.
+    Empty when either table is empty: ONE 1.20 and later write a full source table beside an op
+    table without entries, and such a file counts as one without origins. An operator with no source
+    or with one that the source table lacks is a `ModelError`.
     """
     if not sources or not ops:
         return {}
     for op, ids in ops.items():
         if not ids:
-            raise ModelError(f"{OP_TABLE.name}: operator {op} has no source; an operator without origin must not be listed")
+            raise ModelError(
+                f"{OP_TABLE.name}: operator {op} has no source; an operator without origin must not"
+                " be listed"
+            )
         missing = [source for source in ids if source not in sources]
         if missing:
-            raise ModelError(f"{OP_TABLE.name}: operator {op} stems from source {min(missing)}, which {SOURCE_TABLE.name} does not list")
+            raise ModelError(
+                f"{OP_TABLE.name}: operator {op} stems from source {min(missing)}, which"
+                f" {SOURCE_TABLE.name} does not list"
+            )
     return dict(ops)

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 Origin: TypeAlias = frozenset[int]
-"""The ids of the source operators a node came from. Immutable and shared, so that copying one is free."""
+"""The ids of the source operators a node came from. Immutable and shared, so that copying one is
+free.
+"""
 
 NO_ORIGIN: Origin = frozenset()
 
@@ -20,17 +22,25 @@ def union_of(origins: Iterable[Origin]) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class SourceOp:
-    """One operator of the source file. Its `id` is 1, 2, ... in file order, nested graphs and inlined functions included."""
+    """One operator of the source file. Its `id` is 1, 2, ... in file order, nested graphs and
+    inlined functions included.
+    """
 
     id: int
     name: str
-    """Unique within the model; made up from the outputs or the type where the file leaves it empty."""
+    """Unique within the model; made up from the outputs or the type where the file leaves it
+    empty.
+    """
     op: str
     """The operator's type, as the file calls it."""
     scope: str = ""
-    """The path of enclosing operators, when it stands in a nested graph or an inlined function: `if_3/then_branch`."""
+    """The path of enclosing operators, when it stands in a nested graph or an inlined function:
+    `if_3/then_branch`.
+    """
     module: str = ""
-    """The module of the program the file was exported from (`layer1.0.bn1`), when the file says so."""
+    """The module of the program the file was exported from (`layer1.0.bn1`), when the file says
+    so.
+    """
     line: str = ""
     """`file:line` of that program, when the file says so."""
     stack: str = ""

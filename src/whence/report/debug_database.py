@@ -1,7 +1,10 @@
-"""debug.xml and profile.duckdb: the debug database of what was profiled, with the times in it. Both hold the same rows.
+"""debug.xml and profile.duckdb: the debug database of what was profiled, with the times in it. Both
+hold the same rows.
 
-`measured`, `attributed` and `residual` have the nanoseconds of the profile, which add up to its wall time exactly; the views are of them.
-`profile`, a table more, has the figures of the whole profile and its policy. `sample` has the first runs, as many as there is room for.
+`measured`, `attributed` and `residual` have the nanoseconds of the profile, which add up to its
+wall time exactly; the views are of them.
+`profile`, a table more, has the figures of the whole profile and its policy. `sample` has the first
+runs, as many as there is room for.
 """
 
 from __future__ import annotations
@@ -41,11 +44,25 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
             in_step[number, share.node] += share.weight
             of_node[share.node] += share.weight
     # A node that has nothing of its step is split as the database estimates it.
-    weights = {(node, source): weight / of_node[node] for (node, source), weight in in_node.items() if of_node[node]}
-    db = from_program(background.program, (), profile.model, read=background.source_graph, weights=weights, member_weights=in_step)
+    weights = {
+        (node, source): weight / of_node[node]
+        for (node, source), weight in in_node.items()
+        if of_node[node]
+    }
+    db = from_program(
+        background.program,
+        (),
+        profile.model,
+        read=background.source_graph,
+        weights=weights,
+        member_weights=in_step,
+    )
     lines = {row.id: row.line for row in profile.sources}
     db.operator[:] = [
-        row._replace(line=lines.get(row.source_id, row.line), stack=row.stack if background.full_paths else _shortened(row.stack))
+        row._replace(
+            line=lines.get(row.source_id, row.line),
+            stack=row.stack if background.full_paths else _shortened(row.stack),
+        )
         for row in db.operator
     ]
     db.sample.extend(sample_rows(background.samples))
@@ -59,14 +76,24 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         "overhead_ratio": profile.overhead_ratio,
         "policy": profile.policy,
     }
-    rows = [(key, str(value)) for key, value in facts.items()] + [("note", note) for note in profile.notes]
+    rows = [(key, str(value)) for key, value in facts.items()] + [
+        ("note", note) for note in profile.notes
+    ]
     db.extras.append(Extra("profile", ("key", "value"), tuple(rows)))
-    db.measured.extend(MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns) for kernel in profile.kernels)
+    db.measured.extend(
+        MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
+        for kernel in profile.kernels
+    )
     for kernel in profile.kernels:
-        db.attributed.extend(AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns) for part in kernel.origin)
+        db.attributed.extend(
+            AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
+            for part in kernel.origin
+        )
     db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
     return db
 
 
 def _shortened(stack: str) -> str:
-    return _FRAME.sub(lambda found: found["head"] + shorten_location(found["path"]) + found["tail"], stack)
+    return _FRAME.sub(
+        lambda found: found["head"] + shorten_location(found["path"]) + found["tail"], stack
+    )

@@ -10,4 +10,11 @@ from whence.report.perfetto import write_perfetto
 from whence.report.pprof import write_pprof
 from whence.report.speedscope import write_speedscope
 
-WRITERS: tuple[Writer, ...] = (write_speedscope, write_pprof, write_perfetto, write_model_explorer, write_debug_database, write_html)
+WRITERS: tuple[Writer, ...] = (
+    write_speedscope,
+    write_pprof,
+    write_perfetto,
+    write_model_explorer,
+    write_debug_database,
+    write_html,
+)

@@ -1,4 +1,6 @@
-"""Files for Model Explorer: the graph before and after, the time on every node, and which nodes of one became which of the other."""
+"""Files for Model Explorer: the graph before and after, the time on every node, and which nodes of
+one became which of the other.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def node_data(profile: Profile, background: Background) -> dict[str, Any]:
     """Microseconds per run, by node of either graph."""
     scale = 1 / 1000 / profile.runs if profile.runs else 0.0
     shown = {node.id for node in _nodes(background.source_graph)}
-    before = {str(row.id): {"value": row.time_ns * scale} for row in profile.sources if row.id in shown}
+    before = {
+        str(row.id): {"value": row.time_ns * scale} for row in profile.sources if row.id in shown
+    }
     after = {}
     times = {row.id: row.time_ns for row in profile.kernels}
     for step in background.program.steps:
@@ -53,7 +57,9 @@ def node_data(profile: Profile, background: Background) -> dict[str, Any]:
 
 
 def sync_navigation(background: Background) -> dict[str, Any]:
-    """Which nodes belong together. A node may stand in one entry only, so an entry is a connected part of the many-to-many relation."""
+    """Which nodes belong together. A node may stand in one entry only, so an entry is a connected
+    part of the many-to-many relation.
+    """
     left = {node.id for node in _nodes(background.source_graph)}
     right = list(_nodes(background.program.graph))
     leader: dict[tuple[str, int], tuple[str, int]] = {}
@@ -71,7 +77,10 @@ def sync_navigation(background: Background) -> dict[str, Any]:
     for item in list(leader):
         parts.setdefault(find(item), {"left": [], "right": []})[item[0]].append(item[1])
     entries = [
-        {"leftNodeIds": [str(each) for each in sorted(part["left"])], "rightNodeIds": [str(each) for each in sorted(part["right"])]}
+        {
+            "leftNodeIds": [str(each) for each in sorted(part["left"])],
+            "rightNodeIds": [str(each) for each in sorted(part["right"])],
+        }
         for part in parts.values()
     ]
     return {"type": "sync_navigation", "mappingEntries": entries}
@@ -82,7 +91,17 @@ def _before(profile: Profile, graph: Graph) -> dict[str, Any]:
     nodes = []
     for node in _nodes(graph):
         row = rows.get(node.id)
-        attrs = {} if row is None else {"name": row.name, "fate": row.fate, "became": row.became, "share": f"{row.share:.2%}", "line": row.line}
+        attrs = (
+            {}
+            if row is None
+            else {
+                "name": row.name,
+                "fate": row.fate,
+                "became": row.became,
+                "share": f"{row.share:.2%}",
+                "line": row.line,
+            }
+        )
         namespace = "/".join(modules(row)) if row is not None else ""
         nodes.append(_node(graph, node, namespace, attrs))
     return {"id": BEFORE, "nodes": nodes, "groupNodeAttributes": _facts(profile)}
@@ -103,18 +122,34 @@ def _after(profile: Profile, background: Background) -> dict[str, Any]:
 
 def _facts(profile: Profile) -> dict[str, dict[str, str]]:
     """What is shown for the graph as a whole, which is the group without a name."""
-    facts = {"engine": f"{profile.engine}, {profile.threads} threads", "runs": str(profile.runs), "time per run": f"{profile.run_ns / 1000:.1f} µs"}
-    return {"": {**facts, "how time is split": profile.policy, **{f"note {number}": note for number, note in enumerate(profile.notes, 1)}}}
+    facts = {
+        "engine": f"{profile.engine}, {profile.threads} threads",
+        "runs": str(profile.runs),
+        "time per run": f"{profile.run_ns / 1000:.1f} µs",
+    }
+    return {
+        "": {
+            **facts,
+            "how time is split": profile.policy,
+            **{f"note {number}": note for number, note in enumerate(profile.notes, 1)},
+        }
+    }
 
 
 def _nodes(graph: Graph) -> Iterator[Node]:
-    """All but constants, which would hide the rest. Nested graphs are left to the operator that holds them."""
+    """All but constants, which would hide the rest. Nested graphs are left to the operator that
+    holds them.
+    """
     return (node for node in graph if not node.is_const)
 
 
 def _node(graph: Graph, node: Node, namespace: str, attrs: dict[str, str]) -> dict[str, Any]:
     edges = [
-        {"sourceNodeId": str(ref.node), "sourceNodeOutputId": str(ref.index), "targetNodeInputId": str(index)}
+        {
+            "sourceNodeId": str(ref.node),
+            "sourceNodeOutputId": str(ref.index),
+            "targetNodeInputId": str(index),
+        }
         for index, ref in enumerate(node.inputs)
         if ref is not None and not graph[ref.node].is_const
     ]
@@ -124,5 +159,8 @@ def _node(graph: Graph, node: Node, namespace: str, attrs: dict[str, str]) -> di
         "namespace": namespace,
         "attrs": [{"key": key, "value": value} for key, value in attrs.items() if value],
         "incomingEdges": edges,
-        "outputsMetadata": [{"id": str(index), "attrs": [{"key": "type", "value": str(kind)}]} for index, kind in enumerate(node.outputs)],
+        "outputsMetadata": [
+            {"id": str(index), "attrs": [{"key": "type", "value": str(kind)}]}
+            for index, kind in enumerate(node.outputs)
+        ],
     }

@@ -1,6 +1,8 @@
-"""trace.pftrace: one run on a timeline, for ui.perfetto.dev. Kernels on one track, the operators in them on another, tied together by flows.
+"""trace.pftrace: one run on a timeline, for ui.perfetto.dev. Kernels on one track, the operators in
+them on another, tied together by flows.
 
-Field numbers are those of Perfetto's trace_packet.proto, track_event.proto and track_descriptor.proto.
+Field numbers are those of Perfetto's trace_packet.proto, track_event.proto and
+track_descriptor.proto.
 """
 
 from __future__ import annotations
@@ -34,31 +36,78 @@ def perfetto(profile: Profile) -> bytes:
 def _packets(profile: Profile) -> Iterator[bytes]:
     process = wire.number(1, 1) + wire.text(6, f"whence {profile.engine}: {profile.model}")
     yield _track(_PROCESS, process=process, first=True)
-    thread = wire.number(1, 1) + wire.number(2, 1) + wire.text(5, f"kernels ({profile.threads} threads)")
+    thread = (
+        wire.number(1, 1) + wire.number(2, 1) + wire.text(5, f"kernels ({profile.threads} threads)")
+    )
     yield _track(_KERNELS, parent=_PROCESS, thread=thread)
     yield _track(_OPERATORS, parent=_PROCESS, name="operators of the file")
-    rows, kernels = {row.id: row for row in profile.sources}, {row.id: row for row in profile.kernels}
+    rows, kernels = (
+        {row.id: row for row in profile.sources},
+        {row.id: row for row in profile.kernels},
+    )
     yield _event(
-        0, _BEGIN, _KERNELS, name="run", notes={"policy": profile.policy, **{f"note {number}": note for number, note in enumerate(profile.notes, 1)}}
+        0,
+        _BEGIN,
+        _KERNELS,
+        name="run",
+        notes={
+            "policy": profile.policy,
+            **{f"note {number}": note for number, note in enumerate(profile.notes, 1)},
+        },
     )
     last = profile.timeline_ns
     for position, event in enumerate(profile.timeline):
         kernel = kernels[event.kernel]
         last = max(last, event.end_ns)
-        parts = largest_remainder(event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]) if kernel.origin else []
-        shown = [(rows[part.id], length) for part, length in zip(kernel.origin, parts, strict=True) if length]
+        parts = (
+            largest_remainder(
+                event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]
+            )
+            if kernel.origin
+            else []
+        )
+        shown = [
+            (rows[part.id], length)
+            for part, length in zip(kernel.origin, parts, strict=True)
+            if length
+        ]
         flows = [position << 20 | number for number in range(1, len(shown) + 1)]
-        yield _event(event.begin_ns, _BEGIN, _KERNELS, name=f"{kernel.id} {kernel.name}", category="kernel", flows=flows, notes=_kernel_notes(kernel))
+        yield _event(
+            event.begin_ns,
+            _BEGIN,
+            _KERNELS,
+            name=f"{kernel.id} {kernel.name}",
+            category="kernel",
+            flows=flows,
+            notes=_kernel_notes(kernel),
+        )
         yield _event(event.end_ns, _END, _KERNELS)
         at = event.begin_ns
         for (row, length), flow in zip(shown, flows, strict=True):
-            yield _event(at, _BEGIN, _OPERATORS, name=row.name, category="operator", flows=[flow], source=row, notes=_source_notes(row))
+            yield _event(
+                at,
+                _BEGIN,
+                _OPERATORS,
+                name=row.name,
+                category="operator",
+                flows=[flow],
+                source=row,
+                notes=_source_notes(row),
+            )
             at += length
             yield _event(at, _END, _OPERATORS)
     yield _event(last, _END, _KERNELS)
 
 
-def _track(uuid: int, *, parent: int = 0, name: str = "", process: bytes = b"", thread: bytes = b"", first: bool = False) -> bytes:
+def _track(
+    uuid: int,
+    *,
+    parent: int = 0,
+    name: str = "",
+    process: bytes = b"",
+    thread: bytes = b"",
+    first: bool = False,
+) -> bytes:
     content = wire.number(1, uuid)
     content += wire.text(2, name) if name else b""
     content += wire.message(3, process) if process else b""
@@ -88,23 +137,39 @@ def _event(
         content += wire.number(52, source.id)
         file, line = location(source)
         if file:
-            frame = wire.text(1, source.module or source.name) + wire.text(2, file) + wire.number(3, line)
+            frame = (
+                wire.text(1, source.module or source.name)
+                + wire.text(2, file)
+                + wire.number(3, line)
+            )
             content += wire.message(55, wire.message(1, frame))
     return wire.number(8, at) + wire.number(10, _SEQUENCE) + wire.message(11, content)
 
 
 def _note(key: str, value: str | int) -> bytes:
-    return wire.text(10, key) + (wire.number(4, value) if isinstance(value, int) else wire.text(6, value))
+    return wire.text(10, key) + (
+        wire.number(4, value) if isinstance(value, int) else wire.text(6, value)
+    )
 
 
 def _kernel_notes(kernel: KernelRow) -> dict[str, str | int]:
-    notes: dict[str, str | int] = {"operators": ", ".join(kernel.ops), "native": "yes" if kernel.native else kernel.why_reference or "no"}
+    notes: dict[str, str | int] = {
+        "operators": ", ".join(kernel.ops),
+        "native": "yes" if kernel.native else kernel.why_reference or "no",
+    }
     if kernel.inserted:
         notes["inserted"] = "a layout change, charged to the operators that caused it"
     return notes
 
 
 def _source_notes(row: SourceRow) -> dict[str, str | int]:
-    notes: dict[str, str | int] = {"source_id": row.id, "type": row.op, "became": row.became, "time_ns in all runs": row.time_ns}
-    notes.update({key: value for key, value in (("module", row.module), ("line", row.line)) if value})
+    notes: dict[str, str | int] = {
+        "source_id": row.id,
+        "type": row.op,
+        "became": row.became,
+        "time_ns in all runs": row.time_ns,
+    }
+    notes.update(
+        {key: value for key, value in (("module", row.module), ("line", row.line)) if value}
+    )
     return notes

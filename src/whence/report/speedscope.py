@@ -1,4 +1,6 @@
-"""speedscope.json: a flame graph of all the time, and the timeline of one run. Opens at speedscope.app and offline."""
+"""speedscope.json: a flame graph of all the time, and the timeline of one run. Opens at
+speedscope.app and offline.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,14 @@ def _flame(profile: Profile, frames: _Frames) -> dict[str, Any]:
         for depth in range(len(stack.modules)):
             path.append(frames.number("module", stack.modules[: depth + 1], stack.modules[depth]))
         if stack.source is not None and stack.kernel is not None:
-            path.append(frames.number("operator", stack.source.id, f"{stack.source.name} ({stack.source.op})", location(stack.source)))
+            path.append(
+                frames.number(
+                    "operator",
+                    stack.source.id,
+                    f"{stack.source.name} ({stack.source.op})",
+                    location(stack.source),
+                )
+            )
             path.append(frames.kernel(stack.kernel))
         else:
             path.append(frames.number("residual", stack.residual, f"({stack.residual})"))
@@ -86,7 +95,10 @@ def _flame(profile: Profile, frames: _Frames) -> dict[str, Any]:
 
 
 def _timeline(profile: Profile, frames: _Frames) -> dict[str, Any]:
-    rows, kernels = {row.id: row for row in profile.sources}, {row.id: row for row in profile.kernels}
+    rows, kernels = (
+        {row.id: row for row in profile.sources},
+        {row.id: row for row in profile.kernels},
+    )
     events: list[dict[str, Any]] = []
 
     def slice_of(frame: int, begin: int, end: int, inner: list[tuple[int, int]]) -> None:
@@ -100,9 +112,23 @@ def _timeline(profile: Profile, frames: _Frames) -> dict[str, Any]:
 
     for event in profile.timeline:
         kernel = kernels[event.kernel]
-        lengths = largest_remainder(event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]) if kernel.origin else []
+        lengths = (
+            largest_remainder(
+                event.end_ns - event.begin_ns, [part.time_ns for part in kernel.origin]
+            )
+            if kernel.origin
+            else []
+        )
         inner = [
-            (frames.number("operator", part.id, f"{rows[part.id].name} ({rows[part.id].op})", location(rows[part.id])), length)
+            (
+                frames.number(
+                    "operator",
+                    part.id,
+                    f"{rows[part.id].name} ({rows[part.id].op})",
+                    location(rows[part.id]),
+                ),
+                length,
+            )
             for part, length in zip(kernel.origin, lengths, strict=True)
             if length
         ]

@@ -1,4 +1,6 @@
-"""A profile as weighted stacks: model, modules, kernel, operator. Flame graphs are drawn from these."""
+"""A profile as weighted stacks: model, modules, kernel, operator. Flame graphs are drawn from
+these.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Stack:
 
 
 def stacks(profile: Profile) -> Iterator[Stack]:
-    """All of the wall time: a stack for each operator in each kernel, and one for each residual. What took no time is left out."""
+    """All of the wall time: a stack for each operator in each kernel, and one for each residual.
+    What took no time is left out.
+    """
     rows = {row.id: row for row in profile.sources}
     for kernel in profile.kernels:
         for part in kernel.origin:
@@ -41,6 +45,8 @@ def modules(row: SourceRow) -> tuple[str, ...]:
 
 
 def location(row: SourceRow) -> tuple[str, int]:
-    """File and line of the program the operator was exported from; empty and 0 when the file does not say."""
+    """File and line of the program the operator was exported from; empty and 0 when the file does
+    not say.
+    """
     path, _, line = row.line.rpartition(":")
     return (path, int(line)) if path and line.isdecimal() else (row.line, 0)

@@ -1,4 +1,6 @@
-"""A profile as a table for the terminal. Fits its width; names lose their middle, and nothing in them takes effect."""
+"""A profile as a table for the terminal. Fits its width; names lose their middle, and nothing in
+them takes effect.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,25 @@ from whence.attribution.split import largest_remainder
 from whence.graph.printer import escape
 
 _ALWAYS = ("kernels", "dispatch", "idle")
-_HEADINGS = {"type": "type", "module": "module", "line": "line of the program", "kernel": "kernel", "pass": "pass that made the nodes"}
+_HEADINGS = {
+    "type": "type",
+    "module": "module",
+    "line": "line of the program",
+    "kernel": "kernel",
+    "pass": "pass that made the nodes",
+}
 _LEAST_WIDTH = 40
 
 
-def print_profile(console: Console, profile: Profile, by: str = "op", limit: int = 20, title: str = "") -> None:
-    """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows; `title` replaces the header."""
-    console.print(Text(escape(title) or header(profile, console.width), style="bold"), soft_wrap=True)
+def print_profile(
+    console: Console, profile: Profile, by: str = "op", limit: int = 20, title: str = ""
+) -> None:
+    """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows;
+    `title` replaces the header.
+    """
+    console.print(
+        Text(escape(title) or header(profile, console.width), style="bold"), soft_wrap=True
+    )
     if by == "op":
         rows = sorted(profile.sources, key=lambda row: -row.time_ns)
         _print_operators(console, profile, rows[: limit or len(rows)])
@@ -40,12 +54,17 @@ def print_profile(console: Console, profile: Profile, by: str = "op", limit: int
 def header(profile: Profile, width: int) -> str:
     threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
-    facts = f" · {profile.engine}, {threads} · {runs} · {per_run(profile)} · profiling cost {cost_of_profiling(profile)}"
+    facts = (
+        f" · {profile.engine}, {threads} · {runs} · {per_run(profile)} · profiling cost"
+        f" {cost_of_profiling(profile)}"
+    )
     return fit(profile.model, max(12, width - len(facts))) + facts
 
 
 def per_run(profile: Profile) -> str:
-    """The median, as `whence diff` compares it; also the mean, of which the table's times are parts, where the two are far apart."""
+    """The median, as `whence diff` compares it; also the mean, of which the table's times are
+    parts, where the two are far apart.
+    """
     mean = profile.run_ns
     median = profile.band.median_ns if profile.runs_ns else mean
     also = f" (median; mean {duration(mean)})" if abs(mean - median) > 0.1 * median else ""
@@ -53,45 +72,78 @@ def per_run(profile: Profile) -> str:
 
 
 def cost_of_profiling(profile: Profile) -> str:
-    return f"{profile.overhead_ratio:.1%}".replace("%", " %") if profile.overhead_ratio >= 0.0005 else "below 0.1 %"
+    return (
+        f"{profile.overhead_ratio:.1%}".replace("%", " %")
+        if profile.overhead_ratio >= 0.0005
+        else "below 0.1 %"
+    )
 
 
 def fates_line(profile: Profile) -> str:
-    return f" {profile.coverage.source_ops} operators: {', '.join(f'{count} {name}' for name, count in fate_counts(profile))}"
+    return (
+        f" {profile.coverage.source_ops} operators:"
+        f" {', '.join(f'{count} {name}' for name, count in fate_counts(profile))}"
+    )
 
 
 def fate_counts(profile: Profile) -> list[tuple[str, int]]:
-    """How many operators met each fate. That none was lost is always said; that none was dead is not."""
+    """How many operators met each fate. That none was lost is always said; that none was dead is
+    not.
+    """
     found = profile.coverage
-    counts = (("live", found.live), ("folded", found.folded), ("removed", found.removed), ("dead", found.dead), ("lost", found.lost))
+    counts = (
+        ("live", found.live),
+        ("folded", found.folded),
+        ("removed", found.removed),
+        ("dead", found.dead),
+        ("lost", found.lost),
+    )
     return [(name, count) for name, count in counts if count or name != "dead"]
 
 
 def closure_line(profile: Profile) -> str:
-    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`. What rounds to nothing is left out."""
+    """`kernels 99.1 % + dispatch 0.6 % + idle 0.3 % = 100 %`. What rounds to nothing is left
+    out.
+    """
     parts = closure(profile)
-    shown = [f"{escape(name)} {tenths / 10:.1f} %" for name, _, tenths in parts if tenths or name in _ALWAYS]
+    shown = [
+        f"{escape(name)} {tenths / 10:.1f} %"
+        for name, _, tenths in parts
+        if tenths or name in _ALWAYS
+    ]
     return f" {' + '.join(shown)} = {sum(tenths for _, _, tenths in parts) // 10} %"
 
 
 def closure(profile: Profile) -> list[tuple[str, int, int]]:
-    """What the wall time consists of: name, nanoseconds, and tenths of a per cent, rounded so that they add up to 1000."""
+    """What the wall time consists of: name, nanoseconds, and tenths of a per cent, rounded so that
+    they add up to 1000.
+    """
     parts = {"kernels": profile.attributed_ns, **profile.residual_ns}
-    tenths = largest_remainder(1000, list(parts.values())) if any(parts.values()) else [0] * len(parts)
+    tenths = (
+        largest_remainder(1000, list(parts.values())) if any(parts.values()) else [0] * len(parts)
+    )
     return [(name, time, tenth) for (name, time), tenth in zip(parts.items(), tenths, strict=True)]
 
 
 def policy_line(profile: Profile) -> str:
-    """In short how kernels were split, and how well the threads kept each other busy. The whole policy is in every file."""
+    """In short how kernels were split, and how well the threads kept each other busy. The whole
+    policy is in every file.
+    """
     waited = profile.waited_ns / profile.attributed_ns if profile.attributed_ns else 0.0
     found = [f" shares within kernels: {policy_name(profile)}"]
-    found += [f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''} in profile.json"] if profile.notes else []
+    found += (
+        [f"{len(profile.notes)} note{'s' if len(profile.notes) != 1 else ''} in profile.json"]
+        if profile.notes
+        else []
+    )
     found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
     return " · ".join(found)
 
 
 def policy_name(profile: Profile) -> str:
-    """What stands before the colon of the policy, as part of a sentence; of one without, such as Vela's, the first sentence as it is."""
+    """What stands before the colon of the policy, as part of a sentence; of one without, such as
+    Vela's, the first sentence as it is.
+    """
     first = profile.policy.partition(". ")[0]
     name, colon, _ = first.partition(": ")
     return escape(f"{name[:1].lower()}{name[1:]}" if colon else first)
@@ -106,12 +158,16 @@ def duration(nanoseconds: float) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """Text that comes from a model, printable, and with its middle left out when it is longer than `width`."""
+    """Text that comes from a model, printable, and with its middle left out when it is longer than
+    `width`.
+    """
     return shorten(escape(text), width)
 
 
 def shorten(text: str, width: int) -> str:
-    """The text, with its middle left out when it is longer than `width`: both ends of an operator's name tell something."""
+    """The text, with its middle left out when it is longer than `width`: both ends of an operator's
+    name tell something.
+    """
     if len(text) <= width:
         return text
     head = (width - 1) // 3
@@ -128,8 +184,16 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
     shown = Counter(fit(row.name, name_width) for row in rows)
     for row in rows:
         name = fit(row.name, name_width)
-        name = fit(f"#{row.id} {row.name}", name_width) if shown[name] > 1 and longest > name_width else name
-        inserted = f", {row.inserted_ns / row.time_ns:.0%} of it layout changes" if row.inserted_ns * 20 > row.time_ns > 0 else ""
+        name = (
+            fit(f"#{row.id} {row.name}", name_width)
+            if shown[name] > 1 and longest > name_width
+            else name
+        )
+        inserted = (
+            f", {row.inserted_ns / row.time_ns:.0%} of it layout changes"
+            if row.inserted_ns * 20 > row.time_ns > 0
+            else ""
+        )
         became = fit(row.became + inserted, room - name_width)
         table.add_row(*_times(profile, row.time_ns, row.share), Text(name), Text(became))
     console.print(table)
@@ -145,7 +209,9 @@ def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[
     width = max(_LEAST_WIDTH // 2, console.width - 26 - (20 if counted else 0))
     for group in groups:
         counts = (str(group.operators), str(group.kernels)) if counted else ()
-        table.add_row(*_times(profile, group.time_ns, group.share), Text(fit(group.key, width)), *counts)
+        table.add_row(
+            *_times(profile, group.time_ns, group.share), Text(fit(group.key, width)), *counts
+        )
     console.print(table)
 
 

@@ -8,7 +8,9 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, least significant first. A negative number is written as its 64-bit two's complement."""
+    """Seven bits a byte, least significant first. A negative number is written as its 64-bit two's
+    complement.
+    """
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -32,7 +34,8 @@ def message(field: int, content: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    # Bytes of a name that were no text to begin with are lone surrogates here, which no reader takes.
+    # Bytes of a name that were no text to begin with are lone surrogates here, which no reader
+    # takes.
     return message(field, value.encode("utf-8", "backslashreplace"))
 
 

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-# Modules are looked for where this process looks for them, and nothing is imported before that is known. What Python would take apart at the end,
-# for a tenth of a second, goes with the process.
+# Modules are looked for where this process looks for them, and nothing is imported before that is
+# known. What Python would take apart at the end, for a tenth of a second, goes with the process.
 _CHILD = """
 import sys
 sys.path[:] = sys.argv[1:]
@@ -27,18 +27,32 @@ _NO_WARNINGS = ("-W", "error::RuntimeWarning")
 
 
 def call_apart(call: Callable[..., object], *given: object) -> bool:
-    """Call a function of some module in another Python process, and wait for it. Was it done, and had it nothing to say?
+    """Call a function of some module in another Python process, and wait for it. Was it done, and
+    had it nothing to say?
 
-    Only then does it count. Whoever gets False makes the call here, and hears as an exception or a warning what went wrong: so it does not matter
-    why the other process failed, or could not be started. Only the module of the function is imported there, never the program that runs here.
+    Only then does it count. Whoever gets False makes the call here, and hears as an exception or a
+    warning what went wrong: so it does not matter why the other process failed, or could not be
+    started. Only the module of the function is imported there, never the program that runs here.
     """
     if not _PYTHON.fullmatch(Path(sys.executable or "").name) or hasattr(sys, "frozen"):
         # A program that Python is a part of: started again, it would do whatever it does.
         return False
-    command = [sys.executable, *_NO_WARNINGS, "-c", _CHILD, *(folder for folder in sys.path if isinstance(folder, str))]
+    command = [
+        sys.executable,
+        *_NO_WARNINGS,
+        "-c",
+        _CHILD,
+        *(folder for folder in sys.path if isinstance(folder, str)),
+    ]
     try:
         message = pickle.dumps((call, *given))
-        ended = subprocess.run(command, input=message, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        ended = subprocess.run(
+            command,
+            input=message,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
     except (OSError, *_NO_MESSAGE):
         return False
     return ended.returncode == 0

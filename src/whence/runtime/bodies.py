@@ -1,8 +1,10 @@
-"""The bodies of loops and conditions, compiled: each is a program of its own, for the shapes that it is first run with.
+"""The bodies of loops and conditions, compiled: each is a program of its own, for the shapes that
+it is first run with.
 
-What a loop hands on unchanged, or captures, and the model holds as a constant, is a constant in the compiled body as well, packed as kernels
-want it; and what is handed on unchanged is not copied from turn to turn. A body whose shapes change all the time is left to the interpreter:
-compiling it each time would take longer than running it ever does.
+What a loop hands on unchanged, or captures, and the model holds as a constant, is a constant in the
+compiled body as well, packed as kernels want it; and what is handed on unchanged is not copied from
+turn to turn. A body whose shapes change all the time is left to the interpreter: compiling it each
+time would take longer than running it ever does.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _MOST_SIGNATURES = 3
 
 
 class Bodies:
-    """The compiled bodies of one program's control operators. Any number of runs may use them at the same time."""
+    """The compiled bodies of one program's control operators. Any number of runs may use them at
+    the same time.
+    """
 
     def __init__(self, graph: Graph, engine: CpuEngine) -> None:
         self._graph = graph
@@ -55,19 +59,35 @@ class Bodies:
         with self._lock:
             if key not in self._known:
                 body = node.bodies[name]
-                self._known[key] = _Body(body, _constants(self._graph, node, body), self._engine) if _is_worth_it(node, body) else None
+                self._known[key] = (
+                    _Body(body, _constants(self._graph, node, body), self._engine)
+                    if _is_worth_it(node, body)
+                    else None
+                )
             return self._known[key]
 
 
 class _Body:
-    """One body: which of its inputs are given to the compiled program, and where its outputs come from."""
+    """One body: which of its inputs are given to the compiled program, and where its outputs come
+    from.
+    """
 
     def __init__(self, body: Graph, constants: Mapping[int, np.ndarray], engine: CpuEngine) -> None:
         self._body = body
-        self._passed_on = {index: place for index, place in _passed_on(body).items() if place not in constants}
-        self._fixed = {index: constants[place] for index, place in _passed_on(body).items() if place in constants}
+        self._passed_on = {
+            index: place for index, place in _passed_on(body).items() if place not in constants
+        }
+        self._fixed = {
+            index: constants[place]
+            for index, place in _passed_on(body).items()
+            if place in constants
+        }
         self._given = [place for place in range(len(body.inputs)) if place not in constants]
-        self._made = [index for index in range(len(body.outputs)) if index not in self._passed_on and index not in self._fixed]
+        self._made = [
+            index
+            for index in range(len(body.outputs))
+            if index not in self._passed_on and index not in self._fixed
+        ]
         graph = _bound(body, constants, self._made)
         self._signatures: set[tuple[object, ...]] = set()
 
@@ -78,11 +98,14 @@ class _Body:
             program.release_constants()
             return program
 
-        self._executable = Executable([Port(node.name, node.type) for node in graph.inputs], engine, specialise, lambda: graph)
+        self._executable = Executable(
+            [Port(node.name, node.type) for node in graph.inputs], engine, specialise, lambda: graph
+        )
 
     def run(self, feeds: Sequence[Value]) -> list[Value]:
         given = [feeds[place] for place in self._given]
-        # A set that two threads add to at once may take in one more than the limit, which does no harm.
+        # A set that two threads add to at once may take in one more than the limit, which does no
+        # harm.
         signature = tuple(value.shape if isinstance(value, np.ndarray) else None for value in given)
         if signature not in self._signatures:
             if len(self._signatures) >= _MOST_SIGNATURES:
@@ -91,21 +114,34 @@ class _Body:
         result = self._executable(*given) if self._made else ()
         made = iter(result if isinstance(result, tuple) else (result,))
         return [
-            feeds[self._passed_on[index]] if index in self._passed_on else self._fixed[index] if index in self._fixed else next(made)
+            feeds[self._passed_on[index]]
+            if index in self._passed_on
+            else self._fixed[index]
+            if index in self._fixed
+            else next(made)
             for index in range(len(self._body.outputs))
         ]
 
 
 def _is_worth_it(node: Node, body: Graph) -> bool:
     """A branch is run once for a run of the model, a loop's body many times."""
-    operators = sum(count for op, count in body.op_counts.items() if op not in {"Input", "Output", "Const"})
-    return bool(body.op_classes & _WORTH_IT) or (node.op not in {"If", "Branch"} and operators >= _FEWEST)
+    operators = sum(
+        count for op, count in body.op_counts.items() if op not in {"Input", "Output", "Const"}
+    )
+    return bool(body.op_classes & _WORTH_IT) or (
+        node.op not in {"If", "Branch"} and operators >= _FEWEST
+    )
 
 
 def _passed_on(body: Graph) -> dict[int, int]:
     """By output: the input that it hands on as it is."""
     places = {node.id: place for place, node in enumerate(body.inputs)}
-    return {index: places[ref.node] for index, node in enumerate(body.outputs) for ref in node.inputs if ref is not None and ref.node in places}
+    return {
+        index: places[ref.node]
+        for index, node in enumerate(body.outputs)
+        for ref in node.inputs
+        if ref is not None and ref.node in places
+    }
 
 
 def _constants(graph: Graph, node: Node, body: Graph) -> dict[int, np.ndarray]:
@@ -122,17 +158,24 @@ def _constants(graph: Graph, node: Node, body: Graph) -> dict[int, np.ndarray]:
         handed_on = _passed_on(body)
         for place in range(2, len(body.inputs) - n_captures):
             value = graph.const_value(node.input(place))
-            # The body's first output is the condition, its inputs begin with the turn and the condition.
+            # The body's first output is the condition, its inputs begin with the turn and the
+            # condition.
             if value is not None and handed_on.get(place - 1) == place:
                 found[place] = value
     return found
 
 
 def _bound(body: Graph, constants: Mapping[int, np.ndarray], made: Sequence[int]) -> Graph:
-    """A graph of its own that does what the body does, with these inputs fixed and only these outputs."""
+    """A graph of its own that does what the body does, with these inputs fixed and only these
+    outputs.
+    """
     whole = body.copy()
-    fixed = {node.id: constants[place] for place, node in enumerate(whole.inputs) if place in constants}
-    names = {node.id: f"in{place}" for place, node in enumerate(whole.inputs)} | {node.id: f"out{place}" for place, node in enumerate(whole.outputs)}
+    fixed = {
+        node.id: constants[place] for place, node in enumerate(whole.inputs) if place in constants
+    }
+    names = {node.id: f"in{place}" for place, node in enumerate(whole.inputs)} | {
+        node.id: f"out{place}" for place, node in enumerate(whole.outputs)
+    }
     kept = {whole.outputs[index].id for index in made}
     graph = Graph(whole.name, whole.ledger, whole.inference)
     for node in whole:

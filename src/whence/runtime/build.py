@@ -22,7 +22,17 @@ from whence.provenance import Origin
 from whence.runtime import native_library as native
 from whence.runtime.layout import is_planned, lay_out, nbytes
 from whence.runtime.places import Layout, Place, Region
-from whence.runtime.program import Block, Copy, Details, Plan, Program, ProgramStep, ReferenceStep, Segment, make_segment
+from whence.runtime.program import (
+    Block,
+    Copy,
+    Details,
+    Plan,
+    Program,
+    ProgramStep,
+    ReferenceStep,
+    Segment,
+    make_segment,
+)
 from whence.runtime.runnable import is_native, runnable
 from whence.runtime.share import share_memory
 from whence.runtime.weights import Packing, Weights
@@ -30,7 +40,8 @@ from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
 _GRAIN_NS = 20_000
-# A run that by this reckoning, which counts weights as far away, takes less finds the other threads asleep, and is over by the time they are awake.
+# A run that by this reckoning, which counts weights as far away, takes less finds the other threads
+# asleep, and is over by the time they are awake.
 _ALONE_NS = 400_000
 _BYTES_PER_NS = 8
 
@@ -39,10 +50,14 @@ Progress = Callable[[str, int, int], None]
 
 
 def tile_for(toolchain: Toolchain, *, halves: bool = False) -> Tile:
-    """The register tile of the toolchain's target; with `halves`, its matrix units too, if it has them."""
+    """The register tile of the toolchain's target; with `halves`, its matrix units too, if it has
+    them.
+    """
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, NEON)
     has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
-    return Tile(base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves and has_units)
+    return Tile(
+        base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves and has_units
+    )
 
 
 def build_program(
@@ -55,9 +70,11 @@ def build_program(
     load: bool = True,
     halves: bool = False,
 ) -> Program:
-    """Fuse, lower, compile and plan a prepared graph. Without `load`, the code is made to be exported: it is neither linked nor loaded.
+    """Fuse, lower, compile and plan a prepared graph. Without `load`, the code is made to be
+    exported: it is neither linked nor loaded.
 
-    With `halves`, float32 products may be made of bfloat16 ones (see `kernels/halves.py`); whether the outputs show it is for the caller to see.
+    With `halves`, float32 products may be made of bfloat16 ones (see `kernels/halves.py`); whether
+    the outputs show it is for the caller to see.
     `choices` says, by problem, which kernels to take; for other problems the cost model does.
     """
     check_graph_operands(graph)
@@ -66,29 +83,50 @@ def build_program(
     unshared = lower(fused, tile, choices)
     lowered, sharing = share_memory(graph, unshared)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
-    emitted = emit([kernel_of(lowered[position]) for position in positions], [source_names(graph, lowered[position]) for position in positions])
-    refused = {position: emitted.refused[number] for number, position in enumerate(positions) if number in emitted.refused}
-    symbols = {id(lowered[position]): symbol for position, symbol in zip(positions, emitted.symbols, strict=True)}
+    emitted = emit(
+        [kernel_of(lowered[position]) for position in positions],
+        [source_names(graph, lowered[position]) for position in positions],
+    )
+    refused = {
+        position: emitted.refused[number]
+        for number, position in enumerate(positions)
+        if number in emitted.refused
+    }
+    symbols = {
+        id(lowered[position]): symbol
+        for position, symbol in zip(positions, emitted.symbols, strict=True)
+    }
     steps = runnable(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
-    library = native.Library(toolchain.build_library(emitted.units, progress=progress)) if emitted.units and load else None
+    library = (
+        native.Library(toolchain.build_library(emitted.units, progress=progress))
+        if emitted.units and load
+        else None
+    )
     layout = lay_out(graph, steps, sharing)
     weights = Weights()
     builder = _Actions(layout, weights, graph, library)
-    for number, (step, guards) in enumerate(zip(running, guards_of(graph, steps, unshared), strict=True)):
+    for number, (step, guards) in enumerate(
+        zip(running, guards_of(graph, steps, unshared), strict=True)
+    ):
         builder.add(number, step, symbols.get(id(step), ""), guards)
     plan = Plan(
         inputs=input_blocks(graph, layout),
         outputs=output_blocks(graph, layout),
         actions=builder.finish(),
         arena_bytes=layout.memory.arena_bytes,
-        scratch_bytes=max((step.kernel.scratch_bytes for step in running if step.kernel is not None), default=0),
+        scratch_bytes=max(
+            (step.kernel.scratch_bytes for step in running if step.kernel is not None), default=0
+        ),
         n_slots=builder.n_slots,
     )
     details = Details(
         graph=graph,
         fused=fused,
-        steps=tuple(described(number, step, symbols.get(id(step), "")) for number, step in enumerate(running)),
+        steps=tuple(
+            described(number, step, symbols.get(id(step), ""))
+            for number, step in enumerate(running)
+        ),
         layout=layout,
         copies=tuple(_copies(graph, layout, weights)),
         units=emitted.units,
@@ -98,7 +136,9 @@ def build_program(
 
 
 def check_graph_operands(graph: Graph) -> None:
-    """Kernels trust the types of their operands: what was unknown when an operator was read is known now, and must fit."""
+    """Kernels trust the types of their operands: what was unknown when an operator was read is
+    known now, and must fit.
+    """
     for node in graph:
         why = why_it_fails(graph, node)
         if why:
@@ -108,14 +148,17 @@ def check_graph_operands(graph: Graph) -> None:
 def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> list[Guards]:
     """Under what conditions each of the steps runs that are no views.
 
-    `unshared` has the concatenations and splits too that nothing is left of, or not all: what they read is needed where they are.
+    `unshared` has the concatenations and splits too that nothing is left of, or not all: what they
+    read is needed where they are.
     """
     order = {ref: place for place, step in enumerate(unshared) for ref in step.outputs}
     entries = {step.entry: place for place, step in reversed(list(enumerate(unshared)))}
     placed: list[tuple[int, Step | None, Work]] = []
     for step in steps:
         # What a group was taken apart into makes values that no other step knows.
-        place = min((order[ref] for ref in step.outputs if ref in order), default=entries[step.entry])
+        place = min(
+            (order[ref] for ref in step.outputs if ref in order), default=entries[step.entry]
+        )
         placed.append((place, step, Work(step.members, step.inputs, step.outputs)))
     standing = {id(step) for step in steps}
     placed += [
@@ -124,17 +167,31 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
         if id(step) not in standing and len(step.members) == 1 and step.members[0].op in STRETCHING
     ]
     placed.sort(key=lambda each: each[0])
-    found = find_guards([work for _, _, work in placed], [ref for node in graph.outputs for ref in node.inputs if ref is not None])
-    return [guards for (_, step, _), guards in zip(placed, found, strict=True) if step is not None and not step.is_view]
+    found = find_guards(
+        [work for _, _, work in placed],
+        [ref for node in graph.outputs for ref in node.inputs if ref is not None],
+    )
+    return [
+        guards
+        for (_, step, _), guards in zip(placed, found, strict=True)
+        if step is not None and not step.is_view
+    ]
 
 
 def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
-    return tuple(_block(graph, node.name, node.ref()) if layout.places[node.ref()].region is Region.INPUT else None for node in graph.inputs)
+    return tuple(
+        _block(graph, node.name, node.ref())
+        if layout.places[node.ref()].region is Region.INPUT
+        else None
+        for node in graph.inputs
+    )
 
 
 def output_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
     return tuple(
-        _block(graph, node.name, ref) if ref is not None and layout.places.get(ref) == Place(Region.OUTPUT, index) else None
+        _block(graph, node.name, ref)
+        if ref is not None and layout.places.get(ref) == Place(Region.OUTPUT, index)
+        else None
         for index, node in enumerate(graph.outputs)
         for ref in node.inputs
     )
@@ -154,15 +211,30 @@ def kernel_of(step: Step) -> Kernel:
 
 def source_names(graph: Graph, step: Step) -> list[str]:
     sources = sorted(Origin().union(*(node.origin for node in step.members)))
-    return [graph.ledger.source(source).name for source in sources] or [node.name or node.op for node in step.members]
+    return [graph.ledger.source(source).name for source in sources] or [
+        node.name or node.op for node in step.members
+    ]
 
 
 def described(number: int, step: Step, symbol: str) -> ProgramStep:
-    members = step.kernel.members if step.kernel is not None else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
+    members = (
+        step.kernel.members
+        if step.kernel is not None
+        else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
+    )
     origin = Origin().union(*(node.origin for node in step.members))
     rounds_early = step.kernel is not None and step.kernel.rounds_early
     nodes = tuple(node.id for node in step.members)
-    return ProgramStep(number, step.name, symbol, nodes, origin, members, step.why_reference, rounds_early=rounds_early)
+    return ProgramStep(
+        number,
+        step.name,
+        symbol,
+        nodes,
+        origin,
+        members,
+        step.why_reference,
+        rounds_early=rounds_early,
+    )
 
 
 def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
@@ -173,14 +245,22 @@ def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
         owner = layout.owner(ref)
         node = graph[owner.node]
         if is_planned(graph, ref) and layout.places.get(owner) != Place(Region.OUTPUT, index):
-            found.append(Copy(weights.place(node) if node.is_const else layout.places[ref], index, nbytes(graph, ref)))
+            found.append(
+                Copy(
+                    weights.place(node) if node.is_const else layout.places[ref],
+                    index,
+                    nbytes(graph, ref),
+                )
+            )
     return found
 
 
 class _Actions:
     """Puts native steps that follow each other into one segment."""
 
-    def __init__(self, layout: Layout, weights: Weights, graph: Graph, library: native.Library | None) -> None:
+    def __init__(
+        self, layout: Layout, weights: Weights, graph: Graph, library: native.Library | None
+    ) -> None:
         self._layout, self._weights, self._graph, self._library = layout, weights, graph, library
         self._done: list[Segment | ReferenceStep] = []
         self._steps: list[native.Step] = []
@@ -197,7 +277,10 @@ class _Actions:
             return
         if not self._steps:
             self._first = number
-        first, wanted = len(self._slots), sum(guard.wanted << bit for bit, guard in enumerate(guards))
+        first, wanted = (
+            len(self._slots),
+            sum(guard.wanted << bit for bit, guard in enumerate(guards)),
+        )
         self._symbols.append(symbol)
         if step.kernel is None:
             # Most runs may never come by: it does not end the segment.
@@ -206,10 +289,16 @@ class _Actions:
             self._steps.append(native.Step(None, 1, 1, first, 0, len(guards), wanted))
             return
         kernel, operands = step.kernel, (*step.inputs, *step.outputs)
-        self._slots += [self._slot(ref, kernel.packings.get(position)) for position, ref in enumerate(operands)]
+        self._slots += [
+            self._slot(ref, kernel.packings.get(position)) for position, ref in enumerate(operands)
+        ]
         self._slots += [self._slot(guard.condition) for guard in guards]
         address = None if self._library is None else self._library.address(symbol)
-        self._steps.append(native.Step(address, kernel.tasks, grain(kernel), first, len(operands), len(guards), wanted))
+        self._steps.append(
+            native.Step(
+                address, kernel.tasks, grain(kernel), first, len(operands), len(guards), wanted
+            )
+        )
         self._scratch = max(self._scratch, kernel.scratch_bytes)
         self._work[guards] = self._work.get(guards, 0.0) + work_ns(kernel)
 
@@ -229,18 +318,40 @@ class _Actions:
         if longest_ns(self._work) < _ALONE_NS:
             for step in self._steps:
                 step.grain = step.tasks
-        self._done.append(make_segment(self._steps, tuple(self._symbols), self._slots, self._scratch, self._first, tuple(self._asides)))
+        self._done.append(
+            make_segment(
+                self._steps,
+                tuple(self._symbols),
+                self._slots,
+                self._scratch,
+                self._first,
+                tuple(self._asides),
+            )
+        )
         self.n_slots = max(self.n_slots, len(self._slots))
-        self._steps, self._slots, self._symbols, self._asides, self._scratch, self._work = [], [], [], [], 0, {}
+        self._steps, self._slots, self._symbols, self._asides, self._scratch, self._work = (
+            [],
+            [],
+            [],
+            [],
+            0,
+            {},
+        )
 
 
 def longest_ns(work: Mapping[Guards, float]) -> float:
-    """What a run takes that takes the longer side of every choice, given what the steps under the same guards take."""
+    """What a run takes that takes the longer side of every choice, given what the steps under the
+    same guards take.
+    """
     below: dict[Guards, float] = dict(work)
     for depth in range(max(map(len, work), default=0), 0, -1):
         sides = {guards: ns for guards, ns in below.items() if len(guards) == depth}
-        for outer, condition in dict.fromkeys((guards[:-1], guards[-1].condition) for guards in sides):
-            longer = max(sides.get((*outer, Guard(condition, wanted)), 0.0) for wanted in (False, True))
+        for outer, condition in dict.fromkeys(
+            (guards[:-1], guards[-1].condition) for guards in sides
+        ):
+            longer = max(
+                sides.get((*outer, Guard(condition, wanted)), 0.0) for wanted in (False, True)
+            )
             below[outer] = below.get(outer, 0.0) + longer
     return below.get((), 0.0)
 
@@ -255,4 +366,7 @@ def grain(kernel: Kernel) -> int:
 
 def work_ns(kernel: Kernel) -> float:
     """What the kernel takes on one thread, roughly."""
-    return sum(member.flops / kernel.flops_per_ns + member.bytes / _BYTES_PER_NS for member in kernel.members)
+    return sum(
+        member.flops / kernel.flops_per_ns + member.bytes / _BYTES_PER_NS
+        for member in kernel.members
+    )

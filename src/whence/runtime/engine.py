@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """A device that models are compiled for and run on: `Engine()` is this machine's processor, `Engine("opencl", 0)` its first OpenCL device."""
+    """A device that models are compiled for and run on: `Engine()` is this machine's processor,
+    `Engine("opencl", 0)` its first OpenCL device.
+    """
 
     kind: str
     index: int
@@ -48,7 +50,13 @@ class Engine:
     if TYPE_CHECKING:
 
         def __init__(
-            self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None, *, precise: bool = False
+            self,
+            kind: str = "cpu",
+            index: int = 0,
+            threads: int = 0,
+            toolchain: Toolchain | None = None,
+            *,
+            precise: bool = False,
         ) -> None: ...
 
     def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
@@ -56,7 +64,9 @@ class Engine:
         raise NotImplementedError
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
-        """Time the kernels that a prepared graph could be built with, and remember the fastest for every build from now on."""
+        """Time the kernels that a prepared graph could be built with, and remember the fastest for
+        every build from now on.
+        """
         raise UnsupportedError(f"only the cpu engine can be tuned, not {self.kind}")
 
     def instance(self, program: Program) -> Any:
@@ -77,9 +87,11 @@ class Engine:
 
 
 class CpuEngine(Engine):
-    """The processor, and the threads to use on it. Models compiled for an engine share its thread pool.
+    """The processor, and the threads to use on it. Models compiled for an engine share its thread
+    pool.
 
-    `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and less exact. They are not used either for a model
+    `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and
+    less exact. They are not used either for a model
     whose outputs would show it (see `runtime/shortcut.py`).
     """
 
@@ -87,14 +99,24 @@ class CpuEngine(Engine):
     gap = "dispatch"
     reads_clock = True
 
-    def __init__(self, kind: str = "cpu", index: int = 0, threads: int = 0, toolchain: Toolchain | None = None, *, precise: bool = False) -> None:
+    def __init__(
+        self,
+        kind: str = "cpu",
+        index: int = 0,
+        threads: int = 0,
+        toolchain: Toolchain | None = None,
+        *,
+        precise: bool = False,
+    ) -> None:
         if index != 0:
             raise InputError(f"engine {kind} has index 0 only, not {index}")
         if threads < 0:
             raise InputError(f"{threads} threads make no sense; 0 uses every core")
         self.index = index
         if precise:
-            toolchain = Toolchain((toolchain.target if toolchain is not None else Target.host()).precise())
+            toolchain = Toolchain(
+                (toolchain.target if toolchain is not None else Target.host()).precise()
+            )
         self.toolchain = toolchain if toolchain is not None else Toolchain()
         self.runtime = NativeRuntime(self.toolchain)
         self.pool = self.runtime.create_pool(threads or usable_cores())

@@ -45,12 +45,19 @@ class Pending:
 
 
 class Executable:
-    """A compiled model. Shapes are fixed inside a program; a model with open shapes gets one per signature, on first use, and keeps it.
+    """A compiled model. Shapes are fixed inside a program; a model with open shapes gets one per
+    signature, on first use, and keeps it.
 
     Any number of threads may call it at the same time.
     """
 
-    def __init__(self, inputs: Sequence[Port], engine: Engine, specialise: Specialise, graph: Callable[[], Graph]) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Port],
+        engine: Engine,
+        specialise: Specialise,
+        graph: Callable[[], Graph],
+    ) -> None:
         self.inputs = tuple(inputs)
         """What it takes."""
         self.engine = engine
@@ -62,34 +69,46 @@ class Executable:
 
     @property
     def graph(self) -> Graph:
-        """The model as loaded: its inputs and outputs. One that comes from the cache is loaded when first asked for."""
+        """The model as loaded: its inputs and outputs. One that comes from the cache is loaded when
+        first asked for.
+        """
         with self._compiling:
             if callable(self._graph):
                 self._graph = self._graph()
             return self._graph
 
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
-        """Run the model. Inputs in order or by name; one output is returned as it is, several as a tuple."""
+        """Run the model. Inputs in order or by name; one output is returned as it is, several as a
+        tuple.
+        """
         outputs = self._run(self._binder.call(args, kwargs), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
-        """Submit a run to a stream and return at once. The inputs must stay as they are until the stream was waited for."""
+        """Submit a run to a stream and return at once. The inputs must stay as they are until the
+        stream was waited for.
+        """
         if stream.engine is not self.engine:
-            raise InputError("the stream belongs to another engine; make it with whence.Stream(model.engine)")
+            raise InputError(
+                "the stream belongs to another engine; make it with whence.Stream(model.engine)"
+            )
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
         stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream))
         return pending
 
     def perform(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
-        """A run as a stream does it, profiled if it profiles, but in this thread and at once, as when the model is called."""
+        """A run as a stream does it, profiled if it profiles, but in this thread and at once, as
+        when the model is called.
+        """
         stream.wait()
         pending = Pending()
         self._fulfil(pending, time.monotonic_ns(), self._binder.call(args, kwargs), stream)
         return pending
 
-    def _fulfil(self, pending: Pending, began: int, inputs: Sequence[Value], stream: Stream) -> None:
+    def _fulfil(
+        self, pending: Pending, began: int, inputs: Sequence[Value], stream: Stream
+    ) -> None:
         pending.began = began
         try:
             pending._outputs = self._run(inputs, stream)
@@ -101,11 +120,18 @@ class Executable:
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
-        return self._prepared(tuple(port.type.static_shape if isinstance(port.type, TensorType) else None for port in self.inputs)).program
+        return self._prepared(
+            tuple(
+                port.type.static_shape if isinstance(port.type, TensorType) else None
+                for port in self.inputs
+            )
+        ).program
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Program:
         """Compile now, for tensors of these shapes, by the names of the inputs."""
-        return self._prepared(tuple(tuple(shapes[port.name]) if port.name in shapes else None for port in self.inputs)).program
+        return self._prepared(
+            tuple(tuple(shapes[port.name]) if port.name in shapes else None for port in self.inputs)
+        ).program
 
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
@@ -137,7 +163,11 @@ class Executable:
         with self._compiling:
             found = self._programs.get(signature)
             if found is None:
-                shapes = {port.name: shape for port, shape in zip(self.inputs, signature, strict=True) if shape is not None}
+                shapes = {
+                    port.name: shape
+                    for port, shape in zip(self.inputs, signature, strict=True)
+                    if shape is not None
+                }
                 found = self._programs[signature] = _Prepared(self._specialise(shapes), [])
             return found
 
@@ -145,7 +175,9 @@ class Executable:
 class _Prepared(NamedTuple):
     program: Program
     free: list[Any]
-    """Instances that are not running. Threads take from and give to the list itself, each in one step that no other comes between."""
+    """Instances that are not running. Threads take from and give to the list itself, each in one
+    step that no other comes between.
+    """
 
 
 def _signature(inputs: Sequence[Value]) -> Signature:

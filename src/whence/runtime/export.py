@@ -24,24 +24,38 @@ _LONGEST = 80
 
 
 def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> list[Path]:
-    """Write `libNAME.so`, `NAME.h`, `whence.h`, `NAME.weights` and `src/`; returns what was written.
+    """Write `libNAME.so`, `NAME.h`, `whence.h`, `NAME.weights` and `src/`; returns what was
+    written.
 
-    Only a model can leave Python that is native throughout, and takes and gives tensors of fixed sizes.
+    Only a model can leave Python that is native throughout, and takes and gives tensors of fixed
+    sizes.
     """
     _check(program)
     stem = identifier(name)
     if _TAKEN.fullmatch(stem):
         stem = f"model_{stem}"
-    native = {each: (resources.files("whence.runtime") / "native" / each).read_text(encoding="utf-8") for each in (*_HEADERS, *_SOURCES)}
+    native = {
+        each: (resources.files("whence.runtime") / "native" / each).read_text(encoding="utf-8")
+        for each in (*_HEADERS, *_SOURCES)
+    }
     headers = tuple((each, native[each]) for each in _HEADERS)
     model = Unit(stem, model_source(program, stem), headers)
-    units = [*program.units, model, *(Unit(each.removesuffix(".c"), native[each], headers) for each in _SOURCES)]
+    units = [
+        *program.units,
+        model,
+        *(Unit(each.removesuffix(".c"), native[each], headers) for each in _SOURCES),
+    ]
     library_name = f"lib{stem}{toolchain.target.library_suffix}"
     library = toolchain.build_library(units, link_libc=True, soname=library_name)
 
     sources = folder / "src"
     sources.mkdir(parents=True, exist_ok=True)
-    written = [folder / library_name, folder / f"{stem}.h", folder / "whence.h", folder / f"{stem}.weights"]
+    written = [
+        folder / library_name,
+        folder / f"{stem}.h",
+        folder / "whence.h",
+        folder / f"{stem}.weights",
+    ]
     shutil.copyfile(library, written[0])
     written[1].write_text(header_text(program, stem), encoding="ascii")
     written[2].write_text(native["whence.h"], encoding="utf-8")
@@ -56,17 +70,23 @@ def _check(program: Program) -> None:
         for node in nodes:
             ref = _value(node)
             if not is_planned(program.graph, ref):
-                raise UnsupportedError(f"{kind} '{node.name}' is {program.graph.type_of(ref)}, which has no fixed size that C could be given")
+                raise UnsupportedError(
+                    f"{kind} '{node.name}' is {program.graph.type_of(ref)}, which has no fixed size"
+                    " that C could be given"
+                )
     references = [step for step in program.steps if not step.symbol]
     if references:
         first = references[0]
         raise UnsupportedError(
-            f"{len(references)} of {len(program.steps)} steps have no native kernel and need Python, first {first.name}: {first.why_reference}"
+            f"{len(references)} of {len(program.steps)} steps have no native kernel and need"
+            f" Python, first {first.name}: {first.why_reference}"
         )
 
 
 def identifier(name: str) -> str:
-    """A C identifier, and a file name, from any text: letters, digits and underscores, not endless, and no digit first."""
+    """A C identifier, and a file name, from any text: letters, digits and underscores, not endless,
+    and no digit first.
+    """
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII)[:_LONGEST].strip("_") or "model"
     return f"model_{plain}" if plain[0].isdigit() else plain
 
@@ -74,11 +94,18 @@ def identifier(name: str) -> str:
 def header_text(program: Program, stem: str) -> str:
     """The model's own header: how to get its description, and what it takes and gives."""
     graph = program.graph
-    lines = [f"#ifndef WHENCE_{stem.upper()}_H", f"#define WHENCE_{stem.upper()}_H", "", '#include "whence.h"', ""]
+    lines = [
+        f"#ifndef WHENCE_{stem.upper()}_H",
+        f"#define WHENCE_{stem.upper()}_H",
+        "",
+        '#include "whence.h"',
+        "",
+    ]
     for title, nodes in (("Inputs", graph.inputs), ("Outputs", graph.outputs)):
         lines.append(f"/* {title}, in order:")
         lines.extend(
-            f"     {index}  {c_comment(node.name)}  {c_comment(str(graph.type_of(_value(node))))}, {nbytes(graph, _value(node))} bytes"
+            f"     {index}  {c_comment(node.name)}  {c_comment(str(graph.type_of(_value(node))))},"
+            f" {nbytes(graph, _value(node))} bytes"
             for index, node in enumerate(nodes)
         )
         lines.append("*/")
@@ -111,31 +138,47 @@ def model_source(program: Program, stem: str) -> str:
         assert isinstance(action, Segment)
         plan = action.plan
         base = len(slots)
-        slots += [f"{{{slot.region}, {slot.index}, {slot.offset}}}" for slot in plan.slots[: plan.n_slots]]
+        slots += [
+            f"{{{slot.region}, {slot.index}, {slot.offset}}}" for slot in plan.slots[: plan.n_slots]
+        ]
         for number in range(plan.n_steps):
             step, described = plan.steps[number], program.steps[plan.first_step + number]
             symbols.append(described.symbol)
             where = f"{step.first_slot + base}, {step.n_slots}, {step.n_guards}, {step.wanted}u"
             steps.append(f"{{{described.symbol}, {step.tasks}, {step.grain}, {where}}}")
-    copies = [f"{{{{{int(copy.source.region)}, {copy.source.index}, {copy.source.offset}}}, {copy.output}, {copy.size}}}" for copy in program.copies]
+    copies = [
+        f"{{{{{int(copy.source.region)}, {copy.source.index}, {copy.source.offset}}},"
+        f" {copy.output}, {copy.size}}}"
+        for copy in program.copies
+    ]
     graph = program.graph
     return "\n".join(
         [
             '#include "whence.h"',
             '#include "whence_description.h"',
             "",
-            *(f"void {symbol}(void *const *buf, int64_t begin, int64_t end, void *scratch);" for symbol in dict.fromkeys(symbols)),
+            *(
+                f"void {symbol}(void *const *buf, int64_t begin, int64_t end, void *scratch);"
+                for symbol in dict.fromkeys(symbols)
+            ),
             "",
             *_table("wh_step steps", steps, "{0}"),
             *_table("wh_slot slots", slots, "{0}"),
-            *_table("char *const step_names", [c_string(_title(program, number)) for number in range(len(program.steps))], "0"),
+            *_table(
+                "char *const step_names",
+                [c_string(_title(program, number)) for number in range(len(program.steps))],
+                "0",
+            ),
             *_table("wh_copy copies", copies, "{0}"),
             *_table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
             *_table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
             "static const struct whence_description description = {",
             f"  {{steps, slots, {len(steps)}, {len(slots)}, {program.plan.scratch_bytes}, 0}},",
             f"  step_names, copies, {len(copies)}, input_bytes, output_bytes,",
-            f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)}, {len(graph.outputs)},",
+            (
+                f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)},"
+                f" {len(graph.outputs)},"
+            ),
             "};",
             "",
             f"const whence_description_t *{stem}_description(void);",
@@ -160,7 +203,17 @@ def _title(program: Program, number: int) -> str:
 
 
 def c_string(text: str) -> str:
-    """A C string literal of any text: every byte that is not plain is an octal escape, which cannot swallow what follows it."""
-    # A file's bytes that are not UTF-8 are read as surrogates of their own, and go back to what they were; other lone surrogates have no bytes.
+    """A C string literal of any text: every byte that is not plain is an octal escape, which cannot
+    swallow what follows it.
+    """
+    # A file's bytes that are not UTF-8 are read as surrogates of their own, and go back to what
+    # they were; other lone surrogates have no bytes.
     data = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", text).encode("utf-8", "surrogateescape")
-    return '"' + "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in data) + '"'
+    return (
+        '"'
+        + "".join(
+            chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}"
+            for byte in data
+        )
+        + '"'
+    )

@@ -1,8 +1,9 @@
 """What explains a program, as bytes and back.
 
-Pickled, because it is a web of graphs, nodes and records that only whence reads and that changes with its source, whose digest is in the key of
-the entry. The bytes come from the cache, which is private and checks them, and which holds machine code that is trusted just as much; still,
-nothing is looked up but the classes that such a web is made of.
+Pickled, because it is a web of graphs, nodes and records that only whence reads and that changes
+with its source, whose digest is in the key of the entry. The bytes come from the cache, which is
+private and checks them, and which holds machine code that is trusted just as much; still, nothing
+is looked up but the classes that such a web is made of.
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ _ALLOWED: Mapping[str, frozenset[str]] = {
 }
 
 _NodeState = tuple[
-    int, str, tuple[Ref | None, ...], tuple[ValueType, ...], Mapping[str, Any], str, Origin, np.ndarray | None, Mapping[str, Graph], NodeFlag
+    int,
+    str,
+    tuple[Ref | None, ...],
+    tuple[ValueType, ...],
+    Mapping[str, Any],
+    str,
+    Origin,
+    np.ndarray | None,
+    Mapping[str, Graph],
+    NodeFlag,
 ]
 
 
@@ -49,11 +59,18 @@ def thaw(data: bytes | memoryview) -> Any:
 
 
 class _Pickler(pickle.Pickler):
-    # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a graph is written as the rows of its nodes, and
-    # a node as its number in its graph.
+    # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a
+    # graph is written as the rows of its nodes, and a node as its number in its graph.
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, Graph):
-            return _graph, (obj.name, obj.ledger, dict(obj.metadata), [_state(node) for node in obj], list(obj._inputs), list(obj._outputs))
+            return _graph, (
+                obj.name,
+                obj.ledger,
+                dict(obj.metadata),
+                [_state(node) for node in obj],
+                list(obj._inputs),
+                list(obj._outputs),
+            )
         if isinstance(obj, Node):
             if obj.graph is None:
                 raise pickle.PicklingError(f"{obj!r} is in no graph")
@@ -64,22 +81,59 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         # A name with dots would lead on, from a module of ours to whatever that module imports.
-        if "." not in name and (module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes") or name in _ALLOWED.get(module, ())):
+        if "." not in name and (
+            module.split(".", maxsplit=1)[0] in ("whence", "ml_dtypes")
+            or name in _ALLOWED.get(module, ())
+        ):
             found = super().find_class(module, name)
-            if module in _ALLOWED or getattr(found, "__module__", "").split(".", maxsplit=1)[0] in ("whence", "ml_dtypes"):
+            if module in _ALLOWED or getattr(found, "__module__", "").split(".", maxsplit=1)[0] in (
+                "whence",
+                "ml_dtypes",
+            ):
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} is no part of a program")
 
 
 def _state(node: Node) -> _NodeState:
-    return node.id, node.op, node.inputs, node.outputs, node.attrs, node.name, node.origin, node.value, node.bodies, node.flags
+    return (
+        node.id,
+        node.op,
+        node.inputs,
+        node.outputs,
+        node.attrs,
+        node.name,
+        node.origin,
+        node.value,
+        node.bodies,
+        node.flags,
+    )
 
 
-def _graph(name: str, ledger: Ledger, metadata: dict[str, str], nodes: list[_NodeState], inputs: list[int], outputs: list[int]) -> Graph:
+def _graph(
+    name: str,
+    ledger: Ledger,
+    metadata: dict[str, str],
+    nodes: list[_NodeState],
+    inputs: list[int],
+    outputs: list[int],
+) -> Graph:
     graph = Graph(name, ledger, Inference())
     graph.metadata = metadata
     for node_id, op, refs, types, attrs, label, origin, value, bodies, flags in nodes:
-        graph._adopt(Node(node_id, op, refs, types, attrs, name=label, origin=origin, value=value, bodies=bodies, flags=flags))
+        graph._adopt(
+            Node(
+                node_id,
+                op,
+                refs,
+                types,
+                attrs,
+                name=label,
+                origin=origin,
+                value=value,
+                bodies=bodies,
+                flags=flags,
+            )
+        )
     # The order of the signature is not that of the list when an input was put in or moved later.
     graph._inputs, graph._outputs = dict.fromkeys(inputs), dict.fromkeys(outputs)
     return graph

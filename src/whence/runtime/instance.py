@@ -24,28 +24,46 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """A program with an arena of its own. Two instances of one program may run at the same time, one does one run at a time."""
+    """A program with an arena of its own. Two instances of one program may run at the same time,
+    one does one run at a time.
+    """
 
     def __init__(self, program: Program, engine: CpuEngine) -> None:
         plan = program.plan
-        if program.library is None and any(isinstance(action, Segment) and any(action.symbols) for action in plan.actions):
+        if program.library is None and any(
+            isinstance(action, Segment) and any(action.symbols) for action in plan.actions
+        ):
             raise UnsupportedError("the program was compiled to be exported, and cannot run here")
         self.program = program
         self.engine = engine
         self._plan = plan
         self._arena = aligned_bytes(plan.arena_bytes)
-        self._given, self._made = native.room_for(len(plan.inputs)), native.room_for(len(plan.outputs))
+        self._given, self._made = (
+            native.room_for(len(plan.inputs)),
+            native.room_for(len(plan.outputs)),
+        )
         self._pointers = native.room_for(plan.n_slots)
-        self._reads, self._writes = ([index for index, block in enumerate(blocks) if block is not None] for blocks in (plan.inputs, plan.outputs))
+        self._reads, self._writes = (
+            [index for index, block in enumerate(blocks) if block is not None]
+            for blocks in (plan.inputs, plan.outputs)
+        )
         addresses = (ctypes.addressof(each) for each in (self._given, self._made, self._pointers))
-        self._memory = native.Memory(self._arena.ctypes.data, program.weights.ctypes.data, *addresses)
+        self._memory = native.Memory(
+            self._arena.ctypes.data, program.weights.ctypes.data, *addresses
+        )
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
 
     def run(self, inputs: Sequence[Value], profiler: Profiler | None = None) -> list[Value]:
         """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
         plan, engine, memory = self._plan, self.engine, self._memory
-        given = [value if wanted is None else dense(wanted, value) for wanted, value in zip(plan.inputs, inputs, strict=True)]
-        made = [None if wanted is None else np.empty(wanted.shape, wanted.dtype) for wanted in plan.outputs]
+        given = [
+            value if wanted is None else dense(wanted, value)
+            for wanted, value in zip(plan.inputs, inputs, strict=True)
+        ]
+        made = [
+            None if wanted is None else np.empty(wanted.shape, wanted.dtype)
+            for wanted in plan.outputs
+        ]
         for index in self._reads:
             self._given[index] = native.address_of(given[index])
         for index in self._writes:
@@ -55,9 +73,18 @@ class Instance:
         for action in plan.actions:
             if isinstance(action, Segment):
                 steps, reached = action.plan, -1
-                while (reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)) < len(action.symbols):
+                while (
+                    reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)
+                ) < len(action.symbols):
                     others = others or _Others(self.program, engine, self._arena, given, made)
-                    others.do(next(step for step in action.asides if step.number == steps.first_step + reached), profiler)
+                    others.do(
+                        next(
+                            step
+                            for step in action.asides
+                            if step.number == steps.first_step + reached
+                        ),
+                        profiler,
+                    )
             else:
                 others = others or _Others(self.program, engine, self._arena, given, made)
                 others.do(action, profiler)
@@ -68,24 +95,48 @@ class Instance:
 
 
 def dense(wanted: Block, value: Value) -> np.ndarray:
-    """The value as native code reads it: of exactly the size it expects, dense, no element straddling its alignment."""
-    if not isinstance(value, np.ndarray) or value.dtype != wanted.dtype or value.shape != wanted.shape:
-        found = f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise InputError(f"input {wanted.name!r} is {found}, and was compiled for {wanted.dtype}{list(wanted.shape)}")
+    """The value as native code reads it: of exactly the size it expects, dense, no element
+    straddling its alignment.
+    """
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype != wanted.dtype
+        or value.shape != wanted.shape
+    ):
+        found = (
+            f"{value.dtype}{list(value.shape)}"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise InputError(
+            f"input {wanted.name!r} is {found}, and was compiled for"
+            f" {wanted.dtype}{list(wanted.shape)}"
+        )
     # Nearly all arrays are, and can be written as well: one look tells.
     return value if value.flags.carray else np.require(value, requirements=("C", "A"))
 
 
 class _Others:
-    """What of a run native code does not do: reference steps, and the values that are not in the arena."""
+    """What of a run native code does not do: reference steps, and the values that are not in the
+    arena.
+    """
 
-    def __init__(self, program: Program, engine: CpuEngine, arena: np.ndarray, given: Sequence[Value], made: Sequence[np.ndarray | None]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        engine: CpuEngine,
+        arena: np.ndarray,
+        given: Sequence[Value],
+        made: Sequence[np.ndarray | None],
+    ) -> None:
         self.program = program
         self.engine = engine
         self.arena = arena
         self.given = given
         self.made = made
-        """Room for the outputs that steps write in place; `None` for one that is collected afterwards."""
+        """Room for the outputs that steps write in place; `None` for one that is collected
+        afterwards.
+        """
         self.dynamic: dict[Ref, Value] = {}
 
     # ---- reference steps ----
@@ -97,13 +148,16 @@ class _Others:
             profiler.note(begin, time.monotonic_ns(), step.number)
 
     def _evaluate(self, step: ReferenceStep) -> None:
-        # A program that is native throughout never needs the operators' definitions, which take longer to load than most models take to run.
+        # A program that is native throughout never needs the operators' definitions, which take
+        # longer to load than most models take to run.
         from whence.graph.interpreter import evaluate_node
 
         node = self.program.graph[step.node]
         values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
         run_nested = self.program.bodies(self.engine).runner(node) if node.bodies else None
-        for index, value in enumerate(evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]):
+        for index, value in enumerate(
+            evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]
+        ):
             ref = node.ref(index)
             place = self.program.layout.places[ref]
             if place.region is Region.DYNAMIC:
@@ -129,7 +183,9 @@ class _Others:
         kind = self._type(ref)
         block: Value = self.arena
         if place.region is not Region.ARENA:
-            block = self.made[place.index] if place.region is Region.OUTPUT else self.given[place.index]
+            block = (
+                self.made[place.index] if place.region is Region.OUTPUT else self.given[place.index]
+            )
             assert block is not None
             block = block.reshape(-1).view(np.uint8)
         size = (kind.elements or 0) * kind.dtype.numpy.itemsize
@@ -142,7 +198,9 @@ class _Others:
         return kind
 
     def _kept(self, value: Value) -> Value:
-        """A value that does not change when later steps reuse the arena: references hand out views of what they are given."""
+        """A value that does not change when later steps reuse the arena: references hand out views
+        of what they are given.
+        """
         if isinstance(value, np.ndarray):
             return value.copy() if np.may_share_memory(value, self.arena) else value
         if isinstance(value, list):
@@ -161,13 +219,21 @@ class _Others:
 
 
 def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
-    """The result of a reference step, which must be what the graph says it is: memory was planned for nothing else."""
+    """The result of a reference step, which must be what the graph says it is: memory was planned
+    for nothing else.
+    """
     kind, array = node.outputs[index], np.asarray(value)
-    if not isinstance(kind, TensorType) or array.dtype != kind.dtype.numpy or array.shape != kind.static_shape:
+    if (
+        not isinstance(kind, TensorType)
+        or array.dtype != kind.dtype.numpy
+        or array.shape != kind.static_shape
+    ):
         # As above: only what goes wrong needs graphs here.
         from whence.graph.in_words import in_words
 
-        raise ModelError(f"operator {in_words(node)} made {TensorType.of(array)} where the model says {kind}")
+        raise ModelError(
+            f"operator {in_words(node)} made {TensorType.of(array)} where the model says {kind}"
+        )
     return array
 
 

@@ -1,11 +1,13 @@
 """Compiled models in the cache, so that a model that was compiled before starts at once.
 
-Two kinds of records, in JSON: one for a model (what it takes, and which files besides its own it was read from) and one for each program
-compiled from it (its plan). A record names the large parts by their digests: packed weights, native code, and what explains a program or model,
-which is loaded only when somebody asks. JSON, because it is read at every start: quick, and nothing in it can run.
+Two kinds of records, in JSON: one for a model (what it takes, and which files besides its own it
+was read from) and one for each program compiled from it (its plan). A record names the large parts
+by their digests: packed weights, native code, and what explains a program or model, which is loaded
+only when somebody asks. JSON, because it is read at every start: quick, and nothing in it can run.
 
-A record is found by everything that can change it: the content of the model's files, the shapes asked for, whence's own source, the packages it
-computes with, the machine and the compiler. A part that was damaged or pruned makes the record one that was not found.
+A record is found by everything that can change it: the content of the model's files, the shapes
+asked for, whence's own source, the packages it computes with, the machine and the compiler. A part
+that was damaged or pruned makes the record one that was not found.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ Shapes = Mapping[str, Sequence[int]]
 _LARGEST = LIMIT_BYTES // 4
 # All there is in the record of a program that takes more.
 _TOO_LARGE = "too large"
-# What a record that is not of this shape raises when it is read; its digest was right, so nobody tampered with it, but no start may fail for it.
+# What a record that is not of this shape raises when it is read; its digest was right, so nobody
+# tampered with it, but no start may fail for it.
 _MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -55,12 +58,27 @@ class Interface:
 class KeptModel:
     """The records of one model file under one choice of shapes."""
 
-    def __init__(self, file: FileDigest, toolchain: Toolchain, shapes: Shapes, fusion: str, tuned: Tuned, *, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        file: FileDigest,
+        toolchain: Toolchain,
+        shapes: Shapes,
+        fusion: str,
+        tuned: Tuned,
+        *,
+        enabled: bool = True,
+    ) -> None:
         self.path = file.path
         self._file = file
         self._cache: Cache = toolchain.cache
         self._enabled = enabled and bool(file.value)
-        self._key = cache_key("model", file.value, file.path.suffix.lower(), _asked(shapes), source_digest()) if self._enabled else ""
+        self._key = (
+            cache_key(
+                "model", file.value, file.path.suffix.lower(), _asked(shapes), source_digest()
+            )
+            if self._enabled
+            else ""
+        )
         self._program_parts = (fusion, toolchain.key())
         self._tuned = tuned
         self._others: list[tuple[str, str]] = []
@@ -81,7 +99,9 @@ class KeptModel:
         return Interface(inputs, lambda: self._thaw(source))
 
     def note(self, graph: Graph) -> None:
-        """The model was loaded just now: remember which other files it was read from, and what they hold."""
+        """The model was loaded just now: remember which other files it was read from, and what they
+        hold.
+        """
         folder = self.path.parent.resolve()
         self._others = self._digests([os.path.relpath(file, folder) for file in graph.files])
 
@@ -108,12 +128,22 @@ class KeptModel:
         if not plan.is_native:
             # The first run needs it: now is the time to find that it is damaged.
             content = self._cache.map(details)
-            return None if content is None else Program(plan, weights, library, lambda: _thawed(content))
+            return (
+                None
+                if content is None
+                else Program(plan, weights, library, lambda: _thawed(content))
+            )
         return Program(plan, weights, library, lambda: self._thaw(details))
 
     def keeps(self, shapes: Shapes) -> bool:
-        """Will a program for inputs of these shapes be kept, as far as that can be said before it is compiled?"""
-        return self._enabled and self._cache.lasts and _TOO_LARGE not in (self._record(self._program_key(shapes)) or {})
+        """Will a program for inputs of these shapes be kept, as far as that can be said before it
+        is compiled?
+        """
+        return (
+            self._enabled
+            and self._cache.lasts
+            and _TOO_LARGE not in (self._record(self._program_key(shapes)) or {})
+        )
 
     def keep_interface(self, graph: Graph) -> None:
         """Keep what the model takes. Its constants must have been released."""
@@ -129,16 +159,25 @@ class KeptModel:
         self._keep(write)
 
     def keep_program(self, shapes: Shapes, program: Program) -> None:
-        """Keep a program that was compiled just now. The constants that only native code reads must have been released."""
+        """Keep a program that was compiled just now. The constants that only native code reads must
+        have been released.
+        """
 
         def write() -> None:
             if program.weights.nbytes > _LARGEST:
-                self._cache.put(self._program_key(shapes), json.dumps({_TOO_LARGE: program.weights.nbytes}).encode())
+                self._cache.put(
+                    self._program_key(shapes),
+                    json.dumps({_TOO_LARGE: program.weights.nbytes}).encode(),
+                )
                 return
             record = {
                 **_encode_plan(program.plan),
                 "library": None if program.library is None else program.library.path.name,
-                "weights": self._cache.keep_content(program.weights.data) if program.weights.nbytes else None,
+                "weights": (
+                    self._cache.keep_content(program.weights.data)
+                    if program.weights.nbytes
+                    else None
+                ),
                 "weights_bytes": program.weights.nbytes,
                 "details": self._freeze(program.details),
             }
@@ -152,7 +191,9 @@ class KeptModel:
     def _program_key(self, shapes: Shapes) -> str:
         others = [text for row in self._others for text in row]
         # What was tuned since may choose other kernels.
-        return cache_key("program", self._key, _asked(shapes), *self._program_parts, self._tuned.digest, *others)
+        return cache_key(
+            "program", self._key, _asked(shapes), *self._program_parts, self._tuned.digest, *others
+        )
 
     def _digests(self, names: Sequence[str]) -> list[tuple[str, str]]:
         """Of files in the model's folder; of one that cannot be read, nothing."""
@@ -191,18 +232,27 @@ class KeptModel:
     def _thaw(self, digest: str) -> Any:
         content = self._cache.map(digest)
         if content is None:
-            raise CacheError(f"what explains '{self.path.name}' is not in the cache '{self._cache.folder}' any more; compile the model again")
+            raise CacheError(
+                f"what explains '{self.path.name}' is not in the cache '{self._cache.folder}' any"
+                " more; compile the model again"
+            )
         return _thawed(content)
 
     def _keep(self, write: Callable[[], None]) -> None:
-        """Keep what will last. A model that cannot be kept runs all the same, so a full disk is only worth a warning here."""
+        """Keep what will last. A model that cannot be kept runs all the same, so a full disk is
+        only worth a warning here.
+        """
         if not self._enabled or not self._cache.lasts:
             return
         try:
             write()
             self._cache.prune()
         except (CacheError, OSError) as error:
-            warnings.warn(f"the compiled model is not kept for the next start: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the compiled model is not kept for the next start: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _thawed(content: memoryview) -> Any:
@@ -212,7 +262,9 @@ def _thawed(content: memoryview) -> Any:
 
 
 def _asked(shapes: Shapes) -> str:
-    return json.dumps({name: [int(dim) for dim in shape] for name, shape in shapes.items()}, sort_keys=True)
+    return json.dumps(
+        {name: [int(dim) for dim in shape] for name, shape in shapes.items()}, sort_keys=True
+    )
 
 
 def _encode_plan(plan: Plan) -> dict[str, Any]:
@@ -238,7 +290,11 @@ def _decode_plan(record: Mapping[str, Any], library: native.Library | None) -> P
 
 
 def _encode_block(block: Block | None) -> list[Any] | None:
-    return None if block is None else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
+    return (
+        None
+        if block is None
+        else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
+    )
 
 
 def _decode_block(row: Sequence[Any] | None) -> Block | None:
@@ -259,7 +315,15 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
         "first_step": plan.first_step,
         "scratch_bytes": plan.scratch_bytes,
         "steps": [
-            (symbol, step.tasks, step.grain, step.first_slot, step.n_slots, step.n_guards, step.wanted)
+            (
+                symbol,
+                step.tasks,
+                step.grain,
+                step.first_slot,
+                step.n_slots,
+                step.n_guards,
+                step.wanted,
+            )
             for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
         ],
         "asides": [(step.number, step.node) for step in action.asides],
@@ -267,13 +331,25 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
     }
 
 
-def _decode_action(row: Mapping[str, Any], library: native.Library | None) -> Segment | ReferenceStep:
+def _decode_action(
+    row: Mapping[str, Any], library: native.Library | None
+) -> Segment | ReferenceStep:
     if "node" in row:
         return ReferenceStep(row["number"], row["node"])
     symbols = tuple(str(step[0]) for step in row["steps"])
     if library is None and any(symbols):
         raise ValueError("native steps without native code")
-    addresses = {symbol: library.address(symbol) if library is not None and symbol else None for symbol in set(symbols)}
+    addresses = {
+        symbol: library.address(symbol) if library is not None and symbol else None
+        for symbol in set(symbols)
+    }
     asides = tuple(ReferenceStep(number, node) for number, node in row["asides"])
     steps = [native.Step(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
-    return make_segment(steps, symbols, [native.Slot(*slot) for slot in row["slots"]], row["scratch_bytes"], row["first_step"], asides)
+    return make_segment(
+        steps,
+        symbols,
+        [native.Slot(*slot) for slot in row["slots"]],
+        row["scratch_bytes"],
+        row["first_step"],
+        asides,
+    )

@@ -1,10 +1,13 @@
-"""Kernels that compute the same in different ways, timed against each other as they would run in a model.
+"""Kernels that compute the same in different ways, timed against each other as they would run in a
+model.
 
-In a model a kernel finds its input near, because another kernel has just written it, and its weights far, because all other weights were read since
-its own were. So before each turn every worker's second-level cache is filled with something else, and then the input is touched; and
-from turn to turn the weights move on through as much memory as the whole model's take.
+In a model a kernel finds its input near, because another kernel has just written it, and its
+weights far, because all other weights were read since its own were. So before each turn every
+worker's second-level cache is filled with something else, and then the input is touched; and from
+turn to turn the weights move on through as much memory as the whole model's take.
 
-The kernels take turns, so that whatever else the machine does meets all of them; one that is clearly behind is taken out.
+The kernels take turns, so that whatever else the machine does meets all of them; one that is
+clearly behind is taken out.
 """
 
 from __future__ import annotations
@@ -46,12 +49,15 @@ void whence_write(void *const *buf, int64_t begin, int64_t end, void *scratch) {
 
 # Memory enough to be beyond any cache that a model would find its weights in.
 _MOST_FAR = 1 << 28
-# After so many turns, and then so many more, whoever is behind the best by more than the factor is out.
+# After so many turns, and then so many more, whoever is behind the best by more than the factor is
+# out.
 _BEHIND = ((4, 1.6), (4, 1.15))
-# The rest, at most so many, begin anew: they were picked for being quick, or lucky. So many turns, then more until the time is up.
+# The rest, at most so many, begin anew: they were picked for being quick, or lucky. So many turns,
+# then more until the time is up.
 _FINALISTS = 4
 _LEAST_TURNS, _MOST_TURNS, _BUDGET_NS = 12, 80, 400_000_000
-# The time of a kernel is the one that this share of its turns stayed below: the shortest may be luck, the usual one is disturbed.
+# The time of a kernel is the one that this share of its turns stayed below: the shortest may be
+# luck, the usual one is disturbed.
 _QUANTILE = 0.1
 
 NEVER = int(np.iinfo(np.int64).max)
@@ -75,19 +81,36 @@ class Racer:
     @property
     def weight_bytes(self) -> int:
         """Of its packed constants."""
-        return sum(aligned(_nbytes(self.kernel.params[position])) for position in self.kernel.packings)
+        return sum(
+            aligned(_nbytes(self.kernel.params[position])) for position in self.kernel.packings
+        )
 
 
-def race(engine: CpuEngine, heats: Sequence[Sequence[Racer]], model_bytes: int, progress: Progress | None = None) -> Iterator[list[int]]:
-    """For each heat, the time of each of its kernels in nanoseconds. All are compiled before the first is timed.
+def race(
+    engine: CpuEngine,
+    heats: Sequence[Sequence[Racer]],
+    model_bytes: int,
+    progress: Progress | None = None,
+) -> Iterator[list[int]]:
+    """For each heat, the time of each of its kernels in nanoseconds. All are compiled before the
+    first is timed.
 
-    `model_bytes` is what the constants of the whole model take. A kernel that cannot be compiled takes for ever.
+    `model_bytes` is what the constants of the whole model take. A kernel that cannot be compiled
+    takes for ever.
     """
     racers = [racer for heat in heats for racer in heat]
     emitted = emit([racer.kernel for racer in racers], [["a candidate"] for _ in racers])
-    shown = None if progress is None else lambda _, done, total: progress("compiling candidates", done, total)
-    library = native.Library(engine.toolchain.build_library([_TOUCH, *emitted.units], progress=shown))
-    engine.runtime.reserve(engine.pool, max((racer.kernel.scratch_bytes for racer in racers), default=0))
+    shown = (
+        None
+        if progress is None
+        else lambda _, done, total: progress("compiling candidates", done, total)
+    )
+    library = native.Library(
+        engine.toolchain.build_library([_TOUCH, *emitted.units], progress=shown)
+    )
+    engine.runtime.reserve(
+        engine.pool, max((racer.kernel.scratch_bytes for racer in racers), default=0)
+    )
     symbols = iter(emitted.symbols)
     far = _Far(max([min(model_bytes, _MOST_FAR), *(racer.weight_bytes for racer in racers)]))
     for done, heat in enumerate(heats):
@@ -122,25 +145,42 @@ class _Heat:
         for count, factor in _BEHIND:
             self._turns(ready, running, qualifying, count)
             best = min(map(min, qualifying.values()))
-            running = [symbol for symbol in running if symbol == first or min(qualifying[symbol]) <= factor * best]
+            running = [
+                symbol
+                for symbol in running
+                if symbol == first or min(qualifying[symbol]) <= factor * best
+            ]
         running.sort(key=lambda symbol: (symbol != first, min(qualifying[symbol])))
         running, began = running[: _FINALISTS + 1], self._engine.runtime.now()
         self._turns(ready, running, final, _LEAST_TURNS)
-        while self._engine.runtime.now() - began < _BUDGET_NS and len(final[running[0]]) < _MOST_TURNS:
+        while (
+            self._engine.runtime.now() - began < _BUDGET_NS and len(final[running[0]]) < _MOST_TURNS
+        ):
             self._turns(ready, running, final, 1)
-        times = {symbol: max(1, int(np.quantile(turns, _QUANTILE))) for symbol, turns in final.items()}
+        times = {
+            symbol: max(1, int(np.quantile(turns, _QUANTILE))) for symbol, turns in final.items()
+        }
         # Whoever is not in the final is behind those who are.
         slowest = max(times.values())
-        return [times.get(symbol) or max(slowest, min(qualifying[symbol])) if symbol else NEVER for symbol in symbols]
+        return [
+            times.get(symbol) or max(slowest, min(qualifying[symbol])) if symbol else NEVER
+            for symbol in symbols
+        ]
 
-    def _turns(self, ready: Mapping[str, _Ready], running: Sequence[str], turns: _Turns, count: int) -> None:
+    def _turns(
+        self, ready: Mapping[str, _Ready], running: Sequence[str], turns: _Turns, count: int
+    ) -> None:
         for _ in range(count):
             for number in self._rng.permutation(len(running)):
                 turns[running[number]].append(self._time(ready[running[number]]))
 
     def _time(self, ready: _Ready) -> int:
         weights = self._far.next(ready.weight_bytes)
-        return int(time_steps(self._engine, ready.plan, weights, ready.operands, ready.operands, ready.pointers)[-1])
+        return int(
+            time_steps(
+                self._engine, ready.plan, weights, ready.operands, ready.operands, ready.pointers
+            )[-1]
+        )
 
     def _ready(self, racer: Racer, symbol: str) -> _Ready:
         kernel = racer.kernel
@@ -148,7 +188,9 @@ class _Heat:
         slots: list[native.Slot] = []
         near: list[np.ndarray] = []
         offset = 0
-        for position, (buffer, ref) in enumerate(zip(kernel.params, (*racer.inputs, *racer.outputs), strict=True)):
+        for position, (buffer, ref) in enumerate(
+            zip(kernel.params, (*racer.inputs, *racer.outputs), strict=True)
+        ):
             if position in kernel.packings:
                 slots.append(native.Slot(int(Region.WEIGHTS), 0, offset))
                 offset += aligned(_nbytes(buffer))
@@ -158,23 +200,44 @@ class _Heat:
             arrays.append(array)
             near += [array] if buffer.role is Role.INPUT else []
         steps = []
-        for array, function in ((self._other, "whence_read"), *((array, "whence_write") for array in near)):
-            steps.append(native.Step(self._library.address(function), array.nbytes // _PIECE, 1, len(slots), 1))
+        for array, function in (
+            (self._other, "whence_read"),
+            *((array, "whence_write") for array in near),
+        ):
+            steps.append(
+                native.Step(
+                    self._library.address(function), array.nbytes // _PIECE, 1, len(slots), 1
+                )
+            )
             slots.append(native.Slot(int(Region.INPUT), len(arrays), 0))
             arrays.append(array)
-        steps.append(native.Step(self._library.address(symbol), kernel.tasks, grain(kernel), 0, len(kernel.params)))
+        steps.append(
+            native.Step(
+                self._library.address(symbol), kernel.tasks, grain(kernel), 0, len(kernel.params)
+            )
+        )
         segment = make_segment(steps, (), slots, kernel.scratch_bytes, 0)
         operands = (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
-        return _Ready(segment.plan, operands, (ctypes.c_void_p * len(slots))(), offset, (segment, *arrays))
+        return _Ready(
+            segment.plan, operands, (ctypes.c_void_p * len(slots))(), offset, (segment, *arrays)
+        )
 
     def _prepare(self, racers: Iterable[Racer]) -> None:
-        """The operands that all racers share, besides packed weights: those may be any numbers, and packing them takes longer than timing."""
+        """The operands that all racers share, besides packed weights: those may be any numbers, and
+        packing them takes longer than timing.
+        """
         for racer in racers:
-            for position, (buffer, ref) in enumerate(zip(racer.kernel.params, (*racer.inputs, *racer.outputs), strict=True)):
+            for position, (buffer, ref) in enumerate(
+                zip(racer.kernel.params, (*racer.inputs, *racer.outputs), strict=True)
+            ):
                 key = position >= len(racer.inputs), ref
                 if position not in racer.kernel.packings and key not in self._operands:
                     node = racer.constants[position] if position < len(racer.inputs) else None
-                    self._operands[key] = _filled(ordinary_numbers(buffer, self._rng) if node is None or node.value is None else node.value)
+                    self._operands[key] = _filled(
+                        ordinary_numbers(buffer, self._rng)
+                        if node is None or node.value is None
+                        else node.value
+                    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +252,9 @@ class _Ready:
 
 
 class _Far:
-    """As much memory as a model's constants take, through which weights move on from turn to turn."""
+    """As much memory as a model's constants take, through which weights move on from turn to
+    turn.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size

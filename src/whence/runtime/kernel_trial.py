@@ -1,4 +1,6 @@
-"""Running kernels to time them, and numbers to run them on: what the tuner and exact attribution need."""
+"""Running kernels to time them, and numbers to run them on: what the tuner and exact attribution
+need.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,29 @@ from whence.runtime.profiler import SAMPLE
 
 
 def time_steps(
-    engine: CpuEngine, plan: native.Plan, weights: int, inputs: native.Addresses, outputs: native.Addresses, pointers: native.Addresses
+    engine: CpuEngine,
+    plan: native.Plan,
+    weights: int,
+    inputs: native.Addresses,
+    outputs: native.Addresses,
+    pointers: native.Addresses,
 ) -> np.ndarray:
     """Run a plan once; nanoseconds of each of its steps."""
     count = int(plan.n_steps)
     samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
     profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
-    memory = native.Memory(0, weights, ctypes.addressof(inputs), ctypes.addressof(outputs), ctypes.addressof(pointers))
+    memory = native.Memory(
+        0, weights, ctypes.addressof(inputs), ctypes.addressof(outputs), ctypes.addressof(pointers)
+    )
     engine.runtime.run(plan, 0, engine.pool, memory, ctypes.byref(profiler))
     lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
     return lengths
 
 
 def ordinary_numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
-    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or masks."""
+    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or
+    masks.
+    """
     if buffer.dtype.is_float:
         return rng.standard_normal(buffer.elements, np.float32).astype(buffer.dtype.numpy)
     return rng.integers(0, 2, buffer.elements).astype(buffer.dtype.numpy)

@@ -1,4 +1,6 @@
-"""Laying out the values of a program: which lie with the caller, and where in the arena the others do."""
+"""Laying out the values of a program: which lie with the caller, and where in the arena the others
+do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ _LARGEST = 1 << 48
 def is_planned(graph: Graph, ref: Ref) -> bool:
     """Does the value have a fixed size, in elements of a fixed size?"""
     kind = graph.type_of(ref)
-    return isinstance(kind, TensorType) and kind.is_static and kind.dtype not in (DType.STRING, DType.UNDEFINED) and kind.dtype.bits >= 8
+    return (
+        isinstance(kind, TensorType)
+        and kind.is_static
+        and kind.dtype not in (DType.STRING, DType.UNDEFINED)
+        and kind.dtype.bits >= 8
+    )
 
 
 def nbytes(graph: Graph, ref: Ref) -> int:
@@ -29,18 +36,28 @@ def nbytes(graph: Graph, ref: Ref) -> int:
 
 
 def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None) -> Layout:
-    """Place all values. `steps` are in order, views among them; every view is of a planned value or a constant."""
+    """Place all values. `steps` are in order, views among them; every view is of a planned value or
+    a constant.
+    """
     sharing = sharing or Sharing()
-    views = {**sharing.views, **{step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view}}
+    views = {
+        **sharing.views,
+        **{step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view},
+    }
     within = {**views, **sharing.parts}
     owners = {view: root(views, view).whole for view in views}
     running = [step for step in steps if not step.is_view]
     places: dict[Ref, Place] = {}
     for index, node in enumerate(graph.inputs):
-        places[node.ref()] = Place(Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index)
-    made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {part.whole: True for part in sharing.parts.values()}
+        places[node.ref()] = Place(
+            Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index
+        )
+    made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {
+        part.whole: True for part in sharing.parts.values()
+    }
     places.update((ref, Place(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
-    # An output that some step makes is made in place; one that is an input, a constant or a second name is copied at the end.
+    # An output that some step makes is made in place; one that is an input, a constant or a second
+    # name is copied at the end.
     for index, output in enumerate(graph.outputs):
         (ref,) = output.inputs
         assert ref is not None
@@ -53,9 +70,14 @@ def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None)
     for ref, (first, last) in lives.items():
         lies = root(within, ref)
         if lies.whole not in places:
-            blocks.setdefault(lies.whole, []).append(Lifetime(nbytes(graph, ref), first, last, lies.offset))
+            blocks.setdefault(lies.whole, []).append(
+                Lifetime(nbytes(graph, ref), first, last, lies.offset)
+            )
     memory = plan_memory(list(blocks.values()))
-    places.update((ref, Place(Region.ARENA, offset=offset)) for ref, offset in zip(blocks, memory.offsets, strict=True))
+    places.update(
+        (ref, Place(Region.ARENA, offset=offset))
+        for ref, offset in zip(blocks, memory.offsets, strict=True)
+    )
     for ref in within:
         lies = root(within, ref)
         if lies.whole in places:
@@ -73,18 +95,26 @@ def root(within: Mapping[Ref, Stretch], ref: Ref) -> Stretch:
 
 
 def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
-    """Sizes and offsets must fit the integers that native code counts with, all of them together."""
+    """Sizes and offsets must fit the integers that native code counts with, all of them
+    together.
+    """
     total = 0
     for ref in refs:
         if is_planned(graph, ref):
             total += nbytes(graph, ref)
             if total > _LARGEST:
                 node = graph[ref.node]
-                raise UnsupportedError(f"{in_words(node)} is {graph.type_of(ref)}: no machine has that much memory")
+                raise UnsupportedError(
+                    f"{in_words(node)} is {graph.type_of(ref)}: no machine has that much memory"
+                )
 
 
-def _lifetimes(running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, Stretch]) -> dict[Ref, tuple[int, int]]:
-    """The first and the last step that needs each value that a step makes. What the caller gets lies elsewhere and needs no end."""
+def _lifetimes(
+    running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, Stretch]
+) -> dict[Ref, tuple[int, int]]:
+    """The first and the last step that needs each value that a step makes. What the caller gets
+    lies elsewhere and needs no end.
+    """
     first: dict[Ref, int] = {}
     last: dict[Ref, int] = {}
     for number, step in enumerate(running):

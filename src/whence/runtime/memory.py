@@ -1,4 +1,6 @@
-"""The static memory plan: every value's place in one arena, places shared by values that are never needed at the same time."""
+"""The static memory plan: every value's place in one arena, places shared by values that are never
+needed at the same time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Lifetime:
 
 
 Block: TypeAlias = Sequence[Lifetime]
-"""What lies at fixed distances. Where a part of a block is not needed yet, or no more, others may lie."""
+"""What lies at fixed distances. Where a part of a block is not needed yet, or no more, others may
+lie.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,10 @@ def plan_memory(blocks: Sequence[Block]) -> MemoryPlan:
     sizes = [max((each.offset + each.size for each in block), default=0) for block in blocks]
     placed: list[tuple[int, Lifetime]] = []
     top = 0
-    for index in sorted(range(len(blocks)), key=lambda each: (-sizes[each], min((part.first for part in blocks[each]), default=0))):
+    for index in sorted(
+        range(len(blocks)),
+        key=lambda each: (-sizes[each], min((part.first for part in blocks[each]), default=0)),
+    ):
         # What is placed keeps the block from beginning anywhere between these two.
         taken = sorted(
             (begin - ours.offset - aligned(ours.size), begin - ours.offset + aligned(theirs.size))

@@ -91,7 +91,8 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            # All its symbols are looked up now: a missing one is an error here, not in the middle of a run.
+            # All its symbols are looked up now: a missing one is an error here, not in the middle
+            # of a run.
             self._handle = _ctypes.dlopen(str(path), os.RTLD_NOW | os.RTLD_LOCAL)
         except OSError as error:
             raise UnsupportedError(f"the compiled code cannot be loaded here: {error}") from error
@@ -106,7 +107,11 @@ def runtime_unit() -> Unit:
     """The source of the run-time library."""
     folder = resources.files("whence.runtime") / "native"
     header = (folder / "whence_runtime.h").read_text(encoding="utf-8")
-    return Unit("whence_runtime", (folder / "whence_runtime.c").read_text(encoding="utf-8"), (("whence_runtime.h", header),))
+    return Unit(
+        "whence_runtime",
+        (folder / "whence_runtime.c").read_text(encoding="utf-8"),
+        (("whence_runtime.h", header),),
+    )
 
 
 class NativeRuntime:
@@ -145,7 +150,9 @@ class NativeRuntime:
             raise MemoryError(f"no room for {scratch_bytes} bytes of scratch memory per thread")
 
     def run(self, plan: Plan, first: int, pool: int, memory: Memory, profiler: object) -> int:
-        """Runs the plan from step `first` on; returns the number of the step that the caller has to do, or the number of steps."""
+        """Runs the plan from step `first` on; returns the number of the step that the caller has to
+        do, or the number of steps.
+        """
         reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
         if reached < 0:
             raise MemoryError("no room for scratch memory")

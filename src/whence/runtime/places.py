@@ -1,4 +1,6 @@
-"""Where every value of a program lies: with the caller, in the arena, in the weights, or wherever it was made."""
+"""Where every value of a program lies: with the caller, in the arena, in the weights, or wherever
+it was made.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ class Region(enum.IntEnum):
     INPUT = 2
     OUTPUT = 3
     DYNAMIC = 4
-    """Not in planned memory: a value whose size is known only when it exists, kept by the run itself."""
+    """Not in planned memory: a value whose size is known only when it exists, kept by the run
+    itself.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +53,21 @@ class Sharing:
     views: Mapping[Ref, Stretch] = field(default_factory=dict)
     """Values that no step makes, within those that they are taken from."""
     parts: Mapping[Ref, Stretch] = field(default_factory=dict)
-    """Values that steps make, or that have parts themselves, within those that they become a part of; each after its own parts."""
+    """Values that steps make, or that have parts themselves, within those that they become a part
+    of; each after its own parts.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Views and parts lie within other values, outputs lie with the caller, the rest in the arena by lifetime."""
+    """Views and parts lie within other values, outputs lie with the caller, the rest in the arena
+    by lifetime.
+    """
 
     places: Mapping[Ref, Place]
-    """Of every value that a step makes or the caller gives, and of every view of one. Constants are not in it."""
+    """Of every value that a step makes or the caller gives, and of every view of one. Constants are
+    not in it.
+    """
     owners: Mapping[Ref, Ref]
     """What each view is a view of, or of a part of, which is not a view itself."""
     memory: MemoryPlan

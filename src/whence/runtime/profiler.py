@@ -10,8 +10,11 @@ import numpy as np
 from whence.runtime import native_library as native
 from whence.runtime.program import Program
 
-SAMPLE = np.dtype([("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4"), ("waited", "<u8")])
-"""When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last reset; the step is its program's.
+SAMPLE = np.dtype(
+    [("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4"), ("waited", "<u8")]
+)
+"""When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last
+reset; the step is its program's.
 
 `waited` is how much of it the calling thread spent waiting for others to finish their part.
 """
@@ -28,7 +31,9 @@ class ProfilingDataKind(enum.IntEnum):
 
 
 class Profiler:
-    """A ring of samples and the times of all executions since the last reset. One per stream, read when the stream is at rest."""
+    """A ring of samples and the times of all executions since the last reset. One per stream, read
+    when the stream is at rest.
+    """
 
     def __init__(self, ring: int = _RING) -> None:
         self._samples = np.zeros(ring, SAMPLE)
@@ -39,7 +44,14 @@ class Profiler:
         self._times = np.zeros((_FEW, 2), np.uint64)
         self._programs: list[Program] = []
         self._noted: list[tuple[int, int, int, int]] = []
-        self._struct = native.Profiler(self._samples.ctypes.data, len(self._samples), 0, self._times.ctypes.data, len(self._times), 0)
+        self._struct = native.Profiler(
+            self._samples.ctypes.data,
+            len(self._samples),
+            0,
+            self._times.ctypes.data,
+            len(self._times),
+            0,
+        )
 
     def begin(self, program: Program) -> None:
         """An execution of `program` starts."""
@@ -48,11 +60,16 @@ class Profiler:
         self._programs.append(program)
         if execution >= len(self._times):
             self._times = np.concatenate([self._times, np.zeros_like(self._times)])
-            self._struct.times, self._struct.times_capacity = self._times.ctypes.data, len(self._times)
+            self._struct.times, self._struct.times_capacity = (
+                self._times.ctypes.data,
+                len(self._times),
+            )
         self._struct.execution = execution
 
     def note(self, begin: int, end: int, step: int) -> None:
-        """A step that did not run in native code. It has its place now, and is entered later: that would take longer than some of the steps."""
+        """A step that did not run in native code. It has its place now, and is entered later: that
+        would take longer than some of the steps.
+        """
         place = self._struct.written
         self._struct.written = place + 1
         self._noted.append((place, begin, end, step))
@@ -69,17 +86,27 @@ class Profiler:
 
     def note_sample(self, begin: int, end: int, step: int) -> None:
         """As `note`, but the step does not count for the time of the execution."""
-        self._samples[self._struct.written % len(self._samples)] = (begin, end, int(self._struct.execution), step, 0)
+        self._samples[self._struct.written % len(self._samples)] = (
+            begin,
+            end,
+            int(self._struct.execution),
+            step,
+            0,
+        )
         self._struct.written += 1
 
     def times(self) -> list[int]:
-        """Nanoseconds of every execution that ran at least one step, in the order they were submitted."""
+        """Nanoseconds of every execution that ran at least one step, in the order they were
+        submitted.
+        """
         self._enter_noted()
         return [int(end) - int(begin) for begin, end in self._times[: len(self._programs)] if begin]
 
     @property
     def executions(self) -> tuple[Program, ...]:
-        """What ran, in order; the executions that samples are numbered by, those without a step among them."""
+        """What ran, in order; the executions that samples are numbered by, those without a step
+        among them.
+        """
         return tuple(self._programs)
 
     def samples(self) -> np.ndarray:

@@ -1,7 +1,8 @@
 """A compiled graph: native code, the steps in order, and what explains them.
 
-What a run needs is plain data and here at once. What explains a program (its graph, its groups, its C) is asked for by profiles, reports
-and reference steps only, so a program that comes from the cache loads it when somebody asks.
+What a run needs is plain data and here at once. What explains a program (its graph, its groups, its
+C) is asked for by profiles, reports and reference steps only, so a program that comes from the
+cache loads it when somebody asks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class Segment:
     symbols: tuple[str, ...]
     """The function of each step; empty for one of `asides`."""
     asides: tuple[ReferenceStep, ...] = ()
-    """Steps that the run leaves native code for, when it comes by: they stand on the side of a choice that is not always taken."""
+    """Steps that the run leaves native code for, when it comes by: they stand on the side of a
+    choice that is not always taken.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +124,37 @@ class Plan:
 
     @property
     def is_native(self) -> bool:
-        """Does native code do everything, so that a run needs nothing of what explains the program?"""
-        return None not in self.outputs and all(isinstance(action, Segment) and not action.asides for action in self.actions)
+        """Does native code do everything, so that a run needs nothing of what explains the
+        program?
+        """
+        return None not in self.outputs and all(
+            isinstance(action, Segment) and not action.asides for action in self.actions
+        )
 
     @property
     def references(self) -> tuple[ReferenceStep, ...]:
         """The steps that native code does not do."""
-        return tuple(step for action in self.actions for step in (action.asides if isinstance(action, Segment) else (action,)))
+        return tuple(
+            step
+            for action in self.actions
+            for step in (action.asides if isinstance(action, Segment) else (action,))
+        )
 
 
 class Program:
-    """Everything a run needs, except the run's own memory. Shared by all runs, never changed by one."""
+    """Everything a run needs, except the run's own memory. Shared by all runs, never changed by
+    one.
+    """
 
     __slots__ = ("__weakref__", "_bodies", "_details", "_loading", "library", "plan", "weights")
 
-    def __init__(self, plan: Plan, weights: np.ndarray, library: native.Library | None, details: Details | Callable[[], Details]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        weights: np.ndarray,
+        library: native.Library | None,
+        details: Details | Callable[[], Details],
+    ) -> None:
         self.plan = plan
         self.weights = weights
         self.library = library
@@ -199,9 +218,16 @@ class Program:
         return sum(bool(step.symbol) for step in self.steps)
 
     def release_constants(self) -> None:
-        """Drop the constants that only native code reads from the graph, which keeps their types: `weights` holds them as that code wants them."""
+        """Drop the constants that only native code reads from the graph, which keeps their types:
+        `weights` holds them as that code wants them.
+        """
         steps = [self.graph[step.node] for step in self.plan.references]
-        read = {self.layout.owner(ref).node for node in (*steps, *self.graph.outputs) for ref in node.inputs if ref is not None}
+        read = {
+            self.layout.owner(ref).node
+            for node in (*steps, *self.graph.outputs)
+            for ref in node.inputs
+            if ref is not None
+        }
         for node in self.graph:
             if node.is_const and node.id not in read:
                 node.value = None
@@ -218,4 +244,9 @@ def make_segment(
     """Native steps that follow each other as one plan for the run-time library."""
     step_array = (native.Step * len(steps))(*steps)
     slot_array = (native.Slot * max(len(slots), 1))(*slots)
-    return Segment(native.Plan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step), (step_array, slot_array), symbols, asides)
+    return Segment(
+        native.Plan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step),
+        (step_array, slot_array),
+        symbols,
+        asides,
+    )

@@ -1,4 +1,6 @@
-"""What the memory of a run allows: views that are none, and kernels that cannot reach their operands, are done by reference."""
+"""What the memory of a run allows: views that are none, and kernels that cannot reach their
+operands, are done by reference.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,21 @@ from whence.graph import Graph, Node, Ref
 from whence.kernels.lower import Step
 from whence.runtime.layout import is_planned, nbytes
 
-_SIZED_LATE = "it reads or makes a value whose size, or the size of whose elements, is known only at run time"
+_SIZED_LATE = (
+    "it reads or makes a value whose size, or the size of whose elements, is known only at run time"
+)
 
 
 def is_native(graph: Graph, step: Step) -> bool:
     """Does the step have a kernel, and planned memory for all that the kernel reads and writes?"""
-    return step.kernel is not None and all(graph[ref.node].is_const or is_planned(graph, ref) for ref in (*step.inputs, *step.outputs))
+    return step.kernel is not None and all(
+        graph[ref.node].is_const or is_planned(graph, ref) for ref in (*step.inputs, *step.outputs)
+    )
 
 
 def runnable(graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]) -> list[Step]:
-    """The steps, those that cannot run as they are replaced by reference steps, one for each member.
+    """The steps, those that cannot run as they are replaced by reference steps, one for each
+    member.
 
     `refused` says, by position, why a kernel has no native code.
     """
@@ -37,10 +44,16 @@ def runnable(graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]) ->
 
 def is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
     """Can the view lie where its source does?"""
-    return is_planned(graph, view) and is_planned(graph, source) and nbytes(graph, source) == nbytes(graph, view)
+    return (
+        is_planned(graph, view)
+        and is_planned(graph, source)
+        and nbytes(graph, source) == nbytes(graph, view)
+    )
 
 
 def _reference(step: Step, node: Node, why: str) -> Step:
     inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
     outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
-    return Step(f"reference_{node.op}", step.entry, (node,), inputs, outputs, None, why_reference=why)
+    return Step(
+        f"reference_{node.op}", step.entry, (node,), inputs, outputs, None, why_reference=why
+    )

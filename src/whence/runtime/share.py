@@ -1,9 +1,12 @@
 """Concatenations and splits that are not carried out, because their parts lie within their whole.
 
 1. A Split or Slice whose outputs are stretches of its input is a view of it.
-2. A value that is a stretch of a Concat's output is made there. What views of one value are inputs one after the other, and all of it, count as that
-   value; and what parts of one value do so, too: `concat(a, b, c)` after `concat(a, b)` has the latter as its first part.
-3. A Concat copies only what cannot be made in place: what the caller gives or gets, constants, and what has its place in another value.
+2. A value that is a stretch of a Concat's output is made there. What views of one value are inputs
+   one after the other, and all of it, count as that
+   value; and what parts of one value do so, too: `concat(a, b, c)` after `concat(a, b)` has the
+   latter as its first part.
+3. A Concat copies only what cannot be made in place: what the caller gives or gets, constants, and
+   what has its place in another value.
 
 The first Concat that reads a value gets it.
 """
@@ -36,9 +39,16 @@ class _Sharer:
         self.views: dict[Ref, Stretch] = {}
         self.parts: dict[Ref, Stretch] = {}
         self._within = {
-            step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
+            step.outputs[0]: Stretch(step.inputs[0])
+            for step in steps
+            if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
         }
-        self._given = {root(self._within, ref).whole for output in graph.outputs for ref in output.inputs if ref is not None}
+        self._given = {
+            root(self._within, ref).whole
+            for output in graph.outputs
+            for ref in output.inputs
+            if ref is not None
+        }
         """What the caller gets lies with the caller."""
 
     def keep(self, step: Step) -> Iterator[Step]:
@@ -54,7 +64,11 @@ class _Sharer:
     def _view(self, node: Node) -> bool:
         """Make the outputs of a Split or Slice views, if they can be."""
         begins, source = begins_of_outputs(self.graph, node), node.inputs[0]
-        if begins is None or source is None or self.graph[root(self._within, source).whole.node].is_const:
+        if (
+            begins is None
+            or source is None
+            or self.graph[root(self._within, source).whole.node].is_const
+        ):
             return False
         for index, begin in enumerate(begins):
             self.views[node.ref(index)] = self._within[node.ref(index)] = Stretch(source, begin)
@@ -79,10 +93,14 @@ class _Sharer:
             yield self._put(step, node, left)
 
     def _run(self, refs: Sequence[Ref], position: int) -> tuple[Ref, int]:
-        """The value that inputs from `position` on are all of, and how many these are; none when the first is not its beginning."""
+        """The value that inputs from `position` on are all of, and how many these are; none when
+        the first is not its beginning.
+        """
         lies = root(self._within, refs[position])
         size, covered, count = nbytes(self.graph, lies.whole), 0, 0
-        while position + count < len(refs) and root(self._within, refs[position + count]) == Stretch(lies.whole, covered):
+        while position + count < len(refs) and root(
+            self._within, refs[position + count]
+        ) == Stretch(lies.whole, covered):
             covered += nbytes(self.graph, refs[position + count])
             count += 1
             if covered == size:

@@ -1,8 +1,9 @@
 """Matrix units are used where the model's outputs do not show it.
 
-Their float32 products are less exact (`kernels/halves.py`): three times the error of a layer's sums. Most models do not notice. Some amplify what
-rounding leaves, and those are found by trying: such a model is built both ways, runs both ways once, on made-up inputs, and is left with
-float32 products if that changes its outputs by more than a small part of what people compare engines by.
+Their float32 products are less exact (`kernels/halves.py`): three times the error of a layer's
+sums. Most models do not notice. Some amplify what rounding leaves, and those are found by trying:
+such a model is built both ways, runs both ways once, on made-up inputs, and is left with float32
+products if that changes its outputs by more than a small part of what people compare engines by.
 """
 
 from __future__ import annotations
@@ -20,22 +21,35 @@ if TYPE_CHECKING:
     from whence.runtime.program import Program
 
 LIMIT = 3e-5
-"""Of the largest number of an output. Engines are held to agree within 1e-4, and differ by some of that as it is."""
+"""Of the largest number of an output. Engines are held to agree within 1e-4, and differ by some of
+that as it is.
+"""
 
 
-def build_checked(graph: Graph, engine: CpuEngine, *, fusion: str, progress: Progress | None) -> Program:
-    """A prepared graph as a program, by matrix units if there are any and the outputs do not show it."""
+def build_checked(
+    graph: Graph, engine: CpuEngine, *, fusion: str, progress: Progress | None
+) -> Program:
+    """A prepared graph as a program, by matrix units if there are any and the outputs do not show
+    it.
+    """
     choices = engine.tuned.choices
-    fast = build_program(graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress, halves=True)
+    fast = build_program(
+        graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress, halves=True
+    )
     if not fast.details.rounds_early:
         return fast
-    exact = build_program(graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress)
+    exact = build_program(
+        graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress
+    )
     return fast if _agree(engine, fast, exact, list(random_inputs(graph).values())) else exact
 
 
 def _agree(engine: CpuEngine, one: Program, other: Program, inputs: Sequence[Value]) -> bool:
     try:
-        return difference(engine.instance(other).run(inputs), engine.instance(one).run(inputs)) <= LIMIT
+        return (
+            difference(engine.instance(other).run(inputs), engine.instance(one).run(inputs))
+            <= LIMIT
+        )
     except Exception:
         # Inputs that make no sense to the model tell nothing: it is left as exact as it can be.
         return False

@@ -1,4 +1,6 @@
-"""What compiled models depend on besides the model: whence's own source, and the packages it computes with."""
+"""What compiled models depend on besides the model: whence's own source, and the packages it
+computes with.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _KERNEL_ROOMS = ("kernels", "codegen")
 
 
 def source_digest() -> str:
-    """Differs whenever a file of whence, a package it computes with, or Python does. Contents are read, not dates: they are small files."""
+    """Differs whenever a file of whence, a package it computes with, or Python does. Contents are
+    read, not dates: they are small files.
+    """
     digest = hashlib.sha256(sys.version.encode())
     for package in _PACKAGES:
         digest.update(f"{package} {_installed(package)}\n".encode())

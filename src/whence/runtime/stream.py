@@ -1,4 +1,6 @@
-"""Streams: runs submitted one after the other, done in the background, each stream with a profiler of its own."""
+"""Streams: runs submitted one after the other, done in the background, each stream with a profiler
+of its own.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,20 @@ class StreamError(WhenceError):
 
 
 class Stream:
-    """Runs submitted to a stream happen in order, in the background; `wait` returns when all are done.
+    """Runs submitted to a stream happen in order, in the background; `wait` returns when all are
+    done.
 
     A stream that nobody holds any more does what was submitted to it and then ends its thread.
     """
 
-    def __init__(self, engine: Engine, flags: int = StreamFlags.DEFAULT, *, queue: Any = None) -> None:
+    def __init__(
+        self, engine: Engine, flags: int = StreamFlags.DEFAULT, *, queue: Any = None
+    ) -> None:
         if flags & ~int(StreamFlags.IN_ORDER | StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING):
-            raise InputError(f"stream flags {int(flags):#x} are not known; there are {', '.join(str(each.name) for each in StreamFlags)}")
+            raise InputError(
+                f"stream flags {int(flags):#x} are not known; there are"
+                f" {', '.join(str(each.name) for each in StreamFlags)}"
+            )
         flags = StreamFlags(flags)
         if StreamFlags.PROFILING in flags and StreamFlags.OUT_OF_ORDER in flags:
             raise InputError("a stream that profiles must be in order")
@@ -46,22 +54,30 @@ class Stream:
         self.flags = flags
         profiling = StreamFlags.PROFILING in flags
         self.queue = queue if queue is not None else engine.queue(profiling=profiling)
-        """The device's queue that runs go to, one of ours unless the application gave its own; `None` on the processor."""
+        """The device's queue that runs go to, one of ours unless the application gave its own;
+        `None` on the processor.
+        """
         self.profiler = engine.profiler() if profiling else None
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._change = threading.Condition()
         self._submitted = self._done = self._waited = 0
         self._failure: BaseException | None = None
         self._process = os.getpid()
-        # The worker holds the queue, not the stream, so that a stream nobody holds any more ends its worker.
-        self._worker = threading.Thread(target=_work, args=(self._jobs,), name="whence-stream", daemon=True)
+        # The worker holds the queue, not the stream, so that a stream nobody holds any more ends
+        # its worker.
+        self._worker = threading.Thread(
+            target=_work, args=(self._jobs,), name="whence-stream", daemon=True
+        )
         self._worker.start()
         weakref.finalize(self, self._jobs.put, None).atexit = False
 
     def submit(self, job: Callable[[Profiler | None], None]) -> None:
         """Do `job` after everything submitted before it."""
         if os.getpid() != self._process:
-            raise StreamError("the stream was made before this process was forked, and its thread stayed behind; make a new one")
+            raise StreamError(
+                "the stream was made before this process was forked, and its thread stayed behind;"
+                " make a new one"
+            )
 
         def run() -> None:
             failure: BaseException | None = None
@@ -80,7 +96,9 @@ class Stream:
             self._jobs.put(run)
 
     def wait(self) -> None:
-        """Return when everything submitted so far is done. Raises the first error that happened since the last wait; the stream stays usable."""
+        """Return when everything submitted so far is done. Raises the first error that happened
+        since the last wait; the stream stays usable.
+        """
         with self._change:
             awaited = self._submitted
             self._change.wait_for(lambda: self._done >= awaited)
@@ -107,7 +125,9 @@ def _profiler(stream: Stream, doing: str) -> Profiler:
     if stream.profiler is None:
         raise StreamError(f"cannot {doing}: the stream was not created with StreamFlags.PROFILING")
     if not stream.is_waited_for:
-        raise StreamError(f"cannot {doing}: work was submitted that was not waited for, call stream.wait() first")
+        raise StreamError(
+            f"cannot {doing}: work was submitted that was not waited for, call stream.wait() first"
+        )
     return stream.profiler
 
 
@@ -117,16 +137,21 @@ def reset_profiling(stream: Stream) -> None:
 
 
 def num_entries(stream: Stream) -> int:
-    """How many executions since the last reset have profiling data: those that ran at least one step."""
+    """How many executions since the last reset have profiling data: those that ran at least one
+    step.
+    """
     return len(_profiler(stream, "count profiling entries").times())
 
 
 def get_profiling_data(stream: Stream, kind: int) -> list[int]:
-    """One number per execution since the last reset, in the order they were submitted. `ProfilingDataKind.TIME` is in nanoseconds.
+    """One number per execution since the last reset, in the order they were submitted.
+    `ProfilingDataKind.TIME` is in nanoseconds.
 
     Data is kept until `reset_profiling`, so a stream that is never reset needs ever more memory.
     """
     profiler = _profiler(stream, "query profiling data")
     if kind != ProfilingDataKind.TIME:
-        raise InputError(f"profiling data of kind {kind!r} is not known; there is ProfilingDataKind.TIME")
+        raise InputError(
+            f"profiling data of kind {kind!r} is not known; there is ProfilingDataKind.TIME"
+        )
     return profiler.times()

@@ -1,4 +1,6 @@
-"""Choosing kernels by timing them: for every problem of a graph that is new here, all candidates run on this machine, and the winner is kept."""
+"""Choosing kernels by timing them: for every problem of a graph that is new here, all candidates
+run on this machine, and the winner is kept.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,15 @@ from whence.runtime.engine import CpuEngine
 from whence.runtime.kernel_race import NEVER, Racer, race
 from whence.runtime.tuned import Winner
 
-Measure = Callable[[CpuEngine, Sequence[Sequence[Racer]], int, Progress | None], Iterable[Sequence[int]]]
-"""Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each kernel. `race`, or what stands in for it."""
+Measure = Callable[
+    [CpuEngine, Sequence[Sequence[Racer]], int, Progress | None], Iterable[Sequence[int]]
+]
+"""Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each
+kernel. `race`, or what stands in for it.
+"""
 
-# A winner that is not ahead of the cost model's choice by this much is no winner: another run might see it behind.
+# A winner that is not ahead of the cost model's choice by this much is no winner: another run might
+# see it behind.
 _WORTHWHILE = 0.97
 
 
@@ -54,9 +61,16 @@ class _Heat:
 
 
 def tune(
-    graph: Graph, engine: CpuEngine, *, fusion: str = "dominator", progress: Progress | None = None, measure: Measure = race
+    graph: Graph,
+    engine: CpuEngine,
+    *,
+    fusion: str = "dominator",
+    progress: Progress | None = None,
+    measure: Measure = race,
 ) -> tuple[Finding, ...]:
-    """Find the fastest kernels for a prepared graph, which still has its constants, and remember them in `engine.tuned`."""
+    """Find the fastest kernels for a prepared graph, which still has its constants, and remember
+    them in `engine.tuned`.
+    """
     layers, heats = _problems(graph, fusion, tile_for(engine.toolchain, halves=True))
     known = engine.tuned.winners
     heats = [heat for heat in heats if heat.problem not in known]
@@ -69,7 +83,11 @@ def tune(
     if found:
         engine.tuned.add(found)
     kept = engine.tuned.winners
-    return tuple(Finding(problem, count, kept[problem], problem in found) for problem, count in layers.items() if problem in kept)
+    return tuple(
+        Finding(problem, count, kept[problem], problem in found)
+        for problem, count in layers.items()
+        if problem in kept
+    )
 
 
 def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list[_Heat]]:
@@ -81,7 +99,9 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
         if step.kernel is None:
             continue
         entry = fused.entry_of(step.members[0].id)
-        anchor = entry.master if entry is not None and entry.master in step.members else step.members[0]
+        anchor = (
+            entry.master if entry is not None and entry.master in step.members else step.members[0]
+        )
         group = Group(graph, step.name, step.members, step.inputs, step.outputs)
         problem = problem_of(group, anchor, tile)
         if problem is None:
@@ -89,10 +109,16 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
         if problem not in heats:
             choices = candidates(group, anchor, tile)
             kernels = [_racer(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices]
-            pairs = [(choice, racer) for choice, racer in zip(choices, kernels, strict=True) if racer is not None]
+            pairs = [
+                (choice, racer)
+                for choice, racer in zip(choices, kernels, strict=True)
+                if racer is not None
+            ]
             if len(pairs) < 2 or pairs[0][0] != choices[0]:
                 continue
-            heats[problem] = _Heat(problem, tuple(choice for choice, _ in pairs), tuple(racer for _, racer in pairs))
+            heats[problem] = _Heat(
+                problem, tuple(choice for choice, _ in pairs), tuple(racer for _, racer in pairs)
+            )
         layers[problem] += 1
     return layers, list(heats.values())
 
@@ -101,7 +127,12 @@ def _racer(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Racer
     nodes = [group.graph[ref.node] for ref in group.inputs]
     constants = tuple(node if node.is_const else None for node in nodes)
     try:
-        return Racer(lower_choice(group, group.graph[anchor_id], tile, choice), group.inputs, group.outputs, constants)
+        return Racer(
+            lower_choice(group, group.graph[anchor_id], tile, choice),
+            group.inputs,
+            group.outputs,
+            constants,
+        )
     except UnsupportedError:
         return None
 

@@ -1,8 +1,10 @@
 """What was found by timing kernels on this machine, kept for every later compilation.
 
-One JSON file for each way of running: the processor, the compiler, the number of threads, and the source that kernels are made by. It lies in the
-cache folder, which is private; it is replaced whole, and one that cannot be read is as good as none. Nothing in it is believed further than that:
-a choice that is not among those that could have been made for its problem is passed over when it comes to be used.
+One JSON file for each way of running: the processor, the compiler, the number of threads, and the
+source that kernels are made by. It lies in the cache folder, which is private; it is replaced
+whole, and one that cannot be read is as good as none. Nothing in it is believed further than that:
+a choice that is not among those that could have been made for its problem is passed over when it
+comes to be used.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Tuned:
 
     @property
     def digest(self) -> str:
-        """Differs whenever the winners do; empty while there are none. Takes no more than reading the file, which a start can afford."""
+        """Differs whenever the winners do; empty while there are none. Takes no more than reading
+        the file, which a start can afford.
+        """
         content = self._read()
         return hashlib.sha256(content).hexdigest() if content else ""
 
@@ -78,20 +82,28 @@ class Tuned:
             _replace(self._cache.subfolder(_FOLDER) / self._name(), content)
         except (CacheError, OSError) as error:
             # Minutes of timing are not thrown away for it: this process goes on with what it found.
-            warnings.warn(f"what was tuned is not kept for the next start: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"what was tuned is not kept for the next start: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _read(self) -> bytes:
         if self._content is None:
             self._content = b""
             folder = self._cache.folder / _FOLDER
-            # Where nothing was ever tuned, no start pays for finding out under which name it would be.
+            # Where nothing was ever tuned, no start pays for finding out under which name it would
+            # be.
             with suppress(OSError):
                 if folder.is_dir():
                     self._content = (folder / self._name()).read_bytes()
         return self._content
 
     def _name(self) -> str:
-        return cache_key("tuned", self._toolchain.key(), str(self._threads), kernel_digest())[:32] + ".json"
+        return (
+            cache_key("tuned", self._toolchain.key(), str(self._threads), kernel_digest())[:32]
+            + ".json"
+        )
 
     def _decode(self, content: bytes) -> dict[str, Winner]:
         from whence.kernels.choice import decode_choice
@@ -101,13 +113,20 @@ class Tuned:
         try:
             return {
                 str(problem): Winner(
-                    decode_choice(record["choice"]), int(record["nanoseconds"]), decode_choice(record["usual"]), int(record["usual_nanoseconds"])
+                    decode_choice(record["choice"]),
+                    int(record["nanoseconds"]),
+                    decode_choice(record["usual"]),
+                    int(record["usual_nanoseconds"]),
                 )
                 for problem, record in json.loads(content)["winners"].items()
             }
         except _MISREAD:
             path = self._cache.folder / _FOLDER / self._name()
-            warnings.warn(f"'{path}' is damaged: kernels are chosen as if nothing had been tuned; tune again", RuntimeWarning, stacklevel=4)
+            warnings.warn(
+                f"'{path}' is damaged: kernels are chosen as if nothing had been tuned; tune again",
+                RuntimeWarning,
+                stacklevel=4,
+            )
             return {}
 
 

@@ -25,7 +25,9 @@ def decode_type(row: list[Any]) -> ValueType:
     match row:
         case ["tensor", int(dtype), None]:
             return TensorType(DType(dtype))
-        case ["tensor", int(dtype), list(shape)] if all(dim is None or isinstance(dim, int | str) for dim in shape):
+        case ["tensor", int(dtype), list(shape)] if all(
+            dim is None or isinstance(dim, int | str) for dim in shape
+        ):
             return TensorType(DType(dtype), tuple(shape))
         case ["sequence", list(element)]:
             return SequenceType(decode_type(element))

@@ -36,12 +36,18 @@ class Weights:
             value = node.value
             assert value is not None
             array = np.ascontiguousarray(value if packing is None else packing(value))
-            self._places[key] = Place(Region.WEIGHTS, offset=self._offset(array.reshape(-1).view(np.uint8)))
+            self._places[key] = Place(
+                Region.WEIGHTS, offset=self._offset(array.reshape(-1).view(np.uint8))
+            )
         return self._places[key]
 
     def _offset(self, data: np.ndarray) -> int:
-        """Where the bytes will lie: tied weights are often in a file twice, and equal small constants a hundred times."""
-        offset, alike = self._alike.setdefault((data.nbytes, data[:_BEGINNING].tobytes()), (self._size, data))
+        """Where the bytes will lie: tied weights are often in a file twice, and equal small
+        constants a hundred times.
+        """
+        offset, alike = self._alike.setdefault(
+            (data.nbytes, data[:_BEGINNING].tobytes()), (self._size, data)
+        )
         # One of those that begin alike is looked at, not all of them: a file could have any number.
         if alike is not data and np.array_equal(alike, data):
             return offset

@@ -8,7 +8,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.frontends.onnx.models import MICROSOFT, assert_close, assert_like_ort, feeds_of, model, node, run_ort, run_whence, single
+from tests.frontends.onnx.models import (
+    MICROSOFT,
+    assert_close,
+    assert_like_ort,
+    feeds_of,
+    model,
+    node,
+    run_ort,
+    run_whence,
+    single,
+)
 from whence.errors import UnsupportedError
 from whence.frontends.onnx.reader import read_onnx
 
@@ -41,43 +51,141 @@ EXACT: list[tuple[str, Arrays, dict[str, Any], int]] = [
     ("FastGelu", {"x": X, "b": real(4)}, {}, 1),
     ("QuickGelu", {"x": X}, {"alpha": 1.3}, 1),
     ("FusedConv", {"x": IMAGE, "w": real(4, 3, 3, 3), "b": real(4)}, {"activation": "Relu"}, 1),
-    ("FusedConv", {"x": IMAGE, "w": real(4, 3, 3, 3), "b": real(4), "z": real(1, 4, 4, 6)}, {"activation": "Relu"}, 1),
-    ("FusedConv", {"x": IMAGE, "w": real(4, 3, 1, 1)}, {"activation": "LeakyRelu", "activation_params": [0.3]}, 1),
-    ("FusedConv", {"x": IMAGE, "w": real(4, 3, 1, 1)}, {"activation": "Clip", "activation_params": [-0.5, 0.5]}, 1),
-    ("FusedConv", {"x": IMAGE, "w": real(4, 3, 1, 1)}, {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}, 1),
-    ("FusedGemm", {"a": real(2, 3), "b": real(3, 4), "c": real(4)}, {"activation": "Relu", "alpha": 0.5}, 1),
-    ("FusedGemm", {"a": real(2, 3), "b": real(4, 3), "c": real(4)}, {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1}, 1),
+    (
+        "FusedConv",
+        {"x": IMAGE, "w": real(4, 3, 3, 3), "b": real(4), "z": real(1, 4, 4, 6)},
+        {"activation": "Relu"},
+        1,
+    ),
+    (
+        "FusedConv",
+        {"x": IMAGE, "w": real(4, 3, 1, 1)},
+        {"activation": "LeakyRelu", "activation_params": [0.3]},
+        1,
+    ),
+    (
+        "FusedConv",
+        {"x": IMAGE, "w": real(4, 3, 1, 1)},
+        {"activation": "Clip", "activation_params": [-0.5, 0.5]},
+        1,
+    ),
+    (
+        "FusedConv",
+        {"x": IMAGE, "w": real(4, 3, 1, 1)},
+        {"activation": "HardSigmoid", "activation_params": [0.3, 0.4]},
+        1,
+    ),
+    (
+        "FusedGemm",
+        {"a": real(2, 3), "b": real(3, 4), "c": real(4)},
+        {"activation": "Relu", "alpha": 0.5},
+        1,
+    ),
+    (
+        "FusedGemm",
+        {"a": real(2, 3), "b": real(4, 3), "c": real(4)},
+        {"activation": "LeakyRelu", "activation_alpha": 0.2, "transB": 1},
+        1,
+    ),
     ("FusedMatMul", {"a": real(2, 3, 4), "b": real(2, 4, 5)}, {"alpha": 0.5}, 1),
     ("FusedMatMul", {"a": real(2, 4, 3), "b": real(2, 5, 4)}, {"transA": 1, "transB": 1}, 1),
     ("FusedMatMul", {"a": real(3, 2, 4), "b": real(2, 4, 5)}, {"transBatchA": 1}, 1),
-    ("FusedMatMul", {"a": real(4, 2, 3), "b": real(5, 2, 4)}, {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1}, 1),
+    (
+        "FusedMatMul",
+        {"a": real(4, 2, 3), "b": real(5, 2, 4)},
+        {"transBatchA": 1, "transA": 1, "transBatchB": 1, "transB": 1},
+        1,
+    ),
     ("TransposeMatMul", {"a": real(2, 4, 3), "b": real(2, 4, 5)}, {"transA": 1}, 1),
     ("NhwcMaxPool", {"x": small(1, 6, 8, 3)}, {"kernel_shape": [2, 2], "strides": [2, 2]}, 1),
-    ("SkipLayerNormalization", {"x": X, "s": real(2, 3, 4), "g": real(4), "b": real(4)}, {"epsilon": 1e-5}, 1),
-    ("SkipLayerNormalization", {"x": X, "s": real(2, 3, 4), "g": real(4), "b": real(4), "e": real(4)}, {"epsilon": 1e-5}, 1),
-    ("SkipSimplifiedLayerNormalization", {"x": X, "s": real(2, 3, 4), "g": real(4)}, {"epsilon": 1e-5}, 1),
-    ("SkipSimplifiedLayerNormalization", {"x": X, "s": real(2, 3, 4), "g": real(4), "e": real(4)}, {"epsilon": 1e-5}, 1),
+    (
+        "SkipLayerNormalization",
+        {"x": X, "s": real(2, 3, 4), "g": real(4), "b": real(4)},
+        {"epsilon": 1e-5},
+        1,
+    ),
+    (
+        "SkipLayerNormalization",
+        {"x": X, "s": real(2, 3, 4), "g": real(4), "b": real(4), "e": real(4)},
+        {"epsilon": 1e-5},
+        1,
+    ),
+    (
+        "SkipSimplifiedLayerNormalization",
+        {"x": X, "s": real(2, 3, 4), "g": real(4)},
+        {"epsilon": 1e-5},
+        1,
+    ),
+    (
+        "SkipSimplifiedLayerNormalization",
+        {"x": X, "s": real(2, 3, 4), "g": real(4), "e": real(4)},
+        {"epsilon": 1e-5},
+        1,
+    ),
     ("QuantizeLinear", {"x": X, "c_s": scale(0.01), "c_z": np.array(30000, np.uint16)}, {}, 1),
-    ("DequantizeLinear", {"x": small(2, 3, dtype=np.int8), "c_s": np.array([0.1, 0.2, 0.3], np.float32)}, {"axis": 1}, 1),
-    ("Range", {"c_a": np.array(1, np.int64), "c_b": np.array(7, np.int64), "c_d": np.array(2, np.int64)}, {}, 1),
+    (
+        "DequantizeLinear",
+        {"x": small(2, 3, dtype=np.int8), "c_s": np.array([0.1, 0.2, 0.3], np.float32)},
+        {"axis": 1},
+        1,
+    ),
+    (
+        "Range",
+        {"c_a": np.array(1, np.int64), "c_b": np.array(7, np.int64), "c_d": np.array(2, np.int64)},
+        {},
+        1,
+    ),
     ("Range", {"c_a": np.array(1, np.int64), "c_b": np.array(7, np.int64)}, {}, 1),
     ("ExpandDims", {"x": X, "c_a": np.array(1, np.int32)}, {}, 1),
-    ("Pad", {"x": X, "c_p": np.array([0, 1, 0, 0, 0, 2]), "c_v": scale(0.5)}, {"mode": "constant"}, 1),
+    (
+        "Pad",
+        {"x": X, "c_p": np.array([0, 1, 0, 0, 0, 2]), "c_v": scale(0.5)},
+        {"mode": "constant"},
+        1,
+    ),
     ("GatherND", {"x": X, "c_i": np.array([[0, 1], [1, 2]])}, {}, 1),
     ("Trilu", {"x": real(4, 5)}, {"upper": 0}, 1),
     ("Unique", {"x": np.array([3, 1, 3, 2, 1], np.float32)}, {}, 3),
     ("CDist", {"a": real(4, 3), "b": real(5, 3)}, {"metric": "euclidean"}, 1),
     ("CDist", {"a": real(4, 3), "b": real(5, 3)}, {"metric": "sqeuclidean"}, 1),
-    ("DynamicQuantizeMatMul", {"a": real(3, 8), "c_b": small(8, 5), "c_s": scale(0.02), "c_z": U8}, {}, 1),
     (
-        "MatMulIntegerToFloat",
-        {"a": small(3, 8), "c_b": small(8, 5, dtype=np.int8), "as": scale(0.1), "bs": real(5), "az": U8, "_bz": X, "bias": real(5)},
+        "DynamicQuantizeMatMul",
+        {"a": real(3, 8), "c_b": small(8, 5), "c_s": scale(0.02), "c_z": U8},
         {},
         1,
     ),
-    ("MatMulNBits", {"a": real(3, 40), "c_b": small(5, 3, 8), "c_s": real(15)}, {"K": 40, "N": 5, "bits": 4, "block_size": 16}, 1),
-    ("MatMulNBits", {"a": real(3, 40), "c_b": small(5, 3, 8), "c_s": real(15), "c_z": small(10)}, {"K": 40, "N": 5, "bits": 4, "block_size": 16}, 1),
-    ("GatherBlockQuantized", {"c_t": small(7, 32), "i": np.array([[1, 5], [0, 6]]), "c_s": real(7, 4)}, {"block_size": 16, "bits": 4}, 1),
+    (
+        "MatMulIntegerToFloat",
+        {
+            "a": small(3, 8),
+            "c_b": small(8, 5, dtype=np.int8),
+            "as": scale(0.1),
+            "bs": real(5),
+            "az": U8,
+            "_bz": X,
+            "bias": real(5),
+        },
+        {},
+        1,
+    ),
+    (
+        "MatMulNBits",
+        {"a": real(3, 40), "c_b": small(5, 3, 8), "c_s": real(15)},
+        {"K": 40, "N": 5, "bits": 4, "block_size": 16},
+        1,
+    ),
+    (
+        "MatMulNBits",
+        {"a": real(3, 40), "c_b": small(5, 3, 8), "c_s": real(15), "c_z": small(10)},
+        {"K": 40, "N": 5, "bits": 4, "block_size": 16},
+        1,
+    ),
+    (
+        "GatherBlockQuantized",
+        {"c_t": small(7, 32), "i": np.array([[1, 5], [0, 6]]), "c_s": real(7, 4)},
+        {"block_size": 16, "bits": 4},
+        1,
+    ),
     (
         "GatherBlockQuantized",
         {"c_t": small(7, 32), "i": np.array([[1, 5]]), "c_s": real(7, 2), "c_z": small(7, 2)},
@@ -86,41 +194,138 @@ EXACT: list[tuple[str, Arrays, dict[str, Any], int]] = [
     ),
     (
         "GatherBlockQuantized",
-        {"c_t": (small(7, 32) % 16 - 8).astype(np.int8).astype(ml_dtypes.int4), "i": np.array([1, 5]), "c_s": real(7, 2)},
+        {
+            "c_t": (small(7, 32) % 16 - 8).astype(np.int8).astype(ml_dtypes.int4),
+            "i": np.array([1, 5]),
+            "c_s": real(7, 2),
+        },
         {"block_size": 16},
         1,
     ),
-    ("RotaryEmbedding", {"x": real(2, 3, 8), "p": np.array([1]), "c": real(9, 2), "s": real(9, 2)}, {}, 1),
-    ("RotaryEmbedding", {"x": real(1, 2, 3, 4), "p": np.array([[1, 4, 2]]), "c": real(9, 2), "s": real(9, 2)}, {"interleaved": 1}, 1),
+    (
+        "RotaryEmbedding",
+        {"x": real(2, 3, 8), "p": np.array([1]), "c": real(9, 2), "s": real(9, 2)},
+        {},
+        1,
+    ),
+    (
+        "RotaryEmbedding",
+        {"x": real(1, 2, 3, 4), "p": np.array([[1, 4, 2]]), "c": real(9, 2), "s": real(9, 2)},
+        {"interleaved": 1},
+        1,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("op", "arrays", "attrs", "n_outputs"), EXACT, ids=[f"{case[0]}-{number}" for number, case in enumerate(EXACT)])
-def test_an_operator_computes_as_in_onnx_runtime(op: str, arrays: Arrays, attrs: dict[str, Any], n_outputs: int) -> None:
-    assert_like_ort(single(op, arrays, 17, n_outputs=n_outputs, domain=MICROSOFT, **attrs), feeds_of(arrays), 1e-4)
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs", "n_outputs"),
+    EXACT,
+    ids=[f"{case[0]}-{number}" for number, case in enumerate(EXACT)],
+)
+def test_an_operator_computes_as_in_onnx_runtime(
+    op: str, arrays: Arrays, attrs: dict[str, Any], n_outputs: int
+) -> None:
+    assert_like_ort(
+        single(op, arrays, 17, n_outputs=n_outputs, domain=MICROSOFT, **attrs),
+        feeds_of(arrays),
+        1e-4,
+    )
 
 
 QUANTISED: list[tuple[str, Arrays, dict[str, Any]]] = [
-    ("QLinearAdd", {"a": small(2, 3), "as": scale(0.1), "az": U8, "b": small(2, 3), "bs": scale(0.05), "bz": U8, "ys": scale(0.2), "yz": U8}, {}),
-    ("QLinearMul", {"a": small(2, 3), "as": scale(0.1), "az": U8, "b": small(2, 3), "bs": scale(0.05), "bz": U8, "ys": scale(0.5), "yz": U8}, {}),
-    ("QLinearSigmoid", {"a": small(2, 3), "c_as": scale(0.1), "c_az": U8, "c_ys": scale(1 / 256), "c_yz": np.array(0, np.uint8)}, {}),
-    ("QLinearLeakyRelu", {"a": small(2, 3), "c_as": scale(0.1), "c_az": U8, "c_ys": scale(0.1), "c_yz": U8}, {"alpha": 0.1}),
-    ("QLinearGlobalAveragePool", {"a": small(1, 3, 4, 4), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8}, {"channels_last": 0}),
-    ("QLinearGlobalAveragePool", {"a": small(1, 4, 4, 3), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8}, {"channels_last": 1}),
-    ("QLinearAveragePool", {"a": small(1, 3, 4, 4), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8}, {"kernel_shape": [2, 2]}),
+    (
+        "QLinearAdd",
+        {
+            "a": small(2, 3),
+            "as": scale(0.1),
+            "az": U8,
+            "b": small(2, 3),
+            "bs": scale(0.05),
+            "bz": U8,
+            "ys": scale(0.2),
+            "yz": U8,
+        },
+        {},
+    ),
+    (
+        "QLinearMul",
+        {
+            "a": small(2, 3),
+            "as": scale(0.1),
+            "az": U8,
+            "b": small(2, 3),
+            "bs": scale(0.05),
+            "bz": U8,
+            "ys": scale(0.5),
+            "yz": U8,
+        },
+        {},
+    ),
+    (
+        "QLinearSigmoid",
+        {
+            "a": small(2, 3),
+            "c_as": scale(0.1),
+            "c_az": U8,
+            "c_ys": scale(1 / 256),
+            "c_yz": np.array(0, np.uint8),
+        },
+        {},
+    ),
+    (
+        "QLinearLeakyRelu",
+        {"a": small(2, 3), "c_as": scale(0.1), "c_az": U8, "c_ys": scale(0.1), "c_yz": U8},
+        {"alpha": 0.1},
+    ),
+    (
+        "QLinearGlobalAveragePool",
+        {"a": small(1, 3, 4, 4), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8},
+        {"channels_last": 0},
+    ),
+    (
+        "QLinearGlobalAveragePool",
+        {"a": small(1, 4, 4, 3), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8},
+        {"channels_last": 1},
+    ),
+    (
+        "QLinearAveragePool",
+        {"a": small(1, 3, 4, 4), "as": scale(0.1), "az": U8, "ys": scale(0.05), "yz": U8},
+        {"kernel_shape": [2, 2]},
+    ),
     (
         "QLinearConcat",
-        {"c_ys": scale(0.1), "c_yz": U8, "a": small(2, 3), "c_as": scale(0.1), "c_az": U8, "b": small(2, 2), "c_bs": scale(0.07), "c_bz": U8},
+        {
+            "c_ys": scale(0.1),
+            "c_yz": U8,
+            "a": small(2, 3),
+            "c_as": scale(0.1),
+            "c_az": U8,
+            "b": small(2, 2),
+            "c_bs": scale(0.07),
+            "c_bz": U8,
+        },
         {"axis": 1},
     ),
     (
         "QLinearSoftmax",
-        {"a": small(2, 5), "c_as": scale(0.1), "c_az": U8, "c_ys": scale(1 / 256), "c_yz": np.array(0, np.uint8)},
+        {
+            "a": small(2, 5),
+            "c_as": scale(0.1),
+            "c_az": U8,
+            "c_ys": scale(1 / 256),
+            "c_yz": np.array(0, np.uint8),
+        },
         {"axis": 1, "opset": 13},
     ),
     (
         "QLinearSoftmax",
-        {"a": small(2, 5), "c_as": scale(0.1), "c_az": U8, "c_ys": scale(1 / 256), "c_yz": np.array(0, np.uint8)},
+        {
+            "a": small(2, 5),
+            "c_as": scale(0.1),
+            "c_az": U8,
+            "c_ys": scale(1 / 256),
+            "c_yz": np.array(0, np.uint8),
+        },
         {"axis": 1, "opset": 11},
     ),
     (
@@ -185,9 +390,17 @@ QUANTISED: list[tuple[str, Arrays, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("op", "arrays", "attrs"), QUANTISED, ids=[f"{case[0]}-{number}" for number, case in enumerate(QUANTISED)])
-def test_a_quantised_operator_is_within_one_step(op: str, arrays: Arrays, attrs: dict[str, Any]) -> None:
-    """ONNX Runtime computes in integers, whence in real numbers: results may round to neighbouring steps."""
+@pytest.mark.parametrize(
+    ("op", "arrays", "attrs"),
+    QUANTISED,
+    ids=[f"{case[0]}-{number}" for number, case in enumerate(QUANTISED)],
+)
+def test_a_quantised_operator_is_within_one_step(
+    op: str, arrays: Arrays, attrs: dict[str, Any]
+) -> None:
+    """ONNX Runtime computes in integers, whence in real numbers: results may round to neighbouring
+    steps.
+    """
     proto = single(op, arrays, 17, domain=MICROSOFT, **attrs)
     (expected,), (got,) = run_ort(proto, feeds_of(arrays)), run_whence(proto, feeds_of(arrays))
     assert got.dtype == expected.dtype
@@ -204,15 +417,38 @@ ATTENTION: list[tuple[Arrays, dict[str, Any], int]] = [
     ({**PROJECTION, "m": np.array([2, 3], np.int32)}, {}, 1),
     ({**PROJECTION, "m": np.array([[1, 1, 0], [1, 1, 1]], np.int32)}, {}, 1),
     ({**PROJECTION, "m": np.array([[[1, 0, 0], [1, 1, 0], [1, 1, 1]]] * 2, np.int32)}, {}, 1),
-    ({**PROJECTION, "m": np.array([[1, 1, 0], [1, 1, 1]], np.int32), "_p": X, "e": real(2, HEADS, LENGTH, LENGTH)}, {}, 1),
+    (
+        {
+            **PROJECTION,
+            "m": np.array([[1, 1, 0], [1, 1, 1]], np.int32),
+            "_p": X,
+            "e": real(2, HEADS, LENGTH, LENGTH),
+        },
+        {},
+        1,
+    ),
     ({**PROJECTION, "_m": X, "p": real(2, 2, HEADS, 5, HIDDEN // HEADS)}, {"unidirectional": 1}, 2),
-    ({**PROJECTION, "m": np.array([[0, 1, 1, 1, 1, 1, 1, 1]] * 2, np.int32), "p": real(2, 2, HEADS, 5, HIDDEN // HEADS)}, {}, 2),
+    (
+        {
+            **PROJECTION,
+            "m": np.array([[0, 1, 1, 1, 1, 1, 1, 1]] * 2, np.int32),
+            "p": real(2, 2, HEADS, 5, HIDDEN // HEADS),
+        },
+        {},
+        2,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arrays", "attrs", "n_outputs"), ATTENTION)
 def test_attention(arrays: Arrays, attrs: dict[str, Any], n_outputs: int) -> None:
-    assert_like_ort(single("Attention", arrays, 17, n_outputs=n_outputs, domain=MICROSOFT, num_heads=HEADS, **attrs), feeds_of(arrays), 1e-4)
+    assert_like_ort(
+        single(
+            "Attention", arrays, 17, n_outputs=n_outputs, domain=MICROSOFT, num_heads=HEADS, **attrs
+        ),
+        feeds_of(arrays),
+        1e-4,
+    )
 
 
 QKV = {"q": real(2, LENGTH, HIDDEN), "k": real(2, 5, HIDDEN), "v": real(2, 5, HIDDEN)}
@@ -221,13 +457,29 @@ MULTI_HEAD: list[tuple[Arrays, dict[str, Any], int]] = [
     ({**QKV, "b": real(3 * HIDDEN)}, {}, 1),
     ({**QKV, "_b": X, "m": np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)}, {}, 1),
     ({**QKV, "_b": X, "_m": X, "e": real(1, HEADS, LENGTH, 5)}, {"scale": 0.3}, 1),
-    ({**QKV, "_b": X, "_m": X, "_e": X, "pk": real(2, HEADS, 4, 4), "pv": real(2, HEADS, 4, 4)}, {}, 3),
+    (
+        {**QKV, "_b": X, "_m": X, "_e": X, "pk": real(2, HEADS, 4, 4), "pv": real(2, HEADS, 4, 4)},
+        {},
+        3,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("arrays", "attrs", "n_outputs"), MULTI_HEAD)
 def test_multi_head_attention(arrays: Arrays, attrs: dict[str, Any], n_outputs: int) -> None:
-    assert_like_ort(single("MultiHeadAttention", arrays, 17, n_outputs=n_outputs, domain=MICROSOFT, num_heads=HEADS, **attrs), feeds_of(arrays), 1e-4)
+    assert_like_ort(
+        single(
+            "MultiHeadAttention",
+            arrays,
+            17,
+            n_outputs=n_outputs,
+            domain=MICROSOFT,
+            num_heads=HEADS,
+            **attrs,
+        ),
+        feeds_of(arrays),
+        1e-4,
+    )
 
 
 def test_embed_layer_norm() -> None:
@@ -241,22 +493,37 @@ def test_embed_layer_norm() -> None:
         "c_b": real(4),
         "mask": np.array([[1, 1, 0], [1, 1, 1]], np.int32),
     }
-    assert_like_ort(single("EmbedLayerNormalization", arrays, 17, n_outputs=2, domain=MICROSOFT, epsilon=1e-5), feeds_of(arrays), 1e-4)
+    assert_like_ort(
+        single("EmbedLayerNormalization", arrays, 17, n_outputs=2, domain=MICROSOFT, epsilon=1e-5),
+        feeds_of(arrays),
+        1e-4,
+    )
 
 
 def test_skip_layer_norm_returns_the_sum_too() -> None:
     arrays = {"x": X, "s": real(2, 3, 4), "g": real(4), "b": real(4)}
-    proto = model([node("SkipLayerNormalization", list(arrays), ["y", "", "", "sum"], domain=MICROSOFT)], arrays, ["y", "sum"])
+    proto = model(
+        [node("SkipLayerNormalization", list(arrays), ["y", "", "", "sum"], domain=MICROSOFT)],
+        arrays,
+        ["y", "sum"],
+    )
     assert_like_ort(proto, arrays, 1e-4)
 
 
 @pytest.mark.parametrize("axis", [1, 2])
 def test_bias_softmax(axis: int) -> None:
-    """ONNX Runtime has it on GPUs only, so the definition is the judge: a softmax over everything from `axis` on."""
+    """ONNX Runtime has it on GPUs only, so the definition is the judge: a softmax over everything
+    from `axis` on.
+    """
     bias = real(1, 3, 4)
-    (got,) = run_whence(single("BiasSoftmax", {"x": X, "b": bias}, 17, domain=MICROSOFT, axis=axis), {"x": X, "b": bias})
+    (got,) = run_whence(
+        single("BiasSoftmax", {"x": X, "b": bias}, 17, domain=MICROSOFT, axis=axis),
+        {"x": X, "b": bias},
+    )
     rows = np.exp(X + bias).reshape(*X.shape[:axis], -1)
-    np.testing.assert_allclose(got, (rows / rows.sum(-1, keepdims=True)).reshape(X.shape), rtol=1e-5)
+    np.testing.assert_allclose(
+        got, (rows / rows.sum(-1, keepdims=True)).reshape(X.shape), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -293,28 +560,62 @@ def test_lstm_with_quantised_weights_is_close() -> None:
 
 
 def test_what_is_not_known_is_named() -> None:
-    with pytest.raises(UnsupportedError, match=r"operator 'it' is a 'YieldOp' of domain 'com\.microsoft', which whence does not know"):
+    with pytest.raises(
+        UnsupportedError,
+        match=(
+            r"operator 'it' is a 'YieldOp' of domain 'com\.microsoft', which whence does not know"
+        ),
+    ):
         read_onnx(single("YieldOp", {"x": X}, 17, domain=MICROSOFT))
 
 
 def test_a_restated_operator_keeps_its_number() -> None:
-    graph = read_onnx(single("FusedConv", {"x": IMAGE, "w": real(4, 3, 1, 1)}, 17, domain=MICROSOFT, activation="Relu"))
+    graph = read_onnx(
+        single(
+            "FusedConv",
+            {"x": IMAGE, "w": real(4, 3, 1, 1)},
+            17,
+            domain=MICROSOFT,
+            activation="Relu",
+        )
+    )
     conv, relu = (each for each in graph if each.op not in ("Input", "Const", "Output"))
     assert (conv.op, relu.op, relu.id) == ("Conv", "Relu", 1)
     assert graph.ledger.source(1).op == "com.microsoft::FusedConv"
-    assert [edge.rule for edge in graph.ledger.edges] == ["com.microsoft::FusedConv in operators of ONNX"]
+    assert [edge.rule for edge in graph.ledger.edges] == [
+        "com.microsoft::FusedConv in operators of ONNX"
+    ]
 
 
-def grouped(length: int, past: int, *, packed: bool = False, rotary: bool = False, batch: int = 1, room: int = 0) -> Arrays:
-    """Inputs of a GroupQueryAttention of 4 heads in 2 groups, 16 wide; the cache has room for more than it holds."""
+def grouped(
+    length: int,
+    past: int,
+    *,
+    packed: bool = False,
+    rotary: bool = False,
+    batch: int = 1,
+    room: int = 0,
+) -> Arrays:
+    """Inputs of a GroupQueryAttention of 4 heads in 2 groups, 16 wide; the cache has room for more
+    than it holds.
+    """
     if packed:
         parts = {"q": real(batch, length, 128), "_k": X, "_v": X}
     else:
-        parts = {"q": real(batch, length, 64), "k": real(batch, length, 32), "v": real(batch, length, 32)}
+        parts = {
+            "q": real(batch, length, 64),
+            "k": real(batch, length, 32),
+            "v": real(batch, length, 32),
+        }
     total = length + past
     caches = {"pk": real(batch, 2, past + room, 16), "pv": real(batch, 2, past + room, 16)}
     lengths = {"sl": np.full((batch,), total - 1, np.int32), "tl": np.array(total, np.int32)}
-    return {**parts, **caches, **lengths, **({"cos": real(16, 8), "sin": real(16, 8)} if rotary else {})}
+    return {
+        **parts,
+        **caches,
+        **lengths,
+        **({"cos": real(16, 8), "sin": real(16, 8)} if rotary else {}),
+    }
 
 
 GROUPED: list[tuple[Arrays, dict[str, Any]]] = [
@@ -335,14 +636,35 @@ GROUPED: list[tuple[Arrays, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("arrays", "attrs"), GROUPED)
 def test_group_query_attention(arrays: Arrays, attrs: dict[str, Any]) -> None:
-    proto = single("GroupQueryAttention", arrays, 17, n_outputs=3, domain=MICROSOFT, num_heads=4, kv_num_heads=2, **attrs)
+    proto = single(
+        "GroupQueryAttention",
+        arrays,
+        17,
+        n_outputs=3,
+        domain=MICROSOFT,
+        num_heads=4,
+        kv_num_heads=2,
+        **attrs,
+    )
     assert_like_ort(proto, feeds_of(arrays), 1e-4)
 
 
 def test_a_cache_longer_than_its_content_keeps_its_length() -> None:
     arrays = grouped(1, 3, room=4)
-    proto = single("GroupQueryAttention", arrays, 17, n_outputs=3, domain=MICROSOFT, num_heads=4, kv_num_heads=2)
+    proto = single(
+        "GroupQueryAttention",
+        arrays,
+        17,
+        n_outputs=3,
+        domain=MICROSOFT,
+        num_heads=4,
+        kv_num_heads=2,
+    )
     got, expected = run_whence(proto, feeds_of(arrays)), run_ort(proto, feeds_of(arrays))
     # What lies behind the content is whatever was there before.
-    assert_close([got[0], got[1][:, :, :4], got[2][:, :, :4]], [expected[0], expected[1][:, :, :4], expected[2][:, :, :4]], 1e-4)
+    assert_close(
+        [got[0], got[1][:, :, :4], got[2][:, :, :4]],
+        [expected[0], expected[1][:, :, :4], expected[2][:, :, :4]],
+        1e-4,
+    )
     assert got[1].shape == expected[1].shape

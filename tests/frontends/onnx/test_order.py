@@ -19,7 +19,12 @@ def test_a_file_in_order_is_left_alone() -> None:
 
 
 def test_file_order_is_kept_wherever_it_can_be() -> None:
-    records = [record("a", ["3"], ["1"]), record("b", ["x"], ["2"]), record("c", ["x"], ["3"]), record("d", ["1"], ["4"])]
+    records = [
+        record("a", ["3"], ["1"]),
+        record("b", ["x"], ["2"]),
+        record("c", ["x"], ["3"]),
+        record("d", ["1"], ["4"]),
+    ]
     assert list(running_order(records, {}, {"x"})) == [1, 2, 0, 3]
 
 
@@ -29,8 +34,13 @@ def test_what_nested_graphs_read_counts() -> None:
 
 
 @given(st.permutations(range(12)), st.data())
-def test_any_shuffle_of_a_runnable_list_is_put_right(shuffle: list[int], data: st.DataObject) -> None:
-    straight = [record(str(n), [f"v{data.draw(st.integers(0, n - 1))}" for _ in range(2) if n], [f"v{n}"]) for n in range(12)]
+def test_any_shuffle_of_a_runnable_list_is_put_right(
+    shuffle: list[int], data: st.DataObject
+) -> None:
+    straight = [
+        record(str(n), [f"v{data.draw(st.integers(0, n - 1))}" for _ in range(2) if n], [f"v{n}"])
+        for n in range(12)
+    ]
     shuffled = [straight[n] for n in shuffle]
     made: set[str] = set()
     for position in running_order(shuffled, {}, set()):
@@ -40,7 +50,12 @@ def test_any_shuffle_of_a_runnable_list_is_put_right(shuffle: list[int], data: s
 
 
 def test_a_circle_names_an_operator_on_it() -> None:
-    records = [record("tail", ["2"], ["4"]), record("p", ["x", "2"], ["1"]), record("q", ["1"], ["2"]), record("free", ["x"], ["5"])]
+    records = [
+        record("tail", ["2"], ["4"]),
+        record("p", ["x", "2"], ["1"]),
+        record("q", ["1"], ["2"]),
+        record("free", ["x"], ["5"]),
+    ]
     with pytest.raises(ModelError, match=r"operator '[pq]' .* has a cycle"):
         running_order(records, {}, {"x"})
 

@@ -17,7 +17,11 @@ NUMERIC = [dtype for dtype in DType if dtype not in (DType.UNDEFINED, DType.STRI
 
 def example(dtype: DType) -> np.ndarray:
     """Five numbers that every element type has, so that those of a few bits end inside a byte."""
-    values = np.array([1, 0, 1, 1, 0]) if dtype in (DType.BOOL, DType.U2, DType.I2) else np.array([1, 2, 4, 1, 2])
+    values = (
+        np.array([1, 0, 1, 1, 0])
+        if dtype in (DType.BOOL, DType.U2, DType.I2)
+        else np.array([1, 2, 4, 1, 2])
+    )
     return values.astype(dtype.numpy)
 
 
@@ -34,7 +38,12 @@ def test_every_element_type_survives_writing_and_reading(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", NUMERIC)
 def test_every_element_type_is_read_from_its_typed_field(dtype: DType) -> None:
     array = example(dtype)
-    proto = helper.make_tensor("t", int(dtype), [5], array.astype(np.complex128 if dtype in (DType.C64, DType.C128) else np.float64).tolist())
+    proto = helper.make_tensor(
+        "t",
+        int(dtype),
+        [5],
+        array.astype(np.complex128 if dtype in (DType.C64, DType.C128) else np.float64).tolist(),
+    )
     assert not proto.HasField("raw_data")
     again = READER.read(proto)
     assert DType.of(again) is dtype
@@ -50,7 +59,9 @@ def test_scalars_and_empty_tensors(shape: tuple[int, ...]) -> None:
 
 
 def test_texts_keep_bytes_that_are_not_utf8() -> None:
-    proto = TensorProto(name="t", data_type=TensorProto.STRING, dims=[2], string_data=[b"\xff\xfe", "ü".encode()])
+    proto = TensorProto(
+        name="t", data_type=TensorProto.STRING, dims=[2], string_data=[b"\xff\xfe", "ü".encode()]
+    )
     array = READER.read(proto)
     assert array.tolist() == ["\udcff\udcfe", "ü"]
     assert list(tensor_proto(array, "t").string_data) == [b"\xff\xfe", "ü".encode()]
@@ -64,11 +75,23 @@ def test_a_view_of_another_layout_is_written_in_order() -> None:
 @pytest.mark.parametrize(
     ("proto", "message"),
     [
-        (TensorProto(name="w", data_type=1, dims=[50000, 50000], raw_data=b"1234"), "tensor 'w' is declared as f32.*10000000000 bytes, .*holds 4"),
+        (
+            TensorProto(name="w", data_type=1, dims=[50000, 50000], raw_data=b"1234"),
+            "tensor 'w' is declared as f32.*10000000000 bytes, .*holds 4",
+        ),
         (TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40]), "holds 0"),
-        (TensorProto(name="w", data_type=1, dims=[2], float_data=[1.0]), "takes 2 entries, but the file holds 1"),
-        (TensorProto(name="w", data_type=22, dims=[3], int32_data=[1]), "takes 2 entries, but the file holds 1"),
-        (TensorProto(name="w", data_type=8, dims=[2], string_data=[b"a"]), "2 texts, but the file holds 1"),
+        (
+            TensorProto(name="w", data_type=1, dims=[2], float_data=[1.0]),
+            "takes 2 entries, but the file holds 1",
+        ),
+        (
+            TensorProto(name="w", data_type=22, dims=[3], int32_data=[1]),
+            "takes 2 entries, but the file holds 1",
+        ),
+        (
+            TensorProto(name="w", data_type=8, dims=[2], string_data=[b"a"]),
+            "2 texts, but the file holds 1",
+        ),
         (TensorProto(name="w", data_type=1, dims=[-1], raw_data=b""), "negative dimension"),
         (TensorProto(name="w", data_type=0, dims=[1]), "does not say its element type"),
         (TensorProto(name="a\nb", data_type=0, dims=[1]), r"tensor 'a\\nb' does not"),
@@ -85,7 +108,9 @@ def test_an_element_type_nobody_knows() -> None:
 
 
 def external(name: str, location: str, shape: list[int], **entries: int) -> TensorProto:
-    proto = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+    proto = TensorProto(
+        name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL
+    )
     for key, value in {"location": location, **entries}.items():
         proto.external_data.add(key=key, value=str(value))
     return proto
@@ -127,7 +152,18 @@ def test_external_data_of_half_bytes(folder: Path) -> None:
     assert TensorReader(folder / "m.onnx").read(proto).astype(int).tolist() == [1, -2, 3]
 
 
-@pytest.mark.parametrize("location", ["../secret.bin", "sub/../../secret.bin", "/etc/passwd", "", "we\0ights.bin", "leaving.bin", "up/secret.bin"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "../secret.bin",
+        "sub/../../secret.bin",
+        "/etc/passwd",
+        "",
+        "we\0ights.bin",
+        "leaving.bin",
+        "up/secret.bin",
+    ],
+)
 def test_external_data_stays_in_the_folder(folder: Path, location: str) -> None:
     (folder / "leaving.bin").symlink_to(folder.parent / "secret.bin")
     (folder / "up").symlink_to(folder.parent)
@@ -135,7 +171,9 @@ def test_external_data_stays_in_the_folder(folder: Path, location: str) -> None:
         TensorReader(folder / "m.onnx").read(external("w", location, [10]))
 
 
-def test_a_model_that_is_itself_a_link_may_use_the_folder_it_lies_in(folder: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_itself_a_link_may_use_the_folder_it_lies_in(
+    folder: Path, tmp_path: Path
+) -> None:
     """Download caches keep files under hashes and link to them from the folder the user sees."""
     seen = tmp_path / "seen"
     seen.mkdir()
@@ -166,13 +204,19 @@ def test_external_data_of_a_model_without_a_folder() -> None:
 
 
 def sparse(values: list[float], indices: np.ndarray, shape: list[int]) -> SparseTensorProto:
-    return helper.make_sparse_tensor(helper.make_tensor("v", TensorProto.FLOAT, [len(values)], values), numpy_helper.from_array(indices), shape)
+    return helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [len(values)], values),
+        numpy_helper.from_array(indices),
+        shape,
+    )
 
 
 def test_sparse_tensors_become_dense() -> None:
     expected = [[0, 5, 0], [6, 0, 0]]
     assert READER.read_sparse(sparse([5, 6], np.array([1, 3]), [2, 3])).tolist() == expected
-    assert READER.read_sparse(sparse([5, 6], np.array([[0, 1], [1, 0]]), [2, 3])).tolist() == expected
+    assert (
+        READER.read_sparse(sparse([5, 6], np.array([[0, 1], [1, 0]]), [2, 3])).tolist() == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -181,7 +225,10 @@ def test_sparse_tensors_become_dense() -> None:
         (sparse([5], np.array([6]), [2, 3]), "index outside its shape"),
         (sparse([5], np.array([-1]), [2, 3]), "index outside its shape"),
         (sparse([5], np.array([[1, 2, 3]]), [2, 3]), "indices of shape"),
-        (sparse([5], np.array([1]), [1 << 20, 1 << 20]), "declared with 1099511627776 elements but holds 1"),
+        (
+            sparse([5], np.array([1]), [1 << 20, 1 << 20]),
+            "declared with 1099511627776 elements but holds 1",
+        ),
     ],
 )
 def test_sparse_tensors_that_do_not_fit(proto: SparseTensorProto, message: str) -> None:
@@ -195,9 +242,15 @@ def test_types() -> None:
     assert value_type(tensor) == expected
     assert value_type(helper.make_sequence_type_proto(tensor)) == SequenceType(expected)
     assert value_type(helper.make_optional_type_proto(tensor)) == OptionalType(expected)
-    assert value_type(helper.make_map_type_proto(TensorProto.INT64, tensor)) == MapType(DType.I64, expected)
-    assert value_type(helper.make_tensor_type_proto(TensorProto.FLOAT, None)) == TensorType(DType.F32)
-    assert value_type(helper.make_tensor_type_proto(TensorProto.FLOAT, [-1])) == TensorType(DType.F32, (None,))
+    assert value_type(helper.make_map_type_proto(TensorProto.INT64, tensor)) == MapType(
+        DType.I64, expected
+    )
+    assert value_type(helper.make_tensor_type_proto(TensorProto.FLOAT, None)) == TensorType(
+        DType.F32
+    )
+    assert value_type(helper.make_tensor_type_proto(TensorProto.FLOAT, [-1])) == TensorType(
+        DType.F32, (None,)
+    )
     assert value_type(TypeProto()) is None
     with pytest.raises(UnsupportedError, match="element type 77"):
         value_type(helper.make_tensor_type_proto(77, []))

@@ -1,11 +1,13 @@
-"""Small TFLite and Circle models for tests, and the two ways to run one: LiteRT, and whence's reader with its interpreter.
+"""Small TFLite and Circle models for tests, and the two ways to run one: LiteRT, and whence's
+reader with its interpreter.
 
     model = Model()
     x = model.input([1, 4])
     model.output(model.op("SOFTMAX", [x], [1, 4], beta=1.0))
     check(model, [np.ones((1, 4), np.float32)])
 
-The files are written with the object interface that the schemas' generators provide: LiteRT's own for TFLite, `circle_schema` for Circle.
+The files are written with the object interface that the schemas' generators provide: LiteRT's own
+for TFLite, `circle_schema` for Circle.
 """
 
 from __future__ import annotations
@@ -75,7 +77,9 @@ def _classes(circle: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for module in vars(circle_modules).values():
         if type(module) is type(re):
-            found.update({name: each for name, each in vars(module).items() if isinstance(each, type)})
+            found.update(
+                {name: each for name, each in vars(module).items() if isinstance(each, type)}
+            )
     return found
 
 
@@ -93,7 +97,9 @@ class Subgraph:
 
     def __init__(self, model: Model, name: str) -> None:
         self._model = model
-        self.made = model.make("SubGraphT", name=name.encode(), tensors=[], inputs=[], outputs=[], operators=[])
+        self.made = model.make(
+            "SubGraphT", name=name.encode(), tensors=[], inputs=[], outputs=[], operators=[]
+        )
 
     def tensor(
         self,
@@ -110,7 +116,14 @@ class Subgraph:
         make, tensors = self._model.make, self.made.tensors
         kind = self._model.number("TensorType", type_name or _TYPES[np.dtype(dtype).name])
         name = name or f"{self.made.name.decode()}/t{len(tensors)}"
-        made = make("TensorT", shape=list(shape), type=kind, name=name.encode(), hasRank=True, isVariable=variable)
+        made = make(
+            "TensorT",
+            shape=list(shape),
+            type=kind,
+            name=name.encode(),
+            hasRank=True,
+            isVariable=variable,
+        )
         if signature is not None:
             made.shapeSignature = list(signature)
         if data is not None:
@@ -120,17 +133,30 @@ class Subgraph:
             scales = np.atleast_1d(np.asarray(quantised.scale, np.float32))
             zeros = np.broadcast_to(np.asarray(quantised.zero, np.int64), scales.shape)
             made.quantization = make(
-                "QuantizationParametersT", scale=scales.tolist(), zeroPoint=zeros.tolist(), quantizedDimension=quantised.axis, min=None, max=None
+                "QuantizationParametersT",
+                scale=scales.tolist(),
+                zeroPoint=zeros.tolist(),
+                quantizedDimension=quantised.axis,
+                min=None,
+                max=None,
             )
         tensors.append(made)
         return len(tensors) - 1
 
-    def input(self, shape: Sequence[int], dtype: Any = np.float32, quantised: Quantised | None = None, **more: Any) -> int:
+    def input(
+        self,
+        shape: Sequence[int],
+        dtype: Any = np.float32,
+        quantised: Quantised | None = None,
+        **more: Any,
+    ) -> int:
         index = self.tensor(shape, dtype, quantised, **more)
         self.made.inputs.append(index)
         return index
 
-    def const(self, value: Any, dtype: Any = None, quantised: Quantised | None = None, **more: Any) -> int:
+    def const(
+        self, value: Any, dtype: Any = None, quantised: Quantised | None = None, **more: Any
+    ) -> int:
         array = np.asarray(value, dtype)
         if array.dtype == np.float64 and dtype is None:
             array = array.astype(np.float32)
@@ -151,19 +177,28 @@ class Subgraph:
         intermediates: Sequence[int] | None = None,
         **fields: Any,
     ) -> int:
-        """An operator; its output is a tensor made of `shape` and so on, unless `outputs` are given. Returns the first output."""
+        """An operator; its output is a tensor made of `shape` and so on, unless `outputs` are
+        given. Returns the first output.
+        """
         model = self._model
         if outputs is None:
             assert shape is not None
             outputs = [self.tensor(shape, dtype, quantised)]
-        made = model.make("OperatorT", opcodeIndex=model.opcode(name, version), inputs=list(inputs), outputs=list(outputs))
+        made = model.make(
+            "OperatorT",
+            opcodeIndex=model.opcode(name, version),
+            inputs=list(inputs),
+            outputs=list(outputs),
+        )
         if intermediates is not None:
             made.intermediates = list(intermediates)
         if custom is not None:
             made.customOptions = np.frombuffer(custom, np.uint8)
         chosen = options or _OPTIONS.get(name) or model.options_of(name)
         if chosen is not None:
-            made.builtinOptions = model.make(chosen + "T", **{_camel(key): value for key, value in fields.items()})
+            made.builtinOptions = model.make(
+                chosen + "T", **{_camel(key): value for key, value in fields.items()}
+            )
             made.builtinOptionsType = model.number("BuiltinOptions", chosen)
         else:
             assert not fields, f"{name} has no options"
@@ -208,18 +243,31 @@ class Model(Subgraph):
         """The class of an operator's options, when it has a class called like the operator."""
         wanted = name.replace("_", "").lower() + "options"
         found = [each[:-1] for each in self._classes if each.lower() == wanted + "t"]
-        return next((each for each in found if hasattr(self._classes["BuiltinOptions"], each)), None)
+        return next(
+            (each for each in found if hasattr(self._classes["BuiltinOptions"], each)), None
+        )
 
     def bytes(self) -> bytes:
         codes = []
         for name, version in self._codes:
             builtin, _, custom = name.partition(":")
             number = self.number("BuiltinOperator", builtin)
-            code = self.make("OperatorCodeT", builtinCode=number, deprecatedBuiltinCode=min(number, 127), version=version)
+            code = self.make(
+                "OperatorCodeT",
+                builtinCode=number,
+                deprecatedBuiltinCode=min(number, 127),
+                version=version,
+            )
             code.customCode = custom.encode() or None
             codes.append(code)
-        extra = [self.make("BufferT", data=np.frombuffer(data, np.uint8)) for data in self.metadata.values()]
-        metadata = [self.make("MetadataT", name=name.encode(), buffer=len(self.buffers) + i) for i, name in enumerate(self.metadata)]
+        extra = [
+            self.make("BufferT", data=np.frombuffer(data, np.uint8))
+            for data in self.metadata.values()
+        ]
+        metadata = [
+            self.make("MetadataT", name=name.encode(), buffer=len(self.buffers) + i)
+            for i, name in enumerate(self.metadata)
+        ]
         whole = self.make(
             "ModelT",
             version=0 if self.circle else 3,
@@ -257,11 +305,19 @@ def run_whence(model: Model | bytes, feeds: Sequence[np.ndarray]) -> list[np.nda
     return [np.asarray(value) for value in run(graph, list(feeds))]
 
 
-def run_litert(model: Model | bytes, feeds: Sequence[np.ndarray], *, reference: bool = True) -> list[np.ndarray]:
+def run_litert(
+    model: Model | bytes, feeds: Sequence[np.ndarray], *, reference: bool = True
+) -> list[np.ndarray]:
     """The outputs by LiteRT's reference kernels, or by those it uses normally."""
     content = model.bytes() if isinstance(model, Model) else model
-    kind = OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    interpreter = Interpreter(model_content=content, experimental_op_resolver_type=kind, num_threads=1)
+    kind = (
+        OpResolverType.BUILTIN_REF
+        if reference
+        else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    interpreter = Interpreter(
+        model_content=content, experimental_op_resolver_type=kind, num_threads=1
+    )
     details = interpreter.get_input_details()
     for each, value in zip(details, feeds, strict=True):
         if tuple(each["shape"]) != value.shape:
@@ -280,23 +336,44 @@ def run_onert(model: Model, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
         return [np.asarray(value) for value in session.infer(list(feeds))]
 
 
-def compare(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], *, relative: float = 1e-5, quanta: int = 1) -> None:
-    """Integers of 8 and 16 bits within `quanta`, other integers exactly, real numbers within `relative` of the largest."""
+def compare(
+    ours: Sequence[np.ndarray],
+    theirs: Sequence[np.ndarray],
+    *,
+    relative: float = 1e-5,
+    quanta: int = 1,
+) -> None:
+    """Integers of 8 and 16 bits within `quanta`, other integers exactly, real numbers within
+    `relative` of the largest.
+    """
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.dtype == other.dtype
         assert mine.shape == other.shape
         if mine.dtype.kind in "fc":
             finite = other[np.isfinite(other)]
-            np.testing.assert_allclose(mine, other, rtol=relative, atol=relative * float(np.abs(finite).max(initial=0.0)))
+            np.testing.assert_allclose(
+                mine, other, rtol=relative, atol=relative * float(np.abs(finite).max(initial=0.0))
+            )
         elif mine.dtype.itemsize <= 2 and mine.dtype.kind in "iu":
-            assert int(np.abs(mine.astype(np.int64) - other.astype(np.int64)).max(initial=0)) <= quanta
+            assert (
+                int(np.abs(mine.astype(np.int64) - other.astype(np.int64)).max(initial=0)) <= quanta
+            )
         else:
             np.testing.assert_array_equal(mine, other)
 
 
-def check(model: Model, feeds: Sequence[np.ndarray], *, relative: float = 1e-5, quanta: int = 1, reference: bool = True) -> list[np.ndarray]:
-    """whence and LiteRT agree on a model; returns whence's outputs. Some operators have no reference kernel there."""
+def check(
+    model: Model,
+    feeds: Sequence[np.ndarray],
+    *,
+    relative: float = 1e-5,
+    quanta: int = 1,
+    reference: bool = True,
+) -> list[np.ndarray]:
+    """whence and LiteRT agree on a model; returns whence's outputs. Some operators have no
+    reference kernel there.
+    """
     content = model.bytes()
     ours = run_whence(content, feeds)
     compare(ours, run_litert(content, feeds, reference=reference), relative=relative, quanta=quanta)

@@ -1,7 +1,7 @@
 """Models through the writer, and Circle models in onert.
 
-onert prints to the console and ends the process when something is wrong with a model, so it runs in a process of its own, all models of a test
-at once.
+onert prints to the console and ends the process when something is wrong with a model, so it runs in
+a process of its own, all models of a test at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ for model, given, made in json.load(open(sys.argv[1])):
 
 
 def convert(source: Model | bytes | Graph, path: Path, *, optimise: bool = True) -> ModelRecord:
-    """Read a model, optimise it as `whence convert` does, and write it to `path`; the records of what was written."""
+    """Read a model, optimise it as `whence convert` does, and write it to `path`; the records of
+    what was written.
+    """
     graph = source.copy() if isinstance(source, Graph) else read(source)
     if optimise:
         prepare(graph, portable=True)
@@ -51,7 +53,9 @@ def operators(model: ModelRecord) -> list[str]:
     return [operator.name for subgraph in model.subgraphs for operator in subgraph.operators]
 
 
-def run_onert(models: Sequence[tuple[Path, Sequence[np.ndarray]]], folder: Path) -> list[list[np.ndarray]]:
+def run_onert(
+    models: Sequence[tuple[Path, Sequence[np.ndarray]]], folder: Path
+) -> list[list[np.ndarray]]:
     """The outputs of Circle models in onert."""
     jobs = []
     for number, (path, feeds) in enumerate(models):
@@ -60,12 +64,21 @@ def run_onert(models: Sequence[tuple[Path, Sequence[np.ndarray]]], folder: Path)
         np.savez(given, **named)
         jobs.append((str(path), str(given), str(made)))
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    done = subprocess.run([sys.executable, "-c", _ONERT, str(folder / "jobs.json")], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _ONERT, str(folder / "jobs.json")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     results = []
     for model, _, file in jobs:
         note = Path(file + ".txt")
-        assert Path(file).exists(), f"onert cannot run {model}: {note.read_text() if note.exists() else 'it crashed'}\n{done.stdout[-2000:]}"
+        assert Path(file).exists(), (
+            f"onert cannot run {model}:"
+            f" {note.read_text() if note.exists() else 'it crashed'}\n{done.stdout[-2000:]}"
+        )
         with np.load(file) as found:
             results.append([found[name] for name in found.files])
     return results

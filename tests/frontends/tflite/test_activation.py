@@ -15,7 +15,12 @@ INT8 = Quantised(0.05, -3)
 
 
 def one(
-    name: str, shape: Any = X.shape, dtype: Any = np.float32, given: Quantised | None = None, made: Quantised | None = None, **options: Any
+    name: str,
+    shape: Any = X.shape,
+    dtype: Any = np.float32,
+    given: Quantised | None = None,
+    made: Quantised | None = None,
+    **options: Any,
 ) -> Model:
     model = Model()
     x = model.input(shape, dtype, given)
@@ -64,16 +69,24 @@ def test_float(name, options):
 )
 def test_quantised(name, made, options):
     codes = RNG.integers(-128, 128, X.shape).astype(np.int8)
-    check(one(name, dtype=np.int8, given=INT8, made=made, **options), [codes], reference=name != "ELU")
+    check(
+        one(name, dtype=np.int8, given=INT8, made=made, **options), [codes], reference=name != "ELU"
+    )
 
 
 def test_quantised_to_16_bits():
     codes = RNG.integers(-32768, 32768, (4, 7)).astype(np.int16)
-    check(one("LOGISTIC", (4, 7), np.int16, Quantised(1 / 4096), Quantised(1 / 32768)), [codes], quanta=4)
+    check(
+        one("LOGISTIC", (4, 7), np.int16, Quantised(1 / 4096), Quantised(1 / 32768)),
+        [codes],
+        quanta=4,
+    )
 
 
 def test_a_short_vector_is_divided_by_a_little_and_not_by_its_length():
-    (made,) = check(one("L2_NORMALIZATION", (2, 3)), [np.array([[0, 0, 0], [1e-8, 0, 0]], np.float32)])
+    (made,) = check(
+        one("L2_NORMALIZATION", (2, 3)), [np.array([[0, 0, 0], [1e-8, 0, 0]], np.float32)]
+    )
     assert made[0, 0] == 0
     assert made[1, 0] == np.float32(1e-2)
 
@@ -88,6 +101,7 @@ def test_prelu_broadcasts_its_slopes(shape):
 
 
 def test_local_response_normalisation_is_that_of_the_kernels_litert_uses():
-    # Its reference kernels leave out the last channel of each window; those it runs models with, and TensorFlow, do not.
+    # Its reference kernels leave out the last channel of each window; those it runs models with,
+    # and TensorFlow, do not.
     model = one("LOCAL_RESPONSE_NORMALIZATION", radius=1, bias=1.0, alpha=0.7, beta=0.5)
     compare(run_whence(model.bytes(), [X]), run_litert(model, [X], reference=False))

@@ -1,4 +1,6 @@
-"""The tables of luci-profile in files that whence writes, and the chain of origins that they keep."""
+"""The tables of luci-profile in files that whence writes, and the chain of origins that they
+keep.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,27 @@ def real(*shape: int) -> np.ndarray:
 
 
 def network(*, circle: bool = False) -> Model:
-    """conv → mul → add → relu → mean, of which the middle folds into the convolution; and a shape that nobody needs."""
+    """conv → mul → add → relu → mean, of which the middle folds into the convolution; and a shape
+    that nobody needs.
+    """
     model = Model(circle=circle)
     x = model.input((1, 6, 6, 3), name="x")
     conv = model.tensor((1, 6, 6, 4), name="conv")
-    options: dict[str, Any] = {"stride_w": 1, "stride_h": 1, "dilation_w_factor": 1, "dilation_h_factor": 1}
-    model.op("CONV_2D", [x, model.const(real(4, 3, 3, 3)), model.const(real(4))], outputs=[conv], **options)
-    scaled, moved, positive = (model.tensor((1, 6, 6, 4), name=name) for name in ("scaled", "moved", "positive"))
+    options: dict[str, Any] = {
+        "stride_w": 1,
+        "stride_h": 1,
+        "dilation_w_factor": 1,
+        "dilation_h_factor": 1,
+    }
+    model.op(
+        "CONV_2D",
+        [x, model.const(real(4, 3, 3, 3)), model.const(real(4))],
+        outputs=[conv],
+        **options,
+    )
+    scaled, moved, positive = (
+        model.tensor((1, 6, 6, 4), name=name) for name in ("scaled", "moved", "positive")
+    )
     model.op("MUL", [conv, model.const(real(4))], outputs=[scaled])
     model.op("ADD", [scaled, model.const(real(4))], outputs=[moved])
     model.op("RELU", [moved], outputs=[positive])
@@ -66,7 +82,9 @@ def test_a_converted_file_says_where_its_operators_came_from(tmp_path: Path) -> 
 
 
 def test_the_chain_of_origins_over_two_conversions(tmp_path: Path) -> None:
-    first, second, third = (tmp_path / name for name in ("first.circle", "second.circle", "third.tflite"))
+    first, second, third = (
+        tmp_path / name for name in ("first.circle", "second.circle", "third.tflite")
+    )
     model = network()
     expected = [coverage(prepare(read(model), portable=True))]
     convert(model, first)
@@ -84,7 +102,10 @@ def test_the_chain_of_origins_over_two_conversions(tmp_path: Path) -> None:
         expected.append(found)
         assert {node.origin for node in graph if node.op == "ReduceMean"} == {frozenset({5})}
     assert len(set(expected)) == 1
-    assert read_records(first.read_bytes()).metadata[:2] == read_records(second.read_bytes()).metadata[:2]
+    assert (
+        read_records(first.read_bytes()).metadata[:2]
+        == read_records(second.read_bytes()).metadata[:2]
+    )
     feeds = [real(1, 6, 6, 3)]
     compare(run_litert(third.read_bytes(), feeds), run_litert(model, feeds), relative=1e-4)
     compare(run_onert([(second, feeds)], tmp_path)[0], run_litert(model, feeds), relative=1e-4)
@@ -92,7 +113,9 @@ def test_the_chain_of_origins_over_two_conversions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["circle", "tflite"])
 def test_what_was_folded_stays_folded(tmp_path: Path, ending: str) -> None:
-    """The multiplication and the addition are in the convolution's constants; the rectifier is work that its operator does."""
+    """The multiplication and the addition are in the convolution's constants; the rectifier is work
+    that its operator does.
+    """
     record = convert(network(), tmp_path / f"first.{ending}")
     assert dict(record.metadata)[FOLDED] == b"[[0,[2,3]]]"
     save(prepare(load(tmp_path / f"first.{ending}"), portable=True), tmp_path / f"second.{ending}")
@@ -100,12 +123,25 @@ def test_what_was_folded_stays_folded(tmp_path: Path, ending: str) -> None:
     assert all(again[key] == payload for key, payload in record.metadata if key != HISTORY)
     for found in (dict(record.metadata)[HISTORY], again[HISTORY]):
         history = read_history(found.decode(), 6)
-        assert [(history[source].kind, history[source].pass_name) for source in (2, 3)] == [(EdgeKind.FOLD, "fold_scale_bias")] * 2
+        assert [(history[source].kind, history[source].pass_name) for source in (2, 3)] == [
+            (EdgeKind.FOLD, "fold_scale_bias")
+        ] * 2
     for name in ("first", "second"):
         graph = read_tflite(tmp_path / f"{name}.{ending}")
-        assert fates(graph) == [Fate.LIVE, Fate.FOLDED, Fate.FOLDED, Fate.LIVE, Fate.LIVE, Fate.DEAD]
+        assert fates(graph) == [
+            Fate.LIVE,
+            Fate.FOLDED,
+            Fate.FOLDED,
+            Fate.LIVE,
+            Fate.LIVE,
+            Fate.DEAD,
+        ]
         folded = graph.ledger.folded_origins()
-        assert {node.op: sorted(node.origin & folded[node.id]) for node in graph if node.origin == {1, 2, 3, 4}} == {
+        assert {
+            node.op: sorted(node.origin & folded[node.id])
+            for node in graph
+            if node.origin == {1, 2, 3, 4}
+        } == {
             "ChannelsLastConv": [2, 3],
             "Relu": [2, 3],
         }
@@ -145,13 +181,17 @@ def with_tables(sources: dict[int, str], ops: dict[int, frozenset[int]]) -> Mode
 
 
 def test_tables_come_back_byte_for_byte() -> None:
-    """Ids with gaps, names that are not UTF-8, an operator of two sources, a source that is gone."""
+    """Ids with gaps, names that are not UTF-8, an operator of two sources, a source that is
+    gone.
+    """
     model = Model(circle=True)
     x = model.op("ABS", [model.input((3,))], (3,))
     model.output(model.op("EXP", [model.op("NEG", [x], (3,))], (3,)))
     sources = {3: "first", 7: "a\udcff\udc80name", 8: "", 4000000000: "last é", 9: "gone"}
     model.metadata[SOURCE_TABLE.name] = SOURCE_TABLE.encode(sources)
-    model.metadata[OP_TABLE.name] = OP_TABLE.encode({0: frozenset({3, 7}), 1: frozenset({8}), 2: frozenset({4000000000, 3})})
+    model.metadata[OP_TABLE.name] = OP_TABLE.encode(
+        {0: frozenset({3, 7}), 1: frozenset({8}), 2: frozenset({4000000000, 3})}
+    )
     graph = read(model)
     assert graph.ledger.n_sources == 5
     record = read_records(serialise(to_records(graph, "circle")))
@@ -163,7 +203,9 @@ def test_tables_come_back_byte_for_byte() -> None:
 
 
 def test_an_empty_op_table_is_accepted() -> None:
-    """ONE since 1.20 writes all sources and no operators: such a file counts as one without tables."""
+    """ONE since 1.20 writes all sources and no operators: such a file counts as one without
+    tables.
+    """
     model = with_tables({number: f"n{number}" for number in range(6)}, {})
     graph = read(model)
     assert [source.name for source in graph.ledger.sources][:5] == NAMES
@@ -189,7 +231,15 @@ def test_subgraphs_do_not_share_ids(tmp_path: Path) -> None:
         x = graph.input((3,))
         graph.output(graph.op(op, [x, graph.const([1.0, 2.0, 3.0])], (3,)))
     condition, x = model.input((1,), np.bool_), model.input((3,))
-    model.output(model.op("IF", [condition, model.op("ABS", [x], (3,))], (3,), then_subgraph_index=then, else_subgraph_index=other))
+    model.output(
+        model.op(
+            "IF",
+            [condition, model.op("ABS", [x], (3,))],
+            (3,),
+            then_subgraph_index=then,
+            else_subgraph_index=other,
+        )
+    )
     record = convert(model, tmp_path / "out.circle")
     tables = read_tables(record.metadata)
     assert len(tables.sources) == 4

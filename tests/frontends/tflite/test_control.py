@@ -25,7 +25,9 @@ def test_if(condition):
     model = Model()
     flag, x = model.input((), np.bool_), model.input((3,))
     then, otherwise = branch(model, "then", "ADD", 10.0), branch(model, "else", "MUL", 2.0)
-    model.output(model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise))
+    model.output(
+        model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise)
+    )
     check(model, [np.array(condition), X])
 
 
@@ -33,7 +35,9 @@ def test_all_operators_of_both_branches_are_sources():
     model = Model()
     flag, x = model.input((), np.bool_), model.input((3,))
     then, otherwise = branch(model, "then", "ADD", 10.0), branch(model, "else", "MUL", 2.0)
-    model.output(model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise))
+    model.output(
+        model.op("IF", [flag, x], (3,), then_subgraph_index=then, else_subgraph_index=otherwise)
+    )
     graph = read(model.bytes())
     assert sorted(source.op for source in graph.ledger.sources) == ["ADD", "IF", "MUL"]
     assert graph.ledger.lost() == []
@@ -55,7 +59,9 @@ def loop(limit: int) -> Model:
     turning.output(turning.op("MUL", [value, turning.const(2.0)], (3,)))
     state = [model.input((), np.int32), model.input((3,))]
     outputs = [model.tensor((), np.int32), model.tensor((3,))]
-    model.op("WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body)
+    model.op(
+        "WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body
+    )
     model.output(*outputs)
     return model
 
@@ -80,7 +86,9 @@ def growing() -> Model:
     turning.output(turning.op("CONCATENATION", [value, value], (2,), axis=0))
     state = [model.input((), np.int32), model.input((1,))]
     outputs = [model.tensor((), np.int32), model.tensor((1,), signature=(-1,))]
-    model.op("WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body)
+    model.op(
+        "WHILE", state, outputs=outputs, cond_subgraph_index=condition, body_subgraph_index=body
+    )
     model.output(*outputs)
     return model
 
@@ -94,11 +102,25 @@ def stateful() -> Model:
     """y = x + v, then v = y; v starts at 5."""
     model = Model()
     once, preparing = model.subgraph("init")
-    handle = preparing.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[preparing.tensor((), type_name="RESOURCE")])
+    handle = preparing.op(
+        "VAR_HANDLE",
+        [],
+        (),
+        options="VarHandleOptions",
+        shared_name="v",
+        outputs=[preparing.tensor((), type_name="RESOURCE")],
+    )
     preparing.op("ASSIGN_VARIABLE", [handle, preparing.const([5.0, 5.0])], outputs=[])
     x = model.input((2,))
     model.op("CALL_ONCE", [], outputs=[], init_subgraph_index=once)
-    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    handle = model.op(
+        "VAR_HANDLE",
+        [],
+        (),
+        options="VarHandleOptions",
+        shared_name="v",
+        outputs=[model.tensor((), type_name="RESOURCE")],
+    )
     before = model.op("READ_VARIABLE", [handle], (2,))
     after = model.op("ADD", [x, before], (2,))
     model.op("ASSIGN_VARIABLE", [handle, after], outputs=[])
@@ -114,18 +136,38 @@ def test_a_variable_has_the_value_last_assigned():
 def test_what_is_assigned_is_computed_though_this_run_does_not_read_it():
     model = stateful()
     doubled = model.op("MUL", [model.input((2,)), model.const(2.0)], (2,))
-    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    handle = model.op(
+        "VAR_HANDLE",
+        [],
+        (),
+        options="VarHandleOptions",
+        shared_name="v",
+        outputs=[model.tensor((), type_name="RESOURCE")],
+    )
     model.op("ASSIGN_VARIABLE", [handle, doubled], outputs=[])
     graph = prepare(read(model.bytes()))
-    found = [(source.op, fate) for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)]
+    found = [
+        (source.op, fate) for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
+    ]
     assert ("MUL", Fate.LIVE) in found
     # The third prepares the variable, which is done before the first run.
-    assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [Fate.LIVE, Fate.LIVE, Fate.REMOVED]
+    assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [
+        Fate.LIVE,
+        Fate.LIVE,
+        Fate.REMOVED,
+    ]
 
 
 def test_a_variable_that_nothing_assigned():
     model = Model()
-    handle = model.op("VAR_HANDLE", [], (), options="VarHandleOptions", shared_name="v", outputs=[model.tensor((), type_name="RESOURCE")])
+    handle = model.op(
+        "VAR_HANDLE",
+        [],
+        (),
+        options="VarHandleOptions",
+        shared_name="v",
+        outputs=[model.tensor((), type_name="RESOURCE")],
+    )
     model.output(model.op("READ_VARIABLE", [handle], (2,)))
     with pytest.raises(ModelError, match="before it has a value"):
         read(model.bytes())
@@ -135,9 +177,21 @@ def test_a_subgraph_that_calls_itself_does_not_hang():
     model = Model()
     index, graph = model.subgraph("again")
     inner = graph.input((3,))
-    graph.output(graph.op("IF", [graph.const(True), inner], (3,), then_subgraph_index=index, else_subgraph_index=index))
+    graph.output(
+        graph.op(
+            "IF",
+            [graph.const(True), inner],
+            (3,),
+            then_subgraph_index=index,
+            else_subgraph_index=index,
+        )
+    )
     x = model.input((3,))
-    model.output(model.op("IF", [model.const(True), x], (3,), then_subgraph_index=index, else_subgraph_index=index))
+    model.output(
+        model.op(
+            "IF", [model.const(True), x], (3,), then_subgraph_index=index, else_subgraph_index=index
+        )
+    )
     with pytest.raises(WhenceError, match="calls itself"):
         read(model.bytes())
 
@@ -146,7 +200,11 @@ def test_a_subgraph_that_calls_itself_does_not_hang():
 def test_a_subgraph_that_is_not_there(wrong):
     model = Model()
     x = model.input((3,))
-    model.output(model.op("IF", [model.const(True), x], (3,), then_subgraph_index=wrong, else_subgraph_index=wrong))
+    model.output(
+        model.op(
+            "IF", [model.const(True), x], (3,), then_subgraph_index=wrong, else_subgraph_index=wrong
+        )
+    )
     with pytest.raises(WhenceError, match="does not exist"):
         read(model.bytes())
 
@@ -157,6 +215,14 @@ def test_a_condition_that_is_no_truth_value():
     asking.output(asking.op("ADD", [asking.input((3,)), asking.const(1.0)], (3,)))
     body, turning = model.subgraph("body")
     turning.output(turning.op("ADD", [turning.input((3,)), turning.const(1.0)], (3,)))
-    model.output(model.op("WHILE", [model.input((3,))], (3,), cond_subgraph_index=condition, body_subgraph_index=body))
+    model.output(
+        model.op(
+            "WHILE",
+            [model.input((3,))],
+            (3,),
+            cond_subgraph_index=condition,
+            body_subgraph_index=body,
+        )
+    )
     with pytest.raises(ModelError, match="truth value"):
         read(model.bytes())

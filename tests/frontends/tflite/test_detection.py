@@ -43,14 +43,26 @@ def options(**changed: Any) -> bytes:
     return bytes(builder.Finish())
 
 
-def detector(custom: bytes, rows: int = 5, dtype: Any = np.float32, codes: Quantised | None = None, scores: Quantised | None = None) -> Model:
+def detector(
+    custom: bytes,
+    rows: int = 5,
+    dtype: Any = np.float32,
+    codes: Quantised | None = None,
+    scores: Quantised | None = None,
+) -> Model:
     model = Model()
-    anchors = np.concatenate([RNG.random((BOXES, 2)), 0.1 + 0.3 * RNG.random((BOXES, 2))], axis=1).astype(np.float32)
+    anchors = np.concatenate(
+        [RNG.random((BOXES, 2)), 0.1 + 0.3 * RNG.random((BOXES, 2))], axis=1
+    ).astype(np.float32)
     if codes is not None:
         stored = model.const(np.rint(anchors * 128).astype(np.uint8), quantised=Quantised(1 / 128))
     else:
         stored = model.const(anchors)
-    inputs = [model.input((1, BOXES, 4), dtype, codes), model.input((1, BOXES, CLASSES + 1), dtype, scores), stored]
+    inputs = [
+        model.input((1, BOXES, 4), dtype, codes),
+        model.input((1, BOXES, CLASSES + 1), dtype, scores),
+        stored,
+    ]
     outputs = [model.tensor(shape) for shape in ((1, rows, 4), (1, rows), (1, rows), (1,))]
     model.op("CUSTOM:TFLite_Detection_PostProcess", inputs, outputs=outputs, custom=custom)
     model.output(*outputs)
@@ -59,20 +71,33 @@ def detector(custom: bytes, rows: int = 5, dtype: Any = np.float32, codes: Quant
 
 @pytest.mark.parametrize("regular", [False, True])
 def test_float(regular):
-    feeds = [RNG.normal(size=(1, BOXES, 4)).astype(np.float32), RNG.random((1, BOXES, CLASSES + 1)).astype(np.float32)]
+    feeds = [
+        RNG.normal(size=(1, BOXES, 4)).astype(np.float32),
+        RNG.random((1, BOXES, CLASSES + 1)).astype(np.float32),
+    ]
     *_, count = check(detector(options(use_regular_nms=regular)), feeds)
     assert int(count[0]) == 5
 
 
 def test_several_classes_for_each_box():
-    feeds = [RNG.normal(size=(1, BOXES, 4)).astype(np.float32), RNG.random((1, BOXES, CLASSES + 1)).astype(np.float32)]
+    feeds = [
+        RNG.normal(size=(1, BOXES, 4)).astype(np.float32),
+        RNG.random((1, BOXES, CLASSES + 1)).astype(np.float32),
+    ]
     check(detector(options(max_classes_per_detection=2), rows=10), feeds)
 
 
 def test_quantised():
     codes = RNG.integers(100, 156, (1, BOXES, 4)).astype(np.uint8)
-    scores = RNG.permutation(256)[: BOXES * (CLASSES + 1)].reshape(1, BOXES, CLASSES + 1).astype(np.uint8)
-    check(detector(options(), dtype=np.uint8, codes=Quantised(0.05, 128), scores=Quantised(1 / 256)), [codes, scores])
+    scores = (
+        RNG.permutation(256)[: BOXES * (CLASSES + 1)]
+        .reshape(1, BOXES, CLASSES + 1)
+        .astype(np.uint8)
+    )
+    check(
+        detector(options(), dtype=np.uint8, codes=Quantised(0.05, 128), scores=Quantised(1 / 256)),
+        [codes, scores],
+    )
 
 
 @pytest.mark.parametrize(

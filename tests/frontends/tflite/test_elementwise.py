@@ -20,11 +20,15 @@ def unary(name, shape, dtype=np.float32, made=None, given=None, out=None):
 def binary(name, left, right, dtype=np.float32, out=None, given=(None, None), made=None, **options):
     model = Model()
     inputs = [model.input(left, dtype, given[0]), model.input(right, dtype, given[1])]
-    model.output(model.op(name, inputs, np.broadcast_shapes(left, right), out or dtype, made, **options))
+    model.output(
+        model.op(name, inputs, np.broadcast_shapes(left, right), out or dtype, made, **options)
+    )
     return model
 
 
-@pytest.mark.parametrize("name", ["ABS", "CEIL", "COS", "EXP", "FLOOR", "NEG", "ROUND", "SIGN", "SIN", "SQUARE"])
+@pytest.mark.parametrize(
+    "name", ["ABS", "CEIL", "COS", "EXP", "FLOOR", "NEG", "ROUND", "SIGN", "SIN", "SQUARE"]
+)
 def test_of_one_number(name):
     values = np.array([-2.5, -1.5, -0.4, 0.0, 0.5, 1.5, 2.5, 3.7], np.float32)
     check(unary(name, values.shape), [values], reference=name not in ("CEIL", "ROUND", "SIGN"))
@@ -45,22 +49,44 @@ def test_of_one_quantised_number(name):
     check(unary(name, codes.shape, np.int8, made, given), [codes])
 
 
-@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "FLOOR_DIV", "FLOOR_MOD"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ADD",
+        "SUB",
+        "MUL",
+        "DIV",
+        "MAXIMUM",
+        "MINIMUM",
+        "SQUARED_DIFFERENCE",
+        "FLOOR_DIV",
+        "FLOOR_MOD",
+    ],
+)
 @pytest.mark.parametrize("right", [(2, 3, 4), (1, 3, 1), (4,), ()])
 def test_of_two_numbers(name, right):
     left = RNG.normal(size=(2, 3, 4)).astype(np.float32) * 4
-    other = (RNG.normal(size=right) + np.where(RNG.normal(size=right) > 0, 2, -2)).astype(np.float32)
+    other = (RNG.normal(size=right) + np.where(RNG.normal(size=right) > 0, 2, -2)).astype(
+        np.float32
+    )
     check(binary(name, left.shape, right), [left, other])
 
 
-@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "FLOOR_DIV", "FLOOR_MOD", "DIV"])
+@pytest.mark.parametrize(
+    "name", ["ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "FLOOR_DIV", "FLOOR_MOD", "DIV"]
+)
 def test_of_two_whole_numbers(name):
-    left, right = np.meshgrid(np.array([-7, -6, -1, 0, 1, 6, 7], np.int32), np.array([-3, -2, -1, 1, 2, 3], np.int32))
+    left, right = np.meshgrid(
+        np.array([-7, -6, -1, 0, 1, 6, 7], np.int32), np.array([-3, -2, -1, 1, 2, 3], np.int32)
+    )
     check(binary(name, left.shape, right.shape, np.int32), [left, right])
 
 
 def test_powers():
-    base, exponent = np.array([0.5, 1.0, 2.0, 3.0], np.float32), np.array([2.0, -1.0, 0.5, 3.0], np.float32)
+    base, exponent = (
+        np.array([0.5, 1.0, 2.0, 3.0], np.float32),
+        np.array([2.0, -1.0, 0.5, 3.0], np.float32),
+    )
     check(binary("POW", (4,), (4,)), [base, exponent])
 
 
@@ -71,14 +97,24 @@ def test_with_an_activation(activation):
 
 
 @pytest.mark.parametrize("name", ["ADD", "SUB", "MUL"])
-@pytest.mark.parametrize(("dtype", "zeros"), [(np.int8, (3, -4, 5)), (np.uint8, (120, 130, 110)), (np.int16, (0, 0, 0))])
+@pytest.mark.parametrize(
+    ("dtype", "zeros"), [(np.int8, (3, -4, 5)), (np.uint8, (120, 130, 110)), (np.int16, (0, 0, 0))]
+)
 def test_of_two_quantised_numbers(name, dtype, zeros):
     limits = np.iinfo(dtype)
-    left, right = (RNG.integers(limits.min, limits.max, (50,), endpoint=True).astype(dtype) for _ in range(2))
+    left, right = (
+        RNG.integers(limits.min, limits.max, (50,), endpoint=True).astype(dtype) for _ in range(2)
+    )
     unit = 1 / 256 if dtype is np.int16 else 1
     made = Quantised((0.5 if name == "MUL" else 0.2) * unit, zeros[2])
     model = binary(
-        name, (50,), (50,), dtype, given=(Quantised(0.1 * unit, zeros[0]), Quantised(0.07 * unit, zeros[1])), made=made, fused_activation_function=1
+        name,
+        (50,),
+        (50,),
+        dtype,
+        given=(Quantised(0.1 * unit, zeros[0]), Quantised(0.07 * unit, zeros[1])),
+        made=made,
+        fused_activation_function=1,
     )
     check(model, [left, right])
 
@@ -87,10 +123,14 @@ def test_of_two_quantised_numbers(name, dtype, zeros):
 def test_extremes_of_codes(name):
     left, right = (RNG.integers(-128, 128, (20,)).astype(np.int8) for _ in range(2))
     same = Quantised(0.1, 3)
-    check(binary(name, (20,), (20,), np.int8, given=(same, same), made=same), [left, right], quanta=0)
+    check(
+        binary(name, (20,), (20,), np.int8, given=(same, same), made=same), [left, right], quanta=0
+    )
 
 
-@pytest.mark.parametrize("name", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"])
+@pytest.mark.parametrize(
+    "name", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int64])
 def test_comparisons(name, dtype):
     left, right = np.arange(6).astype(dtype), np.array([[0, 2, 2, 2, 5, 4]]).astype(dtype)
@@ -99,12 +139,25 @@ def test_comparisons(name, dtype):
 
 def test_comparison_of_what_codes_mean():
     left, right = (RNG.integers(-128, 128, (60,)).astype(np.int8) for _ in range(2))
-    check(binary("GREATER", (60,), (60,), np.int8, np.bool_, given=(Quantised(0.1, 3), Quantised(0.2, -7))), [left, right])
+    check(
+        binary(
+            "GREATER",
+            (60,),
+            (60,),
+            np.int8,
+            np.bool_,
+            given=(Quantised(0.1, 3), Quantised(0.2, -7)),
+        ),
+        [left, right],
+    )
 
 
 @pytest.mark.parametrize("name", ["LOGICAL_AND", "LOGICAL_OR"])
 def test_logic(name):
-    check(binary(name, (2, 2), (2, 2), np.bool_), [np.array([[0, 0], [1, 1]], np.bool_), np.array([[0, 1], [0, 1]], np.bool_)])
+    check(
+        binary(name, (2, 2), (2, 2), np.bool_),
+        [np.array([[0, 0], [1, 1]], np.bool_), np.array([[0, 1], [0, 1]], np.bool_)],
+    )
 
 
 def test_negation():
@@ -113,16 +166,22 @@ def test_negation():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8])
 def test_shifts_and_bits(dtype):
-    values = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (30,), endpoint=True).astype(dtype)
+    values = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (30,), endpoint=True).astype(
+        dtype
+    )
     shifts = RNG.integers(0, 9, (30,)).astype(dtype)
     (shifted,) = run_whence(binary("RIGHT_SHIFT", (30,), (30,), dtype), [values, shifts])
-    np.testing.assert_array_equal(shifted, values >> np.minimum(shifts, 8 * np.dtype(dtype).itemsize - 1))
+    np.testing.assert_array_equal(
+        shifted, values >> np.minimum(shifts, 8 * np.dtype(dtype).itemsize - 1)
+    )
     (flipped,) = run_whence(binary("BITWISE_XOR", (30,), (30,), dtype), [values, shifts])
     np.testing.assert_array_equal(flipped, values ^ shifts)
 
 
 def test_angle():
-    y, x = np.meshgrid(np.array([-2.0, 0.0, 1.0, 3.0], np.float32), np.array([-1.0, 0.0, 0.5], np.float32))
+    y, x = np.meshgrid(
+        np.array([-2.0, 0.0, 1.0, 3.0], np.float32), np.array([-1.0, 0.0, 0.5], np.float32)
+    )
     (angle,) = run_whence(binary("ATAN2", y.shape, x.shape), [y, x])
     np.testing.assert_allclose(angle, np.arctan2(y, x), atol=1e-6)
 
@@ -134,7 +193,14 @@ def test_sum_of_many():
 
 
 @pytest.mark.parametrize(
-    ("given", "made"), [(np.float32, np.int32), (np.int32, np.float32), (np.int64, np.int32), (np.uint8, np.float32), (np.bool_, np.float32)]
+    ("given", "made"),
+    [
+        (np.float32, np.int32),
+        (np.int32, np.float32),
+        (np.int64, np.int32),
+        (np.uint8, np.float32),
+        (np.bool_, np.float32),
+    ],
 )
 def test_cast(given, made):
     values = np.array([0, 1, 2, 100]).astype(given)
@@ -151,7 +217,14 @@ def test_into_codes_and_out(dtype, zero):
     check(model, [RNG.normal(size=40).astype(np.float32) * 5])
 
 
-@pytest.mark.parametrize(("given", "made"), [((np.int8, -3), (np.int8, 5)), ((np.uint8, 128), (np.int8, 0)), ((np.int8, 4), (np.uint8, 120))])
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ((np.int8, -3), (np.int8, 5)),
+        ((np.uint8, 128), (np.int8, 0)),
+        ((np.int8, 4), (np.uint8, 120)),
+    ],
+)
 def test_from_codes_to_other_codes(given, made):
     model = Model()
     x = model.input((256,), given[0], Quantised(0.1, given[1]))
@@ -170,4 +243,6 @@ def test_fake_quantisation(low, high):
 def test_a_zero_point_that_is_no_code():
     """Some converters write -128 for uint8; LiteRT computes with it."""
     quantised = Quantised(1 / 256, -128)
-    check(unary("LOGISTIC", (256,), np.uint8, quantised, quantised), [np.arange(256).astype(np.uint8)])
+    check(
+        unary("LOGISTIC", (256,), np.uint8, quantised, quantised), [np.arange(256).astype(np.uint8)]
+    )

@@ -11,7 +11,9 @@ from tests.frontends.tflite.making import Model, check, run_whence
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
 def test_fill(dtype):
     model = Model()
-    model.output(model.op("FILL", [model.const([2, 3], np.int32), model.input((), dtype)], (2, 3), dtype))
+    model.output(
+        model.op("FILL", [model.const([2, 3], np.int32), model.input((), dtype)], (2, 3), dtype)
+    )
     check(model, [np.array(1, dtype)])
 
 
@@ -43,7 +45,9 @@ def test_the_shape_that_two_shapes_broadcast_to(first, second):
     check(model, [np.array(first, np.int32), np.array(second, np.int32)])
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("RANDOM_UNIFORM", 0, 1), ("RANDOM_STANDARD_NORMAL", -9, 9)])
+@pytest.mark.parametrize(
+    ("name", "low", "high"), [("RANDOM_UNIFORM", 0, 1), ("RANDOM_STANDARD_NORMAL", -9, 9)]
+)
 def test_random_numbers_are_in_their_range_and_differ(name, low, high):
     model = Model()
     x = model.input((4,))

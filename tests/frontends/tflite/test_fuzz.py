@@ -1,4 +1,6 @@
-"""Damaged files: whatever is done to the bytes, reading ends with a graph that holds together or with a `WhenceError`, soon and in little memory."""
+"""Damaged files: whatever is done to the bytes, reading ends with a graph that holds together or
+with a `WhenceError`, soon and in little memory.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,37 @@ MEGABYTES_MORE = 600
 def small_convolution(*, circle: bool = False) -> bytes:
     model = Model(circle=circle)
     x = model.input((1, 4, 4, 2), np.int8, Quantised(0.1, 3))
-    w = model.const(np.ones((3, 2, 2, 2), np.int8), quantised=Quantised([0.1, 0.2, 0.3], [0, 0, 0], 0))
+    w = model.const(
+        np.ones((3, 2, 2, 2), np.int8), quantised=Quantised([0.1, 0.2, 0.3], [0, 0, 0], 0)
+    )
     b = model.const(np.ones(3, np.int32), quantised=Quantised([0.01, 0.02, 0.03], [0, 0, 0], 0))
-    y = model.op("CONV_2D", [x, w, b], (1, 3, 3, 3), np.int8, Quantised(0.2, -1), padding=1, stride_w=1, stride_h=1, fused_activation_function=1)
-    flat = model.op("RESHAPE", [y, model.const([1, 27], np.int32)], (1, 27), np.int8, Quantised(0.2, -1), new_shape=[1, 27])
+    y = model.op(
+        "CONV_2D",
+        [x, w, b],
+        (1, 3, 3, 3),
+        np.int8,
+        Quantised(0.2, -1),
+        padding=1,
+        stride_w=1,
+        stride_h=1,
+        fused_activation_function=1,
+    )
+    flat = model.op(
+        "RESHAPE",
+        [y, model.const([1, 27], np.int32)],
+        (1, 27),
+        np.int8,
+        Quantised(0.2, -1),
+        new_shape=[1, 27],
+    )
     model.output(model.op("SOFTMAX", [flat], (1, 27), np.int8, Quantised(1 / 256, -128), beta=1.0))
     if circle:
-        model.metadata["ONE_source_table"] = SOURCE_TABLE.encode({1: "conv", 2: "reshape", 5: "softmax"})
-        model.metadata["ONE_op_table"] = OP_TABLE.encode({0: frozenset({1}), 1: frozenset({2}), 2: frozenset({2, 5})})
+        model.metadata["ONE_source_table"] = SOURCE_TABLE.encode(
+            {1: "conv", 2: "reshape", 5: "softmax"}
+        )
+        model.metadata["ONE_op_table"] = OP_TABLE.encode(
+            {0: frozenset({1}), 1: frozenset({2}), 2: frozenset({2, 5})}
+        )
         model.metadata["whence.folded"] = b"[[2,[2]]]"
     return model.bytes()
 
@@ -40,12 +65,32 @@ def small_convolution(*, circle: bool = False) -> bytes:
 def loop_and_branch() -> bytes:
     model = Model()
     asking, condition = model.subgraph("cond")
-    condition.output(condition.op("LESS", [condition.input((), np.int32), condition.const(3, np.int32)], (), np.bool_))
+    condition.output(
+        condition.op(
+            "LESS", [condition.input((), np.int32), condition.const(3, np.int32)], (), np.bool_
+        )
+    )
     turning, body = model.subgraph("body")
     body.output(body.op("ADD", [body.input((), np.int32), body.const(1, np.int32)], (), np.int32))
-    turned = model.op("WHILE", [model.input((), np.int32)], (), np.int32, cond_subgraph_index=asking, body_subgraph_index=turning)
+    turned = model.op(
+        "WHILE",
+        [model.input((), np.int32)],
+        (),
+        np.int32,
+        cond_subgraph_index=asking,
+        body_subgraph_index=turning,
+    )
     flag = model.input((), np.bool_)
-    model.output(model.op("IF", [flag, turned], (), np.int32, then_subgraph_index=turning, else_subgraph_index=turning))
+    model.output(
+        model.op(
+            "IF",
+            [flag, turned],
+            (),
+            np.int32,
+            then_subgraph_index=turning,
+            else_subgraph_index=turning,
+        )
+    )
     return model.bytes()
 
 
@@ -56,22 +101,42 @@ def shapes_and_choices() -> bytes:
     both = model.op("CONCATENATION", [x, filled], (4, 3), axis=0)
     chosen = model.op("GATHER", [both, model.const([3, 0], np.int32)], (2, 3), axis=0)
     tiled = model.op("TILE", [chosen, model.const([1, 2], np.int32)], (2, 6))
-    hot = model.op("ONE_HOT", [model.const([1], np.int32), model.const(4, np.int32), model.const(1.0), model.const(0.0)], (1, 4), axis=-1)
+    hot = model.op(
+        "ONE_HOT",
+        [model.const([1], np.int32), model.const(4, np.int32), model.const(1.0), model.const(0.0)],
+        (1, 4),
+        axis=-1,
+    )
     padded = model.op("PAD", [tiled, model.const([[0, 1], [1, 0]], np.int32)], (3, 7))
-    model.output(model.op("MEAN", [padded, model.const([0], np.int32)], (7,), options="ReducerOptions"), hot)
+    model.output(
+        model.op("MEAN", [padded, model.const([0], np.int32)], (7,), options="ReducerOptions"), hot
+    )
     return model.bytes()
 
 
 def detector() -> bytes:
     builder = flexbuffers.Builder()
     with builder.Map():
-        for key, value in (("max_detections", 2), ("num_classes", 2), ("max_classes_per_detection", 1)):
+        for key, value in (
+            ("max_detections", 2),
+            ("num_classes", 2),
+            ("max_classes_per_detection", 1),
+        ):
             builder.Key(key)
             builder.Int(value)
     model = Model()
-    inputs = [model.input((1, 3, 4)), model.input((1, 3, 3)), model.const(np.ones((3, 4), np.float32))]
+    inputs = [
+        model.input((1, 3, 4)),
+        model.input((1, 3, 3)),
+        model.const(np.ones((3, 4), np.float32)),
+    ]
     outputs = [model.tensor(shape) for shape in ((1, 2, 4), (1, 2), (1, 2), (1,))]
-    model.op("CUSTOM:TFLite_Detection_PostProcess", inputs, outputs=outputs, custom=bytes(builder.Finish()))
+    model.op(
+        "CUSTOM:TFLite_Detection_PostProcess",
+        inputs,
+        outputs=outputs,
+        custom=bytes(builder.Finish()),
+    )
     model.output(*outputs)
     return model.bytes()
 
@@ -82,7 +147,15 @@ def recurrent() -> bytes:
     bias = [model.const(np.ones(2, np.float32)) for _ in range(4)]
     states = [model.tensor((1, 2), variable=True) for _ in range(2)]
     inputs = [model.input((1, 3, 2)), *weights, -1, -1, -1, *bias, -1, -1, *states]
-    model.output(model.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (1, 3, 2), fused_activation_function=4, cell_clip=1.0))
+    model.output(
+        model.op(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            inputs,
+            (1, 3, 2),
+            fused_activation_function=4,
+            cell_clip=1.0,
+        )
+    )
     return model.bytes()
 
 
@@ -95,7 +168,9 @@ def sparse_weights() -> bytes:
     for name, numbers in (("arraySegments", [0, 2, 2, 3]), ("arrayIndices", [0, 3, 1])):
         setattr(columns, name, make("Int32VectorT", values=numbers))
         setattr(columns, f"{name}Type", model.number("SparseIndexVector", "Int32Vector"))
-    model.made.tensors[w].sparsity = make("SparsityParametersT", traversalOrder=[0, 1], dimMetadata=[rows, columns])
+    model.made.tensors[w].sparsity = make(
+        "SparsityParametersT", traversalOrder=[0, 1], dimMetadata=[rows, columns]
+    )
     dense = model.op("DENSIFY", [w], (3, 4))
     model.output(model.op("FULLY_CONNECTED", [model.input((1, 4)), dense, -1], (1, 3)))
     return model.bytes()
@@ -131,7 +206,9 @@ def limited(seconds: int) -> Iterator[None]:
 
 
 def mutations(data: bytes, count: int, rng: np.random.Generator) -> Iterator[bytes]:
-    """Files cut off, with bits flipped, with bytes and words that claim extremes, and with parts of themselves in the wrong place."""
+    """Files cut off, with bits flipped, with bytes and words that claim extremes, and with parts of
+    themselves in the wrong place.
+    """
     words = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, len(data), 0x10000, 0x40000000)
     for turn in range(count):
         damaged = bytearray(data)
@@ -146,7 +223,9 @@ def mutations(data: bytes, count: int, rng: np.random.Generator) -> Iterator[byt
                 damaged[at] = int(rng.choice((0, 1, 0x7F, 0x80, 0xFF)))
             case 4:
                 at &= ~3
-                damaged[at : at + 4] = int(rng.choice(words)).to_bytes(4, "little")[: len(data) - at]
+                damaged[at : at + 4] = int(rng.choice(words)).to_bytes(4, "little")[
+                    : len(data) - at
+                ]
             case _:
                 other, length = int(rng.integers(0, len(data))), int(rng.integers(1, 32))
                 damaged[at : at + length] = data[other : other + length][: len(data) - at]
@@ -161,7 +240,11 @@ def outcome(data: bytes) -> str:
             check_graph(graph)
             assert graph.ledger.lost() == []
     except WhenceError as error:
-        return "refused" if len(str(error).splitlines()) == 1 else f"refused in more than one line: {error}"
+        return (
+            "refused"
+            if len(str(error).splitlines()) == 1
+            else f"refused in more than one line: {error}"
+        )
     return "read"
 
 

@@ -100,11 +100,23 @@ def test_state_starts_at_the_code_for_zero():
 def test_a_quantised_operator_is_between_its_codes():
     model = Model()
     x = model.input((3,), np.int8, Quantised(0.5, 7))
-    model.output(model.op("ADD", [x, x], (3,), np.int8, Quantised(1.0, -1), fused_activation_function=1))
+    model.output(
+        model.op("ADD", [x, x], (3,), np.int8, Quantised(1.0, -1), fused_activation_function=1)
+    )
     graph = read(model)
-    assert [node.op for node in graph if node.origin] == ["DequantizeLinear", "DequantizeLinear", "Add", "Relu", "QuantizeLinear"]
+    assert [node.op for node in graph if node.origin] == [
+        "DequantizeLinear",
+        "DequantizeLinear",
+        "Add",
+        "Relu",
+        "QuantizeLinear",
+    ]
     assert graph[1].attrs["arithmetic"] == "fixed_point"
-    assert all(node.origin == frozenset((1,)) for node in graph if node.op not in ("Input", "Output", "Const"))
+    assert all(
+        node.origin == frozenset((1,))
+        for node in graph
+        if node.op not in ("Input", "Output", "Const")
+    )
 
 
 def test_a_tensor_that_nothing_makes_is_named():
@@ -126,7 +138,12 @@ def test_a_tensor_that_is_made_twice_is_named():
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("CUSTOM:FlexErf", "SELECT_TF_OPS"), ("CUSTOM:Mine", "custom operator"), ("HASHTABLE_SIZE", "no mapping")]
+    ("name", "words"),
+    [
+        ("CUSTOM:FlexErf", "SELECT_TF_OPS"),
+        ("CUSTOM:Mine", "custom operator"),
+        ("HASHTABLE_SIZE", "no mapping"),
+    ],
 )
 def test_operators_that_whence_does_not_have_are_named_with_advice(name, words):
     model = Model()
@@ -166,7 +183,17 @@ def test_subgraphs_that_call_each_other_without_end_are_refused():
         _, body = model.subgraph(f"s{number}")
         y, truth = body.input((2,)), body.const(np.array(True))
         last = number == 29
-        made = body.op("ABS", [y], (2,)) if last else body.op("IF", [truth, y], (2,), then_subgraph_index=number + 2, else_subgraph_index=number + 2)
+        made = (
+            body.op("ABS", [y], (2,))
+            if last
+            else body.op(
+                "IF",
+                [truth, y],
+                (2,),
+                then_subgraph_index=number + 2,
+                else_subgraph_index=number + 2,
+            )
+        )
         body.output(made)
     with pytest.raises(UnsupportedError, match="more than"):
         read(model)
@@ -180,5 +207,7 @@ def test_a_real_file():
 
 
 def test_every_mapping_is_of_an_operator_that_exists():
-    known = set(enum_names("tflite", "BuiltinOperator").values()) | set(enum_names("circle_schema.v0_10.circle", "BuiltinOperator").values())
+    known = set(enum_names("tflite", "BuiltinOperator").values()) | set(
+        enum_names("circle_schema.v0_10.circle", "BuiltinOperator").values()
+    )
     assert {name for name in MAPPINGS if not name.startswith("CUSTOM:")} <= known

@@ -19,8 +19,21 @@ from whence.types import DType, TensorType
 def tiny(*, circle: bool = False) -> Model:
     model = Model(circle=circle)
     x = model.input((1, 4), np.int8, Quantised(0.5, 3), name="x", signature=(-1, 4))
-    w = model.const(np.arange(8, dtype=np.int8).reshape(2, 4), quantised=Quantised([0.1, 0.2], [0, 0], 0), name="w")
-    y = model.op("FULLY_CONNECTED", [x, w, -1], (1, 2), np.int8, Quantised(0.25, -1), fused_activation_function=1, keep_num_dims=True, version=4)
+    w = model.const(
+        np.arange(8, dtype=np.int8).reshape(2, 4),
+        quantised=Quantised([0.1, 0.2], [0, 0], 0),
+        name="w",
+    )
+    y = model.op(
+        "FULLY_CONNECTED",
+        [x, w, -1],
+        (1, 2),
+        np.int8,
+        Quantised(0.25, -1),
+        fused_activation_function=1,
+        keep_num_dims=True,
+        version=4,
+    )
     model.output(y)
     model.metadata["note"] = b"hello"
     return model
@@ -35,11 +48,23 @@ def test_everything_is_there(circle):
     (graph,) = record.subgraphs
     assert (graph.name, graph.inputs, graph.outputs) == ("main", (0,), (2,))
     x, w, y = graph.tensors
-    assert (x.name, x.type, x.shape, x.signature, x.has_rank, x.is_variable) == ("x", "INT8", (1, 4), (-1, 4), True, False)
+    assert (x.name, x.type, x.shape, x.signature, x.has_rank, x.is_variable) == (
+        "x",
+        "INT8",
+        (1, 4),
+        (-1, 4),
+        True,
+        False,
+    )
     assert (x.buffer, y.buffer) == (0, 0)
     assert record.buffers[w.buffer].tobytes() == bytes(range(8))
     (operator,) = graph.operators
-    assert (operator.name, operator.version, operator.inputs, operator.outputs) == ("FULLY_CONNECTED", 4, (0, 1, -1), (2,))
+    assert (operator.name, operator.version, operator.inputs, operator.outputs) == (
+        "FULLY_CONNECTED",
+        4,
+        (0, 1, -1),
+        (2,),
+    )
     assert operator.options["keep_num_dims"] is True
     assert operator.options["fused_activation_function"] == 1
     assert operator.options["weights_format"] == 0
@@ -111,7 +136,11 @@ def test_four_bits_and_text():
     texts = ["ab", "", "ü"]
     encoded = [text.encode() for text in texts]
     ends = np.cumsum([20, *(len(text) for text in encoded)]).astype("<i4")
-    words = model.tensor((3,), data=np.array([3], "<i4").tobytes() + ends.tobytes() + b"".join(encoded), type_name="STRING")
+    words = model.tensor(
+        (3,),
+        data=np.array([3], "<i4").tobytes() + ends.tobytes() + b"".join(encoded),
+        type_name="STRING",
+    )
     model.output(x)
     record = read_records(model.bytes())
     tensors = record.subgraphs[0].tensors
@@ -122,7 +151,17 @@ def test_four_bits_and_text():
     assert strings.tolist() == texts
 
 
-@pytest.mark.parametrize("data", [b"", b"TFL3", b"\0\0\0\0TFL3", b"\0\0\0\0ONNX" + bytes(64), b"\x10\0\0\0TFL3", b"\xff\xff\xff\x7fTFL3" + bytes(64)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"TFL3",
+        b"\0\0\0\0TFL3",
+        b"\0\0\0\0ONNX" + bytes(64),
+        b"\x10\0\0\0TFL3",
+        b"\xff\xff\xff\x7fTFL3" + bytes(64),
+    ],
+)
 def test_what_is_no_model(data):
     with pytest.raises(ModelError, match=r"^'m'"):
         read_records(data, "'m'")
@@ -140,7 +179,9 @@ def test_every_prefix_is_an_error_or_the_whole():
 
 
 def test_one_long_vector_in_many_places_is_refused_soon():
-    """Ten thousand tensors whose shape is one and the same vector of half a million numbers would take hours to read."""
+    """Ten thousand tensors whose shape is one and the same vector of half a million numbers would
+    take hours to read.
+    """
     builder = flatbuffers.Builder(1 << 20)
     count, length = 10_000, 500_000
     builder.StartVector(4, length, 4)

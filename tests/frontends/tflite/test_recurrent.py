@@ -17,7 +17,9 @@ def real(*shape: int) -> np.ndarray:
     return RNG.normal(0, 0.5, shape).astype(np.float32)
 
 
-def lstm_inputs(model, *, coupled=False, peepholes=False, projection=False, units=UNITS, width=WIDTH):
+def lstm_inputs(
+    model, *, coupled=False, peepholes=False, projection=False, units=UNITS, width=WIDTH
+):
     """The weights of one direction, from the first input weight to the bias of the projection."""
     out = OUT if projection else units
 
@@ -26,8 +28,13 @@ def lstm_inputs(model, *, coupled=False, peepholes=False, projection=False, unit
         return [ABSENT, *made[1:]] if coupled else made
 
     weights, recurrent = gates(units, width), gates(units, out)
-    peeps = [model.const(real(units)) if peepholes and not (coupled and gate == 0) else ABSENT for gate in range(3)]
-    tail = [model.const(real(out, units)), model.const(real(out))] if projection else [ABSENT, ABSENT]
+    peeps = [
+        model.const(real(units)) if peepholes and not (coupled and gate == 0) else ABSENT
+        for gate in range(3)
+    ]
+    tail = (
+        [model.const(real(out, units)), model.const(real(out))] if projection else [ABSENT, ABSENT]
+    )
     return [*weights, *recurrent, *peeps, *gates(units), *tail]
 
 
@@ -49,7 +56,10 @@ def test_lstm(parts, options, time_major):
     shape = (TIME, BATCH, WIDTH) if time_major else (BATCH, TIME, WIDTH)
     out = OUT if parts.get("projection") else UNITS
     x = model.input(shape)
-    states = [model.tensor((BATCH, out), variable=True), model.tensor((BATCH, UNITS), variable=True)]
+    states = [
+        model.tensor((BATCH, out), variable=True),
+        model.tensor((BATCH, UNITS), variable=True),
+    ]
     inputs = [x, *lstm_inputs(model, **parts), *states]
     options = {"fused_activation_function": TANH, "time_major": time_major, **options}
     model.output(model.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (*shape[:2], out), **options))
@@ -62,7 +72,14 @@ def test_lstm_with_normalised_gates():
     states = [model.tensor((BATCH, UNITS), variable=True) for _ in range(2)]
     norms = [model.const(1 + real(UNITS)) for _ in range(4)]
     inputs = [x, *lstm_inputs(model), *states, *norms]
-    model.output(model.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (BATCH, TIME, UNITS), fused_activation_function=TANH))
+    model.output(
+        model.op(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            inputs,
+            (BATCH, TIME, UNITS),
+            fused_activation_function=TANH,
+        )
+    )
     check(model, [real(BATCH, TIME, WIDTH)], relative=1e-4)
 
 
@@ -72,7 +89,13 @@ def test_a_plain_lstm_is_one_node_and_a_long_one_with_a_clipped_cell_is_a_scan()
         x = model.input((1, time, WIDTH))
         states = [model.tensor((1, UNITS), variable=True) for _ in range(2)]
         inputs = [x, *lstm_inputs(model), *states]
-        made = model.op("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, (1, time, UNITS), fused_activation_function=TANH, cell_clip=clip)
+        made = model.op(
+            "UNIDIRECTIONAL_SEQUENCE_LSTM",
+            inputs,
+            (1, time, UNITS),
+            fused_activation_function=TANH,
+            cell_clip=clip,
+        )
         model.output(made)
         assert any(node.op == kind for node in read(model.bytes()))
         check(model, [real(1, time, WIDTH)])
@@ -87,9 +110,20 @@ def test_lstm_both_ways(merge):
     weights = [*lstm_inputs(model), *lstm_inputs(model)]
     states = [model.tensor((batch, UNITS), variable=True) for _ in range(4)]
     shape = (batch, TIME, UNITS)
-    outputs = [model.tensor((batch, TIME, 2 * UNITS))] if merge else [model.tensor(shape), model.tensor(shape)]
+    outputs = (
+        [model.tensor((batch, TIME, 2 * UNITS))]
+        if merge
+        else [model.tensor(shape), model.tensor(shape)]
+    )
     inputs = [x, *weights, *states, *[ABSENT] * 9]
-    model.op("BIDIRECTIONAL_SEQUENCE_LSTM", inputs, outputs=outputs, fused_activation_function=TANH, merge_outputs=merge, time_major=False)
+    model.op(
+        "BIDIRECTIONAL_SEQUENCE_LSTM",
+        inputs,
+        outputs=outputs,
+        fused_activation_function=TANH,
+        merge_outputs=merge,
+        time_major=False,
+    )
     model.output(*outputs)
     check(model, [real(batch, TIME, WIDTH)])
 
@@ -99,7 +133,11 @@ def test_one_step_of_an_lstm():
     x = model.input((BATCH, WIDTH))
     states = [model.tensor((BATCH, UNITS), variable=True) for _ in range(2)]
     inputs = [x, *lstm_inputs(model), *states]
-    model.output(model.op("LSTM", inputs, (BATCH, UNITS), options="LSTMOptions", fused_activation_function=TANH))
+    model.output(
+        model.op(
+            "LSTM", inputs, (BATCH, UNITS), options="LSTMOptions", fused_activation_function=TANH
+        )
+    )
     check(model, [real(BATCH, WIDTH)])
 
 
@@ -114,30 +152,62 @@ def test_the_short_form_of_an_lstm():
     ]
     shapes = [(BATCH, UNITS), (BATCH, UNITS), (BATCH, WIDTH + UNITS), (BATCH, 4 * UNITS)]
     outputs = [model.tensor(shape) for shape in shapes]
-    model.op("LSTM", inputs, outputs=outputs, options="LSTMOptions", fused_activation_function=TANH, kernel_type=1, version=2)
+    model.op(
+        "LSTM",
+        inputs,
+        outputs=outputs,
+        options="LSTMOptions",
+        fused_activation_function=TANH,
+        kernel_type=1,
+        version=2,
+    )
     model.output(*outputs[:2])
     check(model, [real(BATCH, WIDTH), real(BATCH, UNITS), real(BATCH, UNITS)])
 
 
-def quantised_lstm(time: int, *, coupled: bool = False, clip: float = 0.0, peepholes: bool = False) -> Model:
+def quantised_lstm(
+    time: int, *, coupled: bool = False, clip: float = 0.0, peepholes: bool = False
+) -> Model:
     """The form that post-training quantisation writes: int8 with 16 bits in the cell."""
     model = Model()
     given, hidden, cell = Quantised(1 / 64, 3), Quantised(1 / 127, -2), Quantised(2**-12)
     x = model.input((1, time, WIDTH), np.int8, given)
 
     def weight(*shape):
-        return model.const(RNG.integers(-127, 128, shape).astype(np.int8), quantised=Quantised(1 / 100))
+        return model.const(
+            RNG.integers(-127, 128, shape).astype(np.int8), quantised=Quantised(1 / 100)
+        )
 
     def peephole(gate):
         there = peepholes and not (coupled and gate == 0)
-        return model.const(RNG.integers(-9999, 9999, UNITS).astype(np.int16), quantised=Quantised(1 / 32768)) if there else ABSENT
+        return (
+            model.const(
+                RNG.integers(-9999, 9999, UNITS).astype(np.int16), quantised=Quantised(1 / 32768)
+            )
+            if there
+            else ABSENT
+        )
 
-    biases = [model.const(RNG.integers(-999, 1000, UNITS).astype(np.int32), quantised=Quantised(1 / 6400)) for _ in range(4)]
-    inputs = [x, *(weight(UNITS, WIDTH) for _ in range(4)), *(weight(UNITS, UNITS) for _ in range(4)), *map(peephole, range(3)), *biases]
+    biases = [
+        model.const(RNG.integers(-999, 1000, UNITS).astype(np.int32), quantised=Quantised(1 / 6400))
+        for _ in range(4)
+    ]
+    inputs = [
+        x,
+        *(weight(UNITS, WIDTH) for _ in range(4)),
+        *(weight(UNITS, UNITS) for _ in range(4)),
+        *map(peephole, range(3)),
+        *biases,
+    ]
     if coupled:
         inputs[1] = inputs[5] = inputs[12] = ABSENT
-    states = [model.tensor((1, UNITS), np.int8, hidden, variable=True), model.tensor((1, UNITS), np.int16, cell, variable=True)]
-    middle = [model.tensor((), np.int16, Quantised(2**-12)) for _ in range(4)] + [model.tensor((), np.int8, hidden)]
+    states = [
+        model.tensor((1, UNITS), np.int8, hidden, variable=True),
+        model.tensor((1, UNITS), np.int16, cell, variable=True),
+    ]
+    middle = [model.tensor((), np.int16, Quantised(2**-12)) for _ in range(4)] + [
+        model.tensor((), np.int8, hidden)
+    ]
     model.output(
         model.op(
             "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -175,7 +245,13 @@ def test_a_quantised_lstm_is_computed_in_integers():
 def test_one_step_of_a_simple_layer(activation):
     model = Model()
     state = model.tensor((BATCH, UNITS), variable=True)
-    inputs = [model.input((BATCH, WIDTH)), model.const(real(UNITS, WIDTH)), model.const(real(UNITS, UNITS)), model.const(real(UNITS)), state]
+    inputs = [
+        model.input((BATCH, WIDTH)),
+        model.const(real(UNITS, WIDTH)),
+        model.const(real(UNITS, UNITS)),
+        model.const(real(UNITS)),
+        state,
+    ]
     model.output(model.op("RNN", inputs, (BATCH, UNITS), fused_activation_function=activation))
     check(model, [real(BATCH, WIDTH)])
 
@@ -185,9 +261,23 @@ def test_a_simple_layer_over_a_sequence(time_major):
     model = Model()
     shape = (TIME, BATCH, WIDTH) if time_major else (BATCH, TIME, WIDTH)
     state = model.tensor((BATCH, UNITS), variable=True)
-    inputs = [model.input(shape), model.const(real(UNITS, WIDTH)), model.const(real(UNITS, UNITS)), model.const(real(UNITS)), state]
+    inputs = [
+        model.input(shape),
+        model.const(real(UNITS, WIDTH)),
+        model.const(real(UNITS, UNITS)),
+        model.const(real(UNITS)),
+        state,
+    ]
     out = (*shape[:2], UNITS)
-    model.output(model.op("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, out, fused_activation_function=TANH, time_major=time_major))
+    model.output(
+        model.op(
+            "UNIDIRECTIONAL_SEQUENCE_RNN",
+            inputs,
+            out,
+            fused_activation_function=TANH,
+            time_major=time_major,
+        )
+    )
     check(model, [real(*shape)])
 
 
@@ -204,7 +294,14 @@ def test_a_simple_layer_both_ways():
 
     inputs = [model.input((BATCH, TIME, WIDTH)), *part(), *part(), ABSENT, ABSENT, ABSENT]
     outputs = [model.tensor((BATCH, TIME, UNITS)), model.tensor((BATCH, TIME, UNITS))]
-    model.op("BIDIRECTIONAL_SEQUENCE_RNN", inputs, outputs=outputs, fused_activation_function=TANH, time_major=False, merge_outputs=False)
+    model.op(
+        "BIDIRECTIONAL_SEQUENCE_RNN",
+        inputs,
+        outputs=outputs,
+        fused_activation_function=TANH,
+        time_major=False,
+        merge_outputs=False,
+    )
     model.output(*outputs)
     check(model, [real(BATCH, TIME, WIDTH)])
 
@@ -214,8 +311,23 @@ def test_svdf(rank):
     model = Model()
     filters, memory = rank * UNITS, 6
     state = model.tensor((BATCH, filters * memory), variable=True)
-    inputs = [model.input((BATCH, WIDTH)), model.const(real(filters, WIDTH)), model.const(real(filters, memory)), model.const(real(UNITS)), state]
-    model.output(model.op("SVDF", inputs, (BATCH, UNITS), options="SVDFOptions", rank=rank, fused_activation_function=1))
+    inputs = [
+        model.input((BATCH, WIDTH)),
+        model.const(real(filters, WIDTH)),
+        model.const(real(filters, memory)),
+        model.const(real(UNITS)),
+        state,
+    ]
+    model.output(
+        model.op(
+            "SVDF",
+            inputs,
+            (BATCH, UNITS),
+            options="SVDFOptions",
+            rank=rank,
+            fused_activation_function=1,
+        )
+    )
     check(model, [real(BATCH, WIDTH)])
 
 
@@ -225,13 +337,28 @@ def test_quantised_svdf(rank):
     filters, memory, width = rank * UNITS, 6, 12
     inputs = [
         model.input((BATCH, width), np.int8, Quantised(1 / 32, -3)),
-        model.const(RNG.integers(-127, 128, (filters, width)).astype(np.int8), quantised=Quantised(1 / 128)),
-        model.const(RNG.integers(-32767, 32768, (filters, memory)).astype(np.int16), quantised=Quantised(1 / 32768)),
-        model.const(RNG.integers(-99999, 99999, UNITS).astype(np.int32), quantised=Quantised(2**-25)),
+        model.const(
+            RNG.integers(-127, 128, (filters, width)).astype(np.int8), quantised=Quantised(1 / 128)
+        ),
+        model.const(
+            RNG.integers(-32767, 32768, (filters, memory)).astype(np.int16),
+            quantised=Quantised(1 / 32768),
+        ),
+        model.const(
+            RNG.integers(-99999, 99999, UNITS).astype(np.int32), quantised=Quantised(2**-25)
+        ),
         model.tensor((BATCH, filters * memory), np.int16, Quantised(1 / 1024), variable=True),
     ]
     made = model.op(
-        "SVDF", inputs, (BATCH, UNITS), np.int8, Quantised(1 / 16, -128), options="SVDFOptions", rank=rank, fused_activation_function=1, version=3
+        "SVDF",
+        inputs,
+        (BATCH, UNITS),
+        np.int8,
+        Quantised(1 / 16, -128),
+        options="SVDFOptions",
+        rank=rank,
+        fused_activation_function=1,
+        version=3,
     )
     model.output(made)
     check(model, [RNG.integers(-128, 128, (BATCH, width)).astype(np.int8)])
@@ -239,10 +366,20 @@ def test_quantised_svdf(rank):
 
 def test_gru_of_circle():
     model = Model(circle=True)
-    weights, recurrent, bias, recurrent_bias = real(3 * UNITS, WIDTH), real(3 * UNITS, UNITS), real(3 * UNITS), real(3 * UNITS)
+    weights, recurrent, bias, recurrent_bias = (
+        real(3 * UNITS, WIDTH),
+        real(3 * UNITS, UNITS),
+        real(3 * UNITS),
+        real(3 * UNITS),
+    )
     x, start = real(TIME, BATCH, WIDTH), real(BATCH, UNITS)
-    inputs = [model.input(x.shape), *(model.const(each) for each in (recurrent, recurrent_bias, weights, bias, start))]
-    model.output(model.op("GRU", inputs, (1, BATCH, UNITS), return_sequences=False, time_major=False))
+    inputs = [
+        model.input(x.shape),
+        *(model.const(each) for each in (recurrent, recurrent_bias, weights, bias, start)),
+    ]
+    model.output(
+        model.op("GRU", inputs, (1, BATCH, UNITS), return_sequences=False, time_major=False)
+    )
     state = start
     for row in x:
         z, r, h = np.split(row @ weights.T + bias, 3, axis=1)

@@ -16,12 +16,25 @@ INT8 = Quantised(0.05, 3)
 def reduced(name, shape, axes, out, dtype=np.float32, given=None, made=None, **options):
     model = Model()
     x = model.input(shape, dtype, given)
-    model.output(model.op(name, [x, model.const(axes, np.int32)], out, dtype, made, options="ReducerOptions", **options))
+    model.output(
+        model.op(
+            name,
+            [x, model.const(axes, np.int32)],
+            out,
+            dtype,
+            made,
+            options="ReducerOptions",
+            **options,
+        )
+    )
     return model
 
 
 @pytest.mark.parametrize("name", ["MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN"])
-@pytest.mark.parametrize(("axes", "keep", "out"), [([1], False, (2, 4)), ([0, 2], True, (1, 3, 1)), ([-1], True, (2, 3, 1)), (1, False, (2, 4))])
+@pytest.mark.parametrize(
+    ("axes", "keep", "out"),
+    [([1], False, (2, 4)), ([0, 2], True, (1, 3, 1)), ([-1], True, (2, 3, 1)), (1, False, (2, 4))],
+)
 def test_float(name, axes, keep, out):
     check(reduced(name, X.shape, axes, out, keep_dims=keep), [X])
 
@@ -31,12 +44,18 @@ def test_quantised(name):
     codes = RNG.integers(-128, 128, (1, 6, 6, 4)).astype(np.int8)
     made = Quantised(0.5, -7) if name == "SUM" else INT8
     # The reference kernel of SUM knows no scales; the one LiteRT uses does.
-    check(reduced(name, codes.shape, [1, 2], (1, 4), np.int8, INT8, made), [codes], reference=name != "SUM")
+    check(
+        reduced(name, codes.shape, [1, 2], (1, 4), np.int8, INT8, made),
+        [codes],
+        reference=name != "SUM",
+    )
 
 
 @pytest.mark.parametrize("name", ["MEAN", "SUM", "REDUCE_MAX"])
 def test_whole_numbers(name):
-    check(reduced(name, (3, 5), [1], (3,), np.int32), [RNG.integers(-9, 9, (3, 5)).astype(np.int32)])
+    check(
+        reduced(name, (3, 5), [1], (3,), np.int32), [RNG.integers(-9, 9, (3, 5)).astype(np.int32)]
+    )
 
 
 @pytest.mark.parametrize("name", ["REDUCE_ANY", "REDUCE_ALL"])
@@ -59,15 +78,23 @@ def test_places_of_extremes(name, dtype):
 def test_places_as_long_integers():
     model = Model()
     x = model.input(X.shape)
-    model.output(model.op("ARG_MAX", [x, model.const(-1, np.int32)], (2, 3), np.int64, output_type=4))
+    model.output(
+        model.op("ARG_MAX", [x, model.const(-1, np.int32)], (2, 3), np.int64, output_type=4)
+    )
     check(model, [X])
 
 
-@pytest.mark.parametrize(("exclusive", "reverse"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("exclusive", "reverse"), [(False, False), (True, False), (False, True), (True, True)]
+)
 def test_running_sums(exclusive, reverse):
     model = Model()
     x = model.input(X.shape)
-    model.output(model.op("CUMSUM", [x, model.const(1, np.int32)], X.shape, exclusive=exclusive, reverse=reverse))
+    model.output(
+        model.op(
+            "CUMSUM", [x, model.const(1, np.int32)], X.shape, exclusive=exclusive, reverse=reverse
+        )
+    )
     check(model, [X])
 
 

@@ -1,4 +1,6 @@
-"""Choosing by condition, order and difference; turning round; diagonals; buckets; boxes; against LiteRT."""
+"""Choosing by condition, order and difference; turning round; diagonals; buckets; boxes; against
+LiteRT.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ RNG = np.random.default_rng(8)
 
 
 def test_select_chooses_whole_rows_by_a_list():
-    a, b = RNG.normal(size=(2, 3, 4)).astype(np.float32), RNG.normal(size=(2, 3, 4)).astype(np.float32)
+    a, b = (
+        RNG.normal(size=(2, 3, 4)).astype(np.float32),
+        RNG.normal(size=(2, 3, 4)).astype(np.float32),
+    )
     model = Model()
     inputs = [model.input((2,), np.bool_), model.input(a.shape), model.input(b.shape)]
     model.output(model.op("SELECT", inputs, a.shape))
@@ -61,7 +66,9 @@ def test_unique_values_in_the_order_of_appearance():
 def test_reverse(axes):
     x = RNG.normal(size=(2, 3, 4)).astype(np.float32)
     model = Model()
-    model.output(model.op("REVERSE_V2", [model.input(x.shape), model.const(axes, np.int32)], x.shape))
+    model.output(
+        model.op("REVERSE_V2", [model.input(x.shape), model.const(axes, np.int32)], x.shape)
+    )
     check(model, [x])
 
 
@@ -97,14 +104,30 @@ def test_buckets():
     check(model, [np.array([[-2, -1, -0.5], [0, 2.5, 9]], np.float32)])
 
 
-BOXES = np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11], [1, 10.1, 0, 11.1], [0, 100, 1, 101]], np.float32)
+BOXES = np.array(
+    [
+        [0, 0, 1, 1],
+        [0, 0.1, 1, 1.1],
+        [0, -0.1, 1, 0.9],
+        [0, 10, 1, 11],
+        [1, 10.1, 0, 11.1],
+        [0, 100, 1, 101],
+    ],
+    np.float32,
+)
 SCORES = np.array([0.9, 0.75, 0.6, 0.95, 0.5, 0.3], np.float32)
 
 
 @pytest.mark.parametrize(("limit", "threshold"), [(6, 0.4), (2, 0.0), (6, 0.92)])
 def test_boxes_that_do_not_overlap(limit, threshold):
     model = Model()
-    inputs = [model.input((6, 4)), model.input((6,)), model.const(limit, np.int32), model.const(0.5), model.const(threshold)]
+    inputs = [
+        model.input((6, 4)),
+        model.input((6,)),
+        model.const(limit, np.int32),
+        model.const(0.5),
+        model.const(threshold),
+    ]
     outputs = [model.tensor((limit,), np.int32), model.tensor((), np.int32)]
     model.op("NON_MAX_SUPPRESSION_V4", inputs, outputs=outputs)
     model.output(*outputs)
@@ -131,7 +154,11 @@ def test_boxes_that_overlap_softly(sigma):
 def test_quantised_choice_moves_codes():
     model = Model()
     scale = Quantised(0.1, 3)
-    inputs = [model.input((4,), np.bool_), model.input((4,), np.int8, scale), model.input((4,), np.int8, scale)]
+    inputs = [
+        model.input((4,), np.bool_),
+        model.input((4,), np.int8, scale),
+        model.input((4,), np.int8, scale),
+    ]
     model.output(model.op("SELECT_V2", inputs, (4,), np.int8, scale))
     a, b = np.array([1, 2, 3, 4], np.int8), np.array([-1, -2, -3, -4], np.int8)
     check(model, [np.array([True, False, True, False]), a, b], quanta=0)

@@ -23,11 +23,22 @@ def moved(name, shape, made, *others, dtype=np.float32, quantised=None, **option
     """An operator whose first input is given and whose others are stored whole numbers."""
     model = Model()
     x = model.input(shape, dtype, quantised)
-    model.output(model.op(name, [x, *(model.const(other, np.int32) for other in others)], made, dtype, quantised, **options))
+    model.output(
+        model.op(
+            name,
+            [x, *(model.const(other, np.int32) for other in others)],
+            made,
+            dtype,
+            quantised,
+            **options,
+        )
+    )
     return model
 
 
-@pytest.mark.parametrize(("dtype", "quantised"), [(np.float32, None), (np.int8, INT8), (np.int32, None)])
+@pytest.mark.parametrize(
+    ("dtype", "quantised"), [(np.float32, None), (np.int8, INT8), (np.int32, None)]
+)
 @pytest.mark.parametrize(
     ("name", "made", "others", "options"),
     [
@@ -69,18 +80,28 @@ def test_squeeze(dims, made):
     ],
 )
 def test_strided_slice(begin, end, strides, masks, made):
-    check(moved("STRIDED_SLICE", (2, 4, 5), made, begin, end, strides, **masks), [values(2, 4, 5)], reference=False)
+    check(
+        moved("STRIDED_SLICE", (2, 4, 5), made, begin, end, strides, **masks),
+        [values(2, 4, 5)],
+        reference=False,
+    )
 
 
 def test_slice_with_computed_bounds():
     model = Model()
     x, begin, end = model.input((6, 4)), model.input((2,), np.int32), model.input((2,), np.int32)
     strides = model.const([1, 1], np.int32)
-    model.output(model.op("STRIDED_SLICE", [x, begin, end, strides], (1, 4), begin_mask=2, end_mask=2))
-    model.output(model.op("STRIDED_SLICE", [x, begin, end, strides], (4,), end_mask=2, shrink_axis_mask=1))
+    model.output(
+        model.op("STRIDED_SLICE", [x, begin, end, strides], (1, 4), begin_mask=2, end_mask=2)
+    )
+    model.output(
+        model.op("STRIDED_SLICE", [x, begin, end, strides], (4,), end_mask=2, shrink_axis_mask=1)
+    )
     model.output(model.op("SLICE", [x, begin, end], (1, 4)))
     given = values(6, 4)
-    rows, row, part = run_whence(model, [given, np.array([1, 0], np.int32), np.array([3, -1], np.int32)])
+    rows, row, part = run_whence(
+        model, [given, np.array([1, 0], np.int32), np.array([3, -1], np.int32)]
+    )
     np.testing.assert_array_equal(rows, given[1:3])
     np.testing.assert_array_equal(row, given[1])
     np.testing.assert_array_equal(part, given[1:4])
@@ -92,7 +113,9 @@ def test_shapes_that_the_model_computes_are_known():
     x = model.input((2, 3, 4))
     shape = model.op("SHAPE", [x], (3,), np.int32, out_type=2)
     one = [model.const([each], np.int32) for each in (0, 1)]
-    batch = model.op("STRIDED_SLICE", [shape, one[0], one[1], one[1]], (), np.int32, shrink_axis_mask=1)
+    batch = model.op(
+        "STRIDED_SLICE", [shape, one[0], one[1], one[1]], (), np.int32, shrink_axis_mask=1
+    )
     wanted = model.op("PACK", [batch, model.const(12, np.int32)], (2,), np.int32, values_count=2)
     model.output(model.op("RESHAPE", [x, wanted], (2, 12)))
     graph = read(model)
@@ -107,11 +130,30 @@ def test_shapes_that_the_model_computes_are_known():
 @pytest.mark.parametrize(("dtype", "quantised"), [(np.float32, None), (np.int8, INT8)])
 def test_pads(dtype, quantised):
     x = values(1, 3, 4, 2, dtype=dtype)
-    check(moved("PAD", x.shape, (1, 6, 5, 2), [[0, 0], [1, 2], [0, 1], [0, 0]], dtype=dtype, quantised=quantised), [x], quanta=0)
+    check(
+        moved(
+            "PAD",
+            x.shape,
+            (1, 6, 5, 2),
+            [[0, 0], [1, 2], [0, 1], [0, 0]],
+            dtype=dtype,
+            quantised=quantised,
+        ),
+        [x],
+        quanta=0,
+    )
     model = Model()
     given = model.input(x.shape, dtype, quantised)
     value = model.const(7 if quantised else 1.5, dtype, quantised)
-    model.output(model.op("PADV2", [given, model.const([[0, 0], [1, 0], [0, 0], [0, 0]], np.int32), value], (1, 4, 4, 2), dtype, quantised))
+    model.output(
+        model.op(
+            "PADV2",
+            [given, model.const([[0, 0], [1, 0], [0, 0], [0, 0]], np.int32), value],
+            (1, 4, 4, 2),
+            dtype,
+            quantised,
+        )
+    )
     check(model, [x], quanta=0)
 
 
@@ -124,7 +166,10 @@ def test_mirrors(mode, borders):
 
 def test_joined_codes_that_mean_different_things():
     model = Model()
-    inputs = [model.input((2, 3), np.uint8, Quantised(0.1, 100)), model.input((2, 4), np.uint8, Quantised(0.2, 120))]
+    inputs = [
+        model.input((2, 3), np.uint8, Quantised(0.1, 100)),
+        model.input((2, 4), np.uint8, Quantised(0.2, 120)),
+    ]
     model.output(model.op("CONCATENATION", inputs, (2, 7), np.uint8, Quantised(0.2, 110), axis=1))
     check(model, [RNG.integers(0, 256, (2, size)).astype(np.uint8) for size in (3, 4)])
 
@@ -155,13 +200,22 @@ def test_split():
     halves = [model.tensor((2, 3)) for _ in range(2)]
     model.op("SPLIT", [model.const(1, np.int32), x], outputs=halves, num_splits=2)
     parts = [model.tensor((2, size)) for size in (1, 3, 2)]
-    model.op("SPLIT_V", [x, model.const([1, -1, 2], np.int32), model.const(-1, np.int32)], outputs=parts, num_splits=3)
+    model.op(
+        "SPLIT_V",
+        [x, model.const([1, -1, 2], np.int32), model.const(-1, np.int32)],
+        outputs=parts,
+        num_splits=3,
+    )
     model.output(*halves, *parts)
     check(model, [values(2, 6)])
 
 
 def test_broadcast():
-    check(moved("BROADCAST_TO", (3, 1), (2, 3, 4), [2, 3, 4], version=2), [values(3, 1)], reference=False)
+    check(
+        moved("BROADCAST_TO", (3, 1), (2, 3, 4), [2, 3, 4], version=2),
+        [values(3, 1)],
+        reference=False,
+    )
 
 
 def test_the_same_bits_as_another_type():
@@ -172,7 +226,11 @@ def test_the_same_bits_as_another_type():
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "made"), [("SPACE_TO_DEPTH", (1, 4, 6, 3), (1, 2, 3, 12)), ("DEPTH_TO_SPACE", (1, 2, 3, 12), (1, 4, 6, 3))]
+    ("name", "shape", "made"),
+    [
+        ("SPACE_TO_DEPTH", (1, 4, 6, 3), (1, 2, 3, 12)),
+        ("DEPTH_TO_SPACE", (1, 2, 3, 12), (1, 4, 6, 3)),
+    ],
 )
 def test_between_space_and_depth(name, shape, made):
     check(moved(name, shape, made, block_size=2), [values(*shape)])
@@ -180,23 +238,55 @@ def test_between_space_and_depth(name, shape, made):
 
 def test_between_space_and_batch():
     block, border = [2, 3], [[1, 0], [0, 2]]
-    check(moved("SPACE_TO_BATCH_ND", (2, 5, 4, 2), (12, 3, 2, 2), block, border), [values(2, 5, 4, 2)])
-    check(moved("BATCH_TO_SPACE_ND", (12, 3, 2, 2), (2, 5, 4, 2), block, border), [values(12, 3, 2, 2)])
+    check(
+        moved("SPACE_TO_BATCH_ND", (2, 5, 4, 2), (12, 3, 2, 2), block, border), [values(2, 5, 4, 2)]
+    )
+    check(
+        moved("BATCH_TO_SPACE_ND", (12, 3, 2, 2), (2, 5, 4, 2), block, border),
+        [values(12, 3, 2, 2)],
+    )
     codes = values(1, 3, 4, 2, dtype=np.int8)
-    check(moved("SPACE_TO_BATCH_ND", codes.shape, (4, 2, 2, 2), [2, 2], [[1, 0], [0, 0]], dtype=np.int8, quantised=INT8), [codes], quanta=0)
+    check(
+        moved(
+            "SPACE_TO_BATCH_ND",
+            codes.shape,
+            (4, 2, 2, 2),
+            [2, 2],
+            [[1, 0], [0, 0]],
+            dtype=np.int8,
+            quantised=INT8,
+        ),
+        [codes],
+        quanta=0,
+    )
 
 
 @pytest.mark.parametrize("name", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
 @pytest.mark.parametrize(("aligned", "centred"), [(False, False), (True, False), (False, True)])
 @pytest.mark.parametrize("size", [(6, 9), (2, 3), (3, 11), (1, 1)])
 def test_resize(name, aligned, centred, size):
-    model = moved(name, (1, 3, 5, 2), (1, *size, 2), list(size), align_corners=aligned, half_pixel_centers=centred)
+    model = moved(
+        name,
+        (1, 3, 5, 2),
+        (1, *size, 2),
+        list(size),
+        align_corners=aligned,
+        half_pixel_centers=centred,
+    )
     check(model, [values(1, 3, 5, 2)], relative=1e-4)
 
 
 @pytest.mark.parametrize("name", ["RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"])
 def test_resize_of_codes(name):
-    model = moved(name, (1, 3, 5, 2), (1, 6, 10, 2), [6, 10], dtype=np.int8, quantised=INT8, half_pixel_centers=True)
+    model = moved(
+        name,
+        (1, 3, 5, 2),
+        (1, 6, 10, 2),
+        [6, 10],
+        dtype=np.int8,
+        quantised=INT8,
+        half_pixel_centers=True,
+    )
     check(model, [values(1, 3, 5, 2, dtype=np.int8)])
 
 
@@ -209,8 +299,21 @@ def test_resize_of_codes(name):
         (moved("STRIDED_SLICE", (2, 3), (2, 3), [0, 0], [2, 3], [1, 0]), ModelError),
         (moved("PAD", (2, 3), (2, 3), [[0, 0]]), ModelError),
         (moved("DEPTH_TO_SPACE", (1, 2, 2, 3), (1, 4, 4, 1), block_size=2), ModelError),
-        (moved("SPACE_TO_BATCH_ND", (1, 3, 3, 1), (4, 1, 1, 1), [2, 2], [[0, 0], [0, 0]]), ModelError),
-        (moved("RESIZE_BILINEAR", (1, 2, 2, 1), (1, 4, 4, 1), [4, 4], align_corners=True, half_pixel_centers=True), ModelError),
+        (
+            moved("SPACE_TO_BATCH_ND", (1, 3, 3, 1), (4, 1, 1, 1), [2, 2], [[0, 0], [0, 0]]),
+            ModelError,
+        ),
+        (
+            moved(
+                "RESIZE_BILINEAR",
+                (1, 2, 2, 1),
+                (1, 4, 4, 1),
+                [4, 4],
+                align_corners=True,
+                half_pixel_centers=True,
+            ),
+            ModelError,
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(model, error):

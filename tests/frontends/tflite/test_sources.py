@@ -31,7 +31,9 @@ def chain(*, circle: bool = False, names=("first", "second", "third")) -> Model:
 
 def with_tables(model: Model, sources, ops) -> Model:
     model.metadata["ONE_source_table"] = SOURCE_TABLE.encode(sources)
-    model.metadata["ONE_op_table"] = OP_TABLE.encode({key: frozenset(ids) for key, ids in ops.items()})
+    model.metadata["ONE_op_table"] = OP_TABLE.encode(
+        {key: frozenset(ids) for key, ids in ops.items()}
+    )
     return model
 
 
@@ -42,7 +44,11 @@ def test_operators_are_numbered_in_file_order_and_named_after_their_outputs():
         (2, "second", "SQRT", ("second",)),
         (3, "third", "EXP", ("third",)),
     ]
-    assert [(node.id, node.op) for node in graph if node.op not in ("Input", "Output")] == [(1, "Abs"), (2, "Sqrt"), (3, "Exp")]
+    assert [(node.id, node.op) for node in graph if node.op not in ("Input", "Output")] == [
+        (1, "Abs"),
+        (2, "Sqrt"),
+        (3, "Exp"),
+    ]
     check_graph(graph)
 
 
@@ -63,9 +69,21 @@ def test_an_operator_of_several_nodes_is_one_source():
 
 
 def test_tables_say_where_operators_come_from():
-    graph = read(with_tables(chain(circle=True), {4: "conv", 7: "bn", 9: "relu"}, {0: [4], 1: [7, 9], 2: [9]}))
-    assert [(each.id, each.name) for each in graph.ledger.sources] == [(1, "conv"), (2, "bn"), (3, "relu")]
-    assert {node.op: set(node.origin) for node in graph if node.origin} == {"Abs": {1}, "Sqrt": {2, 3}, "Exp": {3}}
+    graph = read(
+        with_tables(
+            chain(circle=True), {4: "conv", 7: "bn", 9: "relu"}, {0: [4], 1: [7, 9], 2: [9]}
+        )
+    )
+    assert [(each.id, each.name) for each in graph.ledger.sources] == [
+        (1, "conv"),
+        (2, "bn"),
+        (3, "relu"),
+    ]
+    assert {node.op: set(node.origin) for node in graph if node.origin} == {
+        "Abs": {1},
+        "Sqrt": {2, 3},
+        "Exp": {3},
+    }
     assert json.loads(graph.metadata[SOURCE_IDS]) == [4, 7, 9]
     check_graph(graph)
 
@@ -73,8 +91,16 @@ def test_tables_say_where_operators_come_from():
 def test_an_operator_that_the_table_lacks_gets_a_number_of_its_own():
     """Its position, 1, is the id of another source."""
     graph = read(with_tables(chain(circle=True), {0: "a", 1: "b"}, {0: [0], 2: [1]}))
-    assert [(each.id, each.name) for each in graph.ledger.sources] == [(1, "a"), (2, "b"), (3, "second")]
-    assert {node.op: set(node.origin) for node in graph if node.origin} == {"Abs": {1}, "Sqrt": {3}, "Exp": {2}}
+    assert [(each.id, each.name) for each in graph.ledger.sources] == [
+        (1, "a"),
+        (2, "b"),
+        (3, "second"),
+    ]
+    assert {node.op: set(node.origin) for node in graph if node.origin} == {
+        "Abs": {1},
+        "Sqrt": {3},
+        "Exp": {2},
+    }
     check_graph(graph)
 
 
@@ -85,21 +111,27 @@ def test_upstreams_empty_table_counts_as_none():
 
 
 def test_sources_that_no_operator_has_any_more_are_accounted_for():
-    graph = read(with_tables(chain(circle=True), {0: "a", 1: "b", 2: "gone"}, {0: [0], 1: [1], 2: [1]}))
+    graph = read(
+        with_tables(chain(circle=True), {0: "a", 1: "b", 2: "gone"}, {0: [0], 1: [1], 2: [1]})
+    )
     assert coverage(graph).lost == 0
     stones = graph.ledger.tombstones_of(3)
     assert len(stones) == 1
     assert "no operator of this file" in stones[0].rule
 
 
-@pytest.mark.parametrize(("sources", "ops"), [({0: "a"}, {0: [5]}), ({0: "a"}, {7: [0]}), ({0: "a"}, {0: []})])
+@pytest.mark.parametrize(
+    ("sources", "ops"), [({0: "a"}, {0: [5]}), ({0: "a"}, {7: [0]}), ({0: "a"}, {0: []})]
+)
 def test_tables_that_contradict_the_file_are_refused(sources, ops):
     with pytest.raises(ModelError, match="ONE_op_table"):
         read(with_tables(chain(circle=True), sources, ops))
 
 
 def test_names_that_are_not_text_can_be_printed():
-    graph = read(with_tables(chain(circle=True), {0: "a\udcff", 1: "b", 2: "c"}, {0: [0], 1: [1], 2: [2]}))
+    graph = read(
+        with_tables(chain(circle=True), {0: "a\udcff", 1: "b", 2: "c"}, {0: [0], 1: [1], 2: [2]})
+    )
     assert graph.ledger.sources[0].name == "a\\xff"
     graph.ledger.sources[0].name.encode()
 
@@ -112,9 +144,17 @@ def test_numbers_of_different_subgraphs_are_different():
         index, body = model.subgraph(op.lower())
         body.output(body.op(op, [body.input((2,))], (2,)))
         bodies.append(index)
-    model.output(model.op("IF", [condition, x], (2,), then_subgraph_index=bodies[0], else_subgraph_index=bodies[1]))
+    model.output(
+        model.op(
+            "IF", [condition, x], (2,), then_subgraph_index=bodies[0], else_subgraph_index=bodies[1]
+        )
+    )
     graph = read(model)
-    assert [(each.id, each.op, each.scope) for each in graph.ledger.sources] == [(1, "IF", ""), (2, "ABS", "abs"), (3, "EXP", "exp")]
+    assert [(each.id, each.op, each.scope) for each in graph.ledger.sources] == [
+        (1, "IF", ""),
+        (2, "ABS", "abs"),
+        (3, "EXP", "exp"),
+    ]
     check_graph(graph)
     assert coverage(graph).lost == 0
 
@@ -127,8 +167,16 @@ def test_positions_in_the_table_run_on_through_subgraphs():
         index, body = model.subgraph(op.lower())
         body.output(body.op(op, [body.input((2,))], (2,)))
         bodies.append(index)
-    model.output(model.op("IF", [condition, x], (2,), then_subgraph_index=bodies[0], else_subgraph_index=bodies[1]))
-    found = find_sources(read_records(with_tables(model, {0: "if", 1: "then", 2: "else"}, {0: [0], 1: [1], 2: [2]}).bytes()))
+    model.output(
+        model.op(
+            "IF", [condition, x], (2,), then_subgraph_index=bodies[0], else_subgraph_index=bodies[1]
+        )
+    )
+    found = find_sources(
+        read_records(
+            with_tables(model, {0: "if", 1: "then", 2: "else"}, {0: [0], 1: [1], 2: [2]}).bytes()
+        )
+    )
     assert [[set(place.origin) for place in row] for row in found.places] == [[{1}], [{2}], [{3}]]
 
 

@@ -21,8 +21,15 @@ def compressed(segments: list[int], indices: list[int]) -> SparseDimension:
     return SparseDimension(False, 0, np.array(segments, np.int64), np.array(indices, np.int64))
 
 
-def sparse(shape: tuple[int, ...], order: tuple[int, ...], blocks: tuple[int, ...], *levels: SparseDimension) -> TensorRecord:
-    return TensorRecord("w", "FLOAT32", shape, None, 1, None, SparsityRecord(order, blocks, levels), False, True)
+def sparse(
+    shape: tuple[int, ...],
+    order: tuple[int, ...],
+    blocks: tuple[int, ...],
+    *levels: SparseDimension,
+) -> TensorRecord:
+    return TensorRecord(
+        "w", "FLOAT32", shape, None, 1, None, SparsityRecord(order, blocks, levels), False, True
+    )
 
 
 def values(*numbers: float) -> np.ndarray:
@@ -31,7 +38,11 @@ def values(*numbers: float) -> np.ndarray:
 
 def test_rows_with_the_columns_that_are_there():
     tensor = sparse((3, 4), (0, 1), (), dense(3), compressed([0, 2, 2, 3], [0, 3, 1]))
-    assert densify(tensor, values(1, 2, 3), DType.F32).tolist() == [[1, 0, 0, 2], [0, 0, 0, 0], [0, 3, 0, 0]]
+    assert densify(tensor, values(1, 2, 3), DType.F32).tolist() == [
+        [1, 0, 0, 2],
+        [0, 0, 0, 0],
+        [0, 3, 0, 0],
+    ]
 
 
 def test_columns_first():
@@ -41,7 +52,9 @@ def test_columns_first():
 
 def test_blocks():
     # A 4 × 4 matrix of 2 × 2 blocks, of which (0, 1) and (1, 0) are there.
-    tensor = sparse((4, 4), (0, 1, 2, 3), (0, 1), dense(2), compressed([0, 1, 2], [1, 0]), dense(2), dense(2))
+    tensor = sparse(
+        (4, 4), (0, 1, 2, 3), (0, 1), dense(2), compressed([0, 1, 2], [1, 0]), dense(2), dense(2)
+    )
     expected = [[0, 0, 1, 2], [0, 0, 3, 4], [5, 6, 0, 0], [7, 8, 0, 0]]
     assert densify(tensor, values(*range(1, 9)), DType.F32).tolist() == expected
 
@@ -53,7 +66,9 @@ def test_a_random_matrix_round_trips():
     segments = [0, *np.cumsum(counts).tolist()]
     indices = np.nonzero(whole)[1].tolist()
     tensor = sparse((17, 23), (0, 1), (), dense(17), compressed(segments, indices))
-    np.testing.assert_array_equal(densify(tensor, whole[whole != 0].view(np.uint8), DType.F32), whole)
+    np.testing.assert_array_equal(
+        densify(tensor, whole[whole != 0].view(np.uint8), DType.F32), whole
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Files that whence writes: LiteRT and onert get the same results from them as from the models they were made of."""
+"""Files that whence writes: LiteRT and onert get the same results from them as from the models they
+were made of.
+"""
 
 from __future__ import annotations
 
@@ -52,27 +54,62 @@ def codes(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 # ---- models of one operator or few ----
 
 
-def conv(dtype: Any = np.float32, *, depthwise: bool = False, padding: int = 0, stride: int = 1, dilation: int = 1, activation: int = 0) -> Case:
+def conv(
+    dtype: Any = np.float32,
+    *,
+    depthwise: bool = False,
+    padding: int = 0,
+    stride: int = 1,
+    dilation: int = 1,
+    activation: int = 0,
+) -> Case:
     model = Model()
     out = 8
     shape = (1, 3, 3, out) if depthwise else (out, 3, 3, 4)
     quantised = dtype is not np.float32
-    x = model.input(IMAGE, dtype, Quantised(0.05, 0 if dtype is np.int16 else 3) if quantised else None)
+    x = model.input(
+        IMAGE, dtype, Quantised(0.05, 0 if dtype is np.int16 else 3) if quantised else None
+    )
     if dtype is np.uint8:
         w = model.const(codes(shape, np.uint8), np.uint8, Quantised(0.01, 120))
         b = model.const(RNG.integers(-500, 500, out), np.int32, Quantised(0.05 * 0.01))
     elif quantised:
         scales = RNG.uniform(0.005, 0.02, out)
-        w = model.const(RNG.integers(-127, 127, shape), np.int8, Quantised(list(scales), [0] * out, 3 if depthwise else 0))
-        b = model.const(RNG.integers(-500, 500, out), np.int64 if dtype is np.int16 else np.int32, Quantised(list(0.05 * scales), [0] * out))
+        w = model.const(
+            RNG.integers(-127, 127, shape),
+            np.int8,
+            Quantised(list(scales), [0] * out, 3 if depthwise else 0),
+        )
+        b = model.const(
+            RNG.integers(-500, 500, out),
+            np.int64 if dtype is np.int16 else np.int32,
+            Quantised(list(0.05 * scales), [0] * out),
+        )
     else:
         w, b = model.const(real(*shape)), model.const(real(out))
     height, width = ((size if padding == 0 else size - 2 * dilation) for size in IMAGE[1:3])
     made = (1, -(-height // stride), -(-width // stride), out)
-    options: dict[str, Any] = {"stride_w": stride, "stride_h": stride, "padding": padding, "fused_activation_function": activation}
-    options |= {"dilation_w_factor": dilation, "dilation_h_factor": dilation} | ({"depth_multiplier": 2} if depthwise else {})
+    options: dict[str, Any] = {
+        "stride_w": stride,
+        "stride_h": stride,
+        "padding": padding,
+        "fused_activation_function": activation,
+    }
+    options |= {"dilation_w_factor": dilation, "dilation_h_factor": dilation} | (
+        {"depth_multiplier": 2} if depthwise else {}
+    )
     result = Quantised(0.1, 0 if dtype is np.int16 else 7) if quantised else None
-    model.output(model.op("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", [x, w, b], made, dtype, result, version=3 if quantised else 1, **options))
+    model.output(
+        model.op(
+            "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D",
+            [x, w, b],
+            made,
+            dtype,
+            result,
+            version=3 if quantised else 1,
+            **options,
+        )
+    )
     return model, [codes(IMAGE, dtype) if quantised else real(*IMAGE)]
 
 
@@ -89,7 +126,9 @@ def pool(op: str, dtype: Any = np.float32, padding: int = 0) -> Case:
         "padding": padding,
         "fused_activation_function": 0,
     }
-    model.output(model.op(op, [x], made, dtype, meaning, version=1 if meaning is None else 2, **options))
+    model.output(
+        model.op(op, [x], made, dtype, meaning, version=1 if meaning is None else 2, **options)
+    )
     return model, [real(*IMAGE) if meaning is None else codes(IMAGE, dtype)]
 
 
@@ -99,34 +138,72 @@ def dense(dtype: Any = np.float32, *, keep: bool = False) -> Case:
     made = (*shape[:-1], 5)
     quantised = dtype is not np.float32
     x = model.input(shape, dtype, Quantised(0.05, -2) if quantised else None)
-    w = model.const(codes((5, 16), np.int8) // 2, np.int8, Quantised(0.01)) if quantised else model.const(real(5, 16))
-    b = model.const(RNG.integers(-500, 500, 5), np.int32, Quantised(0.05 * 0.01)) if quantised else model.const(real(5))
+    w = (
+        model.const(codes((5, 16), np.int8) // 2, np.int8, Quantised(0.01))
+        if quantised
+        else model.const(real(5, 16))
+    )
+    b = (
+        model.const(RNG.integers(-500, 500, 5), np.int32, Quantised(0.05 * 0.01))
+        if quantised
+        else model.const(real(5))
+    )
     options: dict[str, Any] = {"fused_activation_function": 1, "keep_num_dims": keep}
     model.output(
-        model.op("FULLY_CONNECTED", [x, w, b], made, dtype, Quantised(0.08, 4) if quantised else None, version=4 if quantised else 2, **options)
+        model.op(
+            "FULLY_CONNECTED",
+            [x, w, b],
+            made,
+            dtype,
+            Quantised(0.08, 4) if quantised else None,
+            version=4 if quantised else 2,
+            **options,
+        )
     )
     return model, [codes(shape, dtype) if quantised else real(*shape)]
 
 
 def binary(op: str, dtype: Any, **options: Any) -> Case:
     model = Model()
-    meaning = (Quantised(0.05, 3), Quantised(0.02, -4), Quantised(0.08, 1)) if dtype in (np.int8,) else (None,) * 3
+    meaning = (
+        (Quantised(0.05, 3), Quantised(0.02, -4), Quantised(0.08, 1))
+        if dtype in (np.int8,)
+        else (None,) * 3
+    )
     x, y = (model.input(IMAGE, dtype, each) for each in meaning[:2])
-    model.output(model.op(op, [x, y], IMAGE, dtype, meaning[2], version=2 if meaning[0] else 1, **options))
+    model.output(
+        model.op(op, [x, y], IMAGE, dtype, meaning[2], version=2 if meaning[0] else 1, **options)
+    )
     return model, [codes(IMAGE, dtype) if meaning[0] else real(*IMAGE) for _ in range(2)]
 
 
 def unary(
-    op: str, dtype: Any = np.float32, before: Quantised | None = None, after: Quantised | None = None, version: int = 1, **options: Any
+    op: str,
+    dtype: Any = np.float32,
+    before: Quantised | None = None,
+    after: Quantised | None = None,
+    version: int = 1,
+    **options: Any,
 ) -> Case:
     model = Model()
-    model.output(model.op(op, [model.input(IMAGE, dtype, before)], IMAGE, dtype, after, version=version, **options))
+    model.output(
+        model.op(
+            op, [model.input(IMAGE, dtype, before)], IMAGE, dtype, after, version=version, **options
+        )
+    )
     return model, [real(*IMAGE) if dtype is np.float32 else codes(IMAGE, dtype)]
 
 
 def shaped(op: str, made: tuple[int, ...], *constants: Any, **options: Any) -> Case:
     model = Model()
-    model.output(model.op(op, [model.input(IMAGE), *(model.const(each, np.int32) for each in constants)], made, **options))
+    model.output(
+        model.op(
+            op,
+            [model.input(IMAGE), *(model.const(each, np.int32) for each in constants)],
+            made,
+            **options,
+        )
+    )
     return model, [real(*IMAGE)]
 
 
@@ -161,7 +238,15 @@ CASES: dict[str, Callable[[], Case]] = {
     "mean": lambda: shaped("MEAN", (1, 4), [1, 2], keep_dims=False),
     "transpose": lambda: shaped("TRANSPOSE", (1, 4, 8, 9), [0, 3, 1, 2]),
     "pad": lambda: shaped("PAD", (1, 10, 12, 4), [[0, 0], [1, 1], [2, 1], [0, 0]]),
-    "strided slice": lambda: shaped("STRIDED_SLICE", (1, 4, 3, 4), [0, 0, 1, 0], [1, 8, 9, 4], [1, 2, 3, 1], begin_mask=0, end_mask=0),
+    "strided slice": lambda: shaped(
+        "STRIDED_SLICE",
+        (1, 4, 3, 4),
+        [0, 0, 1, 0],
+        [1, 8, 9, 4],
+        [1, 2, 3, 1],
+        begin_mask=0,
+        end_mask=0,
+    ),
     "resize": lambda: shaped("RESIZE_BILINEAR", (1, 16, 18, 4), [16, 18], half_pixel_centers=True),
     "depth to space": lambda: shaped("DEPTH_TO_SPACE", (1, 16, 18, 1), block_size=2),
     "reshape": lambda: shaped("RESHAPE", (9, 32), [9, 32], new_shape=[9, 32]),
@@ -180,7 +265,11 @@ NOT_IN_ONERT = {
 def test_litert_gets_the_same_from_what_is_written(name: str, tmp_path: Path) -> None:
     model, feeds = CASES[name]()
     written = convert(model, tmp_path / "out.tflite")
-    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+    compare(
+        run_litert((tmp_path / "out.tflite").read_bytes(), feeds),
+        run_litert(model, feeds),
+        quanta=0,
+    )
     assert operators(written) == operators(read_records(model.bytes()))
 
 
@@ -190,7 +279,9 @@ def test_onert_gets_the_same_from_what_is_written(tmp_path: Path) -> None:
     files = [tmp_path / f"{number}.circle" for number in range(len(cases))]
     for (model, _), file in zip(cases, files, strict=True):
         convert(model, file)
-    made = run_onert([(file, feeds) for file, (_, feeds) in zip(files, cases, strict=True)], tmp_path)
+    made = run_onert(
+        [(file, feeds) for file, (_, feeds) in zip(files, cases, strict=True)], tmp_path
+    )
     for name, (model, feeds), results in zip(names, cases, made, strict=True):
         try:
             compare(results, run_litert(model, feeds), relative=1e-4, quanta=1)
@@ -201,13 +292,25 @@ def test_onert_gets_the_same_from_what_is_written(tmp_path: Path) -> None:
 def test_activations_of_16_bits(tmp_path: Path) -> None:
     model, feeds = conv(np.int16)
     assert operators(convert(model, tmp_path / "out.tflite")) == ["CONV_2D"]
-    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+    compare(
+        run_litert((tmp_path / "out.tflite").read_bytes(), feeds),
+        run_litert(model, feeds),
+        quanta=0,
+    )
 
 
 def test_float_operators_keep_their_quantised_weights(tmp_path: Path) -> None:
     model = Model()
     w = model.const(codes((5, 16), np.int8), np.int8, Quantised(0.01))
-    model.output(model.op("FULLY_CONNECTED", [model.input((2, 16)), w, -1], (2, 5), asymmetric_quantize_inputs=True, version=9))
+    model.output(
+        model.op(
+            "FULLY_CONNECTED",
+            [model.input((2, 16)), w, -1],
+            (2, 5),
+            asymmetric_quantize_inputs=True,
+            version=9,
+        )
+    )
     written = convert(model, tmp_path / "out.tflite")
     assert operators(written) == ["FULLY_CONNECTED"]
     assert written.subgraphs[0].tensors[written.subgraphs[0].operators[0].inputs[1]].type == "INT8"
@@ -223,11 +326,17 @@ def test_a_chain_of_quantised_operators_stays_one(tmp_path: Path) -> None:
     w = model.const(RNG.integers(-100, 100, (3, 8 * 9 * 8)), np.int8, Quantised(0.002))
     b = model.const(np.zeros(3), np.int32, Quantised(0.05 * 0.002))
     y = model.op("FULLY_CONNECTED", [doubled, w, b], (1, 3), np.int8, Quantised(0.1, 1), version=4)
-    model.output(y, model.op("SOFTMAX", [y], (1, 3), np.int8, Quantised(1 / 256, -128), beta=1.0, version=2))
+    model.output(
+        y, model.op("SOFTMAX", [y], (1, 3), np.int8, Quantised(1 / 256, -128), beta=1.0, version=2)
+    )
     feeds = [codes(IMAGE, np.int8)]
     written = convert(model, tmp_path / "out.tflite")
     assert operators(written) == ["CONCATENATION", "RESHAPE", "FULLY_CONNECTED", "SOFTMAX"]
-    compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds), quanta=0)
+    compare(
+        run_litert((tmp_path / "out.tflite").read_bytes(), feeds),
+        run_litert(model, feeds),
+        quanta=0,
+    )
 
 
 # ---- control flow ----
@@ -241,7 +350,10 @@ def counting() -> Case:
     i, _ = asks.input((), np.int32), asks.input((2,))
     asks.output(asks.op("LESS", [i, asks.const(10, np.int32)], (), np.bool_))
     i, x = turns.input((), np.int32), turns.input((2,))
-    turns.output(turns.op("ADD", [i, turns.const(3, np.int32)], (), np.int32), turns.op("MUL", [x, turns.const([2.0, 3.0])], (2,)))
+    turns.output(
+        turns.op("ADD", [i, turns.const(3, np.int32)], (), np.int32),
+        turns.op("MUL", [x, turns.const([2.0, 3.0])], (2,)),
+    )
     state = [model.input((), np.int32), model.input((2,))]
     made = [model.tensor((), np.int32), model.tensor((2,))]
     model.op("WHILE", state, outputs=made, cond_subgraph_index=condition, body_subgraph_index=body)
@@ -256,7 +368,13 @@ def choosing() -> Case:
     for graph, op in ((first, "ADD"), (second, "MUL")):
         x = graph.input((3,))
         graph.output(graph.op(op, [x, graph.const([1.0, 2.0, 3.0])], (3,)))
-    made = model.op("IF", [model.input((1,), np.bool_), model.input((3,))], (3,), then_subgraph_index=then, else_subgraph_index=other)
+    made = model.op(
+        "IF",
+        [model.input((1,), np.bool_), model.input((3,))],
+        (3,),
+        then_subgraph_index=then,
+        else_subgraph_index=other,
+    )
     model.output(made)
     return model, [np.array([False]), real(3)]
 
@@ -282,7 +400,10 @@ def test_a_loop_that_counts_its_turns(tmp_path: Path) -> None:
             helper.make_tensor_value_info("c", TensorProto.BOOL, []),
             helper.make_tensor_value_info("x", TensorProto.FLOAT, [2]),
         ],
-        [helper.make_tensor_value_info("c_out", TensorProto.BOOL, []), helper.make_tensor_value_info("x_out", TensorProto.FLOAT, [2])],
+        [
+            helper.make_tensor_value_info("c_out", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("x_out", TensorProto.FLOAT, [2]),
+        ],
     )
     limit = helper.make_tensor("limit", TensorProto.INT64, [], [5])
     graph = helper.make_graph(
@@ -293,9 +414,13 @@ def test_a_loop_that_counts_its_turns(tmp_path: Path) -> None:
         [limit],
     )
     path = tmp_path / "loop.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path
+    )
     save(load(path), tmp_path / "loop.tflite")
-    (made,) = run_litert((tmp_path / "loop.tflite").read_bytes(), [np.array([1.0, 2.0], np.float32)])
+    (made,) = run_litert(
+        (tmp_path / "loop.tflite").read_bytes(), [np.array([1.0, 2.0], np.float32)]
+    )
     np.testing.assert_allclose(made, [11, 12])
 
 
@@ -305,7 +430,10 @@ def test_a_loop_that_counts_its_turns(tmp_path: Path) -> None:
 def test_what_the_format_does_not_have_is_named() -> None:
     graph = built(lambda b, x: b.op("Det", x, name="the determinant"), 3, 3)
     for form, label in (("tflite", "TFLite"), ("circle", "Circle")):
-        with pytest.raises(UnsupportedError, match=rf"operator 'the determinant' \(Det\) cannot be written as {label}"):
+        with pytest.raises(
+            UnsupportedError,
+            match=rf"operator 'the determinant' \(Det\) cannot be written as {label}",
+        ):
             to_records(graph, form)
 
 
@@ -316,7 +444,11 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
 
 def test_codes_of_operators_in_circle_and_tflite() -> None:
     model = Model(circle=True)
-    model.output(model.op("RMS_NORM", [model.input((2, 3, 8)), model.const(real(8))], (2, 3, 8), epsilon=1e-5))
+    model.output(
+        model.op(
+            "RMS_NORM", [model.input((2, 3, 8)), model.const(real(8))], (2, 3, 8), epsilon=1e-5
+        )
+    )
     data = serialise(to_records(read(model), "circle"))
     code = Circle.GetRootAs(data, 0).OperatorCodes(0)
     assert data[4:8] == b"CIR0"
@@ -337,9 +469,16 @@ def test_records_survive_and_buffers_may_stand_outside() -> None:
     for limit in (0, 1 << 20):
         data = serialise(before, most_inline=limit)
         after = read_records(data)
-        assert [each.tobytes() for each in after.buffers] == [each.tobytes() for each in before.buffers]
+        assert [each.tobytes() for each in after.buffers] == [
+            each.tobytes() for each in before.buffers
+        ]
         for old, new in zip(before.subgraphs[0].tensors, after.subgraphs[0].tensors, strict=True):
-            assert (old.name, old.type, old.shape, old.buffer) == (new.name, new.type, new.shape, new.buffer)
+            assert (old.name, old.type, old.shape, old.buffer) == (
+                new.name,
+                new.type,
+                new.shape,
+                new.buffer,
+            )
         compare(run_litert(data, feeds), expected, quanta=0)
 
 

@@ -25,7 +25,16 @@ def residual(b: GraphBuilder, x: Symbol) -> Symbol:
 def lstm(direction: str, output: int) -> Graph:
     def make(b: GraphBuilder, x: Symbol) -> Symbol:
         n = 2 if direction == "bidirectional" else 1
-        made = b.op("LSTM", x, weights(b, n, 20, 3), weights(b, n, 20, 5), weights(b, n, 40), n_outputs=2, hidden_size=5, direction=direction)
+        made = b.op(
+            "LSTM",
+            x,
+            weights(b, n, 20, 3),
+            weights(b, n, 20, 5),
+            weights(b, n, 40),
+            n_outputs=2,
+            hidden_size=5,
+            direction=direction,
+        )
         return made[output]
 
     return built(make, 6, 2, 3)
@@ -36,9 +45,17 @@ def stepwise(op: str, gates: int, output: int, **attrs: Any) -> Graph:
 
     def make(b: GraphBuilder, x: Symbol) -> Symbol:
         n = 2 if attrs.get("direction") == "bidirectional" else 1
-        parts = [weights(b, n, 5 * gates, 3), weights(b, n, 5 * gates, 5), weights(b, n, 10 * gates), None, weights(b, n, 2, 5)]
+        parts = [
+            weights(b, n, 5 * gates, 3),
+            weights(b, n, 5 * gates, 5),
+            weights(b, n, 10 * gates),
+            None,
+            weights(b, n, 2, 5),
+        ]
         parts += [weights(b, n, 2, 5)] if op == "LSTM" else []
-        return b.op(op, x, *parts, n_outputs=3 if op == "LSTM" else 2, hidden_size=5, **attrs)[output]
+        return b.op(op, x, *parts, n_outputs=3 if op == "LSTM" else 2, hidden_size=5, **attrs)[
+            output
+        ]
 
     return built(make, 4, 2, 3)
 
@@ -51,54 +68,168 @@ def attention(b: GraphBuilder, x: Symbol) -> Symbol:
 LINEAR: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
 GRAPHS: dict[str, Callable[[], Graph]] = {
     "conv": lambda: built(
-        lambda b, x: b.op("Relu", b.op("Conv", x, weights(b, 6, 3, 3, 3), weights(b, 6), pads=(1, 1, 1, 1), strides=(2, 2))), 2, 3, 8, 9
+        lambda b, x: b.op(
+            "Relu",
+            b.op(
+                "Conv", x, weights(b, 6, 3, 3, 3), weights(b, 6), pads=(1, 1, 1, 1), strides=(2, 2)
+            ),
+        ),
+        2,
+        3,
+        8,
+        9,
     ),
-    "odd padding": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3, 3), pads=(2, 0, 1, 3)), 1, 3, 8, 9),
-    "groups": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 2, 3, 3), group=2), 1, 4, 8, 9),
-    "depthwise": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 8, 1, 3, 3), group=4, pads=(1, 1, 1, 1)), 1, 4, 8, 9),
-    "one axis": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3), weights(b, 6), pads=(1, 1)), 1, 3, 12),
-    "three axes": lambda: built(lambda b, x: b.op("Conv", x, weights(b, 4, 2, 2, 2, 2), weights(b, 4)), 1, 2, 4, 5, 6),
+    "odd padding": lambda: built(
+        lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3, 3), pads=(2, 0, 1, 3)), 1, 3, 8, 9
+    ),
+    "groups": lambda: built(
+        lambda b, x: b.op("Conv", x, weights(b, 6, 2, 3, 3), group=2), 1, 4, 8, 9
+    ),
+    "depthwise": lambda: built(
+        lambda b, x: b.op("Conv", x, weights(b, 8, 1, 3, 3), group=4, pads=(1, 1, 1, 1)), 1, 4, 8, 9
+    ),
+    "one axis": lambda: built(
+        lambda b, x: b.op("Conv", x, weights(b, 6, 3, 3), weights(b, 6), pads=(1, 1)), 1, 3, 12
+    ),
+    "three axes": lambda: built(
+        lambda b, x: b.op("Conv", x, weights(b, 4, 2, 2, 2, 2), weights(b, 4)), 1, 2, 4, 5, 6
+    ),
     "transposed": lambda: built(
-        lambda b, x: b.op("ConvTranspose", x, weights(b, 3, 5, 3, 3), weights(b, 5), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 5, 6
+        lambda b, x: b.op(
+            "ConvTranspose",
+            x,
+            weights(b, 3, 5, 3, 3),
+            weights(b, 5),
+            strides=(2, 2),
+            pads=(1, 1, 1, 1),
+        ),
+        1,
+        3,
+        5,
+        6,
     ),
     "transposed, padded": lambda: built(
-        lambda b, x: b.op("ConvTranspose", x, weights(b, 3, 5, 2, 2), weights(b, 5), strides=(2, 2), output_padding=(1, 1)), 1, 3, 5, 6
+        lambda b, x: b.op(
+            "ConvTranspose",
+            x,
+            weights(b, 3, 5, 2, 2),
+            weights(b, 5),
+            strides=(2, 2),
+            output_padding=(1, 1),
+        ),
+        1,
+        3,
+        5,
+        6,
     ),
-    "max pool": lambda: built(lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 8, 9),
-    "max pool, rounded up": lambda: built(lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1), 1, 3, 8, 9),
-    "average pool": lambda: built(lambda b, x: b.op("AveragePool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), 1, 3, 8, 9),
+    "max pool": lambda: built(
+        lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+        1,
+        3,
+        8,
+        9,
+    ),
+    "max pool, rounded up": lambda: built(
+        lambda b, x: b.op("MaxPool", x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1),
+        1,
+        3,
+        8,
+        9,
+    ),
+    "average pool": lambda: built(
+        lambda b, x: b.op("AveragePool", x, kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+        1,
+        3,
+        8,
+        9,
+    ),
     "average with border": lambda: built(
-        lambda b, x: b.op("AveragePool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1), 1, 3, 8, 9
+        lambda b, x: b.op(
+            "AveragePool", x, kernel_shape=(3, 3), pads=(1, 1, 1, 1), count_include_pad=1
+        ),
+        1,
+        3,
+        8,
+        9,
     ),
     "residual": lambda: built(residual, 1, 3, 8, 9),
-    "gemm": lambda: built(lambda b, x: b.op("Gemm", x, weights(b, 4, 5), weights(b, 5), alpha=0.5, beta=2.0), 3, 4),
-    "product with bias": lambda: built(lambda b, x: b.op("Add", b.op("MatMul", x, weights(b, 4, 5)), weights(b, 5)), 2, 3, 4),
-    "products of tensors": lambda: built(lambda b, x: b.op("MatMul", x, b.op("Transpose", x, perm=(0, 2, 1))), 2, 3, 4),
-    "layer norm": lambda: built(lambda b, x: b.op("LayerNormalization", x, weights(b, 4), weights(b, 4), axis=-1), 2, 3, 4),
-    "rms norm": lambda: built(lambda b, x: b.op("RMSNormalization", x, weights(b, 4), axis=-1), 2, 3, 4),
-    "instance norm": lambda: built(lambda b, x: b.op("InstanceNormalization", x, weights(b, 3), weights(b, 3)), 2, 3, 8, 9),
+    "gemm": lambda: built(
+        lambda b, x: b.op("Gemm", x, weights(b, 4, 5), weights(b, 5), alpha=0.5, beta=2.0), 3, 4
+    ),
+    "product with bias": lambda: built(
+        lambda b, x: b.op("Add", b.op("MatMul", x, weights(b, 4, 5)), weights(b, 5)), 2, 3, 4
+    ),
+    "products of tensors": lambda: built(
+        lambda b, x: b.op("MatMul", x, b.op("Transpose", x, perm=(0, 2, 1))), 2, 3, 4
+    ),
+    "layer norm": lambda: built(
+        lambda b, x: b.op("LayerNormalization", x, weights(b, 4), weights(b, 4), axis=-1), 2, 3, 4
+    ),
+    "rms norm": lambda: built(
+        lambda b, x: b.op("RMSNormalization", x, weights(b, 4), axis=-1), 2, 3, 4
+    ),
+    "instance norm": lambda: built(
+        lambda b, x: b.op("InstanceNormalization", x, weights(b, 3), weights(b, 3)), 2, 3, 8, 9
+    ),
     "softmax of an inner axis": lambda: built(lambda b, x: b.op("Softmax", x, axis=1), 2, 3, 4),
-    "clip": lambda: built(lambda b, x: b.op("Clip", x, b.const(np.float32(-0.5)), b.const(np.float32(0.25))), 3, 4),
+    "clip": lambda: built(
+        lambda b, x: b.op("Clip", x, b.const(np.float32(-0.5)), b.const(np.float32(0.25))), 3, 4
+    ),
     "hard sigmoid": lambda: built(lambda b, x: b.op("HardSigmoid", x, alpha=0.3), 3, 4),
     "swish": lambda: built(lambda b, x: b.op("Swish", x), 3, 4),
     "mish": lambda: built(lambda b, x: b.op("Mish", x), 3, 4),
     "softplus": lambda: built(lambda b, x: b.op("Softplus", x), 3, 4),
     "selu": lambda: built(lambda b, x: b.op("Selu", x), 3, 4),
     "elu": lambda: built(lambda b, x: b.op("Elu", x, alpha=0.5), 3, 4),
-    "slices": lambda: built(lambda b, x: b.op("Slice", x, *(b.const(np.array(each)) for each in ((-1, 1), (-100, 4), (0, 1), (-1, 2)))), 3, 5),
-    "slice of five axes": lambda: built(
-        lambda b, x: b.op("Slice", x, *(b.const(np.array(each)) for each in ((1, 2), (2, 5), (0, 3)))), 3, 2, 3, 6, 2
+    "slices": lambda: built(
+        lambda b, x: b.op(
+            "Slice", x, *(b.const(np.array(each)) for each in ((-1, 1), (-100, 4), (0, 1), (-1, 2)))
+        ),
+        3,
+        5,
     ),
-    "gather from the end": lambda: built(lambda b, x: b.op("Gather", x, b.const(np.array([-1, 0])), axis=1), 3, 4),
-    "split": lambda: built(lambda b, x: b.op("Split", x, b.const(np.array([1, 3])), axis=1, n_outputs=2)[1], 3, 4),
-    "pads and cuts": lambda: built(lambda b, x: b.op("Pad", x, b.const(np.array([1, -1, 0, 2])), b.const(np.float32(3))), 3, 4),
-    "length": lambda: built(lambda b, x: b.op("ReduceL2", x, b.const(np.array([1])), keepdims=0), 3, 4),
-    "log of a sum": lambda: built(lambda b, x: b.op("ReduceLogSumExp", x, b.const(np.array([1])), keepdims=0), 3, 4),
-    "many means": lambda: built(lambda b, x: b.op("ReduceMean", x, b.const(np.array([1, 2])), keepdims=0), 2, 80, 90, 3),
+    "slice of five axes": lambda: built(
+        lambda b, x: b.op(
+            "Slice", x, *(b.const(np.array(each)) for each in ((1, 2), (2, 5), (0, 3)))
+        ),
+        3,
+        2,
+        3,
+        6,
+        2,
+    ),
+    "gather from the end": lambda: built(
+        lambda b, x: b.op("Gather", x, b.const(np.array([-1, 0])), axis=1), 3, 4
+    ),
+    "split": lambda: built(
+        lambda b, x: b.op("Split", x, b.const(np.array([1, 3])), axis=1, n_outputs=2)[1], 3, 4
+    ),
+    "pads and cuts": lambda: built(
+        lambda b, x: b.op("Pad", x, b.const(np.array([1, -1, 0, 2])), b.const(np.float32(3))), 3, 4
+    ),
+    "length": lambda: built(
+        lambda b, x: b.op("ReduceL2", x, b.const(np.array([1])), keepdims=0), 3, 4
+    ),
+    "log of a sum": lambda: built(
+        lambda b, x: b.op("ReduceLogSumExp", x, b.const(np.array([1])), keepdims=0), 3, 4
+    ),
+    "many means": lambda: built(
+        lambda b, x: b.op("ReduceMean", x, b.const(np.array([1, 2])), keepdims=0), 2, 80, 90, 3
+    ),
     "argument": lambda: built(lambda b, x: b.op("ArgMax", x, axis=1, keepdims=1), 3, 4),
-    "resize": lambda: built(lambda b, x: b.op("Resize", x, None, None, b.const(np.array([1, 3, 8, 10])), **LINEAR), 1, 3, 4, 5),
-    "depth to space": lambda: built(lambda b, x: b.op("DepthToSpace", x, blocksize=2, mode="CRD"), 1, 8, 3, 4),
-    "reciprocal root": lambda: built(lambda b, x: b.op("Reciprocal", b.op("Sqrt", b.op("Abs", x))), 3, 4),
+    "resize": lambda: built(
+        lambda b, x: b.op("Resize", x, None, None, b.const(np.array([1, 3, 8, 10])), **LINEAR),
+        1,
+        3,
+        4,
+        5,
+    ),
+    "depth to space": lambda: built(
+        lambda b, x: b.op("DepthToSpace", x, blocksize=2, mode="CRD"), 1, 8, 3, 4
+    ),
+    "reciprocal root": lambda: built(
+        lambda b, x: b.op("Reciprocal", b.op("Sqrt", b.op("Abs", x))), 3, 4
+    ),
     "lstm": lambda: lstm("forward", 0),
     "lstm, both ways": lambda: lstm("bidirectional", 0),
     "lstm, its end": lambda: lstm("bidirectional", 1),
@@ -108,7 +239,14 @@ GRAPHS: dict[str, Callable[[], Graph]] = {
     "gru": lambda: stepwise("GRU", 3, 0, linear_before_reset=1),
     "gru, reset first": lambda: stepwise("GRU", 3, 1, direction="bidirectional"),
     "choice that broadcasts": lambda: built(
-        lambda b, x: b.op("Where", b.const(RNG.random((3, 4)) > 0.5), b.op("Unsqueeze", x, b.const(np.array([1]))), b.const(np.float32(2))), 2, 4
+        lambda b, x: b.op(
+            "Where",
+            b.const(RNG.random((3, 4)) > 0.5),
+            b.op("Unsqueeze", x, b.const(np.array([1]))),
+            b.const(np.float32(2)),
+        ),
+        2,
+        4,
     ),
     "attention": lambda: built(attention, 1, 2, 4, 3),
     "input as output": lambda: built(lambda b, x: x, 3, 4),
@@ -138,7 +276,11 @@ NOT_ON_ONERT = {
 def test_onert_runs_graphs_that_were_never_circle(tmp_path: Path) -> None:
     names = [name for name in GRAPHS if name not in NOT_ON_ONERT]
     graphs = [GRAPHS[name]() for name in names]
-    feeds = [real(*(kind.static_shape or ())) for graph in graphs if isinstance(kind := graph.inputs[0].type, TensorType)]
+    feeds = [
+        real(*(kind.static_shape or ()))
+        for graph in graphs
+        if isinstance(kind := graph.inputs[0].type, TensorType)
+    ]
     files = [tmp_path / f"{number}.circle" for number in range(len(graphs))]
     for graph, file in zip(graphs, files, strict=True):
         convert(graph, file)
@@ -151,7 +293,9 @@ def test_onert_runs_graphs_that_were_never_circle(tmp_path: Path) -> None:
 
 
 def qdq(zero_type: Any) -> Graph:
-    """Two convolutions as ONNX Runtime's quantiser writes them: activations of `zero_type`, signed weights per channel."""
+    """Two convolutions as ONNX Runtime's quantiser writes them: activations of `zero_type`, signed
+    weights per channel.
+    """
 
     def make(b: GraphBuilder, x: Symbol) -> Symbol:
         zero = b.const(np.array(110 if zero_type is np.uint8 else -18, zero_type))
@@ -162,8 +306,18 @@ def qdq(zero_type: Any) -> Graph:
 
         def layer(value: Symbol, scale: float, channels: tuple[int, int]) -> Symbol:
             steps = RNG.uniform(0.005, 0.02, channels[0]).astype(np.float32)
-            w = b.op("DequantizeLinear", b.const(RNG.integers(-127, 127, (*channels, 3, 3)).astype(np.int8)), b.const(steps), axis=0)
-            bias = b.op("DequantizeLinear", b.const(RNG.integers(-99, 99, channels[0]).astype(np.int32)), b.const(np.float32(scale) * steps), axis=0)
+            w = b.op(
+                "DequantizeLinear",
+                b.const(RNG.integers(-127, 127, (*channels, 3, 3)).astype(np.int8)),
+                b.const(steps),
+                axis=0,
+            )
+            bias = b.op(
+                "DequantizeLinear",
+                b.const(RNG.integers(-99, 99, channels[0]).astype(np.int32)),
+                b.const(np.float32(scale) * steps),
+                axis=0,
+            )
             return b.op("Relu", b.op("Conv", value, w, bias, pads=(1, 1, 1, 1)))
 
         first = layer(through(x, 0.03), 0.03, (6, 3))
@@ -173,13 +327,19 @@ def qdq(zero_type: Any) -> Graph:
 
 
 @pytest.mark.parametrize("zero_type", [np.int8, np.uint8])
-def test_quantised_graphs_of_onnx_become_quantised_operators(zero_type: Any, tmp_path: Path) -> None:
+def test_quantised_graphs_of_onnx_become_quantised_operators(
+    zero_type: Any, tmp_path: Path
+) -> None:
     graph = qdq(zero_type)
     written = convert(graph, tmp_path / "out.tflite")
     listed = operators(written)
     assert listed.count("CONV_2D") == 2
     assert listed.count("DEQUANTIZE") == 1
-    inputs = [written.subgraphs[0].tensors[each.inputs[0]].type for each in written.subgraphs[0].operators if each.name == "CONV_2D"]
+    inputs = [
+        written.subgraphs[0].tensors[each.inputs[0]].type
+        for each in written.subgraphs[0].operators
+        if each.name == "CONV_2D"
+    ]
     assert inputs == ["INT8", "INT8"]
     x = real(1, 3, 6, 7)
     (made,), (expected,) = run_litert((tmp_path / "out.tflite").read_bytes(), [x]), graph.run([x])

@@ -1,4 +1,6 @@
-"""An OpenCL device for all tests: PoCL's, which the development packages bring, unless the machine has another before it."""
+"""An OpenCL device for all tests: PoCL's, which the development packages bring, unless the machine
+has another before it.
+"""
 
 from __future__ import annotations
 

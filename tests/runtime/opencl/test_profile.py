@@ -1,4 +1,6 @@
-"""A profile of a run on a device: sums are exact, copies and gaps are named, and what runs on the host is seen."""
+"""A profile of a run on a device: sums are exact, copies and gaps are named, and what runs on the
+host is seen.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,33 @@ from whence.types import DType
 @pytest.fixture(scope="module")
 def profile(engine: OpenClEngine) -> whence.Profile:
     build, rng = GraphBuilder("net"), np.random.default_rng(0)
-    x = build.op("MatMul", build.input("x", DType.F32, (24, 32)), build.const(rng.standard_normal((32, 40)).astype(np.float32)), name="product")
+    x = build.op(
+        "MatMul",
+        build.input("x", DType.F32, (24, 32)),
+        build.const(rng.standard_normal((32, 40)).astype(np.float32)),
+        name="product",
+    )
     x = build.op("Relu", x, name="relu")
-    # No device of ours computes in half precision: the host does, and the value goes there and back.
+    # No device of ours computes in half precision: the host does, and the value goes there and
+    # back.
     x = build.op("Cast", build.op("Cast", x, name="narrow", to=10), name="wide", to=1)
     build.output("y", build.op("Softmax", x, name="softmax", axis=-1))
     return whence.profile(build.finish(), engine=engine, runs=4, warmup=1)
 
 
 def test_sums_are_exact(profile: whence.Profile) -> None:
-    assert sum(source.time_ns for source in profile.sources) + sum(profile.residual_ns.values()) == profile.wall_ns
+    assert (
+        sum(source.time_ns for source in profile.sources) + sum(profile.residual_ns.values())
+        == profile.wall_ns
+    )
     assert profile.coverage.lost == 0
-    assert sorted(source.name for source in profile.sources) == ["narrow", "product", "relu", "softmax", "wide"]
+    assert sorted(source.name for source in profile.sources) == [
+        "narrow",
+        "product",
+        "relu",
+        "softmax",
+        "wide",
+    ]
 
 
 def test_copies_and_gaps_are_named(profile: whence.Profile) -> None:

@@ -24,7 +24,10 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def small_model(engine: OpenClEngine, rows: int = 3) -> Executable:
     build = GraphBuilder("small")
-    y = build.op("Relu", build.op("Sub", build.input("x", DType.F32, (rows, 4)), build.const(np.float32(5.0))))
+    y = build.op(
+        "Relu",
+        build.op("Sub", build.input("x", DType.F32, (rows, 4)), build.const(np.float32(5.0))),
+    )
     build.output("y", build.op("Softmax", y, axis=-1))
     return whence.compile(build.finish(), engine=engine)
 
@@ -51,7 +54,9 @@ def test_the_result_is_that_of_the_processor(model: Executable) -> None:
     np.testing.assert_allclose(model(X), expected, rtol=1e-5)
 
 
-def test_one_entry_for_each_execution_in_the_order_of_submission(engine: OpenClEngine, model: Executable) -> None:
+def test_one_entry_for_each_execution_in_the_order_of_submission(
+    engine: OpenClEngine, model: Executable
+) -> None:
     stream = whence.Stream(engine, PROFILING)
     assert whence.num_entries(stream) == 0
     assert whence.get_profiling_data(stream, TIME) == []
@@ -60,7 +65,9 @@ def test_one_entry_for_each_execution_in_the_order_of_submission(engine: OpenClE
     assert all(time > 0 for time in whence.get_profiling_data(stream, TIME))
 
 
-def test_an_entry_is_the_latest_end_less_the_earliest_begin(engine: OpenClEngine, model: Executable) -> None:
+def test_an_entry_is_the_latest_end_less_the_earliest_begin(
+    engine: OpenClEngine, model: Executable
+) -> None:
     stream = whence.Stream(engine, PROFILING)
     run(model, stream, 2)
     assert stream.profiler is not None
@@ -91,10 +98,16 @@ def test_reset_forgets_and_nothing_else_does(engine: OpenClEngine, model: Execut
     assert whence.num_entries(stream) == 1
 
 
-def test_without_the_flag_there_is_nothing_to_query(engine: OpenClEngine, model: Executable) -> None:
+def test_without_the_flag_there_is_nothing_to_query(
+    engine: OpenClEngine, model: Executable
+) -> None:
     stream = whence.Stream(engine)
     run(model, stream)
-    for query in (whence.reset_profiling, whence.num_entries, lambda stream: whence.get_profiling_data(stream, TIME)):
+    for query in (
+        whence.reset_profiling,
+        whence.num_entries,
+        lambda stream: whence.get_profiling_data(stream, TIME),
+    ):
         with pytest.raises(whence.StreamError, match="not created with"):
             query(stream)
 
@@ -122,7 +135,9 @@ def test_profiling_must_be_in_order(engine: OpenClEngine) -> None:
         make_stream(engine, own_queue(engine, "PROFILING_ENABLE", "OUT_OF_ORDER_EXEC_MODE_ENABLE"))
 
 
-def test_profiling_is_inferred_from_the_applications_queue(engine: OpenClEngine, model: Executable) -> None:
+def test_profiling_is_inferred_from_the_applications_queue(
+    engine: OpenClEngine, model: Executable
+) -> None:
     profiled = make_stream(engine, own_queue(engine, "PROFILING_ENABLE"))
     run(model, profiled)
     assert len(whence.get_profiling_data(profiled, TIME)) == 1
@@ -159,7 +174,9 @@ def test_an_engine_on_the_applications_context(engine: OpenClEngine) -> None:
     context = cl.Context([engine.found.handle])
     own = make_engine(context)
     assert own.context is context
-    stream = make_stream(own, cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE))
+    stream = make_stream(
+        own, cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+    )
     run(small_model(own), stream)
     assert whence.num_entries(stream) == 1
 
@@ -174,7 +191,9 @@ def test_streams_do_not_see_each_other(engine: OpenClEngine, model: Executable) 
     assert [whence.num_entries(stream) for stream in streams] == [1, 2, 3]
 
 
-def test_executions_of_one_stream_follow_each_other(engine: OpenClEngine, model: Executable) -> None:
+def test_executions_of_one_stream_follow_each_other(
+    engine: OpenClEngine, model: Executable
+) -> None:
     stream = whence.Stream(engine, PROFILING)
     threads = [threading.Thread(target=model.execute, args=(stream, X)) for _ in range(4)]
     for thread in threads:
@@ -184,5 +203,11 @@ def test_executions_of_one_stream_follow_each_other(engine: OpenClEngine, model:
     stream.wait()
     assert stream.profiler is not None
     samples = stream.profiler.samples()
-    spans = sorted((samples["begin"][samples["execution"] == each].min(), samples["end"][samples["execution"] == each].max()) for each in range(4))
+    spans = sorted(
+        (
+            samples["begin"][samples["execution"] == each].min(),
+            samples["end"][samples["execution"] == each].max(),
+        )
+        for each in range(4)
+    )
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

@@ -1,4 +1,6 @@
-"""Kernels as one OpenCL program. Kernels with the same body are one function, which names every layer it serves."""
+"""Kernels as one OpenCL program. Kernels with the same body are one function, which names every
+layer it serves.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,12 @@ class Emitted:
     """By position: why a kernel has no form in OpenCL C."""
 
 
-def emit_opencl(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], device: Device) -> Emitted:
-    """The kernels as one program. `origins` names, for each, the source operators it came from, for the comment it opens with."""
+def emit_opencl(
+    kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], device: Device
+) -> Emitted:
+    """The kernels as one program. `origins` names, for each, the source operators it came from, for
+    the comment it opens with.
+    """
     launches: list[Launch | None] = []
     refused: dict[int, str] = {}
     symbols: dict[str, str] = {}
@@ -80,14 +86,24 @@ def emit_opencl(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]], dev
             continue
         # The kernel is named after operators, whose names the model may have made up.
         stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
-        symbol = symbols.setdefault(made.text, f"{stem}_{hashlib.sha256(made.text.encode()).hexdigest()[:16]}")
+        symbol = symbols.setdefault(
+            made.text, f"{stem}_{hashlib.sha256(made.text.encode()).hexdigest()[:16]}"
+        )
         served.setdefault(symbol, []).append(" + ".join(names))
         launches.append(Launch(symbol, made.geometry, made.scratch_bytes))
-    functions = tuple(Function(symbol, _comment(served[symbol]) + text.replace("@name@", symbol)) for text, symbol in symbols.items())
-    source = "\n".join([prelude(doubles=device.doubles), *(function.text for function in functions)])
+    functions = tuple(
+        Function(symbol, _comment(served[symbol]) + text.replace("@name@", symbol))
+        for text, symbol in symbols.items()
+    )
+    source = "\n".join(
+        [prelude(doubles=device.doubles), *(function.text for function in functions)]
+    )
     return Emitted(tuple(launches), functions, source, refused)
 
 
 def _comment(layers: Sequence[str]) -> str:
-    shown = [*layers[:_SHOWN], *([f"... and {len(layers) - _SHOWN} more"] if len(layers) > _SHOWN else [])]
+    shown = [
+        *layers[:_SHOWN],
+        *([f"... and {len(layers) - _SHOWN} more"] if len(layers) > _SHOWN else []),
+    ]
     return "".join(f"/* {c_comment(layer)} */\n" for layer in shown)

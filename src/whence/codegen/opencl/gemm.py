@@ -16,18 +16,29 @@ def write_gemm(writer: ClWriter, micro: Micro) -> None:
 
     def load_a() -> None:
         line(f"const {counter} {BATCH} = group;")
-        line(f"value = {gemm.a.buffer}[{c_index(gemm.a.base)} + m * {gemm.a.row_stride} + k * {gemm.a.column_stride}];")
+        line(
+            f"value = {gemm.a.buffer}[{c_index(gemm.a.base)} + m * {gemm.a.row_stride} + k *"
+            f" {gemm.a.column_stride}];"
+        )
 
     def load_b() -> None:
         line(f"const {counter} {BATCH} = group;")
         if gemm.packed:
-            line(f"value = {gemm.b.buffer}[(n / {width} * {gemm.depth} + k) * {width} + n % {width}];")
+            line(
+                f"value = {gemm.b.buffer}[(n / {width} * {gemm.depth} + k) * {width} + n %"
+                f" {width}];"
+            )
         else:
-            line(f"value = {gemm.b.buffer}[{c_index(gemm.b.base)} + k * {gemm.b.row_stride} + n * {gemm.b.column_stride}];")
+            line(
+                f"value = {gemm.b.buffer}[{c_index(gemm.b.base)} + k * {gemm.b.row_stride} + n *"
+                f" {gemm.b.column_stride}];"
+            )
 
     def store() -> None:
         line(f"const {counter} {BATCH} = group;")
-        value = converted(writer.expression(gemm.value), gemm.value.dtype, writer.dtype_of(gemm.out))
+        value = converted(
+            writer.expression(gemm.value), gemm.value.dtype, writer.dtype_of(gemm.out)
+        )
         line(f"{gemm.out}[{c_index(gemm.out_index)}] = {value};")
 
     assert gemm.value.dtype is not DType.BF16

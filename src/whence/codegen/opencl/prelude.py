@@ -1,7 +1,8 @@
 """The OpenCL C text that stands before generated kernels.
 
-Expressions are written as for C (`render_c`); here is what their words mean in OpenCL. Functions whose last digits matter are our own
-polynomials, the same as on the CPU, so that two engines give the same numbers; the rest are the device's.
+Expressions are written as for C (`render_c`); here is what their words mean in OpenCL. Functions
+whose last digits matter are our own polynomials, the same as on the CPU, so that two engines give
+the same numbers; the rest are the device's.
 """
 
 from __future__ import annotations
@@ -50,5 +51,11 @@ def prelude(*, doubles: bool) -> str:
     """What stands before kernels on a device with or without double precision."""
     text = _TYPES + _WORDS + SINGLES + NUMBERS
     if doubles:
-        text = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" + text + _DOUBLE_WORDS + DOUBLES + DOUBLE_NUMBERS
+        text = (
+            "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
+            + text
+            + _DOUBLE_WORDS
+            + DOUBLES
+            + DOUBLE_NUMBERS
+        )
     return "#pragma OPENCL FP_CONTRACT ON\n" + text

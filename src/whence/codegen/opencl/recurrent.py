@@ -1,4 +1,6 @@
-"""Recurrent layers in OpenCL C: a group of work items for each direction and sequence, step by step, the states in local memory."""
+"""Recurrent layers in OpenCL C: a group of work items for each direction and sequence, step by
+step, the states in local memory.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def write_recurrent(writer: ClWriter, micro: Micro) -> None:
     backwards = "direction" if it.reverse == (False, True) else str(int(it.reverse[0]))
     writer.open(f"for ({counter} s = 0; s < {it.time}; s++)")
     line(f"const {counter} t = {backwards} ? {it.time} - 1 - s : s;")
-    step, row = (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
+    step, row = (
+        (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
+    )
     line(f"__global const float *x = {it.x} + t * {step} + sequence * {row};")
     line(f"const int alive = {f't < {it.lengths}[sequence]' if it.lengths else '1'};")
     if it.directions == 1 or it.phases[0] == it.phases[1]:
@@ -49,14 +53,20 @@ def write_recurrent(writer: ClWriter, micro: Micro) -> None:
         batched = f"((sequence * {it.time} + t) * {it.directions} + direction) * {it.hidden}"
         timed = f"((t * {it.directions} + direction) * {it.batch} + sequence) * {it.hidden}"
         line(f"__global float *to = {target} + {batched if it.batch_first else timed};")
-        line(f"for ({counter} u = item; u < {it.hidden}; u += {_ITEMS}) to[u] = alive ? next[u] : 0.0f;")
+        line(
+            f"for ({counter} u = item; u < {it.hidden}; u += {_ITEMS}) to[u] = alive ? next[u] :"
+            " 0.0f;"
+        )
     line("__local float *swap = now;")
     line("now = next, next = swap;")
     line(_BARRIER)
     writer.close()
     for result, source in ((it.outputs[1], "now"), (it.outputs[2], "cells")):
         if result is not None:
-            line(f"for ({counter} u = item; u < {it.hidden}; u += {_ITEMS}) {result}[{place}] = {source}[u];")
+            line(
+                f"for ({counter} u = item; u < {it.hidden}; u += {_ITEMS}) {result}[{place}] ="
+                f" {source}[u];"
+            )
 
 
 def _state_place(it: Recurrent, unit: str) -> str:
@@ -74,7 +84,9 @@ def _phases(writer: ClWriter, it: Recurrent, phases: tuple[Phase, ...]) -> None:
         writer.line(_BARRIER)
 
 
-def _unit(writer: ClWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]) -> None:
+def _unit(
+    writer: ClWriter, it: Recurrent, phase: Phase, number: int, phases: tuple[Phase, ...]
+) -> None:
     """What one unit makes of its sums."""
     line, counter = writer.line, writer.counter
     state = "resets" if phase.from_reset else "now"
@@ -82,13 +94,25 @@ def _unit(writer: ClWriter, it: Recurrent, phase: Phase, number: int, phases: tu
     for gate in phase.gates:
         column = f"{gate * it.units} + own"
         line(f"float share{gate} = 0.0f, rest{gate} = 0.0f;")
-        line(f"for ({counter} k = 0; k < {it.inputs}; k++) share{gate} += x[k] * w[(panel * {it.inputs} + k) * {it.width} + {column}];")
-        line(f"for ({counter} k = 0; k < {it.hidden}; k++) rest{gate} += {state}[k] * r[(panel * {it.hidden} + k) * {it.width} + {column}];")
+        line(
+            f"for ({counter} k = 0; k < {it.inputs}; k++) share{gate} += x[k] * w[(panel *"
+            f" {it.inputs} + k) * {it.width} + {column}];"
+        )
+        line(
+            f"for ({counter} k = 0; k < {it.hidden}; k++) rest{gate} += {state}[k] * r[(panel *"
+            f" {it.hidden} + k) * {it.width} + {column}];"
+        )
         late = "0.0f"
         if it.bias is not None:
-            line(f"__global const float *bias{gate} = {it.bias} + direction * {2 * it.gates * it.hidden} + {gate * it.hidden} + u;")
+            line(
+                f"__global const float *bias{gate} = {it.bias} + direction *"
+                f" {2 * it.gates * it.hidden} + {gate * it.hidden} + u;"
+            )
             late = f"bias{gate}[{it.gates * it.hidden}]"
-            line(f"share{gate} += {f'bias{gate}[0]' if gate == it.late else f'(bias{gate}[0] + {late})'};")
+            line(
+                f"share{gate} +="
+                f" {f'bias{gate}[0]' if gate == it.late else f'(bias{gate}[0] + {late})'};"
+            )
         if gate == it.late and not phase.from_reset:
             # The state's share is reset on its own, with its own bias.
             line(f"const float x{gate} = share{gate}, late = rest{gate} + {late};")

@@ -1,7 +1,8 @@
 """Kernel programs as OpenCL C text.
 
-A kernel's work item number `task` becomes a work group. Inside it, loops that the kernel program calls independent are dealt out to the group's work
-items, and loops that only feed accumulators are dealt out and their parts folded through local memory. Everything else every work item does for
+A kernel's work item number `task` becomes a work group. Inside it, loops that the kernel program
+calls independent are dealt out to the group's work items, and loops that only feed accumulators are
+dealt out and their parts folded through local memory. Everything else every work item does for
 itself, with the same result; what is stored outside such a loop is stored by the first.
 
 Micro-kernels choose their own division and set `geometry`.
@@ -17,14 +18,44 @@ import numpy as np
 
 from whence.codegen.render_c import CWriter, c_comment, c_literal, c_type, converted, written_call
 from whence.errors import UnsupportedError
-from whence.kernels.ir import TASK, Accumulate, Expr, Fn, Kernel, Let, Literal, Load, Loop, LoopKind, Micro, Name, Role, Stmt, Store, walk
+from whence.kernels.ir import (
+    TASK,
+    Accumulate,
+    Expr,
+    Fn,
+    Kernel,
+    Let,
+    Literal,
+    Load,
+    Loop,
+    LoopKind,
+    Micro,
+    Name,
+    Role,
+    Stmt,
+    Store,
+    walk,
+)
 from whence.ops.quantise import integer_range
 from whence.types import DType
 
 Micros = Mapping[type[Micro], Callable[["ClWriter", Micro], None]]
 
 # Types whose arithmetic every device has; double precision is asked for separately.
-_TYPES = frozenset({DType.F32, DType.I8, DType.U8, DType.I16, DType.U16, DType.I32, DType.U32, DType.I64, DType.U64, DType.BOOL})
+_TYPES = frozenset(
+    {
+        DType.F32,
+        DType.I8,
+        DType.U8,
+        DType.I16,
+        DType.U16,
+        DType.I32,
+        DType.U32,
+        DType.I64,
+        DType.U64,
+        DType.BOOL,
+    }
+)
 _FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
 _GROUP = 32
 """Work items in a group at most: enough for a vector unit, few enough for short rows."""
@@ -84,8 +115,13 @@ class ClWriter(CWriter):
         size = math.prod(extents) * kind.numpy.itemsize
         self.local_bytes += size
         if self.local_bytes > self.device.local_bytes:
-            raise UnsupportedError(f"needs {self.local_bytes} bytes of local memory, the device has {self.device.local_bytes}")
-        self.locals.append(f"__local {c_type(kind)} {name}{''.join(f'[{extent}]' for extent in extents)};")
+            raise UnsupportedError(
+                f"needs {self.local_bytes} bytes of local memory, the device has"
+                f" {self.device.local_bytes}"
+            )
+        self.locals.append(
+            f"__local {c_type(kind)} {name}{''.join(f'[{extent}]' for extent in extents)};"
+        )
 
     def tables(self) -> list[str]:
         return []
@@ -98,7 +134,9 @@ class ClWriter(CWriter):
         """Raises `UnsupportedError` unless the device computes with all of these."""
         missing = dtypes - _TYPES - ({DType.F64} if self.device.doubles else set())
         if missing:
-            raise UnsupportedError(f"the device has no {', '.join(sorted(str(dtype) for dtype in missing))}")
+            raise UnsupportedError(
+                f"the device has no {', '.join(sorted(str(dtype) for dtype in missing))}"
+            )
 
     # ---- statements ----
 
@@ -112,7 +150,9 @@ class ClWriter(CWriter):
                 try:
                     write = self._cl_micros[type(stmt)]
                 except KeyError:
-                    raise UnsupportedError(f"{type(stmt).__name__} has no form in OpenCL C") from None
+                    raise UnsupportedError(
+                        f"{type(stmt).__name__} has no form in OpenCL C"
+                    ) from None
                 write(self, stmt)
             case _:
                 super().statement(stmt)
@@ -122,7 +162,10 @@ class ClWriter(CWriter):
         if var.name == TASK:
             self._task_loop(loop)
         elif self._group > 1 and not self._dealt and loop.kind is LoopKind.VECTOR:
-            self.open(f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} += {self._group})")
+            self.open(
+                f"for ({self.counter} {var.name} = item; {var.name} < {var.extent}; {var.name} +="
+                f" {self._group})"
+            )
             self._dealt = True
             self.statements(loop.body)
             self._dealt = False
@@ -130,7 +173,9 @@ class ClWriter(CWriter):
         elif self._group > 1 and not self._dealt and _can_fold(loop):
             self._fold_loop(loop)
         else:
-            self.open(f"for ({self.counter} {var.name} = 0; {var.name} < {var.extent}; {var.name}++)")
+            self.open(
+                f"for ({self.counter} {var.name} = 0; {var.name} < {var.extent}; {var.name}++)"
+            )
             self.statements(loop.body)
             self.close()
 
@@ -145,28 +190,42 @@ class ClWriter(CWriter):
         self.close()
 
     def _fold_loop(self, loop: Loop) -> None:
-        """Each work item folds its part; the parts are then folded pairwise in local memory, and all go on with the whole."""
-        parts = {stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, Accumulate)}
+        """Each work item folds its part; the parts are then folded pairwise in local memory, and
+        all go on with the whole.
+        """
+        parts = {
+            stmt.name: self.fresh("part") for stmt in loop.body if isinstance(stmt, Accumulate)
+        }
         folds = {stmt.name: stmt for stmt in loop.body if isinstance(stmt, Accumulate)}
         for name, part in parts.items():
             dtype = folds[name].value.dtype
             self.line(f"{c_type(dtype)} {part} = {c_literal(_identity(folds[name].fn, dtype))};")
-        self.open(f"for ({self.counter} {loop.var.name} = item; {loop.var.name} < {loop.var.extent}; {loop.var.name} += {self._group})")
+        self.open(
+            f"for ({self.counter} {loop.var.name} = item; {loop.var.name} < {loop.var.extent};"
+            f" {loop.var.name} += {self._group})"
+        )
         self._dealt = True
         for stmt in loop.body:
             if isinstance(stmt, Accumulate):
                 part = parts[stmt.name]
-                self.line(f"{part} = {written_call(stmt.fn, stmt.value.dtype, (part, self.expression(stmt.value)))};")
+                self.line(
+                    f"{part} ="
+                    f" {written_call(stmt.fn, stmt.value.dtype, (part, self.expression(stmt.value)))};"
+                )
             else:
                 self.statement(stmt)
         self._dealt = False
         self.close()
         for name, part in parts.items():
             self.fold(part, folds[name].fn, folds[name].value.dtype, self._group, "item")
-            self.line(f"{name} = {written_call(folds[name].fn, folds[name].value.dtype, (name, part))};")
+            self.line(
+                f"{name} = {written_call(folds[name].fn, folds[name].value.dtype, (name, part))};"
+            )
 
     def fold(self, name: str, fn: Fn, dtype: DType, size: int, item: str) -> None:
-        """Afterwards the variable `name` of every work item of a group holds all of theirs, folded."""
+        """Afterwards the variable `name` of every work item of a group holds all of theirs,
+        folded.
+        """
         shared = f"shared_{c_type(dtype)}"
         if dtype not in self._folding:
             self._folding.add(dtype)
@@ -174,17 +233,25 @@ class ClWriter(CWriter):
         self.line(f"{shared}[{item}] = {name};")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
         self.open(f"for (int half_way = {size // 2}; half_way > 0; half_way /= 2)")
-        self.line(f"if ({item} < half_way) {shared}[{item}] = {written_call(fn, dtype, (f'{shared}[{item}]', f'{shared}[{item} + half_way]'))};")
+        self.line(
+            f"if ({item} < half_way) {shared}[{item}] ="
+            f" {written_call(fn, dtype, (f'{shared}[{item}]', f'{shared}[{item} + half_way]'))};"
+        )
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
         self.close()
         self.line(f"{name} = {shared}[0];")
         self.line("barrier(CLK_LOCAL_MEM_FENCE);")
 
     def finish(self) -> list[str]:
-        """The definitions before the kernel: tables that expressions read, and constants of micro-kernels."""
+        """The definitions before the kernel: tables that expressions read, and constants of
+        micro-kernels.
+        """
         found = list(self.constants)
         for (data, dtype), name in self._tables.items():
-            values = ", ".join(c_literal(Literal(value.item(), dtype)) for value in np.frombuffer(data, dtype.numpy))
+            values = ", ".join(
+                c_literal(Literal(value.item(), dtype))
+                for value in np.frombuffer(data, dtype.numpy)
+            )
             found.append(f"__constant {c_type(dtype)} {name}[] = {{{values}}};")
         return found
 
@@ -209,12 +276,18 @@ def _expressions(body: Sequence[Stmt]) -> Iterator[Expr]:
 
 
 def _group_size(kernel: Kernel, device: Device) -> int:
-    """Work items in a group: a power of two, no more than the longest loop that can be dealt out has iterations."""
+    """Work items in a group: a power of two, no more than the longest loop that can be dealt out
+    has iterations.
+    """
     outputs = {param.name for param in kernel.params if param.role is Role.OUTPUT}
     if any(isinstance(part, Load) and part.buffer in outputs for part in _expressions(kernel.body)):
         # It reads what it wrote: in the order of the loops, which only a single work item keeps.
         return 1
-    extents = [loop.var.extent for loop in _loops(kernel.body) if loop.var.name != TASK and (loop.kind is LoopKind.VECTOR or _can_fold(loop))]
+    extents = [
+        loop.var.extent
+        for loop in _loops(kernel.body)
+        if loop.var.name != TASK and (loop.kind is LoopKind.VECTOR or _can_fold(loop))
+    ]
     longest = min(max(extents, default=1), _GROUP, device.group_size)
     return 1 << (longest.bit_length() - 1)
 
@@ -227,7 +300,11 @@ def _can_fold(loop: Loop) -> bool:
     read = {part.name for part in _expressions(loop.body) if isinstance(part, Name)}
     return (
         all(isinstance(stmt, Accumulate | Let) for stmt in loop.body)
-        and all(stmt.fn in _FOLDS and stmt.lane is None for stmt in loop.body if isinstance(stmt, Accumulate))
+        and all(
+            stmt.fn in _FOLDS and stmt.lane is None
+            for stmt in loop.body
+            if isinstance(stmt, Accumulate)
+        )
         and len(set(names)) == len(names)
         and not read & set(names)
     )
@@ -235,7 +312,9 @@ def _can_fold(loop: Loop) -> bool:
 
 def _identity(fn: Fn, dtype: DType) -> Literal:
     if fn in (Fn.ADD, Fn.MUL):
-        return Literal((0.0 if fn is Fn.ADD else 1.0) if dtype.is_float else int(fn is Fn.MUL), dtype)
+        return Literal(
+            (0.0 if fn is Fn.ADD else 1.0) if dtype.is_float else int(fn is Fn.MUL), dtype
+        )
     if dtype.is_float:
         return Literal(-math.inf if fn is Fn.MAX else math.inf, dtype)
     if dtype is DType.BOOL:
@@ -254,8 +333,12 @@ class Rendered:
     """Of global memory, which is the last argument when it is not 0."""
 
 
-def render_opencl(kernel: Kernel, micros: Micros, device: Device, comments: Sequence[str] = ()) -> Rendered:
-    """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it the parameter begins."""
+def render_opencl(
+    kernel: Kernel, micros: Micros, device: Device, comments: Sequence[str] = ()
+) -> Rendered:
+    """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
+    the parameter begins.
+    """
     writer = ClWriter(kernel, micros, device)
     writer.require({param.dtype for param in kernel.params})
     # Two levels deep: what the kernel's head needs is known at its end.
@@ -268,8 +351,14 @@ def render_opencl(kernel: Kernel, micros: Micros, device: Device, comments: Sequ
     if geometry is None:
         group = writer._group
         geometry = Geometry((kernel.tasks * group,), (group,))
-        head = [f"  const {writer.counter} number = get_group_id(0);", *(["  const int item = get_local_id(0);"] if group > 1 else [])]
-    arguments = [f"__global uchar *{param.name}_base, const int64_t {param.name}_at" for param in kernel.params]
+        head = [
+            f"  const {writer.counter} number = get_group_id(0);",
+            *(["  const int item = get_local_id(0);"] if group > 1 else []),
+        ]
+    arguments = [
+        f"__global uchar *{param.name}_base, const int64_t {param.name}_at"
+        for param in kernel.params
+    ]
     if writer.scratch_bytes:
         arguments.append("__global uchar *scratch")
     lines = [f"/* {c_comment(comment)} */" for comment in comments]

@@ -1,7 +1,9 @@
-"""Sums of products tiled through local memory: the loop that matrix products and convolutions share in OpenCL C.
+"""Sums of products tiled through local memory: the loop that matrix products and convolutions share
+in OpenCL C.
 
-A group of 8 × 8 work items makes a tile of results, each work item several neighbouring columns of several rows. Step by step the group copies a
-few steps of both operands into local memory, where every value is then read by eight work items.
+A group of 8 × 8 work items makes a tile of results, each work item several neighbouring columns of
+several rows. Step by step the group copies a few steps of both operands into local memory, where
+every value is then read by eight work items.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from whence.types import DType
 _DEPTH = 16
 _ITEMS = 8
 _PAD = 4
-"""Between rows of a tile, so that they do not lie in the same banks of local memory; a multiple of a vector."""
+"""Between rows of a tile, so that they do not lie in the same banks of local memory; a multiple of
+a vector.
+"""
 
 
 def write_tiled(
@@ -29,13 +33,17 @@ def write_tiled(
 ) -> None:
     """The whole kernel.
 
-    `load_a` writes code that sets `value` to the left operand at (`m`, `k`), inside both extents; `load_b` to the right one at (`k`, `n`).
-    `store` writes code that uses the sum `acc` of (`m`, `n`). All of them see `group`, the number in the batch.
+    `load_a` writes code that sets `value` to the left operand at (`m`, `k`), inside both extents;
+    `load_b` to the right one at (`k`, `n`).
+    `store` writes code that uses the sum `acc` of (`m`, `n`). All of them see `group`, the number
+    in the batch.
     """
     line, counter = writer.line, writer.counter
     tall, wide = _each(rows), _each(columns)
     height, width = tall * _ITEMS, wide * _ITEMS
-    writer.geometry = Geometry((-(-columns // width) * _ITEMS, -(-rows // height) * _ITEMS, batch), (_ITEMS, _ITEMS, 1))
+    writer.geometry = Geometry(
+        (-(-columns // width) * _ITEMS, -(-rows // height) * _ITEMS, batch), (_ITEMS, _ITEMS, 1)
+    )
     writer.local("left", DType.F32, _DEPTH, height + _PAD)
     writer.local("right", DType.F32, _DEPTH, width + _PAD)
     line(f"const {counter} group = get_group_id(2);")
@@ -45,10 +53,18 @@ def write_tiled(
     line(f"{vector} sum[{tall}];")
     line(f"for (int i = 0; i < {tall}; i++) sum[i] = ({vector})(0.0f);")
     writer.open(f"for ({counter} k0 = 0; k0 < {depth}; k0 += {_DEPTH})")
-    for name, first, load, inside, extent in (("left", "m", load_a, rows, height), ("right", "n", load_b, columns, width)):
+    for name, first, load, inside, extent in (
+        ("left", "m", load_a, rows, height),
+        ("right", "n", load_b, columns, width),
+    ):
         writer.open(f"for (int e = item; e < {extent * _DEPTH}; e += {_ITEMS * _ITEMS})")
-        # Rows of the left operand lie along its depth, those of the right one along its columns: neighbours read neighbours.
-        place, step = (f"e / {_DEPTH}", f"e % {_DEPTH}") if name == "left" else (f"e % {extent}", f"e / {extent}")
+        # Rows of the left operand lie along its depth, those of the right one along its columns:
+        # neighbours read neighbours.
+        place, step = (
+            (f"e / {_DEPTH}", f"e % {_DEPTH}")
+            if name == "left"
+            else (f"e % {extent}", f"e / {extent}")
+        )
         line(f"const {counter} {first} = {first}0 + {place}, k = k0 + {step};")
         line("float value = 0.0f;")
         writer.open(f"if ({first} < {inside} && k < {depth})")

@@ -15,6 +15,11 @@ def write_turn(writer: ClWriter, micro: Micro) -> None:
     base = micro.index - of(micro.along) - of(micro.across) * stride
     writer.line(f"float {micro.name}[{SIDE}][{SIDE}];")
     writer.open("")
-    writer.line(f"__global const float *from = {micro.buffer} + {c_index(base, writer.expression)};")
-    writer.line(f"for (int i = 0; i < {SIDE}; i++) for (int j = 0; j < {SIDE}; j++) {micro.name}[j][i] = from[i * {stride}l + j];")
+    writer.line(
+        f"__global const float *from = {micro.buffer} + {c_index(base, writer.expression)};"
+    )
+    writer.line(
+        f"for (int i = 0; i < {SIDE}; i++) for (int j = 0; j < {SIDE}; j++) {micro.name}[j][i] ="
+        f" from[i * {stride}l + j];"
+    )
     writer.close()

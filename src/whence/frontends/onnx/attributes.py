@@ -42,8 +42,12 @@ def read_attribute(proto: AttributeProto, tensors: TensorReader, owner: object) 
     if kind == _KIND.TYPE_PROTO:
         return cast("Attr", value_type(proto.tp))
     if kind == _KIND.UNDEFINED:
-        raise ModelError(f"{owner}: attribute {quoted(proto.name)} does not say what kind of value it has")
-    raise UnsupportedError(f"{owner}: attribute {quoted(proto.name)} is a list of tensors, graphs or types")
+        raise ModelError(
+            f"{owner}: attribute {quoted(proto.name)} does not say what kind of value it has"
+        )
+    raise UnsupportedError(
+        f"{owner}: attribute {quoted(proto.name)} is a list of tensors, graphs or types"
+    )
 
 
 def write_attribute(node: NodeProto, name: str, value: Attr | ValueType) -> None:
@@ -68,7 +72,10 @@ def write_attribute(node: NodeProto, name: str, value: Attr | ValueType) -> None
         _write_list(attribute, value)
 
 
-def _write_list(attribute: AttributeProto, values: tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | tuple[bytes, ...]) -> None:
+def _write_list(
+    attribute: AttributeProto,
+    values: tuple[int, ...] | tuple[float, ...] | tuple[str, ...] | tuple[bytes, ...],
+) -> None:
     if all(isinstance(item, int) for item in values):
         attribute.type = _KIND.INTS
         attribute.ints.extend(int(item) for item in values)
@@ -77,4 +84,7 @@ def _write_list(attribute: AttributeProto, values: tuple[int, ...] | tuple[float
         attribute.floats.extend(float(item) for item in values)
     else:
         attribute.type = _KIND.STRINGS
-        attribute.strings.extend(item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape") for item in values)
+        attribute.strings.extend(
+            item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+            for item in values
+        )

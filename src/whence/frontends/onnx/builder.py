@@ -1,4 +1,6 @@
-"""Makes the nodes of one graph from planned operators: upgrades each, finds its types, and signs the ledger."""
+"""Makes the nodes of one graph from planned operators: upgrades each, finds its types, and signs
+the ledger.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Reading:
     symbols: dict[str, int] = field(default_factory=dict)
     """Named dimensions that the given input shapes fix."""
     trust_shapes: bool = True
-    """False when given input shapes contradict the file's, so that its statements about other shapes are void too."""
+    """False when given input shapes contradict the file's, so that its statements about other
+    shapes are void too.
+    """
 
     def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
         """The types a file states for values."""
@@ -61,7 +65,9 @@ class Reading:
 
 
 class NodeBuilder:
-    """Adds the operators of one graph, or of one function call inside it, to a `Graph`. It is the `Scope` that upgrades see."""
+    """Adds the operators of one graph, or of one function call inside it, to a `Graph`. It is the
+    `Scope` that upgrades see.
+    """
 
     def __init__(self, reading: Reading, graph: Graph, upgrader: Upgrader, *, nested: bool) -> None:
         self.reading = reading
@@ -69,7 +75,9 @@ class NodeBuilder:
         self.graph = graph
         self.upgrader = upgrader
         self.values: dict[str, Ref | None] = {}
-        """Where each named value is made; `None` for a function's input that the call leaves out."""
+        """Where each named value is made; `None` for a function's input that the call leaves
+        out.
+        """
         self.declared: dict[str, ValueType] = {}
         self.given: set[str] = set()
         """The values that exist before any operator has run."""
@@ -84,11 +92,17 @@ class NodeBuilder:
         return name if name not in self.values else self.fresh(hint)
 
     def constant(self, array: np.ndarray) -> str:
-        key = (str(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _SHARED_BYTES and array.dtype != np.object_ else None
+        key = (
+            (str(array.dtype), array.shape, array.tobytes())
+            if array.nbytes <= _SHARED_BYTES and array.dtype != np.object_
+            else None
+        )
         if key is not None and key in self._shared:
             return self._shared[key]
         name = self.fresh("constant")
-        node = self.graph.prepend(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array))
+        node = self.graph.prepend(
+            Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
+        )
         self.values[name] = node.ref()
         if key is not None:
             self._shared[key] = name
@@ -110,7 +124,17 @@ class NodeBuilder:
 
     def add_const(self, name: str, array: np.ndarray, carried: Carried | None = None) -> None:
         origin = NO_ORIGIN if carried is None else carried.origin
-        node = self.graph.append(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name, origin=origin))
+        node = self.graph.append(
+            Node(
+                self.graph.new_id(),
+                "Const",
+                (),
+                (TensorType.of(array),),
+                value=array,
+                name=name,
+                origin=origin,
+            )
+        )
         self.sign(node.id, carried)
         self._give(name, node.ref())
 
@@ -119,7 +143,11 @@ class NodeBuilder:
         for tensor in proto.initializer:
             carried = None
             if n_carried and tensor.metadata_props:
-                carried = read_carried({entry.key: entry.value for entry in tensor.metadata_props}, n_carried, tensor.name)
+                carried = read_carried(
+                    {entry.key: entry.value for entry in tensor.metadata_props},
+                    n_carried,
+                    tensor.name,
+                )
             self.add_const(tensor.name, self.reading.tensors.read(tensor), carried)
         for sparse in proto.sparse_initializer:
             self.add_const(sparse.values.name, self.reading.tensors.read_sparse(sparse))
@@ -131,7 +159,9 @@ class NodeBuilder:
         self.graph.append(Node(self.graph.new_id(), "Output", (ref,), (), name=name))
 
     def add_constants(self, planned: Planned) -> None:
-        """The operators that are constants. They stand with the other constants, before everything else."""
+        """The operators that are constants. They stand with the other constants, before everything
+        else.
+        """
         for position, record in enumerate(planned.records):
             if _is_constant(record):
                 self._operator(record, planned, position)
@@ -165,7 +195,10 @@ class NodeBuilder:
             return
         # The last of those that make the operator's outputs stands for it; the others help.
         wanted = {name for name in record.outputs if name}
-        keeper = max((index for index, each in enumerate(records) if wanted.intersection(each.outputs)), default=len(records) - 1)
+        keeper = max(
+            (index for index, each in enumerate(records) if wanted.intersection(each.outputs)),
+            default=len(records) - 1,
+        )
         origin = self.origin_of(record, carried)
         self.sign(main, carried)
         for index, each in enumerate(records):
@@ -174,7 +207,9 @@ class NodeBuilder:
                 continue
             helper = self.graph.new_id()
             self.append(each, helper, origin)
-            self.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], LOAD, self.upgrader.rule(record))
+            self.graph.ledger.record(
+                helper, [(main, EdgeKind.LOWER)], LOAD, self.upgrader.rule(record)
+            )
 
     def origin_of(self, record: OpRecord, carried: Carried | None) -> Origin:
         return carried.origin if carried is not None else frozenset((record.source,))
@@ -184,8 +219,15 @@ class NodeBuilder:
         if carried is not None:
             for source in sorted(carried.origin):
                 passage = self.reading.history.get(source, _AS_IT_WAS)
-                # What the node itself says of a fold decides: of one operator's children one may hold its work and another only its effect.
-                kind = EdgeKind.FOLD if source in carried.folded else EdgeKind.COPY if passage.kind is EdgeKind.FOLD else passage.kind
+                # What the node itself says of a fold decides: of one operator's children one may
+                # hold its work and another only its effect.
+                kind = (
+                    EdgeKind.FOLD
+                    if source in carried.folded
+                    else EdgeKind.COPY
+                    if passage.kind is EdgeKind.FOLD
+                    else passage.kind
+                )
                 self.graph.ledger.record(node_id, [(source, kind)], passage.pass_name, passage.rule)
 
     def append(
@@ -204,12 +246,21 @@ class NodeBuilder:
         while outputs and not outputs[-1]:
             outputs.pop()
         if not outputs:
-            # An operator whose results nobody names still runs; it has one output that nobody reads.
+            # An operator whose results nobody names still runs; it has one output that nobody
+            # reads.
             outputs = [""]
         if _is_constant(record):
             value = record.attrs["value"]
             assert isinstance(value, np.ndarray)
-            node = Node(node_id, "Const", (), (TensorType.of(value),), name=record.name, origin=origin, value=value)
+            node = Node(
+                node_id,
+                "Const",
+                (),
+                (TensorType.of(value),),
+                name=record.name,
+                origin=origin,
+                value=value,
+            )
         else:
             inputs = [self._ref(name, record) for name in record.inputs]
             attrs: dict[str, Attr] = record.attrs
@@ -224,8 +275,13 @@ class NodeBuilder:
                 check_signature(op, record, inputs, len(outputs), attrs)
             found = self._infer(op, inputs, attrs, len(outputs)) if types is None else types
             if self.declared:
-                found = [merge(kind, self.declared.get(name)) for kind, name in zip(found, outputs, strict=True)]
-            node = Node(node_id, op, inputs, found, attrs, name=record.name, origin=origin, bodies=bodies)
+                found = [
+                    merge(kind, self.declared.get(name))
+                    for kind, name in zip(found, outputs, strict=True)
+                ]
+            node = Node(
+                node_id, op, inputs, found, attrs, name=record.name, origin=origin, bodies=bodies
+            )
         if node.is_const and graph.last is not None and not graph.last.is_const:
             graph.prepend(node)
         else:
@@ -235,7 +291,9 @@ class NodeBuilder:
                 self._define(name, Ref(node_id, index))
         return node
 
-    def _infer(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int) -> Sequence[ValueType]:
+    def _infer(
+        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
+    ) -> Sequence[ValueType]:
         graph = self.graph
         types: list[ValueType | None] = []
         values: list[np.ndarray | None] = []
@@ -244,15 +302,22 @@ class NodeBuilder:
             types.append(None if node is None or ref is None else node.outputs[ref.index])
             values.append(None if node is None else node.value)
         try:
-            return self.reading.inference.infer(TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs))
+            return self.reading.inference.infer(
+                TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
+            )
         except ModelError:
-            # A branch for inputs of another shape contradicts the shapes this model has; it is never taken.
+            # A branch for inputs of another shape contradicts the shapes this model has; it is
+            # never taken.
             if self._nested:
                 return (UNKNOWN,) * n_outputs
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # Rules trust that an operator has the inputs it must have; in a malformed file it may not.
-            raise ModelError(f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it: {error}") from error
+            # Rules trust that an operator has the inputs it must have; in a malformed file it may
+            # not.
+            raise ModelError(
+                f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it:"
+                f" {error}"
+            ) from error
 
     def _ref(self, name: str, record: OpRecord) -> Ref | None:
         if not name:
@@ -260,7 +325,9 @@ class NodeBuilder:
         try:
             return self.values[name]
         except KeyError:
-            raise ModelError(f"{record} reads {quoted(name)}, which nothing before it makes") from None
+            raise ModelError(
+                f"{record} reads {quoted(name)}, which nothing before it makes"
+            ) from None
 
     def _define(self, name: str, ref: Ref) -> None:
         if not name:
@@ -275,7 +342,12 @@ class NodeBuilder:
 
     def _call(self, record: OpRecord, planned: PlannedCall, carried: Carried | None) -> None:
         """A local function's operators, in place of its call."""
-        body = NodeBuilder(self.reading, self.graph, Upgrader({**self.upgrader.opsets, **planned.opsets}), nested=self._nested)
+        body = NodeBuilder(
+            self.reading,
+            self.graph,
+            Upgrader({**self.upgrader.opsets, **planned.opsets}),
+            nested=self._nested,
+        )
         for index, formal in enumerate(planned.inputs):
             given = record.input(index)
             body.values[formal] = self._ref(given, record) if given else None
@@ -288,11 +360,17 @@ class NodeBuilder:
                 continue
             ref = body.values.get(formal)
             if ref is None:
-                raise ModelError(f"{record} calls a function that does not make its output {quoted(formal)}")
+                raise ModelError(
+                    f"{record} calls a function that does not make its output {quoted(formal)}"
+                )
             self._define(name, ref)
             into = ref.node if into is None else into
         rule = f"a call of {record.op} is its body"
-        self.graph.ledger.bury(Tombstone(record.source, self.origin_of(record, carried), Reason.INLINED, LOAD, rule, into))
+        self.graph.ledger.bury(
+            Tombstone(
+                record.source, self.origin_of(record, carried), Reason.INLINED, LOAD, rule, into
+            )
+        )
 
 
 def build_graph(
@@ -305,7 +383,8 @@ def build_graph(
 ) -> None:
     """Fill `graph` with the operators of a graph of the file.
 
-    `inputs` are all its inputs with their types, those that stand for captured values last; `outer` are the constants that a
+    `inputs` are all its inputs with their types, those that stand for captured values last; `outer`
+    are the constants that a
     nested graph reads from outside, `None` for the main graph.
     """
     build = NodeBuilder(reading, graph, upgrader, nested=outer is not None)

@@ -1,7 +1,7 @@
 """The operators of `com.microsoft` that whence can say in operators of ONNX.
 
-ONNX Runtime writes them when it saves an optimised model, and exporters write them for it. Those used only in training
-(`...Grad`, `ConcatTraining`, `YieldOp`) are not here.
+ONNX Runtime writes them when it saves an optimised model, and exporters write them for it. Those
+used only in training (`...Grad`, `ConcatTraining`, `YieldOp`) are not here.
 """
 
 from __future__ import annotations
@@ -17,4 +17,14 @@ from whence.frontends.onnx.microsoft.quantised import QUANTISED
 from whence.frontends.onnx.microsoft.recurrent import RECURRENT
 from whence.frontends.onnx.record import Adapter
 
-CONTRIB: tuple[Adapter, ...] = (*ACTIVATIONS, *ATTENTION, *BLOCKWISE, *FUSED, *GROUPED_ATTENTION, *MOVEMENT, *NORMALISATION, *QUANTISED, *RECURRENT)
+CONTRIB: tuple[Adapter, ...] = (
+    *ACTIVATIONS,
+    *ATTENTION,
+    *BLOCKWISE,
+    *FUSED,
+    *GROUPED_ATTENTION,
+    *MOVEMENT,
+    *NORMALISATION,
+    *QUANTISED,
+    *RECURRENT,
+)

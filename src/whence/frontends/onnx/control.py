@@ -1,7 +1,8 @@
 """Operators that hold graphs: `If`, `Loop`, `Scan`, `SequenceMap`.
 
-A nested graph is closed. What it reads from outside becomes extra inputs of the operator and of every graph it holds;
-outer constants are not passed in, each graph gets its own node for them, sharing the data.
+A nested graph is closed. What it reads from outside becomes extra inputs of the operator and of
+every graph it holds; outer constants are not passed in, each graph gets its own node for them,
+sharing the data.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from whence.graph.node import Ref
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
 
-def add_control(build: NodeBuilder, record: OpRecord, bodies: Mapping[str, PlannedGraph], carried: Carried | None) -> None:
+def add_control(
+    build: NodeBuilder,
+    record: OpRecord,
+    bodies: Mapping[str, PlannedGraph],
+    carried: Carried | None,
+) -> None:
     """Make the node of an operator that holds graphs, and the graphs."""
     if record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
@@ -32,7 +38,11 @@ def add_control(build: NodeBuilder, record: OpRecord, bodies: Mapping[str, Plann
     if missing:
         raise ModelError(f"{record} lacks its graph '{missing[0]}'")
     captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
-    _KINDS[record.op](_Control(build, record, {name: bodies[name] for name in wanted}, captured, constants, carried))
+    _KINDS[record.op](
+        _Control(
+            build, record, {name: bodies[name] for name in wanted}, captured, constants, carried
+        )
+    )
 
 
 class _Control:
@@ -60,13 +70,20 @@ class _Control:
         planned, build = self._planned[name], self.build
         proto = planned.proto
         if len(proto.input) != len(given):
-            raise ModelError(f"{self.record}: graph '{name}' has {len(proto.input)} inputs where {len(given)} are given")
+            raise ModelError(
+                f"{self.record}: graph '{name}' has {len(proto.input)} inputs where {len(given)}"
+                " are given"
+            )
         declared = build.reading.declared(proto.input)
-        inputs = {value.name: merge(kind, declared.get(value.name)) for value, kind in zip(proto.input, given, strict=True)}
+        inputs = {
+            value.name: merge(kind, declared.get(value.name))
+            for value, kind in zip(proto.input, given, strict=True)
+        }
         if len(inputs) != len(given):
             raise ModelError(f"{self.record}: graph '{name}' has two inputs of one name")
         for value, ref in self._captured.items():
-            # A graph may use the name for a value of its own; then it does not read the outer one, and any name will do.
+            # A graph may use the name for a value of its own; then it does not read the outer one,
+            # and any name will do.
             inputs[value if value in planned.free else f"{value}\0outer"] = build.graph.type_of(ref)
         graph = Graph(f"{self.record.name}/{name}", build.graph.ledger, build.graph.inference)
         outer = {value: array for value, array in self._constants.items() if value in planned.free}
@@ -79,32 +96,55 @@ class _Control:
         return graph
 
     def loop_state(self) -> list[ValueType]:
-        """The types of a loop's turn number and condition: numbers, or lists of one number where the graph declares them so."""
+        """The types of a loop's turn number and condition: numbers, or lists of one number where
+        the graph declares them so.
+        """
         declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
         ranks = [kind.rank for kind in declared.values() if isinstance(kind, TensorType)]
         ranks += [0] * (2 - len(ranks))
-        return [TensorType(dtype, (1,) if rank == 1 else ()) for dtype, rank in zip((DType.I64, DType.BOOL), ranks, strict=True)]
+        return [
+            TensorType(dtype, (1,) if rank == 1 else ())
+            for dtype, rank in zip((DType.I64, DType.BOOL), ranks, strict=True)
+        ]
 
     def finish(self, bodies: Mapping[str, Graph], types: Sequence[ValueType]) -> None:
         record, build = self.record, self.build
         if len(record.outputs) > len(types):
-            raise ModelError(f"{record} has {len(record.outputs)} outputs, its graph makes {len(types)}")
+            raise ModelError(
+                f"{record} has {len(record.outputs)} outputs, its graph makes {len(types)}"
+            )
         # The number of outputs is part of the meaning here, so none is trimmed.
-        full = record.with_(outputs=[*record.outputs, *(build.fresh(record.name) for _ in range(len(types) - len(record.outputs)))])
+        full = record.with_(
+            outputs=[
+                *record.outputs,
+                *(build.fresh(record.name) for _ in range(len(types) - len(record.outputs))),
+            ]
+        )
         full.outputs = [name or build.fresh(record.name) for name in full.outputs]
         main = record.source or build.graph.new_id()
         build.sign(main, self._carried)
-        build.append(full, main, build.origin_of(record, self._carried), captures=list(self._captured.values()), bodies=bodies, types=types)
+        build.append(
+            full,
+            main,
+            build.origin_of(record, self._carried),
+            captures=list(self._captured.values()),
+            bodies=bodies,
+            types=types,
+        )
 
 
-def _outer_values(build: NodeBuilder, record: OpRecord, bodies: Sequence[PlannedGraph]) -> tuple[dict[str, Ref], dict[str, np.ndarray]]:
+def _outer_values(
+    build: NodeBuilder, record: OpRecord, bodies: Sequence[PlannedGraph]
+) -> tuple[dict[str, Ref], dict[str, np.ndarray]]:
     """What the graphs read from outside: computed values in order of first use, and constants."""
     captured: dict[str, Ref] = {}
     constants: dict[str, np.ndarray] = {}
     for name in dict.fromkeys(name for body in bodies for name in body.free):
         ref = build.values.get(name)
         if ref is None:
-            raise ModelError(f"{record}: its graph reads {quoted(name)}, which nothing before it makes")
+            raise ModelError(
+                f"{record}: its graph reads {quoted(name)}, which nothing before it makes"
+            )
         value = build.graph.const_value(ref)
         if value is None:
             captured[name] = ref
@@ -121,12 +161,16 @@ def _if(control: _Control) -> None:
     bodies = {name: control.body(name, ()) for name in ("then_branch", "else_branch")}
     then, otherwise = (_output_types(body) for body in bodies.values())
     if len(then) != len(otherwise):
-        raise ModelError(f"{control.record}: its branches have {len(then)} and {len(otherwise)} outputs")
+        raise ModelError(
+            f"{control.record}: its branches have {len(then)} and {len(otherwise)} outputs"
+        )
     control.finish(bodies, [common(a, b) for a, b in zip(then, otherwise, strict=True)])
 
 
 def _loop(control: _Control) -> None:
-    """Values carried from turn to turn keep their type; their shape may change unless the graph says otherwise."""
+    """Values carried from turn to turn keep their type; their shape may change unless the graph
+    says otherwise.
+    """
     record = control.record
     record.inputs.extend("" for _ in range(2 - len(record.inputs)))
     start = [UNKNOWN if kind is None else kind for kind in control.inputs[2:]]
@@ -138,14 +182,18 @@ def _loop(control: _Control) -> None:
 
 
 def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
-    """The body, made for values that keep their shape; should they not, it is unmade and made again for any shape."""
+    """The body, made for values that keep their shape; should they not, it is unmade and made again
+    for any shape.
+    """
     any_shape = [_shapeless(kind) for kind in start]
     ledger = control.build.graph.ledger
     graves = len(ledger.tombstones)
     try:
         body = control.body("body", [*control.loop_state(), *start])
         kinds = _carried_types(control, body, len(start))
-        if start == any_shape or all(_keeps(before, after) for before, after in zip(start, kinds, strict=False)):
+        if start == any_shape or all(
+            _keeps(before, after) for before, after in zip(start, kinds, strict=False)
+        ):
             return body, kinds
         _unmake(body)
     except ModelError:
@@ -159,7 +207,9 @@ def _steady_body(control: _Control, start: Sequence[ValueType]) -> tuple[Graph, 
 def _carried_types(control: _Control, body: Graph, count: int) -> list[ValueType]:
     kinds = _output_types(body)[1:]
     if len(kinds) < count:
-        raise ModelError(f"{control.record}: its graph makes {len(kinds)} values, it carries {count}")
+        raise ModelError(
+            f"{control.record}: its graph makes {len(kinds)} values, it carries {count}"
+        )
     return kinds
 
 
@@ -177,7 +227,9 @@ def _keeps(before: ValueType, after: ValueType) -> bool:
     return (
         after.shape is not None
         and len(after.shape) == len(before.shape)
-        and all(old is None or old == new for old, new in zip(before.shape, after.shape, strict=True))
+        and all(
+            old is None or old == new for old, new in zip(before.shape, after.shape, strict=True)
+        )
     )
 
 
@@ -209,7 +261,11 @@ def _scan(control: _Control) -> None:
     rows: list[ValueType] = []
     count: int | str | None = None
     for kind, axis in zip(kinds[n_states:], axes, strict=False):
-        if not isinstance(kind, TensorType) or kind.shape is None or not -len(kind.shape) <= axis < len(kind.shape):
+        if (
+            not isinstance(kind, TensorType)
+            or kind.shape is None
+            or not -len(kind.shape) <= axis < len(kind.shape)
+        ):
             rows.append(TensorType(kind.dtype) if isinstance(kind, TensorType) else UNKNOWN)
             continue
         shape = list(kind.shape)
@@ -219,12 +275,20 @@ def _scan(control: _Control) -> None:
     body = control.body("body", [*kinds[:n_states], *rows])
     made = _output_types(body)
     out_axes = record.integers("scan_output_axes") or (0,) * (len(made) - n_states)
-    scanned = [_rows(kind, count, axis) for kind, axis in zip(made[n_states:], out_axes, strict=False)]
-    control.finish({"body": body}, [*(common(a, b) for a, b in zip(kinds, made[:n_states], strict=False)), *scanned])
+    scanned = [
+        _rows(kind, count, axis) for kind, axis in zip(made[n_states:], out_axes, strict=False)
+    ]
+    control.finish(
+        {"body": body},
+        [*(common(a, b) for a, b in zip(kinds, made[:n_states], strict=False)), *scanned],
+    )
 
 
 def _sequence_map(control: _Control) -> None:
-    items = [kind.element if isinstance(kind, SequenceType) else kind or UNKNOWN for kind in control.inputs]
+    items = [
+        kind.element if isinstance(kind, SequenceType) else kind or UNKNOWN
+        for kind in control.inputs
+    ]
     body = control.body("body", items)
     control.finish({"body": body}, [SequenceType(kind) for kind in _output_types(body)])
 

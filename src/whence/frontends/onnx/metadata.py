@@ -1,7 +1,7 @@
 """What a file says about the program it was exported from: module path, class, source line.
 
-Nothing here is ever required. Text that does not parse is as good as absent: it was written by other tools, and a model
-is not wrong because its annotations are.
+Nothing here is ever required. Text that does not parse is as good as absent: it was written by
+other tools, and a model is not wrong because its annotations are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _OTHERS_CODE = re.compile(r"(^|[/\\])(site-packages|dist-packages|torch)[/\\]")
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlace:
-    """Where in the exporting program an operator came from. Each part is empty when the file does not say."""
+    """Where in the exporting program an operator came from. Each part is empty when the file does
+    not say.
+    """
 
     module: str = ""
     """`layer1.0.conv1`"""
@@ -47,7 +49,10 @@ def _first(metadata: Mapping[str, str], key: str) -> str:
 
 
 def _module(metadata: Mapping[str, str]) -> tuple[str, str]:
-    scopes, classes = _texts(_first(metadata, "name_scopes")), _texts(_first(metadata, "class_hierarchy"))
+    scopes, classes = (
+        _texts(_first(metadata, "name_scopes")),
+        _texts(_first(metadata, "class_hierarchy")),
+    )
     if len(scopes) >= 2:
         # The last entry is the operator itself; the one before it is the module it stands in.
         return scopes[-2], classes[-2] if len(classes) == len(scopes) else ""
@@ -66,7 +71,11 @@ def _texts(written: str) -> list[str]:
         value = ast.literal_eval(written)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return []
-    return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []
+    return (
+        [item for item in value if isinstance(item, str)]
+        if isinstance(value, (list, tuple))
+        else []
+    )
 
 
 def _user_line(stack: str) -> str:
@@ -78,7 +87,9 @@ def _user_line(stack: str) -> str:
 
 
 def _module_from_name(name: str) -> str:
-    """The older exporter names operators by module: `/layer1/layer1.0/conv1/Conv` is in `layer1.0.conv1`."""
+    """The older exporter names operators by module: `/layer1/layer1.0/conv1/Conv` is in
+    `layer1.0.conv1`.
+    """
     if not name.startswith("/"):
         return ""
     path: list[str] = []

@@ -1,7 +1,8 @@
 """Which opset a graph can be written in: the lowest that says all its operators as they are meant.
 
-Operators are held in the terms of the newest opset. Walking an operator's schemas from the newest down, each still fits as
-long as it knows the attributes that matter, takes as many inputs and these element types, and means the same.
+Operators are held in the terms of the newest opset. Walking an operator's schemas from the newest
+down, each still fits as long as it knows the attributes that matter, takes as many inputs and these
+element types, and means the same.
 """
 
 from __future__ import annotations
@@ -54,29 +55,50 @@ _TYPE_NAMES = {
 }
 
 
-def lowest_opset(op: str, attrs: Mapping[str, Attr], inputs: Sequence[ValueType | None], outputs: Sequence[ValueType]) -> int:
-    """The first opset of the operator's domain in which this application of it is valid and means what it means now."""
+def lowest_opset(
+    op: str,
+    attrs: Mapping[str, Attr],
+    inputs: Sequence[ValueType | None],
+    outputs: Sequence[ValueType],
+) -> int:
+    """The first opset of the operator's domain in which this application of it is valid and means
+    what it means now.
+    """
     telling = frozenset(name for name, value in attrs.items() if not _is_default(op, name, value))
-    return _lowest(op, telling, tuple(_type_name(kind) for kind in inputs), tuple(_type_name(kind) for kind in outputs))
+    return _lowest(
+        op,
+        telling,
+        tuple(_type_name(kind) for kind in inputs),
+        tuple(_type_name(kind) for kind in outputs),
+    )
 
 
 def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str, Attr]:
-    """The attributes to write at an opset: those it does not know yet are left out, since `lowest_opset` saw that they say nothing."""
+    """The attributes to write at an opset: those it does not know yet are left out, since
+    `lowest_opset` saw that they say nothing.
+    """
     domain, name = split_name(op)
     known = defs.get_schema(name, version, domain).attributes
     return {key: value for key, value in attrs.items() if key in known}
 
 
 @cache
-def _lowest(op: str, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> int:
+def _lowest(
+    op: str, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> int:
     domain, name = split_name(op)
     newest = schema_of(op)
     if newest is None:
         raise UnsupportedError(f"{op} is not an operator of ONNX and cannot be written")
-    # The newest form holds the operator even where the file stretched its rules; older forms must fit strictly.
+    # The newest form holds the operator even where the file stretched its rules; older forms must
+    # fit strictly.
     lowest = newest.since_version
     for schema in _older_schemas(domain, name, newest.since_version):
-        if schema.since_version < last_break(domain, name) or schema.deprecated or not _fits(schema, attrs, inputs, outputs):
+        if (
+            schema.since_version < last_break(domain, name)
+            or schema.deprecated
+            or not _fits(schema, attrs, inputs, outputs)
+        ):
             break
         lowest = schema.since_version
     return lowest
@@ -93,14 +115,23 @@ def _older_schemas(domain: str, name: str, version: int) -> Iterator[defs.OpSche
         version = schema.since_version
 
 
-def _fits(schema: defs.OpSchema, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]) -> bool:
-    if not attrs.issubset(schema.attributes) or len(inputs) > schema.max_input or len(outputs) > schema.max_output:
+def _fits(
+    schema: defs.OpSchema, attrs: frozenset[str], inputs: tuple[str, ...], outputs: tuple[str, ...]
+) -> bool:
+    if (
+        not attrs.issubset(schema.attributes)
+        or len(inputs) > schema.max_input
+        or len(outputs) > schema.max_output
+    ):
         return False
     return _types_fit(schema.inputs, inputs) and _types_fit(schema.outputs, outputs)
 
 
 def _types_fit(formals: Sequence[defs.OpSchema.FormalParameter], actual: tuple[str, ...]) -> bool:
-    return all(not kind or kind in formals[min(index, len(formals) - 1)].types for index, kind in enumerate(actual))
+    return all(
+        not kind or kind in formals[min(index, len(formals) - 1)].types
+        for index, kind in enumerate(actual)
+    )
 
 
 def _type_name(kind: ValueType | None) -> str:
@@ -109,7 +140,11 @@ def _type_name(kind: ValueType | None) -> str:
         return f"tensor({_TYPE_NAMES[kind.dtype]})" if kind.dtype in _TYPE_NAMES else ""
     if isinstance(kind, (SequenceType, OptionalType)):
         element = _type_name(kind.element)
-        return f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})" if element else ""
+        return (
+            f"{'seq' if isinstance(kind, SequenceType) else 'optional'}({element})"
+            if element
+            else ""
+        )
     return ""
 
 
@@ -126,4 +161,8 @@ def _defaults(op: str) -> Mapping[str, Attr]:
     if schema is None:
         return {}
     stated = {name: attribute.default_value for name, attribute in schema.attributes.items()}
-    return {name: read_attribute(default, TensorReader(None), op) for name, default in stated.items() if default.type}
+    return {
+        name: read_attribute(default, TensorReader(None), op)
+        for name, default in stated.items()
+        if default.type
+    }

@@ -1,7 +1,7 @@
 """Everything a file holds, in file order and numbered, before the first node is made.
 
-An operator that holds nested graphs is numbered before what they hold; a call of a local function before the function's
-operators, which are listed once for every call.
+An operator that holds nested graphs is numbered before what they hold; a call of a local function
+before the function's operators, which are listed once for every call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ FunctionKey = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Planned:
-    """The operators of a graph or of one function call. What only few of them have is kept by position."""
+    """The operators of a graph or of one function call. What only few of them have is kept by
+    position.
+    """
 
     records: list[OpRecord] = field(default_factory=list)
     bodies: dict[int, dict[str, PlannedGraph]] = field(default_factory=dict)
@@ -37,7 +39,10 @@ class Planned:
 
     def inner_reads(self) -> dict[int, tuple[str, ...]]:
         """By position, the values that nested graphs read from outside."""
-        return {position: tuple(dict.fromkeys(name for body in bodies.values() for name in body.free)) for position, bodies in self.bodies.items()}
+        return {
+            position: tuple(dict.fromkeys(name for body in bodies.values() for name in body.free))
+            for position, bodies in self.bodies.items()
+        }
 
 
 @dataclass(slots=True)
@@ -61,11 +66,19 @@ class PlannedCall(Planned):
 class Planner:
     """Numbers operators and gives them unique names. `sources` is filled in file order."""
 
-    def __init__(self, tensors: TensorReader, functions: Sequence[FunctionProto], sources: list[SourceOp], *, continues: bool) -> None:
+    def __init__(
+        self,
+        tensors: TensorReader,
+        functions: Sequence[FunctionProto],
+        sources: list[SourceOp],
+        *,
+        continues: bool,
+    ) -> None:
         self.sources = sources
         self._tensors = tensors
         self._functions: dict[FunctionKey, FunctionProto] = {
-            (default_domain(function.domain), function.name, function.overload): function for function in functions
+            (default_domain(function.domain), function.name, function.overload): function
+            for function in functions
         }
         self._n_first = len(sources)
         self._continues = continues
@@ -73,13 +86,31 @@ class Planner:
         self._repeats: dict[str, int] = {}
         self._sizes: dict[FunctionKey, int] = {}
         for function in functions:
-            check_texts((function.domain, function.name, function.overload, *function.input, *function.output))
+            check_texts(
+                (
+                    function.domain,
+                    function.name,
+                    function.overload,
+                    *function.input,
+                    *function.output,
+                )
+            )
 
-    def graph(self, proto: GraphProto, scope: str = "", bindings: Mapping[str, AttributeProto] | None = None, depth: int = 0) -> PlannedGraph:
+    def graph(
+        self,
+        proto: GraphProto,
+        scope: str = "",
+        bindings: Mapping[str, AttributeProto] | None = None,
+        depth: int = 0,
+    ) -> PlannedGraph:
         if depth > _DEEPEST:
-            raise ModelError(f"graphs and functions are nested more than {_DEEPEST} deep at {quoted(scope)}")
+            raise ModelError(
+                f"graphs and functions are nested more than {_DEEPEST} deep at {quoted(scope)}"
+            )
         if depth == 0 and self._functions and self._count(proto.node, ()) > _MOST_INLINED:
-            raise ModelError(f"with its functions inlined, the model has more than {_MOST_INLINED} operators")
+            raise ModelError(
+                f"with its functions inlined, the model has more than {_MOST_INLINED} operators"
+            )
         check_texts([proto.name, *(value.name for value in (*proto.input, *proto.output))])
         planned = PlannedGraph(proto=proto)
         self._operators(planned, proto.node, scope, bindings or {}, depth)
@@ -87,20 +118,31 @@ class Planner:
             planned.free = _free_names(planned)
         return planned
 
-    def _operators(self, planned: Planned, nodes: Sequence[NodeProto], scope: str, bindings: Mapping[str, AttributeProto], depth: int) -> None:
+    def _operators(
+        self,
+        planned: Planned,
+        nodes: Sequence[NodeProto],
+        scope: str,
+        bindings: Mapping[str, AttributeProto],
+        depth: int,
+    ) -> None:
         for position, node in enumerate(nodes):
             record = self._record(planned, node, scope, position)
             key = (record.domain, record.op, node.overload) if self._functions else None
             function = self._functions.get(key) if key is not None else None
             attributes = _bound(node, bindings) if bindings or node.attribute else ()
             if function is not None and key is not None:
-                planned.calls[position] = self._call(record, key, function, attributes, scope, depth)
+                planned.calls[position] = self._call(
+                    record, key, function, attributes, scope, depth
+                )
                 continue
             for attribute in attributes:
                 check_texts((attribute.name,))
                 if attribute.type == AttributeProto.GRAPH:
                     record.bodies[attribute.name] = attribute.g
-                    body = self.graph(attribute.g, f"{scope}{record.name}/{attribute.name}/", bindings, depth + 1)
+                    body = self.graph(
+                        attribute.g, f"{scope}{record.name}/{attribute.name}/", bindings, depth + 1
+                    )
                     planned.bodies.setdefault(position, {})[attribute.name] = body
                 else:
                     record.attrs[attribute.name] = read_attribute(attribute, self._tensors, record)
@@ -109,7 +151,9 @@ class Planner:
         inputs, outputs = list(node.input), list(node.output)
         op, domain, given = node.op_type, default_domain(node.domain), node.name
         check_texts((op, domain, given, *inputs, *outputs))
-        metadata = {entry.key: entry.value for entry in node.metadata_props} if node.metadata_props else {}
+        metadata = (
+            {entry.key: entry.value for entry in node.metadata_props} if node.metadata_props else {}
+        )
         check_texts((*metadata, *metadata.values()))
         carried = read_carried(metadata, self._n_first, given) if self._continues else None
         number = 0 if carried is not None else len(self.sources) + 1
@@ -123,7 +167,18 @@ class Planner:
             name = self._unique(wanted)
             place = program_place(given, metadata)
             kind = f"{domain}::{op}" if domain else op
-            self.sources.append(SourceOp(number, name, kind, scope.rstrip("/"), place.module, place.line, place.stack, tuple(outputs)))
+            self.sources.append(
+                SourceOp(
+                    number,
+                    name,
+                    kind,
+                    scope.rstrip("/"),
+                    place.module,
+                    place.line,
+                    place.stack,
+                    tuple(outputs),
+                )
+            )
         record = OpRecord(op, domain, name, inputs, outputs, {}, {}, number, metadata)
         planned.records.append(record)
         return record
@@ -138,23 +193,35 @@ class Planner:
         return name
 
     def _call(
-        self, record: OpRecord, key: FunctionKey, function: FunctionProto, attributes: Sequence[AttributeProto], scope: str, depth: int
+        self,
+        record: OpRecord,
+        key: FunctionKey,
+        function: FunctionProto,
+        attributes: Sequence[AttributeProto],
+        scope: str,
+        depth: int,
     ) -> PlannedCall:
         if len(record.inputs) > len(function.input) or len(record.outputs) > len(function.output):
             raise ModelError(f"{record} has more inputs or outputs than the function it calls")
         bindings = {default.name: default for default in function.attribute_proto}
         bindings.update((attribute.name, attribute) for attribute in attributes)
         opsets = {default_domain(entry.domain): entry.version for entry in function.opset_import}
-        planned = PlannedCall(inputs=tuple(function.input), outputs=tuple(function.output), opsets=opsets)
+        planned = PlannedCall(
+            inputs=tuple(function.input), outputs=tuple(function.output), opsets=opsets
+        )
         self._operators(planned, function.node, f"{scope}{record.name}/", bindings, depth + 1)
         return planned
 
     def _size(self, key: FunctionKey, callers: tuple[FunctionKey, ...]) -> int:
-        """How many operators a function is when everything it calls is inlined. Found before anything is, since it may be very many."""
+        """How many operators a function is when everything it calls is inlined. Found before
+        anything is, since it may be very many.
+        """
         if key in callers:
             raise ModelError(f"function {quoted(key[1])} of domain {quoted(key[0])} calls itself")
         if len(callers) > _DEEPEST:
-            raise ModelError(f"functions call each other more than {_DEEPEST} deep at {quoted(key[1])}")
+            raise ModelError(
+                f"functions call each other more than {_DEEPEST} deep at {quoted(key[1])}"
+            )
         if key not in self._sizes:
             self._sizes[key] = self._count(self._functions[key].node, (*callers, key))
         return self._sizes[key]
@@ -165,7 +232,11 @@ class Planner:
             key = (default_domain(node.domain), node.op_type, node.overload)
             if key in self._functions:
                 count += self._size(key, callers)
-            count += sum(self._count(attribute.g.node, callers) for attribute in node.attribute if attribute.type == AttributeProto.GRAPH)
+            count += sum(
+                self._count(attribute.g.node, callers)
+                for attribute in node.attribute
+                if attribute.type == AttributeProto.GRAPH
+            )
         return count
 
 
@@ -175,7 +246,9 @@ def default_domain(domain: str) -> str:
 
 
 def _bound(node: NodeProto, bindings: Mapping[str, AttributeProto]) -> list[AttributeProto]:
-    """A node's attributes, with those that refer to an attribute of the enclosing function replaced by what the call gave."""
+    """A node's attributes, with those that refer to an attribute of the enclosing function replaced
+    by what the call gave.
+    """
     attributes: list[AttributeProto] = []
     for attribute in node.attribute:
         if not attribute.ref_attr_name:
@@ -198,6 +271,10 @@ def _free_names(planned: PlannedGraph) -> tuple[str, ...]:
     inner = planned.inner_reads()
     free: dict[str, Attr | None] = {}
     for position, record in enumerate(planned.records):
-        free.update((name, None) for name in (*record.inputs, *inner.get(position, ())) if name and name not in own)
+        free.update(
+            (name, None)
+            for name in (*record.inputs, *inner.get(position, ()))
+            if name and name not in own
+        )
     free.update((value.name, None) for value in proto.output if value.name not in own)
     return tuple(free)

@@ -10,7 +10,15 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError
-from whence.frontends.carried import HISTORY, LOAD, SOURCES, TOMBSTONES, read_history, read_sources, read_tombstones
+from whence.frontends.carried import (
+    HISTORY,
+    LOAD,
+    SOURCES,
+    TOMBSTONES,
+    read_history,
+    read_sources,
+    read_tombstones,
+)
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
@@ -24,20 +32,33 @@ from whence.provenance import Ledger, Reason, SourceOp, Tombstone
 from whence.types import TensorType, ValueType
 
 
-def read_onnx(source: str | os.PathLike[str] | bytes | ModelProto, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
-    """The graph of an ONNX model, in operators of the newest opset, with every operator of the file in its ledger.
+def read_onnx(
+    source: str | os.PathLike[str] | bytes | ModelProto,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Graph:
+    """The graph of an ONNX model, in operators of the newest opset, with every operator of the file
+    in its ledger.
 
-    `shapes` gives the shapes of inputs, by name, where the file leaves them open or others are wanted. An initializer that is
-    also listed as an input is a constant. A file that cannot be read is a `ModelError`, one that asks for what whence does not
+    `shapes` gives the shapes of inputs, by name, where the file leaves them open or others are
+    wanted. An initializer that is
+    also listed as an input is a constant. A file that cannot be read is a `ModelError`, one that
+    asks for what whence does not
     have an `UnsupportedError`.
     """
     path = None if isinstance(source, (bytes, ModelProto)) else Path(source)
     try:
-        model = source if isinstance(source, ModelProto) else _parse(source if isinstance(source, bytes) else content(Path(source)), path)
+        model = (
+            source
+            if isinstance(source, ModelProto)
+            else _parse(source if isinstance(source, bytes) else content(Path(source)), path)
+        )
         with without_collection():
             return _read(model, path, shapes or {})
     except UnicodeDecodeError as error:
-        raise ModelError(f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise ModelError(
+            f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte"
+            f" {error.start}"
+        ) from None
 
 
 def _label(path: Path | None) -> str:
@@ -55,7 +76,10 @@ def _parse(content: bytes, path: Path | None) -> ModelProto:
     except (DecodeError, ValueError):
         parsed = False
     if not (parsed and model.HasField("graph")) and (other := _OTHER_FORMATS.get(content[4:8])):
-        raise ModelError(f"{_label(path)} is a {other[0]} model, not ONNX: give it a name that ends in {other[1]}")
+        raise ModelError(
+            f"{_label(path)} is a {other[0]} model, not ONNX: give it a name that ends in"
+            f" {other[1]}"
+        )
     if not parsed:
         raise ModelError(f"{_label(path)} is not an ONNX model, or is cut off")
     return model
@@ -66,7 +90,9 @@ def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[in
         raise ModelError(f"{_label(path)} holds no graph: it is not an ONNX model, or is cut off")
     upgrader = Upgrader(_opsets(model))
     properties = {entry.key: entry.value for entry in model.metadata_props}
-    check_texts((*properties, *properties.values(), *(entry.domain for entry in model.opset_import)))
+    check_texts(
+        (*properties, *properties.values(), *(entry.domain for entry in model.opset_import))
+    )
     check_texts((model.producer_name, model.producer_version, model.domain, model.doc_string))
     sources = read_sources(properties[SOURCES]) if SOURCES in properties else []
     tensors = TensorReader(path)
@@ -100,9 +126,13 @@ def _ledger(sources: Sequence[SourceOp]) -> Ledger:
     return ledger
 
 
-def _inputs(model: ModelProto, reading: Reading, shapes: Mapping[str, Sequence[int]]) -> dict[str, ValueType]:
+def _inputs(
+    model: ModelProto, reading: Reading, shapes: Mapping[str, Sequence[int]]
+) -> dict[str, ValueType]:
     """The inputs that must be given, with their types."""
-    constants = {tensor.name for tensor in model.graph.initializer} | {tensor.values.name for tensor in model.graph.sparse_initializer}
+    constants = {tensor.name for tensor in model.graph.initializer} | {
+        tensor.values.name for tensor in model.graph.sparse_initializer
+    }
     inputs: dict[str, ValueType] = {}
     for value in model.graph.input:
         if value.name in constants:
@@ -115,22 +145,37 @@ def _inputs(model: ModelProto, reading: Reading, shapes: Mapping[str, Sequence[i
         inputs[value.name] = known
     for name, shape in shapes.items():
         if name not in inputs:
-            raise InputError(f"a shape is given for {quoted(name)}; the model's inputs are {', '.join(quoted(known) for known in inputs)}")
+            raise InputError(
+                f"a shape is given for {quoted(name)}; the model's inputs are"
+                f" {', '.join(quoted(known) for known in inputs)}"
+            )
         inputs[name] = _with_shape(name, inputs[name], shape, reading)
     declared = reading.declared(model.graph.input)
-    return {name: known if name in shapes else declared.get(name, known) for name, known in inputs.items()}
+    return {
+        name: known if name in shapes else declared.get(name, known)
+        for name, known in inputs.items()
+    }
 
 
 def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Reading) -> ValueType:
-    """An input's type with the given shape, which also says what the model's named dimensions are."""
+    """An input's type with the given shape, which also says what the model's named dimensions
+    are.
+    """
     if not isinstance(known, TensorType):
-        raise InputError(f"a shape is given for input {quoted(name)}, which is not a tensor but {known}")
-    if any(dim < 0 for dim in shape) or (known.shape is not None and len(known.shape) != len(shape)):
+        raise InputError(
+            f"a shape is given for input {quoted(name)}, which is not a tensor but {known}"
+        )
+    if any(dim < 0 for dim in shape) or (
+        known.shape is not None and len(known.shape) != len(shape)
+    ):
         raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
     for declared, dim in zip(known.shape or (), shape, strict=False):
         if isinstance(declared, str):
             if reading.symbols.setdefault(declared, dim) != dim:
-                raise InputError(f"dimension {quoted(declared)} is given as {reading.symbols[declared]} and, for input {quoted(name)}, as {dim}")
+                raise InputError(
+                    f"dimension {quoted(declared)} is given as {reading.symbols[declared]} and, for"
+                    f" input {quoted(name)}, as {dim}"
+                )
         elif declared is not None and declared != dim:
             reading.trust_shapes = False
     return TensorType(known.dtype, tuple(int(dim) for dim in shape))
@@ -142,7 +187,16 @@ def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
         ledger.bury(stone)
     dropped = frozenset(source.id for source in ledger.lost() if source.id <= n_first)
     if dropped:
-        ledger.bury(Tombstone(0, dropped, Reason.DEAD, LOAD, "dropped by another tool before this file was read", None))
+        ledger.bury(
+            Tombstone(
+                0,
+                dropped,
+                Reason.DEAD,
+                LOAD,
+                "dropped by another tool before this file was read",
+                None,
+            )
+        )
 
 
 def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str]:
@@ -153,7 +207,9 @@ def _metadata(model: ModelProto, properties: Mapping[str, str]) -> dict[str, str
         "onnx.domain": model.domain,
         "onnx.model_version": str(model.model_version) if model.model_version else "",
         "onnx.ir_version": str(model.ir_version),
-        "onnx.opset": ",".join(f"{entry.domain or 'ai.onnx'}={entry.version}" for entry in model.opset_import),
+        "onnx.opset": ",".join(
+            f"{entry.domain or 'ai.onnx'}={entry.version}" for entry in model.opset_import
+        ),
         "onnx.doc_string": model.doc_string,
     }
     own = {key: value for key, value in properties.items() if not key.startswith("whence.")}

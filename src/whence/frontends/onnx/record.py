@@ -1,4 +1,6 @@
-"""One operator as read from a file, before it becomes a node, and the small builder that restates it in other operators."""
+"""One operator as read from a file, before it becomes a node, and the small builder that restates
+it in other operators.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ EVERY_OPSET = 1 << 30
 
 @dataclass(slots=True)
 class OpRecord:
-    """One operator as the file states it. Values are named by strings; `""` is an absent input or an output nobody wants."""
+    """One operator as the file states it. Values are named by strings; `""` is an absent input or
+    an output nobody wants.
+    """
 
     op: str
     domain: str
@@ -34,7 +38,10 @@ class OpRecord:
 
     def __str__(self) -> str:
         """How error messages call it."""
-        return f"operator {quoted(self.name)} ({shown(f'{self.domain}::{self.op}' if self.domain else self.op)})"
+        return (
+            f"operator {quoted(self.name)}"
+            f" ({shown(f'{self.domain}::{self.op}' if self.domain else self.op)})"
+        )
 
     def input(self, index: int) -> str:
         """Input `index`, or `""` when it is absent or the list is shorter."""
@@ -83,7 +90,9 @@ class OpRecord:
         value = self.attrs.get(name)
         if value is None:
             return None
-        if not isinstance(value, tuple) or not all(isinstance(item, (int, float)) for item in value):
+        if not isinstance(value, tuple) or not all(
+            isinstance(item, (int, float)) for item in value
+        ):
             raise self._mistyped(name, "a list of numbers")
         return tuple(float(item) for item in value)
 
@@ -112,7 +121,9 @@ class OpRecord:
         return {key: value for key, value in self.attrs.items() if key not in names}
 
     def unsupported(self, what: str) -> UnsupportedError:
-        """The error to raise when whence cannot restate this operator; `what` says which part of it."""
+        """The error to raise when whence cannot restate this operator; `what` says which part of
+        it.
+        """
         return UnsupportedError(f"{self}: {what}")
 
     def _mistyped(self, name: str, kind: str) -> ModelError:
@@ -120,7 +131,9 @@ class OpRecord:
 
 
 class Scope(Protocol):
-    """What a restatement may ask of the file around the operator, and the new values it may add to it."""
+    """What a restatement may ask of the file around the operator, and the new values it may add to
+    it.
+    """
 
     def fresh(self, hint: str) -> str:
         """A value name that nothing else has."""
@@ -140,7 +153,9 @@ Restate: TypeAlias = Callable[[OpRecord, Scope], Sequence[OpRecord]]
 
 
 class Adapter(NamedTuple):
-    """How to bring an operator of an opset older than `before` to the meaning it has in opset `before`."""
+    """How to bring an operator of an opset older than `before` to the meaning it has in opset
+    `before`.
+    """
 
     op: str
     before: int
@@ -150,7 +165,9 @@ class Adapter(NamedTuple):
 
 
 class Rewrite:
-    """Builds the operators that restate one record. They share its source, its metadata and, in part, its name."""
+    """Builds the operators that restate one record. They share its source, its metadata and, in
+    part, its name.
+    """
 
     def __init__(self, record: OpRecord, scope: Scope) -> None:
         self.record = record
@@ -173,8 +190,16 @@ class Rewrite:
         while arguments and not arguments[-1]:
             arguments.pop()
         record = self.record
-        name = record.name if outputs and outputs[0] and outputs[0] == record.output(0) else f"{record.name}/{op}"
-        self.records.append(OpRecord(op, "", name, arguments, list(outputs), attrs, {}, record.source, record.metadata))
+        name = (
+            record.name
+            if outputs and outputs[0] and outputs[0] == record.output(0)
+            else f"{record.name}/{op}"
+        )
+        self.records.append(
+            OpRecord(
+                op, "", name, arguments, list(outputs), attrs, {}, record.source, record.metadata
+            )
+        )
 
     def result(self, op: str, *inputs: str, **attrs: Attr) -> list[OpRecord]:
         """Add the operator that makes the record's first output, and return everything built."""
@@ -194,7 +219,11 @@ class Rewrite:
     def dtype(self, value: str) -> DType | None:
         """The element type of a tensor, when it is known."""
         known = self.scope.type_of(value)
-        return known.dtype if isinstance(known, TensorType) and known.dtype is not DType.UNDEFINED else None
+        return (
+            known.dtype
+            if isinstance(known, TensorType) and known.dtype is not DType.UNDEFINED
+            else None
+        )
 
     def shape(self, value: str) -> tuple[int | str | None, ...] | None:
         known = self.scope.type_of(value)
@@ -208,7 +237,10 @@ class Rewrite:
         """The rank of a value that this operator cannot be restated without."""
         rank = self.rank(value)
         if rank is None:
-            raise self.record.unsupported(f"the number of dimensions of {quoted(value)} is not known; give the model's input shapes")
+            raise self.record.unsupported(
+                f"the number of dimensions of {quoted(value)} is not known; give the model's input"
+                " shapes"
+            )
         return rank
 
     def like(self, number: float, other: str) -> str:

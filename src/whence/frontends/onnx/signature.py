@@ -1,6 +1,7 @@
 """Does an operator have the inputs, outputs and attributes that its definition asks for?
 
-Checked before anyone looks closer: inference, the `onnx` package's above all, trusts that what must be there is.
+Checked before anyone looks closer: inference, the `onnx` package's above all, trusts that what must
+be there is.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from whence.ops.definition import Attr
 from whence.ops.onnx_node import schema_of
 
 # The `onnx` package reads memory that is not its own when these are out of all bounds.
-_COUNTS_OF_AXES: Mapping[str, tuple[str, ...]] = {"LayerNormalization": ("axis",), "GatherND": ("batch_dims",)}
+_COUNTS_OF_AXES: Mapping[str, tuple[str, ...]] = {
+    "LayerNormalization": ("axis",),
+    "GatherND": ("batch_dims",),
+}
 _MOST_AXES = 64
 
 
@@ -34,18 +38,31 @@ class _Signature:
     required_attributes: tuple[str, ...]
 
 
-def check_signature(op: str, record: OpRecord, inputs: Sequence[Ref | None], n_outputs: int, attrs: Mapping[str, Attr]) -> None:
-    """Raise a `ModelError` when the operator does not have the form its newest definition asks for."""
+def check_signature(
+    op: str,
+    record: OpRecord,
+    inputs: Sequence[Ref | None],
+    n_outputs: int,
+    attrs: Mapping[str, Attr],
+) -> None:
+    """Raise a `ModelError` when the operator does not have the form its newest definition asks
+    for.
+    """
     signature = _signature(op)
     if signature is None:
         return
     if not signature.fewest <= len(inputs) <= signature.most:
-        raise ModelError(f"{record} has {len(inputs)} inputs; it takes {_range(signature.fewest, signature.most)}")
+        raise ModelError(
+            f"{record} has {len(inputs)} inputs; it takes"
+            f" {_range(signature.fewest, signature.most)}"
+        )
     for index in signature.required:
         if index < len(inputs) and inputs[index] is None:
             raise ModelError(f"{record} lacks its input {index}")
     if n_outputs > signature.most_outputs:
-        raise ModelError(f"{record} has {n_outputs} outputs; it makes {_range(1, signature.most_outputs)}")
+        raise ModelError(
+            f"{record} has {n_outputs} outputs; it makes {_range(1, signature.most_outputs)}"
+        )
     for name, value in attrs.items():
         fits = signature.attributes.get(name)
         if fits is not None and not fits(value):
@@ -56,7 +73,9 @@ def check_signature(op: str, record: OpRecord, inputs: Sequence[Ref | None], n_o
     for name in _COUNTS_OF_AXES.get(op, ()):
         value = attrs.get(name, 0)
         if isinstance(value, int) and not -_MOST_AXES <= value <= _MOST_AXES:
-            raise ModelError(f"{record}: attribute '{name}' is {value}, which no tensor has axes for")
+            raise ModelError(
+                f"{record}: attribute '{name}' is {value}, which no tensor has axes for"
+            )
         if op == "GatherND" and isinstance(value, int) and value < 0:
             raise ModelError(f"{record}: attribute '{name}' is {value}; it counts dimensions")
 
@@ -68,14 +87,20 @@ def _signature(op: str) -> _Signature | None:
         return None
     single = defs.OpSchema.FormalParameterOption.Single
     # The package's stubs do not say that its kinds of attributes have names.
-    kinds: dict[str, str] = {name: attribute.type.name for name, attribute in schema.attributes.items()}  # type: ignore[attr-defined]
+    kinds: dict[str, str] = {
+        name: attribute.type.name for name, attribute in schema.attributes.items()
+    }  # type: ignore[attr-defined]
     return _Signature(
         schema.min_input,
         schema.max_input,
         tuple(index for index, formal in enumerate(schema.inputs) if formal.option == single),
         schema.max_output,
         {name: _KINDS[kind] for name, kind in kinds.items() if kind in _KINDS},
-        tuple(name for name, kind in kinds.items() if kind in _KINDS and schema.attributes[name].required),
+        tuple(
+            name
+            for name, kind in kinds.items()
+            if kind in _KINDS and schema.attributes[name].required
+        ),
     )
 
 

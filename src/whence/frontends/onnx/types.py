@@ -1,7 +1,8 @@
 """Between ONNX's type and tensor messages and ours.
 
-What a tensor declares is checked against what the file holds before anything is allocated, so a small file cannot ask for
-much memory. Data in external files is mapped, not read, and must lie in the model's own folder.
+What a tensor declares is checked against what the file holds before anything is allocated, so a
+small file cannot ask for much memory. Data in external files is mapped, not read, and must lie in
+the model's own folder.
 """
 
 from __future__ import annotations
@@ -16,18 +17,23 @@ from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import check_texts, quoted
 from whence.types import Dim, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
 
-# Where a tensor's elements are when they are not raw bytes: the field, and how many entries of it one element takes.
+# Where a tensor's elements are when they are not raw bytes: the field, and how many entries of it
+# one element takes.
 _INT32_FIELD = frozenset(
     {
         DType.I32, DType.I16, DType.I8, DType.U16, DType.U8, DType.BOOL, DType.F16, DType.BF16, DType.F8E4M3FN, DType.F8E4M3FNUZ,
         DType.F8E5M2, DType.F8E5M2FNUZ, DType.F8E8M0, DType.F6E2M3, DType.F6E3M2,
     }
 )  # fmt: skip
-_PACKED = frozenset(dtype for dtype in DType if dtype not in (DType.UNDEFINED, DType.STRING) and dtype.bits < 8)
+_PACKED = frozenset(
+    dtype for dtype in DType if dtype not in (DType.UNDEFINED, DType.STRING) and dtype.bits < 8
+)
 
 
 class TensorReader:
-    """Reads the tensors of one model. `path` is the model's file, beside which external data is looked for."""
+    """Reads the tensors of one model. `path` is the model's file, beside which external data is
+    looked for.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -45,7 +51,9 @@ class TensorReader:
         try:
             dtype = DType(proto.data_type)
         except ValueError:
-            raise UnsupportedError(f"{label} has element type {proto.data_type}, which whence does not know") from None
+            raise UnsupportedError(
+                f"{label} has element type {proto.data_type}, which whence does not know"
+            ) from None
         if dtype is DType.UNDEFINED:
             raise ModelError(f"{label} does not say its element type")
         shape = tuple(proto.dims)
@@ -62,15 +70,23 @@ class TensorReader:
         if proto.HasField("raw_data"):
             raw = proto.raw_data
             if len(raw) != nbytes:
-                raise ModelError(f"{label} is declared as {dtype}{list(shape)}, which is {nbytes} bytes, but the file holds {len(raw)}")
+                raise ModelError(
+                    f"{label} is declared as {dtype}{list(shape)}, which is {nbytes} bytes, but the"
+                    f" file holds {len(raw)}"
+                )
             return _from_bytes(np.frombuffer(raw, np.uint8), dtype, shape)
         held, needed = _entries(proto, dtype, count)
         if held != needed:
-            raise ModelError(f"{label} is declared as {dtype}{list(shape)}, which takes {needed} entries, but the file holds {held}")
+            raise ModelError(
+                f"{label} is declared as {dtype}{list(shape)}, which takes {needed} entries, but"
+                f" the file holds {held}"
+            )
         return numpy_helper.to_array(proto)
 
     def read_sparse(self, proto: SparseTensorProto) -> np.ndarray:
-        """A sparse tensor as a dense one. Refused when the dense form would be far larger than what the file holds."""
+        """A sparse tensor as a dense one. Refused when the dense form would be far larger than what
+        the file holds.
+        """
         check_texts((proto.values.name,))
         label = f"sparse tensor {quoted(proto.values.name)}"
         values, indices = self.read(proto.values), self.read(proto.indices)
@@ -87,14 +103,18 @@ class TensorReader:
         elif indices.shape == (values.size,):
             flat = indices.astype(np.int64)
         else:
-            raise ModelError(f"{label} has {values.size} values and indices of shape {list(indices.shape)}")
+            raise ModelError(
+                f"{label} has {values.size} values and indices of shape {list(indices.shape)}"
+            )
         if flat.size and (flat.min() < 0 or flat.max() >= count):
             raise ModelError(f"{label} has an index outside its shape {list(shape)}")
         dense = np.zeros(count, values.dtype)
         dense[flat] = values
         return dense.reshape(shape)
 
-    def _external(self, proto: TensorProto, label: str, dtype: DType, shape: tuple[int, ...], nbytes: int) -> np.ndarray:
+    def _external(
+        self, proto: TensorProto, label: str, dtype: DType, shape: tuple[int, ...], nbytes: int
+    ) -> np.ndarray:
         entries = {entry.key: entry.value for entry in proto.external_data}
         check_texts((*entries, *entries.values()))
         location = entries.get("location", "")
@@ -104,41 +124,70 @@ class TensorReader:
             offset = int(entries.get("offset") or 0)
             length = int(entries.get("length") or nbytes)
         except ValueError:
-            raise ModelError(f"{label} has an offset or length of external data that is not a number") from None
+            raise ModelError(
+                f"{label} has an offset or length of external data that is not a number"
+            ) from None
         if offset < 0 or length != nbytes:
-            raise ModelError(f"{label} is declared as {dtype}{list(shape)}, which is {nbytes} bytes, but states {length} at {offset}")
+            raise ModelError(
+                f"{label} is declared as {dtype}{list(shape)}, which is {nbytes} bytes, but states"
+                f" {length} at {offset}"
+            )
         data = self._map(label, location)
         if offset + nbytes > data.size:
-            raise ModelError(f"{label} needs bytes {offset} to {offset + nbytes} of {quoted(location)}, which has {data.size}")
+            raise ModelError(
+                f"{label} needs bytes {offset} to {offset + nbytes} of {quoted(location)}, which"
+                f" has {data.size}"
+            )
         return _from_bytes(data[offset : offset + nbytes], dtype, shape)
 
     def _map(self, label: str, location: str) -> np.ndarray:
         """The bytes of an external file, mapped once however many tensors are in it."""
         if self._path is None:
-            raise ModelError(f"{label} is in the external file {quoted(location)}, but the model was not read from a folder; give its path")
+            raise ModelError(
+                f"{label} is in the external file {quoted(location)}, but the model was not read"
+                " from a folder; give its path"
+            )
         path = _inside_folder(self._path, location, label)
         if path not in self._maps:
             try:
                 size = path.stat().st_size
-                self._maps[path] = np.memmap(path, np.uint8, mode="r") if size else np.empty(0, np.uint8)
+                self._maps[path] = (
+                    np.memmap(path, np.uint8, mode="r") if size else np.empty(0, np.uint8)
+                )
             except (OSError, ValueError) as error:
-                raise ModelError(f"{label} is in the external file {quoted(location)}, which cannot be read: {error}") from None
+                raise ModelError(
+                    f"{label} is in the external file {quoted(location)}, which cannot be read:"
+                    f" {error}"
+                ) from None
         return self._maps[path]
 
 
 def _inside_folder(model: Path, location: str, label: str) -> Path:
-    """Where an external file is. It must be in the model's folder: the one named, or the one the model's file really lies in."""
+    """Where an external file is. It must be in the model's folder: the one named, or the one the
+    model's file really lies in.
+    """
     if not location or "\0" in location or Path(location).is_absolute():
-        raise ModelError(f"{label} names the external file {quoted(location)}, which is not a path inside the model's folder")
+        raise ModelError(
+            f"{label} names the external file {quoted(location)}, which is not a path inside the"
+            " model's folder"
+        )
     try:
         path = (model.parent / location).resolve()
         folders = (model.parent.resolve(), model.resolve().parent)
     except (OSError, RuntimeError, ValueError) as error:
-        raise ModelError(f"{label} names the external file {quoted(location)}, which cannot be found: {error}") from None
+        raise ModelError(
+            f"{label} names the external file {quoted(location)}, which cannot be found: {error}"
+        ) from None
     if not any(path.is_relative_to(folder) for folder in folders):
-        raise ModelError(f"{label} names the external file {quoted(location)}, which is outside the model's folder")
+        raise ModelError(
+            f"{label} names the external file {quoted(location)}, which is outside the model's"
+            " folder"
+        )
     if not path.is_file():
-        raise ModelError(f"{label} is in the external file {quoted(location)}, which is missing; put it beside the model")
+        raise ModelError(
+            f"{label} is in the external file {quoted(location)}, which is missing; put it beside"
+            " the model"
+        )
     return path
 
 
@@ -152,7 +201,10 @@ def _from_bytes(raw: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> np.nda
 
 def _strings(proto: TensorProto, label: str, shape: tuple[int, ...], count: int) -> np.ndarray:
     if len(proto.string_data) != count:
-        raise ModelError(f"{label} is declared as {list(shape)}, which is {count} texts, but the file holds {len(proto.string_data)}")
+        raise ModelError(
+            f"{label} is declared as {list(shape)}, which is {count} texts, but the file holds"
+            f" {len(proto.string_data)}"
+        )
     array = np.empty(count, np.object_)
     array[:] = [text.decode("utf-8", "surrogateescape") for text in proto.string_data]
     return array.reshape(shape)
@@ -178,7 +230,10 @@ def value_type(proto: TypeProto) -> ValueType | None:
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
         tensor = proto.tensor_type
-        return TensorType(_dtype(tensor.elem_type), tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None)
+        return TensorType(
+            _dtype(tensor.elem_type),
+            tuple(_dim(dim) for dim in tensor.shape.dim) if tensor.HasField("shape") else None,
+        )
     if kind == "sequence_type":
         element = value_type(proto.sequence_type.elem_type)
         return None if element is None else SequenceType(element)
@@ -216,9 +271,15 @@ def tensor_proto(array: np.ndarray, name: str) -> TensorProto:
     if dtype is DType.STRING:
         proto = TensorProto(name=name, data_type=int(dtype), dims=array.shape)
         proto.string_data.extend(
-            item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape") for item in array.reshape(-1).tolist()
+            item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+            for item in array.reshape(-1).tolist()
         )
         return proto
     if dtype in _PACKED:
         return numpy_helper.from_array(np.ascontiguousarray(array), name)
-    return TensorProto(name=name, data_type=int(dtype), dims=array.shape, raw_data=np.ascontiguousarray(array).tobytes())
+    return TensorProto(
+        name=name,
+        data_type=int(dtype),
+        dims=array.shape,
+        raw_data=np.ascontiguousarray(array).tobytes(),
+    )

@@ -1,8 +1,10 @@
-"""Brings an operator of any opset to the meaning it has in the newest one that the `onnx` package knows.
+"""Brings an operator of any opset to the meaning it has in the newest one that the `onnx` package
+knows.
 
-An adapter knows one change: what an operator meant before opset N, said as opset N says it. They are applied one after
-the other, so a change is described once, however many opsets ago it was. Changes that only widened what was allowed (more
-element types, negative axes, new attributes whose default is the old behaviour) need none.
+An adapter knows one change: what an operator meant before opset N, said as opset N says it. They
+are applied one after the other, so a change is described once, however many opsets ago it was.
+Changes that only widened what was allowed (more element types, negative axes, new attributes whose
+default is the old behaviour) need none.
 """
 
 from __future__ import annotations
@@ -44,7 +46,19 @@ def _by_operator(adapters: Iterable[Adapter]) -> Mapping[str, tuple[Adapter, ...
 
 _ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
     {
-        "": _by_operator((*ANCIENT, *CONSTANT, *EXPERIMENTAL, *MOVED_ATTRIBUTES, *NORMALISATION, *QUANTISED, *RENAMED, *RESIZE, *SOFTMAX)),
+        "": _by_operator(
+            (
+                *ANCIENT,
+                *CONSTANT,
+                *EXPERIMENTAL,
+                *MOVED_ATTRIBUTES,
+                *NORMALISATION,
+                *QUANTISED,
+                *RENAMED,
+                *RESIZE,
+                *SOFTMAX,
+            )
+        ),
         "ai.onnx.ml": _by_operator(CLASSICAL),
         _MICROSOFT: _by_operator(CONTRIB),
     }
@@ -54,28 +68,42 @@ _ADAPTERS: Mapping[str, Mapping[str, tuple[Adapter, ...]]] = MappingProxyType(
 @cache
 def native_operators(domain: str) -> frozenset[str]:
     """The operators that ONNX defines in a domain, in any opset."""
-    return frozenset(schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == domain)
+    return frozenset(
+        schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == domain
+    )
 
 
 def last_break(domain: str, op: str) -> int:
     """The opset since which an operator means what it means now; earlier ones say it otherwise."""
-    return max((adapter.before for adapter in _ADAPTERS.get(domain, {}).get(op, ()) if adapter.before != EVERY_OPSET), default=1)
+    return max(
+        (
+            adapter.before
+            for adapter in _ADAPTERS.get(domain, {}).get(op, ())
+            if adapter.before != EVERY_OPSET
+        ),
+        default=1,
+    )
 
 
 class Upgrader:
-    """Upgrades the operators of one file, which says what opset of each domain it was written in."""
+    """Upgrades the operators of one file, which says what opset of each domain it was written
+    in.
+    """
 
     def __init__(self, opsets: Mapping[str, int]) -> None:
         version = opsets.get("", NEWEST_OPSET)
         if not OLDEST_OPSET <= version <= NEWEST_OPSET:
             raise UnsupportedError(
-                f"the model is written in opset {version}; whence reads {OLDEST_OPSET} to {NEWEST_OPSET}. onnx.version_converter may convert it"
+                f"the model is written in opset {version}; whence reads {OLDEST_OPSET} to"
+                f" {NEWEST_OPSET}. onnx.version_converter may convert it"
             )
         self.opsets = dict(opsets)
         self._first: dict[tuple[str, str], Adapter | None] = {}
 
     def __call__(self, record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-        """The operators of the newest opset that say the same. They are in the order they must run."""
+        """The operators of the newest opset that say the same. They are in the order they must
+        run.
+        """
         key = (record.domain, record.op)
         if key not in self._first:
             self._check_known(record)
@@ -87,7 +115,10 @@ class Upgrader:
         """How the ledger calls what was done to an operator that became several."""
         if record.domain == _MICROSOFT:
             return f"{record.domain}::{record.op} in operators of ONNX"
-        return f"{record.op} of opset {self.opsets.get(record.domain, 1)} in the terms of opset {NEWEST_OPSET}"
+        return (
+            f"{record.op} of opset {self.opsets.get(record.domain, 1)} in the terms of opset"
+            f" {NEWEST_OPSET}"
+        )
 
     def _check_known(self, record: OpRecord) -> None:
         key = f"{record.domain}::{record.op}" if record.domain else record.op
@@ -96,7 +127,10 @@ class Upgrader:
             return
         if record.op not in _ADAPTERS.get(record.domain, {}):
             where = f"domain {quoted(record.domain)}" if record.domain else "the default domain"
-            raise UnsupportedError(f"operator {quoted(record.name)} is a {quoted(record.op)} of {where}, which whence does not know")
+            raise UnsupportedError(
+                f"operator {quoted(record.name)} is a {quoted(record.op)} of {where}, which whence"
+                " does not know"
+            )
 
 
 def _next_adapter(record: OpRecord, version: int) -> Adapter | None:

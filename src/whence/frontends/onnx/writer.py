@@ -8,10 +8,26 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+)
 
 from whence.errors import UnsupportedError, WhenceError
-from whence.frontends.carried import HISTORY, SOURCES, TOMBSTONES, write_carried, write_history, write_sources, write_tombstones
+from whence.frontends.carried import (
+    HISTORY,
+    SOURCES,
+    TOMBSTONES,
+    write_carried,
+    write_history,
+    write_sources,
+    write_tombstones,
+)
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
@@ -31,7 +47,9 @@ _LOWEST_IR = 10
 _LARGE = 1_500_000_000
 _SMALL_TENSOR = 1024
 _ALIGNMENT = 4096
-_Application: TypeAlias = tuple[str, Mapping[str, Attr], Sequence[ValueType | None], Sequence[ValueType]]
+_Application: TypeAlias = tuple[
+    str, Mapping[str, Attr], Sequence[ValueType | None], Sequence[ValueType]
+]
 """Operator, attributes, input types, output types."""
 _CHANNELS_LAST = frozenset(definition.name for definition in CHANNELS_LAST)
 _SUPERNODES = frozenset(definition.name for definition in SUPERNODES) | _CHANNELS_LAST
@@ -41,7 +59,9 @@ _NOT_WRITTEN = frozenset({"captures", "arithmetic"})
 
 
 def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int = _LARGE) -> None:
-    """Write the graph to `path`. Weights of more than `inline_limit` bytes in all go to a file beside it, `<name>.data`."""
+    """Write the graph to `path`. Weights of more than `inline_limit` bytes in all go to a file
+    beside it, `<name>.data`.
+    """
     target = Path(path)
     weights = ExternalWeights(target, graph, inline_limit)
     try:
@@ -49,25 +69,47 @@ def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int 
         weights.close()
         target.write_bytes(model.SerializeToString())
     except OSError as error:
-        raise WhenceError(f"cannot write {quoted(str(target))}: {error.strerror or error}") from None
+        raise WhenceError(
+            f"cannot write {quoted(str(target))}: {error.strerror or error}"
+        ) from None
 
 
 class ExternalWeights:
-    """The file beside a model that holds its weights, when they are too many for the model itself."""
+    """The file beside a model that holds its weights, when they are too many for the model
+    itself.
+    """
 
     def __init__(self, model: Path, graph: Graph, limit: int) -> None:
-        distinct = {id(node.value): node.value.nbytes for nested in graph.nested() for node in nested if node.value is not None}
-        self._path = model.with_name(model.name + ".data") if sum(distinct.values()) > limit else None
+        distinct = {
+            id(node.value): node.value.nbytes
+            for nested in graph.nested()
+            for node in nested
+            if node.value is not None
+        }
+        self._path = (
+            model.with_name(model.name + ".data") if sum(distinct.values()) > limit else None
+        )
         self._file = None if self._path is None else self._path.open("wb")
 
     def place(self, proto: TensorProto, array: np.ndarray) -> bool:
-        """Store the tensor's data beside the model and say where; `False` when it belongs inside the model."""
-        if self._file is None or self._path is None or array.nbytes < _SMALL_TENSOR or array.dtype == np.object_:
+        """Store the tensor's data beside the model and say where; `False` when it belongs inside
+        the model.
+        """
+        if (
+            self._file is None
+            or self._path is None
+            or array.nbytes < _SMALL_TENSOR
+            or array.dtype == np.object_
+        ):
             return False
         raw = tensor_proto(array, "").raw_data
         self._file.write(b"\0" * (-self._file.tell() % _ALIGNMENT))
         proto.data_location = TensorProto.EXTERNAL
-        for key, value in (("location", self._path.name), ("offset", str(self._file.tell())), ("length", str(len(raw)))):
+        for key, value in (
+            ("location", self._path.name),
+            ("offset", str(self._file.tell())),
+            ("length", str(len(raw))),
+        ):
             proto.external_data.add(key=key, value=value)
         self._file.write(raw)
         return True
@@ -82,16 +124,27 @@ def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto
     writing = _Writing(graph, weights)
     proto = GraphProto(name=graph.name or "graph")
     _GraphWriter(writing, graph, proto, {}, {}).write()
-    opsets = [helper.make_opsetid(domain, version) for domain, version in sorted(writing.opsets.items())]
-    model = ModelProto(ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets)), producer_name="whence", graph=proto)
+    opsets = [
+        helper.make_opsetid(domain, version) for domain, version in sorted(writing.opsets.items())
+    ]
+    model = ModelProto(
+        ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets)),
+        producer_name="whence",
+        graph=proto,
+    )
     model.opset_import.extend(opsets)
-    model.domain, model.doc_string = graph.metadata.get("onnx.domain", ""), graph.metadata.get("onnx.doc_string", "")
+    model.domain, model.doc_string = (
+        graph.metadata.get("onnx.domain", ""),
+        graph.metadata.get("onnx.doc_string", ""),
+    )
     for key, value in graph.metadata.items():
         if not key.startswith(("onnx.", "whence.")):
             model.metadata_props.add(key=key, value=value)
     model.metadata_props.add(key=SOURCES, value=write_sources(graph.ledger.sources))
     model.metadata_props.add(key=TOMBSTONES, value=write_tombstones(graph.ledger.tombstones))
-    model.metadata_props.add(key=HISTORY, value=write_history(graph.ledger.edges, graph.ledger.n_sources))
+    model.metadata_props.add(
+        key=HISTORY, value=write_history(graph.ledger.edges, graph.ledger.n_sources)
+    )
     return model
 
 
@@ -123,7 +176,9 @@ class _UniqueNames:
 
 
 def _opsets(graph: Graph) -> dict[str, int]:
-    """The opset of each domain in which every node of the graph, nested ones included, can be said."""
+    """The opset of each domain in which every node of the graph, nested ones included, can be
+    said.
+    """
     opsets = {"": LOWEST_WRITTEN}
     for nested in graph.nested():
         for node in nested:
@@ -131,7 +186,9 @@ def _opsets(graph: Graph) -> dict[str, int]:
                 continue
             for op, attrs, inputs, outputs in _plain_operators(nested, node):
                 domain, _ = split_name(op)
-                opsets[domain] = max(opsets.get(domain, 1), lowest_opset(op, attrs, inputs, outputs))
+                opsets[domain] = max(
+                    opsets.get(domain, 1), lowest_opset(op, attrs, inputs, outputs)
+                )
     return opsets
 
 
@@ -141,7 +198,9 @@ def _plain_operators(graph: Graph, node: Node) -> list[_Application]:
     if node.op in _SUPERNODES:
         plain: list[_Application] = []
         for step in _steps(node, inputs):
-            arguments = [inputs[slot.index] if isinstance(slot, Arg) else node.type for slot in step.inputs]
+            arguments = [
+                inputs[slot.index] if isinstance(slot, Arg) else node.type for slot in step.inputs
+            ]
             plain.append((step.op, step.attrs, arguments, [node.type]))
         return plain
     formal = len(inputs) - _captures(node)
@@ -159,7 +218,10 @@ def _steps(node: Node, types: Sequence[ValueType | None]) -> list[Step]:
     first = types[0]
     rank = first.rank if isinstance(first, TensorType) else None
     if rank is None:
-        raise UnsupportedError(f"operator {quoted(node.name)} works channels last on a tensor of unknown rank, which ONNX cannot say")
+        raise UnsupportedError(
+            f"operator {quoted(node.name)} works channels last on a tensor of unknown rank, which"
+            " ONNX cannot say"
+        )
     others = [Arg(index) for index, kind in enumerate(types) if kind is not None and index]
     return [
         Step("Transpose", (Arg(0),), {"perm": (0, rank - 1, *range(1, rank - 1))}),
@@ -174,9 +236,18 @@ def _captures(node: Node) -> int:
 
 
 class _GraphWriter:
-    """Writes one graph. `captured` are the names, outside, of the values its last inputs stand for; `shared` those of outer constants."""
+    """Writes one graph. `captured` are the names, outside, of the values its last inputs stand for;
+    `shared` those of outer constants.
+    """
 
-    def __init__(self, writing: _Writing, graph: Graph, proto: GraphProto, captured: Mapping[int, str], shared: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        writing: _Writing,
+        graph: Graph,
+        proto: GraphProto,
+        captured: Mapping[int, str],
+        shared: Mapping[int, str],
+    ) -> None:
         self._writing = writing
         self._graph = graph
         self._proto = proto
@@ -195,11 +266,15 @@ class _GraphWriter:
             self._node("Identity", name, [self._names[ref]], [name], {}, NO_ORIGIN, NO_ORIGIN)
 
     def _name_ends(self) -> list[tuple[Ref, str]]:
-        """Give inputs and outputs their names. Returns the outputs that must be copies: of inputs, constants and other outputs."""
+        """Give inputs and outputs their names. Returns the outputs that must be copies: of inputs,
+        constants and other outputs.
+        """
         graph, writing = self._graph, self._writing
         for node in graph.inputs:
             outside = self._captured.get(node.id)
-            self._names[node.ref()] = outside if outside is not None else writing.values.take(node.name)
+            self._names[node.ref()] = (
+                outside if outside is not None else writing.values.take(node.name)
+            )
             if outside is None:
                 self._proto.input.append(_value_info(self._names[node.ref()], node.type))
         copies: list[tuple[Ref, str]] = []
@@ -217,14 +292,20 @@ class _GraphWriter:
 
     def _const(self, node: Node) -> None:
         if node.value is None:
-            raise UnsupportedError(f"constant {quoted(node.name)} has no data and cannot be written")
+            raise UnsupportedError(
+                f"constant {quoted(node.name)} has no data and cannot be written"
+            )
         known = self._shared.get(id(node.value))
         if known is not None and not node.origin:
             self._names[node.ref()] = known
             return
         name = self._writing.values.take(node.name or f"const_{node.id}")
         self._names[node.ref()] = self._shared[id(node.value)] = name
-        carried = write_carried(node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin) if node.origin else {}
+        carried = (
+            write_carried(node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin)
+            if node.origin
+            else {}
+        )
         self._tensor(name, node.value, carried)
 
     def _tensor(self, name: str, array: np.ndarray, carried: Mapping[str, str]) -> None:
@@ -247,7 +328,9 @@ class _GraphWriter:
             self._supernode(node, inputs, outputs[0], folded)
             return
         formal = len(inputs) - _captures(node)
-        proto = self._node(node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded)
+        proto = self._node(
+            node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded
+        )
         for name, body in node.bodies.items():
             self._body(proto, name, body, inputs[formal:])
 
@@ -273,7 +356,15 @@ class _GraphWriter:
                     arguments.append(self._scalar(node, slot.value))
             last = number == len(steps) - 1
             results.append(output if last else self._writing.values.take(f"{node.name}/{step.op}"))
-            self._node(step.op, node.name if last else results[-1], arguments, [results[-1]], step.attrs, node.origin, folded)
+            self._node(
+                step.op,
+                node.name if last else results[-1],
+                arguments,
+                [results[-1]],
+                step.attrs,
+                node.origin,
+                folded,
+            )
 
     def _scalar(self, node: Node, value: float) -> str:
         dtype = node.type.dtype if isinstance(node.type, TensorType) else DType.F32
@@ -290,11 +381,22 @@ class _GraphWriter:
         _GraphWriter(self._writing, body, attribute.g, outside, self._shared).write()
 
     def _node(
-        self, op: str, name: str, inputs: Sequence[str], outputs: Sequence[str], attrs: Mapping[str, Attr], origin: Origin, folded: Origin
+        self,
+        op: str,
+        name: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attrs: Mapping[str, Attr],
+        origin: Origin,
+        folded: Origin,
     ) -> NodeProto:
         domain, plain = split_name(op)
         proto: NodeProto = self._proto.node.add()
-        proto.op_type, proto.domain, proto.name = plain, domain, self._writing.nodes.take(name or plain)
+        proto.op_type, proto.domain, proto.name = (
+            plain,
+            domain,
+            self._writing.nodes.take(name or plain),
+        )
         proto.input.extend(inputs)
         proto.output.extend(outputs)
         for key, value in attributes_at(op, attrs, self._writing.opsets[domain]).items():

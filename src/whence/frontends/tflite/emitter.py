@@ -1,4 +1,6 @@
-"""Emitting the nodes that one operator of a file becomes: into the graph it stands in, or into a graph that it holds."""
+"""Emitting the nodes that one operator of a file becomes: into the graph it stands in, or into a
+graph that it holds.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
 
 
 class Emitter:
-    """Makes nodes with the origin of one operator. They enter the graph together, when it is known which of them bears the operator's number."""
+    """Makes nodes with the origin of one operator. They enter the graph together, when it is known
+    which of them bears the operator's number.
+    """
 
     def __init__(self, scope: GraphScope, name: str, place: Place, path: tuple[int, ...]) -> None:
         self.scope = scope
@@ -55,11 +59,29 @@ class Emitter:
     # ---- nodes ----
 
     @overload
-    def emit(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None) -> Ref: ...
+    def emit(
+        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None
+    ) -> Ref: ...
     @overload
-    def emit(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None, *, outputs: int) -> list[Ref]: ...
-    def emit(self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None, *, outputs: int | None = None) -> Ref | list[Ref]:
-        """A canonical operator on values of the graph. One reference, or a list of them when `outputs` says how many it makes."""
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        outputs: int,
+    ) -> list[Ref]: ...
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        outputs: int | None = None,
+    ) -> Ref | list[Ref]:
+        """A canonical operator on values of the graph. One reference, or a list of them when
+        `outputs` says how many it makes.
+        """
         given = list(inputs)
         while given and given[-1] is None:
             given.pop()
@@ -81,8 +103,19 @@ class Emitter:
         captures: int = 0,
         attrs: Mapping[str, Attr] | None = None,
     ) -> list[Ref]:
-        """An operator that holds graphs (`If`, `Loop`), the last `captures` of its inputs read by those graphs alone; `types` are its outputs'."""
-        node = self._hold(Node(self.scope.graph.new_id(), op, list(inputs), types, {**(attrs or {}), "captures": captures}, bodies=bodies))
+        """An operator that holds graphs (`If`, `Loop`), the last `captures` of its inputs read by
+        those graphs alone; `types` are its outputs'.
+        """
+        node = self._hold(
+            Node(
+                self.scope.graph.new_id(),
+                op,
+                list(inputs),
+                types,
+                {**(attrs or {}), "captures": captures},
+                bodies=bodies,
+            )
+        )
         return [node.ref(index) for index in range(len(types))]
 
     def keep(self, ref: Ref) -> None:
@@ -93,16 +126,24 @@ class Emitter:
 
     def cast(self, ref: Ref, dtype: DType) -> Ref:
         """The value as `dtype`; the same one when it is that already."""
-        return ref if self.tensor_type_of(ref).dtype is dtype else self.emit("Cast", [ref], {"to": int(dtype)})
+        return (
+            ref
+            if self.tensor_type_of(ref).dtype is dtype
+            else self.emit("Cast", [ref], {"to": int(dtype)})
+        )
 
     def clip(self, ref: Ref, low: float, high: float) -> Ref:
         dtype = self.tensor_type_of(ref).dtype.numpy
-        return self.emit("Clip", [ref, self.const(np.array(low, dtype)), self.const(np.array(high, dtype))])
+        return self.emit(
+            "Clip", [ref, self.const(np.array(low, dtype)), self.const(np.array(high, dtype))]
+        )
 
     # ---- graphs ----
 
     def inline(self, index: int, arguments: Sequence[Ref]) -> list[Ref]:
-        """Read subgraph `index` into the present graph, as if its operators stood here; its outputs."""
+        """Read subgraph `index` into the present graph, as if its operators stood here; its
+        outputs.
+        """
         self.flush()
         return self.scope.read(index, arguments, self._path)
 
@@ -110,12 +151,22 @@ class Emitter:
         """Subgraph `index` as a closed graph whose inputs have the given types."""
         return self.body(f"subgraph {index}", inputs, lambda body, given: body.inline(index, given))
 
-    def body(self, label: str, inputs: Sequence[ValueType], fill: Callable[[Emitter, list[Ref]], Sequence[Ref]]) -> Graph:
-        """A closed graph for an operator to hold. `fill` makes its nodes, emitting into it, and says what its outputs are."""
+    def body(
+        self,
+        label: str,
+        inputs: Sequence[ValueType],
+        fill: Callable[[Emitter, list[Ref]], Sequence[Ref]],
+    ) -> Graph:
+        """A closed graph for an operator to hold. `fill` makes its nodes, emitting into it, and
+        says what its outputs are.
+        """
         outer = self.scope
         graph = Graph(f"{self.place.name}/{label}", outer.graph.ledger, outer.graph.inference)
         inner = Emitter(GraphScope(outer.reading, graph), self.name, self.place, self._path)
-        refs = [graph.append(Node(graph.new_id(), "Input", (), (kind,), name=f"input_{position}")).ref() for position, kind in enumerate(inputs)]
+        refs = [
+            graph.append(Node(graph.new_id(), "Input", (), (kind,), name=f"input_{position}")).ref()
+            for position, kind in enumerate(inputs)
+        ]
         outputs = list(fill(inner, refs))
         inner.flush()
         for position, ref in enumerate(outputs):
@@ -159,10 +210,20 @@ class Emitter:
         if place.number == 0 and kind is EdgeKind.COPY:
             for source in sorted(place.origin):
                 passage = self.scope.reading.history.get(source, _AS_IT_WAS)
-                # What the file says of this operator decides: of what became of a source, one may do its work and another only hold its effect.
-                # Where it says nothing, as the tables by themselves do, what carries a source is taken to do its work.
-                known = EdgeKind.FOLD if source in place.folded else EdgeKind.COPY if passage.kind is EdgeKind.FOLD else passage.kind
+                # What the file says of this operator decides: of what became of a source, one may
+                # do its work and another only hold its effect. Where it says nothing, as the tables
+                # by themselves do, what carries a source is taken to do its work.
+                known = (
+                    EdgeKind.FOLD
+                    if source in place.folded
+                    else EdgeKind.COPY
+                    if passage.kind is EdgeKind.FOLD
+                    else passage.kind
+                )
                 ledger.record(node.id, [(source, known)], passage.pass_name, passage.rule)
         elif node.id != place.number:
-            parents = [(source, EdgeKind.FOLD if source in place.folded else kind) for source in sorted(place.origin)]
+            parents = [
+                (source, EdgeKind.FOLD if source in place.folded else kind)
+                for source in sorted(place.origin)
+            ]
             ledger.record(node.id, parents, LOAD, f"{self.name} in canonical operators")

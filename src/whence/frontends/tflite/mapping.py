@@ -1,16 +1,22 @@
-"""What a mapping of one operator works with: `OperatorCall`, the operator of the file and the means to say it in canonical operators.
+"""What a mapping of one operator works with: `OperatorCall`, the operator of the file and the means
+to say it in canonical operators.
 
 A mapper reads its inputs, emits nodes and names its outputs:
 
     def _relu(call: OperatorCall) -> None:
         call.output(0, call.emit("Relu", [call.input(0)]))
 
-- `input(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put DequantizeLinear and QuantizeLinear around it.
-  `codes(i)` and `output_codes(i, ref)` are the tensors as the file has them, for operators that only move values.
-- `constant(i)` is the value of an input that the file stores, or that follows from shapes, in real numbers; `constant_codes(i)` the same in codes.
-- Everything emitted gets the operator's origin. The last node that makes one of its outputs bears the operator's number.
+- `input(i)` and `output(i, ref)` are in real numbers: where the file's tensor is quantised they put
+  DequantizeLinear and QuantizeLinear around it.
+  `codes(i)` and `output_codes(i, ref)` are the tensors as the file has them, for operators that
+  only move values.
+- `constant(i)` is the value of an input that the file stores, or that follows from shapes, in real
+  numbers; `constant_codes(i)` the same in codes.
+- Everything emitted gets the operator's origin. The last node that makes one of its outputs bears
+  the operator's number.
 
-What does not fit raises through `fail` (the file is wrong) or `unsupported` (the file is right and whence cannot).
+What does not fit raises through `fail` (the file is wrong) or `unsupported` (the file is right and
+whence cannot).
 """
 
 from __future__ import annotations
@@ -37,11 +43,20 @@ HYBRID = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 Mapper: TypeAlias = "Callable[[OperatorCall], None]"
 Mappings: TypeAlias = Mapping[str, Mapper]
 
-ACTIVATIONS: Mapping[int, str] = {0: "NONE", 1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH", 5: "SIGN_BIT"}
+ACTIVATIONS: Mapping[int, str] = {
+    0: "NONE",
+    1: "RELU",
+    2: "RELU_N1_TO_1",
+    3: "RELU6",
+    4: "TANH",
+    5: "SIGN_BIT",
+}
 
 
 class OperatorCall(Emitter):
-    """One operator of the file while it is mapped. `Emitter` has what makes nodes: `emit`, `const`, `cast`, `clip`, `body`, `inline`, `fail`."""
+    """One operator of the file while it is mapped. `Emitter` has what makes nodes: `emit`, `const`,
+    `cast`, `clip`, `body`, `inline`, `fail`.
+    """
 
     def __init__(self, subgraph: SubgraphScope, record: OperatorRecord, place: Place) -> None:
         super().__init__(subgraph.scope, record.name, place, subgraph.path)
@@ -79,7 +94,9 @@ class OperatorCall(Emitter):
             self.fail(f"input {index} is not a tensor but {kind}")
         if kind.shape is None:
             declared = self._subgraph.declared(self._input(index))
-            return TensorType(kind.dtype, None if declared.shape is None else (None,) * len(declared.shape))
+            return TensorType(
+                kind.dtype, None if declared.shape is None else (None,) * len(declared.shape)
+            )
         return kind
 
     def rank(self, index: int) -> int:
@@ -96,7 +113,9 @@ class OperatorCall(Emitter):
         return shape
 
     def output_type(self, index: int) -> TensorType:
-        """What the file declares of an output. LiteRT does not rely on the shape, nor should a mapping that can do without."""
+        """What the file declares of an output. LiteRT does not rely on the shape, nor should a
+        mapping that can do without.
+        """
         return self._subgraph.declared(self._output(index))
 
     def quantisation(self, index: int) -> QuantisationRecord | None:
@@ -138,21 +157,31 @@ class OperatorCall(Emitter):
         return self._subgraph.value(self._input(index))
 
     def input(self, index: int) -> Ref | None:
-        """Input `index` in real numbers, dequantised where the tensor is quantised; `None` when it is left out."""
+        """Input `index` in real numbers, dequantised where the tensor is quantised; `None` when it
+        is left out.
+        """
         return self.real(index) if self.has(index) else None
 
     def real(self, index: int) -> Ref:
         """As `input`, of an input that the operator cannot do without."""
         tensor = self.tensor(index)
         found = quantisation_of(tensor)
-        return self.needed(index) if found is None else self._dequantise(self.needed(index), tensor, found)
+        return (
+            self.needed(index)
+            if found is None
+            else self._dequantise(self.needed(index), tensor, found)
+        )
 
     def constant_codes(self, index: int) -> np.ndarray | None:
-        """The value of an input in the codes of the file, when the file stores it or it follows from shapes."""
+        """The value of an input in the codes of the file, when the file stores it or it follows
+        from shapes.
+        """
         return self._subgraph.constant(self.record.inputs[index]) if self.has(index) else None
 
     def constant(self, index: int) -> np.ndarray | None:
-        """The value of an input in real numbers, when the file stores it or it follows from shapes."""
+        """The value of an input in real numbers, when the file stores it or it follows from
+        shapes.
+        """
         codes = self.constant_codes(index)
         found = self.quantisation(index)
         if codes is None or found is None:
@@ -161,10 +190,18 @@ class OperatorCall(Emitter):
         spread = [1] * codes.ndim
         if scale.ndim:
             spread[axis] = -1
-        return np.asarray((codes.astype(np.float32) - zero.astype(np.float32).reshape(spread)) * scale.reshape(spread), np.float32)
+        return np.asarray(
+            (codes.astype(np.float32) - zero.astype(np.float32).reshape(spread))
+            * scale.reshape(spread),
+            np.float32,
+        )
 
-    def weights(self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: int) -> Ref | None:
-        """A stored input in another arrangement, in real numbers; `axis` is where its quantised dimension is then. `None` if it is not stored."""
+    def weights(
+        self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: int
+    ) -> Ref | None:
+        """A stored input in another arrangement, in real numbers; `axis` is where its quantised
+        dimension is then. `None` if it is not stored.
+        """
         codes = self.constant_codes(index)
         if codes is None:
             return None
@@ -178,7 +215,10 @@ class OperatorCall(Emitter):
         """The whole numbers in an input that must be known while reading, such as axes."""
         value = self.constant_codes(index)
         if value is None:
-            self.unsupported(f"its {what} are computed while the model runs; whence needs them stored in the file")
+            self.unsupported(
+                f"its {what} are computed while the model runs; whence needs them stored in the"
+                " file"
+            )
         if value.dtype.kind not in "iu":
             self.fail(f"its {what} are {value.dtype}, not whole numbers")
         return tuple(int(item) for item in value.reshape(-1))
@@ -188,15 +228,26 @@ class OperatorCall(Emitter):
         return self.has(index) and self._subgraph.is_stored(self.record.inputs[index])
 
     def whole(self, index: int) -> Ref:
-        """An input of whole numbers, such as a shape, in the 64 bits that canonical operators take."""
+        """An input of whole numbers, such as a shape, in the 64 bits that canonical operators
+        take.
+        """
         value = self.constant_codes(index) if self.stored(index) else None
-        return self.cast(self.needed(index), DType.I64) if value is None else self.const(value.astype(np.int64))
+        return (
+            self.cast(self.needed(index), DType.I64)
+            if value is None
+            else self.const(value.astype(np.int64))
+        )
 
     def bias(self, index: int, scale: np.ndarray) -> Ref | None:
-        """A bias, a list of real numbers: whole numbers of 32 or 64 bits are multiples of its own scale, else of `scale`."""
+        """A bias, a list of real numbers: whole numbers of 32 or 64 bits are multiples of its own
+        scale, else of `scale`.
+        """
         if not self.has(index):
             return None
-        tensor, codes = self.tensor(index), self.constant_codes(index) if self.stored(index) else None
+        tensor, codes = (
+            self.tensor(index),
+            self.constant_codes(index) if self.stored(index) else None,
+        )
         if tensor.type not in ("INT32", "INT64"):
             ref = self.real(index)
             return ref if self.rank(index) == 1 else self.emit("Reshape", [ref, self.ints(-1)])
@@ -206,10 +257,14 @@ class OperatorCall(Emitter):
         if codes is None:
             ref = self.cast(self.emit("Reshape", [self.needed(index), self.ints(-1)]), DType.I32)
         elif np.any(np.abs(codes) > np.iinfo(np.int32).max):
-            return self.const((codes.astype(np.float64).reshape(-1) * step).astype(np.float32), tensor.name)
+            return self.const(
+                (codes.astype(np.float64).reshape(-1) * step).astype(np.float32), tensor.name
+            )
         else:
             ref = self.const(codes.astype(np.int32, copy=False).reshape(-1), tensor.name)
-        return self.emit("DequantizeLinear", [ref, self.const(step)], {"axis": 0} if step.ndim else {})
+        return self.emit(
+            "DequantizeLinear", [ref, self.const(step)], {"axis": 0} if step.ndim else {}
+        )
 
     def activate(self, ref: Ref) -> Ref:
         """The value after the operator's fused activation."""
@@ -251,13 +306,19 @@ class OperatorCall(Emitter):
             # Something must stand for the operator, even if it does nothing.
             ref = self.emit("Identity", [ref])
         wanted, kind = dtype_of(self.output_tensor(index)), self.type_of(ref)
-        if isinstance(kind, TensorType) and kind.dtype is not wanted and kind.dtype is not DType.UNDEFINED:
+        if (
+            isinstance(kind, TensorType)
+            and kind.dtype is not wanted
+            and kind.dtype is not DType.UNDEFINED
+        ):
             ref = self.cast(ref, wanted)
         self._outputs[index] = ref
 
     def output_constant(self, index: int, array: np.ndarray) -> None:
         """Say that output `index` is a constant."""
-        node = self._hold(Node(self.scope.graph.new_id(), "Const", (), (TensorType.of(array),), value=array))
+        node = self._hold(
+            Node(self.scope.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
+        )
         self.scope.learn(node.ref(), array)
         self._outputs[index] = node.ref()
 
@@ -272,11 +333,15 @@ class OperatorCall(Emitter):
         """Say that the operator leaves no node, and why: its work is done by others."""
         self.flush()
         node = None if into is None else into.node
-        self.scope.graph.ledger.bury(Tombstone(self.place.number, self.place.origin, reason, LOAD, rule, node))
+        self.scope.graph.ledger.bury(
+            Tombstone(self.place.number, self.place.origin, reason, LOAD, rule, node)
+        )
         self._is_buried = True
 
     def finish(self) -> None:
-        """Put all nodes into the graph, one of them as the operator itself, and define the outputs."""
+        """Put all nodes into the graph, one of them as the operator itself, and define the
+        outputs.
+        """
         made = {ref.node for ref in self._outputs.values()}
         keeper = next((node for node in reversed(self._pending) if node.id in made), None)
         if keeper is not None:
@@ -295,32 +360,63 @@ class OperatorCall(Emitter):
     def _rename(self, keeper: Node, number: int) -> None:
         old, keeper.id = keeper.id, number
         for node in self._pending:
-            node.inputs = tuple(Ref(number, ref.index) if ref is not None and ref.node == old else ref for ref in node.inputs)
-        self._outputs = {index: Ref(number, ref.index) if ref.node == old else ref for index, ref in self._outputs.items()}
+            node.inputs = tuple(
+                Ref(number, ref.index) if ref is not None and ref.node == old else ref
+                for ref in node.inputs
+            )
+        self._outputs = {
+            index: Ref(number, ref.index) if ref.node == old else ref
+            for index, ref in self._outputs.items()
+        }
         self._types[number] = self._types[old]
         self.scope.rename(old, number)
 
     def _quantise_by_hand(self, ref: Ref, scale: np.ndarray, zero: np.ndarray, dtype: DType) -> Ref:
         """As QuantizeLinear, for a zero point that is no code."""
         steps = self.emit("Round", [self.emit("Div", [ref, self.const(scale)])])
-        return self.cast(self.clip(self.emit("Add", [steps, self.const(zero.astype(np.float32))]), *integer_range(dtype)), dtype)
+        return self.cast(
+            self.clip(
+                self.emit("Add", [steps, self.const(zero.astype(np.float32))]),
+                *integer_range(dtype),
+            ),
+            dtype,
+        )
 
-    def _dequantise(self, ref: Ref, tensor: TensorRecord, found: QuantisationRecord, axis: int | None = None) -> Ref:
+    def _dequantise(
+        self, ref: Ref, tensor: TensorRecord, found: QuantisationRecord, axis: int | None = None
+    ) -> Ref:
         scale, zero, axis = parameters(tensor, found, axis)
         if DType.of(zero) is not dtype_of(tensor):
             # No code means zero: DequantizeLinear cannot say that, its zero point is a code.
-            centred = self.emit("Sub", [self.cast(ref, DType.F32), self.const(zero.astype(np.float32))])
+            centred = self.emit(
+                "Sub", [self.cast(ref, DType.F32), self.const(zero.astype(np.float32))]
+            )
             return self.emit("Mul", [centred, self.const(scale)])
         attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
-        return self.emit("DequantizeLinear", [ref, self.const(scale), self.const(zero)], attrs | self.hybrid(tensor))
+        return self.emit(
+            "DequantizeLinear",
+            [ref, self.const(scale), self.const(zero)],
+            attrs | self.hybrid(tensor),
+        )
 
     def hybrid(self, tensor: TensorRecord) -> dict[str, Attr]:
-        """What says that LiteRT multiplies these weights with codes that it finds for real activations while the model runs."""
-        if self.record.name not in HYBRID or tensor.type not in ("INT8", "UINT8") or not self.has(1) or self.tensor(1) is not tensor:
+        """What says that LiteRT multiplies these weights with codes that it finds for real
+        activations while the model runs.
+        """
+        if (
+            self.record.name not in HYBRID
+            or tensor.type not in ("INT8", "UINT8")
+            or not self.has(1)
+            or self.tensor(1) is not tensor
+        ):
             return {}
         if self.tensor(0).type != "FLOAT32":
             return {}
-        return {"arithmetic": "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"}
+        return {
+            "arithmetic": (
+                "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"
+            )
+        }
 
     def _input(self, index: int) -> int:
         if not self.has(index):

@@ -12,8 +12,13 @@ _SHARED: Mapping[str, str | None] = MappingProxyType(
     {
         **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"), "Pool2DOptions"),
         **dict.fromkeys(("MAXIMUM", "MINIMUM"), "MaximumMinimumOptions"),
-        **dict.fromkeys(("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"), "ReducerOptions"),
-        **dict.fromkeys(("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "RandomOptions"),
+        **dict.fromkeys(
+            ("MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"),
+            "ReducerOptions",
+        ),
+        **dict.fromkeys(
+            ("RANDOM_STANDARD_NORMAL", "RANDOM_UNIFORM", "MULTINOMIAL"), "RandomOptions"
+        ),
         "L2_NORMALIZATION": "L2NormOptions",
         "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNNOptions",
         "CONV_3D_TRANSPOSE": "Conv3DOptions",
@@ -25,12 +30,17 @@ _SHARED: Mapping[str, str | None] = MappingProxyType(
 def _tables() -> Mapping[str, str]:
     # Circle's schema has the tables of TFLite's and more.
     package = "circle_schema.v0_10.circle"
-    names = [*enum_names(package, "BuiltinOptions").values(), *enum_names(package, "BuiltinOptions2").values()]
+    names = [
+        *enum_names(package, "BuiltinOptions").values(),
+        *enum_names(package, "BuiltinOptions2").values(),
+    ]
     return MappingProxyType({name.lower(): name for name in names})
 
 
 def option_table(operator: str) -> str | None:
-    """The table's name, or `None` for an operator without options: `CONV_2D` has `Conv2DOptions`."""
+    """The table's name, or `None` for an operator without options: `CONV_2D` has
+    `Conv2DOptions`.
+    """
     if operator in _SHARED:
         return _SHARED[operator]
     return _tables().get(operator.replace("_", "").lower() + "options")

@@ -12,7 +12,13 @@ from whence.frontends.files import content, without_collection
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
-from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord, read_records
+from whence.frontends.tflite.records import (
+    ModelRecord,
+    OperatorRecord,
+    SubgraphRecord,
+    TensorRecord,
+    read_records,
+)
 from whence.frontends.tflite.scope import GraphScope, Place, Reading, SubgraphScope
 from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
@@ -23,13 +29,17 @@ from whence.provenance import Reason, Tombstone
 from whence.types import TensorType
 
 
-def read_tflite(source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
-    """The graph of a TFLite or Circle model, in canonical operators, with every operator of the file in its ledger.
+def read_tflite(
+    source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Graph:
+    """The graph of a TFLite or Circle model, in canonical operators, with every operator of the
+    file in its ledger.
 
-    Which of the two it is, the file itself says. The graph is that of the file's first subgraph; others are read where operators call them.
-    Inputs have the shapes that LiteRT would allocate unless `shapes` gives others, by name; dimensions that the file calls open stay open
-    only where the model cannot work on those. A file that cannot be read is a `ModelError`, one that asks for what whence does not have
-    an `UnsupportedError`.
+    Which of the two it is, the file itself says. The graph is that of the file's first subgraph;
+    others are read where operators call them. Inputs have the shapes that LiteRT would allocate
+    unless `shapes` gives others, by name; dimensions that the file calls open stay open only where
+    the model cannot work on those. A file that cannot be read is a `ModelError`, one that asks for
+    what whence does not have an `UnsupportedError`.
     """
     path = None if isinstance(source, bytes) else Path(source)
     label = "the model" if path is None else quoted(str(path))
@@ -52,18 +62,33 @@ def _read(model: ModelRecord, shapes: Mapping[str, Sequence[int]]) -> Graph:
         try:
             return _build(model, inputs, shapes)
         except (ModelError, UnsupportedError) as error:
-            names = ", ".join(f"{quoted(name)} {kind}" for name, kind in inputs.items() if not kind.is_static)
-            raise type(error)(f"{error} (the file leaves shapes open, give them: {names})") from error
+            names = ", ".join(
+                f"{quoted(name)} {kind}" for name, kind in inputs.items() if not kind.is_static
+            )
+            raise type(error)(
+                f"{error} (the file leaves shapes open, give them: {names})"
+            ) from error
 
 
-def _build(model: ModelRecord, inputs: Mapping[str, TensorType], shapes: Mapping[str, Sequence[int]]) -> Graph:
+def _build(
+    model: ModelRecord, inputs: Mapping[str, TensorType], shapes: Mapping[str, Sequence[int]]
+) -> Graph:
     sources = find_sources(model)
     main = model.subgraphs[0]
     ledger, inference = sources.ledger(), Inference()
     graph = Graph(main.name, ledger, inference)
-    trust = not any(name in shapes and kind.shape != main.tensors[t].shape for (name, kind), t in zip(inputs.items(), main.inputs, strict=True))
-    scope = GraphScope(Reading(model, ledger, inference, sources.places, _add_operator, sources.history, trust), graph)
-    arguments = [graph.append(Node(graph.new_id(), "Input", (), (kind,), name=name)).ref() for name, kind in inputs.items()]
+    trust = not any(
+        name in shapes and kind.shape != main.tensors[t].shape
+        for (name, kind), t in zip(inputs.items(), main.inputs, strict=True)
+    )
+    scope = GraphScope(
+        Reading(model, ledger, inference, sources.places, _add_operator, sources.history, trust),
+        graph,
+    )
+    arguments = [
+        graph.append(Node(graph.new_id(), "Input", (), (kind,), name=name)).ref()
+        for name, kind in inputs.items()
+    ]
     results = scope.read(0, arguments)
     for name, ref in zip(_output_names(main), results, strict=True):
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
@@ -89,8 +114,11 @@ def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Place)
         kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
         raise kind(f"{call}: {text}") from error
     except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as error:
-        # Mappings trust that an operator has the inputs it must have, of the shapes they must have; in a malformed file it may not.
-        raise ModelError(f"{call}: its inputs or options do not fit it: {' '.join(str(error).split())[:160]}") from error
+        # Mappings trust that an operator has the inputs it must have, of the shapes they must have;
+        # in a malformed file it may not.
+        raise ModelError(
+            f"{call}: its inputs or options do not fit it: {' '.join(str(error).split())[:160]}"
+        ) from error
 
 
 def _unknown(call: OperatorCall) -> None:
@@ -98,11 +126,21 @@ def _unknown(call: OperatorCall) -> None:
     if custom == call.name:
         call.unsupported("whence has no mapping for this operator")
     if custom.startswith("Flex"):
-        call.unsupported(f"it is TensorFlow's own operator {custom[4:]}; convert the model with builtin operators only (no SELECT_TF_OPS)")
-    call.unsupported("it is a custom operator, whose meaning is in the program that the model was made for and not in the file")
+        call.unsupported(
+            f"it is TensorFlow's own operator {custom[4:]}; convert the model with builtin"
+            " operators only (no SELECT_TF_OPS)"
+        )
+    call.unsupported(
+        "it is a custom operator, whose meaning is in the program that the model was made for and"
+        " not in the file"
+    )
 
 
-def _inputs(main: SubgraphRecord, shapes: Mapping[str, Sequence[int]], kind_of: Callable[[TensorRecord], TensorType]) -> dict[str, TensorType]:
+def _inputs(
+    main: SubgraphRecord,
+    shapes: Mapping[str, Sequence[int]],
+    kind_of: Callable[[TensorRecord], TensorType],
+) -> dict[str, TensorType]:
     inputs: dict[str, TensorType] = {}
     for position, index in enumerate(main.inputs):
         tensor = main.tensors[index]
@@ -112,9 +150,14 @@ def _inputs(main: SubgraphRecord, shapes: Mapping[str, Sequence[int]], kind_of: 
     for name, shape in shapes.items():
         known = inputs.get(name)
         if known is None:
-            raise InputError(f"a shape is given for {quoted(name)}; the model's inputs are {', '.join(quoted(each) for each in inputs)}")
+            raise InputError(
+                f"a shape is given for {quoted(name)}; the model's inputs are"
+                f" {', '.join(quoted(each) for each in inputs)}"
+            )
         if any(dim < 0 for dim in shape) or (known.shape and len(known.shape) != len(shape)):
-            raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
+            raise InputError(
+                f"shape {list(shape)} is given for input {quoted(name)}, which is {known}"
+            )
         inputs[name] = TensorType(known.dtype, tuple(int(dim) for dim in shape))
     return inputs
 
@@ -135,7 +178,9 @@ def _fresh(wanted: str, taken: Mapping[str, object]) -> str:
 
 
 def _bury(sources: Sources, graph: Graph) -> None:
-    """Account for what is not in the graph: what former tools removed, and subgraphs that nothing calls."""
+    """Account for what is not in the graph: what former tools removed, and subgraphs that nothing
+    calls.
+    """
     ledger = graph.ledger
     for stone in sources.tombstones:
         ledger.bury(stone)
@@ -145,5 +190,9 @@ def _bury(sources: Sources, graph: Graph) -> None:
 
 
 def _metadata(model: ModelRecord, sources: Sources) -> dict[str, str]:
-    facts = {f"{model.format}.version": str(model.version), f"{model.format}.description": model.description, "luci.notes": "; ".join(sources.notes)}
+    facts = {
+        f"{model.format}.version": str(model.version),
+        f"{model.format}.description": model.description,
+        "luci.notes": "; ".join(sources.notes),
+    }
     return metadata_of(sources) | {key: value for key, value in facts.items() if value}

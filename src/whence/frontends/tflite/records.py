@@ -1,8 +1,9 @@
-"""A TFLite or Circle file as plain records: subgraphs, tensors, operators and buffers, without flatbuffers and without meaning.
+"""A TFLite or Circle file as plain records: subgraphs, tensors, operators and buffers, without
+flatbuffers and without meaning.
 
-Both formats have the same parts; the records do not tell them apart except by `ModelRecord.format`. Indices between records
-(tensor, buffer, opcode) are checked here, so whoever reads the records may use them without looking. What the numbers in an
-operator's options mean is for its mapping to know.
+Both formats have the same parts; the records do not tell them apart except by `ModelRecord.format`.
+Indices between records (tensor, buffer, opcode) are checked here, so whoever reads the records may
+use them without looking. What the numbers in an operator's options mean is for its mapping to know.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ ABSENT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantisationRecord:
-    """real = (code - zero_point) · scale, with one pair for the tensor or one for each index of `axis`."""
+    """real = (code - zero_point) · scale, with one pair for the tensor or one for each index of
+    `axis`.
+    """
 
     scales: np.ndarray
     """float32[n]; n = 1 per tensor."""
@@ -37,7 +40,9 @@ class QuantisationRecord:
     """int64[n], as many as scales."""
     axis: int
     details: str = ""
-    """The schema's name of a form other than this affine one (`MXQuantization`, `BlockwiseQuantization`, ...), else empty."""
+    """The schema's name of a form other than this affine one (`MXQuantization`,
+    `BlockwiseQuantization`, ...), else empty.
+    """
 
     @property
     def is_affine(self) -> bool:
@@ -46,7 +51,9 @@ class QuantisationRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseDimension:
-    """One level of a sparse tensor: dense with a size, or compressed with the CSR-like segments and indices."""
+    """One level of a sparse tensor: dense with a size, or compressed with the CSR-like segments and
+    indices.
+    """
 
     is_dense: bool
     dense_size: int
@@ -79,14 +86,18 @@ class TensorRecord:
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorRecord:
     name: str
-    """The builtin operator as the schema names it (`CONV_2D`), or `CUSTOM:` and the custom operator's name."""
+    """The builtin operator as the schema names it (`CONV_2D`), or `CUSTOM:` and the custom
+    operator's name.
+    """
     version: int
     inputs: tuple[int, ...]
     """Tensor indices; `ABSENT` where an optional input is left out."""
     outputs: tuple[int, ...]
     intermediates: tuple[int, ...]
     options: Options
-    """The fields of the options table by their names in the schema (`stride_w`); empty when the file gives none."""
+    """The fields of the options table by their names in the schema (`stride_w`); empty when the
+    file gives none.
+    """
     custom_options: bytes
 
 
@@ -101,7 +112,9 @@ class SubgraphRecord:
 
 @dataclass(frozen=True, slots=True)
 class SignatureRecord:
-    """A name under which a subgraph can be called, with the caller's names of its inputs and outputs (name, tensor index)."""
+    """A name under which a subgraph can be called, with the caller's names of its inputs and
+    outputs (name, tensor index).
+    """
 
     key: str
     subgraph: int
@@ -117,23 +130,38 @@ class ModelRecord:
     description: str
     subgraphs: tuple[SubgraphRecord, ...]
     buffers: tuple[np.ndarray, ...]
-    """uint8 views of the file. Buffer 0 is empty by convention: the buffer of tensors without data."""
+    """uint8 views of the file. Buffer 0 is empty by convention: the buffer of tensors without
+    data.
+    """
     metadata: tuple[tuple[str, bytes], ...]
     signatures: tuple[SignatureRecord, ...]
 
 
 def read_records(data: bytes, label: str = "the model") -> ModelRecord:
-    """The records of a file's bytes. What is not such a file, or a damaged one, is a `ModelError` that names it by `label`."""
+    """The records of a file's bytes. What is not such a file, or a damaged one, is a `ModelError`
+    that names it by `label`.
+    """
     form = IDENTIFIERS.get(data[4:8])
     if form is None:
-        raise ModelError(f"{label} is not a TFLite or Circle model, or is cut off: it has no 'TFL3' or 'CIR0' at byte 4")
+        raise ModelError(
+            f"{label} is not a TFLite or Circle model, or is cut off: it has no 'TFL3' or 'CIR0' at"
+            " byte 4"
+        )
     try:
         return _model(SchemaReader(data, PACKAGES[form]), form, data)
     except ModelError as error:
         raise ModelError(f"{label} is damaged: {error}") from None
     except UnsupportedError as error:
         raise UnsupportedError(f"{label}: {error}") from None
-    except (struct.error, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, AttributeError) as error:
+    except (
+        struct.error,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+    ) as error:
         raise ModelError(f"{label} is damaged or cut off: {_one_line(error)}") from error
 
 
@@ -143,7 +171,11 @@ _ENDS_EARLY = re.compile(r"at least (?P<needed>\d+) bytes.*actual buffer size is
 def _one_line(error: Exception) -> str:
     if isinstance(error, struct.error):
         found = _ENDS_EARLY.search(str(error))
-        return f"the file ends early: {found['size']} bytes, at least {found['needed']} needed" if found else "an offset points outside the file"
+        return (
+            f"the file ends early: {found['size']} bytes, at least {found['needed']} needed"
+            if found
+            else "an offset points outside the file"
+        )
     return " ".join(str(error).split())[:160] or type(error).__name__
 
 
@@ -156,7 +188,9 @@ def _model(read: SchemaReader, form: str, data: bytes) -> ModelRecord:
         index = int(entry.Buffer())
         _check_index(index, len(buffers), "metadata buffer")
         metadata.append((read.text(entry, "Name"), buffers[index].tobytes()))
-    subgraphs = tuple(_subgraph(read, each, names, len(buffers), data) for each in read.tables(root, "Subgraphs"))
+    subgraphs = tuple(
+        _subgraph(read, each, names, len(buffers), data) for each in read.tables(root, "Subgraphs")
+    )
     if not subgraphs:
         raise ModelError("it holds no subgraph")
     return ModelRecord(
@@ -166,21 +200,27 @@ def _model(read: SchemaReader, form: str, data: bytes) -> ModelRecord:
         subgraphs=subgraphs,
         buffers=buffers,
         metadata=tuple(metadata),
-        signatures=tuple(_signature(read, each, len(subgraphs)) for each in read.tables(root, "SignatureDefs")),
+        signatures=tuple(
+            _signature(read, each, len(subgraphs)) for each in read.tables(root, "SignatureDefs")
+        ),
     )
 
 
 def _opcode(read: SchemaReader, code: Any, form: str) -> tuple[str, int]:
     """An operator's name and version.
 
-    The number stands in an old field of 8 bits and in a new one. TFLite has only positive numbers: the larger of the two holds. Circle's own
-    operators are negative, so there the new field holds only when the old one says 127.
+    The number stands in an old field of 8 bits and in a new one. TFLite has only positive numbers:
+    the larger of the two holds. Circle's own operators are negative, so there the new field holds
+    only when the old one says 127.
     """
     old, new = int(code.DeprecatedBuiltinCode()), int(code.BuiltinCode())
     number = max(old, new) if form == TFLITE else new if old == 127 else old
     name = read.names("BuiltinOperator").get(number)
     if name is None:
-        raise UnsupportedError(f"operator number {number} is not in the {form} schema that whence knows; the file is of a newer version")
+        raise UnsupportedError(
+            f"operator number {number} is not in the {form} schema that whence knows; the file is"
+            " of a newer version"
+        )
     if name == "CUSTOM":
         name = f"CUSTOM:{read.text(code, 'CustomCode')}"
     return name, int(code.Version())
@@ -191,17 +231,24 @@ def _buffer(read: SchemaReader, buffer: Any, data: bytes) -> np.ndarray:
     # Data of files beyond 2 GB stands after the flatbuffer; 0 and 1 mean that it does not.
     if offset > 1 and size > 1:
         if offset + size > len(data):
-            raise ModelError(f"a buffer is said to be bytes {offset} to {offset + size} of {len(data)}")
+            raise ModelError(
+                f"a buffer is said to be bytes {offset} to {offset + size} of {len(data)}"
+            )
         return np.frombuffer(data, np.uint8, size, offset)
     return read.array(buffer, "Data")
 
 
-def _subgraph(read: SchemaReader, subgraph: Any, names: list[tuple[str, int]], n_buffers: int, data: bytes) -> SubgraphRecord:
+def _subgraph(
+    read: SchemaReader, subgraph: Any, names: list[tuple[str, int]], n_buffers: int, data: bytes
+) -> SubgraphRecord:
     tensors = tuple(_tensor(read, each, n_buffers) for each in read.tables(subgraph, "Tensors"))
     inputs, outputs = read.ints(subgraph, "Inputs"), read.ints(subgraph, "Outputs")
     for index in (*inputs, *outputs):
         _check_index(index, len(tensors), "tensor of the subgraph's inputs or outputs")
-    operators = tuple(_operator(read, each, names, len(tensors), data) for each in read.tables(subgraph, "Operators"))
+    operators = tuple(
+        _operator(read, each, names, len(tensors), data)
+        for each in read.tables(subgraph, "Operators")
+    )
     return SubgraphRecord(read.text(subgraph, "Name"), tensors, inputs, outputs, operators)
 
 
@@ -209,7 +256,10 @@ def _tensor(read: SchemaReader, tensor: Any, n_buffers: int) -> TensorRecord:
     name = read.text(tensor, "Name")
     kind = read.names("TensorType").get(int(tensor.Type()))
     if kind is None:
-        raise UnsupportedError(f"tensor {quoted(name)} has element type number {tensor.Type()}, which is not in the schema that whence knows")
+        raise UnsupportedError(
+            f"tensor {quoted(name)} has element type number {tensor.Type()}, which is not in the"
+            " schema that whence knows"
+        )
     buffer = int(tensor.Buffer())
     _check_index(buffer, max(n_buffers, 1), f"buffer of tensor {quoted(name)}")
     shape = read.ints(tensor, "Shape")
@@ -222,7 +272,8 @@ def _tensor(read: SchemaReader, tensor: Any, n_buffers: int) -> TensorRecord:
         quantisation=_quantisation(read, read.table(tensor, "Quantization"), name),
         sparsity=_sparsity(read, read.table(tensor, "Sparsity")),
         is_variable=bool(tensor.IsVariable()),
-        # Files from before the field existed have ranks as well; only an empty shape leaves it open.
+        # Files from before the field existed have ranks as well; only an empty shape leaves it
+        # open.
         has_rank=bool(tensor.HasRank()) or bool(shape),
     )
 
@@ -240,7 +291,9 @@ def _quantisation(read: SchemaReader, found: Any | None, name: str) -> Quantisat
     if len(zeros) == 1 or len(zeros) == 0:
         zeros = np.broadcast_to(zeros if len(zeros) else np.zeros(1, np.int64), scales.shape)
     if len(zeros) != len(scales):
-        raise ModelError(f"tensor {quoted(name)} has {len(scales)} scales and {len(zeros)} zero points")
+        raise ModelError(
+            f"tensor {quoted(name)} has {len(scales)} scales and {len(zeros)} zero points"
+        )
     if not np.all(np.isfinite(scales)):
         raise ModelError(f"tensor {quoted(name)} has a scale that is not a number")
     return QuantisationRecord(scales, zeros, int(found.QuantizedDimension()), details)
@@ -251,29 +304,56 @@ def _sparsity(read: SchemaReader, found: Any | None) -> SparsityRecord | None:
         return None
     dimensions = []
     for each in read.tables(found, "DimMetadata"):
-        segments, indices = read.member(each, "ArraySegments", "SparseIndexVector"), read.member(each, "ArrayIndices", "SparseIndexVector")
-        values = [np.empty(0, np.int64) if part is None else read.array(part, "Values").astype(np.int64) for part in (segments, indices)]
+        segments, indices = (
+            read.member(each, "ArraySegments", "SparseIndexVector"),
+            read.member(each, "ArrayIndices", "SparseIndexVector"),
+        )
+        values = [
+            np.empty(0, np.int64) if part is None else read.array(part, "Values").astype(np.int64)
+            for part in (segments, indices)
+        ]
         dimensions.append(SparseDimension(int(each.Format()) == 0, int(each.DenseSize()), *values))
-    return SparsityRecord(read.ints(found, "TraversalOrder"), read.ints(found, "BlockMap"), tuple(dimensions))
+    return SparsityRecord(
+        read.ints(found, "TraversalOrder"), read.ints(found, "BlockMap"), tuple(dimensions)
+    )
 
 
-def _operator(read: SchemaReader, operator: Any, names: list[tuple[str, int]], n_tensors: int, data: bytes) -> OperatorRecord:
+def _operator(
+    read: SchemaReader, operator: Any, names: list[tuple[str, int]], n_tensors: int, data: bytes
+) -> OperatorRecord:
     code = int(operator.OpcodeIndex())
     _check_index(code, len(names), "operator code")
     name, version = names[code]
     inputs, outputs = read.ints(operator, "Inputs"), read.ints(operator, "Outputs")
     intermediates = read.ints(operator, "Intermediates")
-    for index in (*(i for i in inputs if i != ABSENT), *(i for i in outputs if i != ABSENT), *(i for i in intermediates if i != ABSENT)):
+    for index in (
+        *(i for i in inputs if i != ABSENT),
+        *(i for i in outputs if i != ABSENT),
+        *(i for i in intermediates if i != ABSENT),
+    ):
         _check_index(index, n_tensors, f"tensor of a {name}")
-    options = {**read.union(operator, "BuiltinOptions", "BuiltinOptions"), **read.union(operator, "BuiltinOptions2", "BuiltinOptions2")}
-    return OperatorRecord(name, version, inputs, outputs, intermediates, options, _custom_options(read, operator, data))
+    options = {
+        **read.union(operator, "BuiltinOptions", "BuiltinOptions"),
+        **read.union(operator, "BuiltinOptions2", "BuiltinOptions2"),
+    }
+    return OperatorRecord(
+        name,
+        version,
+        inputs,
+        outputs,
+        intermediates,
+        options,
+        _custom_options(read, operator, data),
+    )
 
 
 def _custom_options(read: SchemaReader, operator: Any, data: bytes) -> bytes:
     offset, size = int(operator.LargeCustomOptionsOffset()), int(operator.LargeCustomOptionsSize())
     if offset > 1 and size > 1:
         if offset + size > len(data):
-            raise ModelError(f"custom options are said to be bytes {offset} to {offset + size} of {len(data)}")
+            raise ModelError(
+                f"custom options are said to be bytes {offset} to {offset + size} of {len(data)}"
+            )
         return data[offset : offset + size]
     return read.array(operator, "CustomOptions").tobytes()
 
@@ -282,7 +362,11 @@ def _signature(read: SchemaReader, signature: Any, n_subgraphs: int) -> Signatur
     index = int(signature.SubgraphIndex())
     _check_index(index, n_subgraphs, "subgraph of a signature")
     inputs, outputs = (
-        tuple((read.text(each, "Name"), int(each.TensorIndex())) for each in read.tables(signature, field)) for field in ("Inputs", "Outputs")
+        tuple(
+            (read.text(each, "Name"), int(each.TensorIndex()))
+            for each in read.tables(signature, field)
+        )
+        for field in ("Inputs", "Outputs")
     )
     return SignatureRecord(read.text(signature, "SignatureKey"), index, inputs, outputs)
 

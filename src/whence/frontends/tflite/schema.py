@@ -1,11 +1,14 @@
-"""Checked reading of the flatbuffers that TFLite and Circle files are, through the classes of their schema packages.
+"""Checked reading of the flatbuffers that TFLite and Circle files are, through the classes of their
+schema packages.
 
 A model file is untrusted. Three things keep a hostile one from doing harm:
 
 1. every table's vtable must lie inside the file, every vector's length must fit in it;
-2. all reading together may cost only a fixed multiple of the file's size, so that a thousand vectors which are one and the same
+2. all reading together may cost only a fixed multiple of the file's size, so that a thousand
+   vectors which are one and the same
    long vector do not cost a thousand times its length;
-3. whatever else goes wrong in the generated classes ends as one `ModelError` (see `records.read_records`).
+3. whatever else goes wrong in the generated classes ends as one `ModelError` (see
+   `records.read_records`).
 """
 
 from __future__ import annotations
@@ -22,12 +25,15 @@ import numpy as np
 
 from whence.errors import ModelError
 
-Option: TypeAlias = "int | float | bool | str | tuple[int, ...] | tuple[float, ...] | Mapping[str, Any] | None"
+Option: TypeAlias = (
+    "int | float | bool | str | tuple[int, ...] | tuple[float, ...] | Mapping[str, Any] | None"
+)
 Options: TypeAlias = Mapping[str, Option]
 
 _SOFFSET = struct.Struct("<i")
 _VOFFSET = struct.Struct("<H")
-# An honest file pays at most 4 for each of its bytes: a table takes 8 bytes at least, offset and vtable link, and costs 16.
+# An honest file pays at most 4 for each of its bytes: a table takes 8 bytes at least, offset and
+# vtable link, and costs 16.
 _TABLE_COST = 16
 _COST_PER_BYTE = 16
 _FREE = 1 << 16
@@ -35,7 +41,9 @@ _NOT_FIELDS = re.compile(r"Init|GetRootAs\w*|\w+BufferHasIdentifier|\w+(AsNumpy|
 
 
 class SchemaReader:
-    """Reads tables of one file. Fields are named as the generated classes name them; absent vectors are empty, absent tables `None`."""
+    """Reads tables of one file. Fields are named as the generated classes name them; absent vectors
+    are empty, absent tables `None`.
+    """
 
     def __init__(self, data: bytes, package: str) -> None:
         self._data = data
@@ -70,7 +78,9 @@ class SchemaReader:
         return tuple(self.array(owner, field).tolist())
 
     def text(self, owner: Any, field: str) -> str:
-        """A string. Bytes that are not UTF-8 stand as `\\xff`, so that every name can be printed and written."""
+        """A string. Bytes that are not UTF-8 stand as `\\xff`, so that every name can be printed
+        and written.
+        """
         found = getattr(owner, field)()
         if not found:
             return ""
@@ -92,12 +102,16 @@ class SchemaReader:
         """The table that a union field holds."""
         name = self.names(enum).get(getattr(owner, f"{field}Type")())
         found = getattr(owner, field)()
-        return None if name is None or found is None or name == "NONE" else self._member(name, found)
+        return (
+            None if name is None or found is None or name == "NONE" else self._member(name, found)
+        )
 
     def members(self, table: Any) -> Options:
         """Every field of a table, by its name in the schema."""
         cls: Any = type(table)
-        return MappingProxyType({snake: self._field(table, field, repeated) for field, snake, repeated in _fields(cls)})
+        return MappingProxyType(
+            {snake: self._field(table, field, repeated) for field, snake, repeated in _fields(cls)}
+        )
 
     def _member(self, name: str, found: Any) -> Any:
         table = schema_class(self._package, name)()
@@ -129,14 +143,21 @@ class SchemaReader:
         if not 0 <= position <= len(data) - 4:
             raise ModelError(f"a table is said to be at byte {position} of {len(data)}")
         vtable = position - _SOFFSET.unpack_from(data, position)[0]
-        if not 0 <= vtable <= len(data) - 4 or vtable + _VOFFSET.unpack_from(data, vtable)[0] > len(data):
-            raise ModelError(f"the table at byte {position} is described at byte {vtable}, outside the file")
+        if not 0 <= vtable <= len(data) - 4 or vtable + _VOFFSET.unpack_from(data, vtable)[0] > len(
+            data
+        ):
+            raise ModelError(
+                f"the table at byte {position} is described at byte {vtable}, outside the file"
+            )
         return table
 
     def _spend(self, cost: int) -> None:
         self._left -= cost
         if self._left < 0:
-            raise ModelError("its tables refer to each other so often that reading it would not end in reasonable time")
+            raise ModelError(
+                "its tables refer to each other so often that reading it would not end in"
+                " reasonable time"
+            )
 
 
 def schema_class(package: str, name: str) -> Any:
@@ -147,14 +168,26 @@ def schema_class(package: str, name: str) -> Any:
 @functools.cache
 def enum_names(package: str, enum: str) -> Mapping[int, str]:
     members = vars(schema_class(package, enum))
-    return MappingProxyType({number: name for name, number in members.items() if isinstance(number, int) and not name.startswith("_")})
+    return MappingProxyType(
+        {
+            number: name
+            for name, number in members.items()
+            if isinstance(number, int) and not name.startswith("_")
+        }
+    )
 
 
 @functools.cache
 def _fields(cls: Any) -> tuple[tuple[str, str, bool], ...]:
     """A table's fields: the accessor, the name in the schema, and whether it is a vector."""
-    accessors = [name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")]
-    return tuple((name, _snake(name), f"{name}Length" in accessors) for name in accessors if not _NOT_FIELDS.fullmatch(name))
+    accessors = [
+        name for name, value in vars(cls).items() if callable(value) and not name.startswith("_")
+    ]
+    return tuple(
+        (name, _snake(name), f"{name}Length" in accessors)
+        for name in accessors
+        if not _NOT_FIELDS.fullmatch(name)
+    )
 
 
 def _snake(name: str) -> str:

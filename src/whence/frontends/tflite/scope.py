@@ -1,4 +1,6 @@
-"""Making nodes while a file is read: the graph under construction, what is known of its values, and the subgraphs read into it."""
+"""Making nodes while a file is read: the graph under construction, what is known of its values, and
+the subgraphs read into it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,12 @@ from whence.errors import ModelError, UnsupportedError
 from whence.frontends.carried import Passage
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.quantisation import quantisation_of
-from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord, TensorRecord
+from whence.frontends.tflite.records import (
+    ModelRecord,
+    OperatorRecord,
+    SubgraphRecord,
+    TensorRecord,
+)
 from whence.frontends.tflite.tensors import array_of, declared_type, dtype_of
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
@@ -37,7 +44,9 @@ class Place:
 
     name: str
     number: int
-    """Its number among the source operators; 0 when it stems from several, or from operators of an earlier file."""
+    """Its number among the source operators; 0 when it stems from several, or from operators of an
+    earlier file.
+    """
     origin: Origin
     folded: Origin = NO_ORIGIN
     """The part of the origin that left no run-time work in the operator, where the file says so."""
@@ -57,7 +66,9 @@ class Reading:
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of those of this one, where the file says so."""
     trust_shapes: bool = True
-    """False when given input shapes differ from the file's, so that its statements about other shapes are void too."""
+    """False when given input shapes differ from the file's, so that its statements about other
+    shapes are void too.
+    """
     used: set[int] = field(default_factory=set)
     """The source operators that have been read as the node of their number."""
     n_read: int = 0
@@ -73,14 +84,23 @@ class Reading:
         return self.arrays[key]
 
     def copied(self, n_bytes: int) -> None:
-        """Note a copy of stored data. A thousand tensors may share one buffer; a copy for each is more than the file has bytes for."""
+        """Note a copy of stored data. A thousand tensors may share one buffer; a copy for each is
+        more than the file has bytes for.
+        """
         self.n_copied += n_bytes
-        limit = max(_MOST_COPIED, _MOST_COPIES * sum(buffer.nbytes for buffer in self.model.buffers))
+        limit = max(
+            _MOST_COPIED, _MOST_COPIES * sum(buffer.nbytes for buffer in self.model.buffers)
+        )
         if self.n_copied > limit:
-            raise UnsupportedError(f"its operators share stored data so often that a copy for each takes more than {limit} bytes")
+            raise UnsupportedError(
+                "its operators share stored data so often that a copy for each takes more than"
+                f" {limit} bytes"
+            )
 
     def claim(self, number: int) -> int:
-        """The id for the node that stands for a source operator: its number, the first time it is read; else 0."""
+        """The id for the node that stands for a source operator: its number, the first time it is
+        read; else 0.
+        """
         if number in self.used:
             return 0
         self.used.add(number)
@@ -88,7 +108,9 @@ class Reading:
 
 
 class GraphScope:
-    """A graph under construction. Small integers that follow from shapes are worked out on the way: shapes that a file computes are then known."""
+    """A graph under construction. Small integers that follow from shapes are worked out on the way:
+    shapes that a file computes are then known.
+    """
 
     def __init__(self, reading: Reading, graph: Graph) -> None:
         self.reading = reading
@@ -104,7 +126,9 @@ class GraphScope:
         key = (str(array.dtype), array.shape, array.tobytes()) if small else None
         if key is not None and key in self._shared:
             return self._shared[key]
-        ref = self.graph.prepend(Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name)).ref()
+        ref = self.graph.prepend(
+            Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name)
+        ).ref()
         if key is not None:
             self._shared[key] = ref
         return ref
@@ -120,13 +144,26 @@ class GraphScope:
         self._known[ref] = value
 
     def infer(
-        self, op: str, attrs: Mapping[str, Attr], types: Sequence[ValueType | None], values: Sequence[np.ndarray | None], count: int
+        self,
+        op: str,
+        attrs: Mapping[str, Attr],
+        types: Sequence[ValueType | None],
+        values: Sequence[np.ndarray | None],
+        count: int,
     ) -> tuple[ValueType, ...]:
         try:
-            return tuple(self.reading.inference.infer(TypeQuery(op, attrs, tuple(types), tuple(values), count)))
+            return tuple(
+                self.reading.inference.infer(
+                    TypeQuery(op, attrs, tuple(types), tuple(values), count)
+                )
+            )
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # Rules trust that an operator has the inputs it must have; in a malformed file it may not.
-            raise ModelError(f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it: {error}") from error
+            # Rules trust that an operator has the inputs it must have; in a malformed file it may
+            # not.
+            raise ModelError(
+                f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it:"
+                f" {error}"
+            ) from error
 
     def rename(self, old: int, new: int) -> None:
         """A node got another id before it entered the graph."""
@@ -134,7 +171,9 @@ class GraphScope:
             self._known[Ref(new, ref.index)] = self._known.pop(ref)
 
     def read(self, index: int, arguments: Sequence[Ref], path: tuple[int, ...] = ()) -> list[Ref]:
-        """Read a subgraph's operators into this graph, with the given values as its inputs; its outputs."""
+        """Read a subgraph's operators into this graph, with the given values as its inputs; its
+        outputs.
+        """
         subgraphs = self.reading.model.subgraphs
         if not 0 <= index < len(subgraphs):
             raise ModelError(f"subgraph {index} does not exist; there are {len(subgraphs)}")
@@ -144,16 +183,26 @@ class GraphScope:
             raise UnsupportedError(f"subgraphs call each other {len(path)} deep")
         subgraph = subgraphs[index]
         if len(arguments) != len(subgraph.inputs):
-            raise ModelError(f"subgraph {index} has {len(subgraph.inputs)} inputs, {len(arguments)} are given")
+            raise ModelError(
+                f"subgraph {index} has {len(subgraph.inputs)} inputs, {len(arguments)} are given"
+            )
         return SubgraphScope(self, index, subgraph, (*path, index)).run(arguments)
 
 
 def known_results(
-    op: str, attrs: Mapping[str, Attr], types: Sequence[ValueType | None], values: Sequence[np.ndarray | None], outputs: Sequence[ValueType]
+    op: str,
+    attrs: Mapping[str, Attr],
+    types: Sequence[ValueType | None],
+    values: Sequence[np.ndarray | None],
+    outputs: Sequence[ValueType],
 ) -> list[np.ndarray] | None:
-    """The results of one operator, when they are a few integers that follow from shapes and other such integers."""
+    """The results of one operator, when they are a few integers that follow from shapes and other
+    such integers.
+    """
     for kind in outputs:
-        if not isinstance(kind, TensorType) or not (kind.dtype.is_integer or kind.dtype is DType.BOOL):
+        if not isinstance(kind, TensorType) or not (
+            kind.dtype.is_integer or kind.dtype is DType.BOOL
+        ):
             return None
         count = kind.elements
         if count is None or count > _SMALL:
@@ -164,7 +213,9 @@ def known_results(
         return None if shape is None else [np.array(shape, np.int64)]
     inputs = []
     for known, value in zip(types, values, strict=True):
-        if known is not None and (value is None or value.size > _SMALL or value.dtype.kind not in "iub"):
+        if known is not None and (
+            value is None or value.size > _SMALL or value.dtype.kind not in "iub"
+        ):
             return None
         inputs.append(value)
     try:
@@ -178,7 +229,9 @@ def known_results(
 class SubgraphScope:
     """One subgraph being read into a graph: which value each of its tensors is."""
 
-    def __init__(self, scope: GraphScope, index: int, record: SubgraphRecord, path: tuple[int, ...]) -> None:
+    def __init__(
+        self, scope: GraphScope, index: int, record: SubgraphRecord, path: tuple[int, ...]
+    ) -> None:
         self.scope = scope
         self.index = index
         self.record = record
@@ -190,9 +243,14 @@ class SubgraphScope:
         for tensor, ref in zip(self.record.inputs, arguments, strict=True):
             self._values[tensor] = ref
         reading.n_read += len(self.record.operators)
-        limit = max(_MOST_OPERATORS, _MOST_CALLS * sum(len(each.operators) for each in reading.model.subgraphs))
+        limit = max(
+            _MOST_OPERATORS,
+            _MOST_CALLS * sum(len(each.operators) for each in reading.model.subgraphs),
+        )
         if reading.n_read > limit:
-            raise UnsupportedError(f"its subgraphs call each other so often that they hold more than {limit} operators")
+            raise UnsupportedError(
+                f"its subgraphs call each other so often that they hold more than {limit} operators"
+            )
         for operator, place in zip(self.record.operators, reading.places[self.index], strict=True):
             reading.add_operator(self, operator, place)
         return [self.value(tensor) for tensor in self.record.outputs]
@@ -211,12 +269,20 @@ class SubgraphScope:
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a tensor in the codes of the file, when it is known."""
         ref = self._values.get(index)
-        return self.scope.value_of(ref) if ref is not None else self.scope.reading.array(self.index, index)
+        return (
+            self.scope.value_of(ref)
+            if ref is not None
+            else self.scope.reading.array(self.index, index)
+        )
 
     def is_stored(self, index: int) -> bool:
         ref = self._values.get(index)
         node = None if ref is None else self.scope.graph.get(ref.node)
-        return self.scope.reading.array(self.index, index) is not None if ref is None else node is not None and node.is_const
+        return (
+            self.scope.reading.array(self.index, index) is not None
+            if ref is None
+            else node is not None and node.is_const
+        )
 
     def define(self, index: int, ref: Ref) -> None:
         if index in self._values:
@@ -230,7 +296,13 @@ class SubgraphScope:
     def declared(self, index: int) -> TensorType:
         """What the file says of a tensor, as far as it can be trusted."""
         known = declared_type(self.tensor(index))
-        return known if self.scope.reading.trust_shapes else TensorType(known.dtype, None if known.shape is None else (None,) * len(known.shape))
+        return (
+            known
+            if self.scope.reading.trust_shapes
+            else TensorType(
+                known.dtype, None if known.shape is None else (None,) * len(known.shape)
+            )
+        )
 
     def _constant(self, index: int, tensor: TensorRecord) -> np.ndarray:
         array = self.scope.reading.array(self.index, index)
@@ -243,7 +315,13 @@ class SubgraphScope:
             found = quantisation_of(tensor)
             zero = 0 if found is None else int(found.zero_points[0])
             if math.prod(tensor.shape) > 1 << 26:
-                raise ModelError(f"the state {quoted(tensor.name)} of shape {list(tensor.shape)} is too large")
+                raise ModelError(
+                    f"the state {quoted(tensor.name)} of shape {list(tensor.shape)} is too large"
+                )
             # Zeros take no memory until something is written to them.
-            return np.full(tensor.shape, zero, dtype_of(tensor).numpy) if zero else np.zeros(tensor.shape, dtype_of(tensor).numpy)
+            return (
+                np.full(tensor.shape, zero, dtype_of(tensor).numpy)
+                if zero
+                else np.zeros(tensor.shape, dtype_of(tensor).numpy)
+            )
         raise ModelError(f"tensor {quoted(tensor.name)} is read but neither made nor stored")

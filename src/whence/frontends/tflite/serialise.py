@@ -1,10 +1,15 @@
-"""Records of a model as the bytes of a TFLite or Circle file: the other way from `records.read_records`.
+"""Records of a model as the bytes of a TFLite or Circle file: the other way from
+`records.read_records`.
 
-1. Buffers stand in the order of the records; their data is aligned to 16 bytes, as runtimes that map the file expect.
-2. A metadata entry's payload gets a buffer of its own, after all others, in the order of the entries.
-3. Operator codes are listed in the order in which operators first use them. A code above 126 is 127 in the old field of 8 bits, which means
+1. Buffers stand in the order of the records; their data is aligned to 16 bytes, as runtimes that
+   map the file expect.
+2. A metadata entry's payload gets a buffer of its own, after all others, in the order of the
+   entries.
+3. Operator codes are listed in the order in which operators first use them. A code above 126 is 127
+   in the old field of 8 bits, which means
    "look at the new one"; all others, Circle's negative ones among them, stand in both.
-4. A file that would not fit into 2 GB keeps its buffers behind the flatbuffer and tells their places.
+4. A file that would not fit into 2 GB keeps its buffers behind the flatbuffer and tells their
+   places.
 """
 
 from __future__ import annotations
@@ -54,20 +59,31 @@ class _Writer:
         self._form = form
         self._builder = flatbuffers.Builder(1 << 16)
         self._codes: dict[tuple[str, int], int] = {}
-        self._numbers = {enum: {name: number for number, name in enum_names(self.package, enum).items()} for enum in _ENUMS}
+        self._numbers = {
+            enum: {name: number for number, name in enum_names(self.package, enum).items()}
+            for enum in _ENUMS
+        }
 
     def file(self, model: ModelRecord, buffers: Sequence[np.ndarray], outside: bool) -> bytes:
         placed = [self._buffer(data, outside) for data in buffers]
         subgraphs = [self._subgraph(each) for each in model.subgraphs]
         metadata = []
         for position, (name, _) in enumerate(model.metadata):
-            metadata.append(self._table("Metadata", {"Name": self._text(name), "Buffer": len(model.buffers) + position}))
+            metadata.append(
+                self._table(
+                    "Metadata", {"Name": self._text(name), "Buffer": len(model.buffers) + position}
+                )
+            )
         signatures = [
             self._table(
                 "SignatureDef",
                 {
-                    "Inputs": self._offsets(self._name_index(name, index) for name, index in each.inputs),
-                    "Outputs": self._offsets(self._name_index(name, index) for name, index in each.outputs),
+                    "Inputs": self._offsets(
+                        self._name_index(name, index) for name, index in each.inputs
+                    ),
+                    "Outputs": self._offsets(
+                        self._name_index(name, index) for name, index in each.outputs
+                    ),
                     "SignatureKey": self._text(each.key),
                     "SubgraphIndex": each.subgraph,
                 },
@@ -95,9 +111,12 @@ class _Writer:
 
     def _buffer(self, data: np.ndarray, outside: bool) -> int:
         if outside and data.nbytes > 1:
-            # A size of 0 or 1 means that there is none. Places are filled in once the flatbuffer's own size is known; 1 means "not yet".
+            # A size of 0 or 1 means that there is none. Places are filled in once the flatbuffer's
+            # own size is known; 1 means "not yet".
             return self._table("Buffer", {"Offset": 1, "Size": 1})
-        return self._table("Buffer", {"Data": self._bytes(data, _ALIGNMENT) if data.nbytes else None})
+        return self._table(
+            "Buffer", {"Data": self._bytes(data, _ALIGNMENT) if data.nbytes else None}
+        )
 
     def _subgraph(self, subgraph: SubgraphRecord) -> int:
         tensors = [self._tensor(each) for each in subgraph.tensors]
@@ -116,13 +135,17 @@ class _Writer:
     def _tensor(self, tensor: TensorRecord) -> int:
         number = self._numbers["TensorType"].get(tensor.type)
         if number is None:
-            raise UnsupportedError(f"tensor '{tensor.name}': {self._form} has no element type {tensor.type}")
+            raise UnsupportedError(
+                f"tensor '{tensor.name}': {self._form} has no element type {tensor.type}"
+            )
         fields = {
             "Shape": self._ints(tensor.shape) if tensor.shape or tensor.has_rank else None,
             "Type": number,
             "Buffer": tensor.buffer,
             "Name": self._text(tensor.name),
-            "Quantization": None if tensor.quantisation is None else self._quantisation(tensor.quantisation),
+            "Quantization": None
+            if tensor.quantisation is None
+            else self._quantisation(tensor.quantisation),
             "IsVariable": tensor.is_variable,
             "ShapeSignature": None if tensor.signature is None else self._ints(tensor.signature),
             "HasRank": tensor.has_rank,
@@ -139,16 +162,26 @@ class _Writer:
 
     def _operator(self, operator: OperatorRecord) -> int:
         code = self._codes.setdefault((operator.name, operator.version), len(self._codes))
-        fields: dict[str, int | None] = {"OpcodeIndex": code, "Inputs": self._ints(operator.inputs), "Outputs": self._ints(operator.outputs)}
+        fields: dict[str, int | None] = {
+            "OpcodeIndex": code,
+            "Inputs": self._ints(operator.inputs),
+            "Outputs": self._ints(operator.outputs),
+        }
         table = option_table(operator.name)
         if table is not None and (operator.options or not self._has_fields(table)):
-            field = "BuiltinOptions" if table in self._numbers["BuiltinOptions"] else "BuiltinOptions2"
+            field = (
+                "BuiltinOptions" if table in self._numbers["BuiltinOptions"] else "BuiltinOptions2"
+            )
             if table not in self._numbers[field]:
-                raise UnsupportedError(f"operator {operator.name}: {self._form} has no options for it")
+                raise UnsupportedError(
+                    f"operator {operator.name}: {self._form} has no options for it"
+                )
             fields[f"{field}Type"] = self._numbers[field][table]
             fields[field] = self._options(table, operator.options)
         if operator.custom_options:
-            fields["CustomOptions"] = self._bytes(np.frombuffer(operator.custom_options, np.uint8), 1)
+            fields["CustomOptions"] = self._bytes(
+                np.frombuffer(operator.custom_options, np.uint8), 1
+            )
         if operator.intermediates:
             fields["Intermediates"] = self._ints(operator.intermediates)
         return self._table("Operator", fields)
@@ -165,7 +198,11 @@ class _Writer:
                 fields[field] = self._text(value)
             elif isinstance(value, tuple):
                 floats = any(isinstance(item, float) for item in value)
-                fields[field] = self._numpy(np.asarray(value, np.float32)) if floats else self._ints([int(item) for item in value])
+                fields[field] = (
+                    self._numpy(np.asarray(value, np.float32))
+                    if floats
+                    else self._ints([int(item) for item in value])
+                )
             elif isinstance(value, Mapping):
                 raise UnsupportedError(f"{table}: options inside options cannot be written")
             elif value is not None:
@@ -173,12 +210,19 @@ class _Writer:
         return self._table(table, fields)
 
     def _operator_code(self, name: str, version: int) -> int:
-        plain, custom = ("CUSTOM", name.removeprefix(_CUSTOM)) if name.startswith(_CUSTOM) else (name, "")
+        plain, custom = (
+            ("CUSTOM", name.removeprefix(_CUSTOM)) if name.startswith(_CUSTOM) else (name, "")
+        )
         number = self._numbers["BuiltinOperator"].get(plain)
         if number is None:
             raise UnsupportedError(f"{self._form} has no operator {plain}")
         old = min(number, _PLACEHOLDER)
-        fields = {"DeprecatedBuiltinCode": old, "CustomCode": self._text(custom) if custom else None, "Version": version, "BuiltinCode": number}
+        fields = {
+            "DeprecatedBuiltinCode": old,
+            "CustomCode": self._text(custom) if custom else None,
+            "Version": version,
+            "BuiltinCode": number,
+        }
         return self._table("OperatorCode", fields)
 
     def _name_index(self, name: str, index: int) -> int:
@@ -214,7 +258,9 @@ class _Writer:
         return int(self._builder.EndVector())
 
     def _put(self, array: np.ndarray) -> None:
-        """Raw data, as CreateNumpyVector writes it, but in the vector that was started: that one may be aligned as we like."""
+        """Raw data, as CreateNumpyVector writes it, but in the vector that was started: that one
+        may be aligned as we like.
+        """
         size = array.nbytes
         builder = self._builder
         builder.head = builder.head - size
@@ -231,7 +277,12 @@ class _Writer:
 _ENUMS = ("BuiltinOperator", "BuiltinOptions", "BuiltinOptions2", "TensorType")
 
 
-_OTHER_NAMES = {"AdjX": "AdjointLhs", "AdjY": "AdjointRhs", "AdjointLhs": "AdjX", "AdjointRhs": "AdjY"}
+_OTHER_NAMES = {
+    "AdjX": "AdjointLhs",
+    "AdjY": "AdjointRhs",
+    "AdjointLhs": "AdjX",
+    "AdjointRhs": "AdjY",
+}
 """Fields that the two schemas call differently."""
 
 

@@ -1,16 +1,19 @@
 """Which source operators a file has and which of them each of its operators stems from.
 
-Without tables the file is the first one: its operators are the source operators, numbered in file order through all subgraphs, so that numbers of
-different subgraphs are different. An operator is named after its first output, `(noname)` where the file gives that no name.
-In terms of luci-profile an operator of subgraph 0 has the source id it has there, its position; ours is one more.
+Without tables the file is the first one: its operators are the source operators, numbered in file
+order through all subgraphs, so that numbers of different subgraphs are different. An operator is
+named after its first output, `(noname)` where the file gives that no name. In terms of luci-profile
+an operator of subgraph 0 has the source id it has there, its position; ours is one more.
 
-With luci's tables (`ONE_source_table` and `ONE_op_table`, both with entries) the source operators are those of the source table, in ascending
-order of their ids, under the names it has; `graph.metadata[SOURCE_IDS]` keeps the ids. Keys of the op table are positions of operators, those
-of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes a source operator of its own with a new number:
-luci gives it its position, which may be the id of another.
+With luci's tables (`ONE_source_table` and `ONE_op_table`, both with entries) the source operators
+are those of the source table, in ascending order of their ids, under the names it has;
+`graph.metadata[SOURCE_IDS]` keeps the ids. Keys of the op table are positions of operators, those
+of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes
+a source operator of its own with a new number: luci gives it its position, which may be the id of
+another.
 
-A file that whence wrote also says what kind each source operator was, what became of those that are gone, and which of those that an operator
-stems from are only in its constants.
+A file that whence wrote also says what kind each source operator was, what became of those that are
+gone, and which of those that an operator stems from are only in its constants.
 """
 
 from __future__ import annotations
@@ -74,8 +77,14 @@ def find_sources(model: ModelRecord) -> Sources:
 
 def metadata_of(sources: Sources) -> dict[str, str]:
     """What the graph keeps of the tables, for whoever writes them again."""
-    found = {} if sources.luci_ids is None else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
-    return found | ({SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {})
+    found = (
+        {}
+        if sources.luci_ids is None
+        else {SOURCE_IDS: json.dumps(list(sources.luci_ids), separators=(",", ":"))}
+    )
+    return found | (
+        {SOURCE_NAMES: json.dumps(list(sources.luci_names))} if sources.luci_names else {}
+    )
 
 
 def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
@@ -92,19 +101,25 @@ def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
         places.append([])
         for operator in subgraph.operators:
             number = len(operators) + 1
-            source = _source(number, names.unique(node_name(subgraph, operator)), index, subgraph, operator)
+            source = _source(
+                number, names.unique(node_name(subgraph, operator)), index, subgraph, operator
+            )
             operators.append(source)
             places[-1].append(Place(source.name, number, frozenset((number,))))
     return Sources(operators, places, (), None, notes)
 
 
-def _continued(model: ModelRecord, tables: LuciTables, by_operator: Mapping[int, frozenset[int]]) -> Sources:
+def _continued(
+    model: ModelRecord, tables: LuciTables, by_operator: Mapping[int, frozenset[int]]
+) -> Sources:
     ids = sorted(tables.sources)
     number_of = {luci: number for number, luci in enumerate(ids, 1)}
     own = dict(model.metadata)
     operators = _named(tables, ids, own.get(SOURCES))
     n_first = len(operators)
-    stones = read_tombstones(_text(own[TOMBSTONES], TOMBSTONES), n_first) if TOMBSTONES in own else []
+    stones = (
+        read_tombstones(_text(own[TOMBSTONES], TOMBSTONES), n_first) if TOMBSTONES in own else []
+    )
     history = read_history(_text(own[HISTORY], HISTORY), n_first) if HISTORY in own else {}
     n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
     folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
@@ -124,23 +139,41 @@ def _continued(model: ModelRecord, tables: LuciTables, by_operator: Mapping[int,
                 places[-1].append(Place(name, 0, origin, origin & folded.get(position, NO_ORIGIN)))
             position += 1
     if any(key >= n_operators for key in by_operator):
-        raise ModelError(f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {n_operators}")
+        raise ModelError(
+            f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {n_operators}"
+        )
     names = [tables.sources[luci] for luci in ids]
     as_they_are = () if all(_printable(name) == name for name in names) else names
-    return Sources(operators, places, [*stones, *_dropped(n_first, places, stones)], ids, tables.notes, as_they_are, history)
+    return Sources(
+        operators,
+        places,
+        [*stones, *_dropped(n_first, places, stones)],
+        ids,
+        tables.notes,
+        as_they_are,
+        history,
+    )
 
 
 def _named(tables: LuciTables, ids: Sequence[int], kinds: bytes | None) -> list[SourceOp]:
-    """The source operators of the tables, with what whence wrote of them beside the tables when it did."""
+    """The source operators of the tables, with what whence wrote of them beside the tables when it
+    did.
+    """
     known = read_sources(_text(kinds, SOURCES)) if kinds is not None else []
     names = [_printable(tables.sources[luci]) for luci in ids]
-    if len(known) == len(names) and all(source.name == name for source, name in zip(known, names, strict=True)):
+    if len(known) == len(names) and all(
+        source.name == name for source, name in zip(known, names, strict=True)
+    ):
         return known
     return [SourceOp(number, name, "?") for number, name in enumerate(names, 1)]
 
 
-def _dropped(n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[Tombstone]) -> list[Tombstone]:
-    """A stone for source operators that no operator of the file stems from and nothing explains: another tool removed them."""
+def _dropped(
+    n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[Tombstone]
+) -> list[Tombstone]:
+    """A stone for source operators that no operator of the file stems from and nothing explains:
+    another tool removed them.
+    """
     present = {number for row in places for place in row for number in place.origin}
     explained = {number for stone in stones for number in stone.origin}
     missing = frozenset(range(1, n_first + 1)) - present - explained
@@ -148,7 +181,9 @@ def _dropped(n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[T
     return [Tombstone(0, missing, Reason.DEAD, LOAD, rule, None)] if missing else []
 
 
-def _source(number: int, name: str, index: int, subgraph: SubgraphRecord, operator: OperatorRecord) -> SourceOp:
+def _source(
+    number: int, name: str, index: int, subgraph: SubgraphRecord, operator: OperatorRecord
+) -> SourceOp:
     outputs = tuple(subgraph.tensors[tensor].name for tensor in operator.outputs if tensor >= 0)
     scope = "" if index == 0 else subgraph.name or f"subgraph_{index}"
     return SourceOp(number, name, operator.name, scope=scope, outputs=outputs)

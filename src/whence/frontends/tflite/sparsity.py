@@ -1,8 +1,10 @@
 """Sparse tensors: weights of which a file stores only some, with a description of where they stand.
 
-A sparse tensor is a tree with one level for each dimension, in the order of `traversal_order`. A dense level has a child for every coordinate;
-a compressed one lists, for each parent, the coordinates that are there. A dimension may be cut into blocks: then it has two levels, one that counts
-blocks and a later one, named by `block_map`, that counts inside them. The leaves, from left to right, are the stored values.
+A sparse tensor is a tree with one level for each dimension, in the order of `traversal_order`. A
+dense level has a child for every coordinate; a compressed one lists, for each parent, the
+coordinates that are there. A dimension may be cut into blocks: then it has two levels, one that
+counts blocks and a later one, named by `block_map`, that counts inside them. The leaves, from left
+to right, are the stored values.
 """
 
 from __future__ import annotations
@@ -15,20 +17,27 @@ from whence.errors import ModelError
 from whence.frontends.tflite.records import SparseDimension, SparsityRecord, TensorRecord
 from whence.types import DType
 
-# Pruned weights keep one in ten, at the very least one in a hundred. A file that asks for far more zeros than it has bytes wants memory, not weights.
+# Pruned weights keep one in ten, at the very least one in a hundred. A file that asks for far more
+# zeros than it has bytes wants memory, not weights.
 _MOST_ZEROS_PER_VALUE = 1024
 _ALWAYS_ALLOWED = 1 << 20
 
 
 def densify(tensor: TensorRecord, data: np.ndarray, dtype: DType) -> np.ndarray:
-    """The whole tensor, zeros included, from the bytes of the values that the file stores for it."""
+    """The whole tensor, zeros included, from the bytes of the values that the file stores for
+    it.
+    """
     sparsity, shape = tensor.sparsity, tensor.shape
     if sparsity is None or dtype is DType.STRING or data.size % dtype.numpy.itemsize:
         raise ModelError(f"{data.size} bytes are not the values of a sparse tensor of {dtype}")
     values = np.ascontiguousarray(data).view(dtype.numpy)
     elements = math.prod(shape)
-    if any(dim < 0 for dim in shape) or elements > max(_ALWAYS_ALLOWED, _MOST_ZEROS_PER_VALUE * values.size):
-        raise ModelError(f"the shape {list(shape)} is far larger than the {values.size} values stored")
+    if any(dim < 0 for dim in shape) or elements > max(
+        _ALWAYS_ALLOWED, _MOST_ZEROS_PER_VALUE * values.size
+    ):
+        raise ModelError(
+            f"the shape {list(shape)} is far larger than the {values.size} values stored"
+        )
     dense = np.zeros(elements, values.dtype)
     dense[_places(sparsity, shape, values.size)] = values
     return dense.reshape(shape)
@@ -38,7 +47,10 @@ def _places(sparsity: SparsityRecord, shape: tuple[int, ...], n_values: int) -> 
     """Where each stored value stands in the flattened tensor."""
     rank, order, blocks = len(shape), sparsity.traversal_order, sparsity.block_map
     if sorted(order) != list(range(rank + len(blocks))) or len(sparsity.dimensions) != len(order):
-        raise ModelError(f"its {len(sparsity.dimensions)} levels in the order {list(order)} do not fit {rank} dimensions and {len(blocks)} blocks")
+        raise ModelError(
+            f"its {len(sparsity.dimensions)} levels in the order {list(order)} do not fit {rank}"
+            f" dimensions and {len(blocks)} blocks"
+        )
     if len(set(blocks)) != len(blocks) or not all(0 <= dim < rank for dim in blocks):
         raise ModelError(f"its blocks divide the dimensions {list(blocks)} of {rank}")
     coordinates: dict[int, np.ndarray] = {}
@@ -55,7 +67,9 @@ def _places(sparsity: SparsityRecord, shape: tuple[int, ...], n_values: int) -> 
     for dim, extent in enumerate(shape):
         at = coordinates[dim] * sizes.get(dim, 1) + inner.get(dim, 0)
         if at.size and not (int(at.min()) >= 0 and int(at.max()) < extent):
-            raise ModelError(f"it has a value at {int(at.max())} of dimension {dim}, which is {extent} long")
+            raise ModelError(
+                f"it has a value at {int(at.max())} of dimension {dim}, which is {extent} long"
+            )
         places = places * extent + at
     return places
 
@@ -67,12 +81,19 @@ def _block_size(sparsity: SparsityRecord, which: int) -> int:
     return level.dense_size
 
 
-def _children(level: SparseDimension, node: np.ndarray, elements: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The next level's nodes: their numbers, the position of each one's parent in `node`, and their coordinates."""
+def _children(
+    level: SparseDimension, node: np.ndarray, elements: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The next level's nodes: their numbers, the position of each one's parent in `node`, and their
+    coordinates.
+    """
     if level.is_dense:
         size = level.dense_size
         if size < 0 or node.size * size > elements:
-            raise ModelError(f"a dense level of {size} under {node.size} nodes has more nodes than the tensor elements")
+            raise ModelError(
+                f"a dense level of {size} under {node.size} nodes has more nodes than the tensor"
+                " elements"
+            )
         parent = np.repeat(np.arange(node.size), size)
         here = np.tile(np.arange(size), node.size)
         return node[parent] * size + here, parent, here

@@ -45,26 +45,40 @@ def dtype_of(tensor: TensorRecord) -> DType:
     """The type that holds an element of the tensor in a graph."""
     dtype = DTYPES.get(tensor.type)
     if dtype is None:
-        raise UnsupportedError(f"tensor {quoted(tensor.name)} is of type {tensor.type}, which whence does not read")
+        raise UnsupportedError(
+            f"tensor {quoted(tensor.name)} is of type {tensor.type}, which whence does not read"
+        )
     return dtype
 
 
 def declared_type(tensor: TensorRecord) -> TensorType:
-    """What the file says of a tensor. A dimension that the signature leaves open is not known, even where `shape` has a number for it."""
+    """What the file says of a tensor. A dimension that the signature leaves open is not known, even
+    where `shape` has a number for it.
+    """
     if not tensor.has_rank:
         return TensorType(dtype_of(tensor), ())
-    shape = tensor.signature if tensor.signature is not None and len(tensor.signature) == len(tensor.shape) else tensor.shape
+    shape = (
+        tensor.signature
+        if tensor.signature is not None and len(tensor.signature) == len(tensor.shape)
+        else tensor.shape
+    )
     return TensorType(dtype_of(tensor), tuple(dim if dim >= 0 else None for dim in shape))
 
 
 def default_type(tensor: TensorRecord) -> TensorType:
-    """The type of an input that nobody gave a shape for: as LiteRT allocates it, with the numbers of `shape` even where the signature is open."""
+    """The type of an input that nobody gave a shape for: as LiteRT allocates it, with the numbers
+    of `shape` even where the signature is open.
+    """
     return TensorType(dtype_of(tensor), tuple(dim if dim >= 0 else None for dim in tensor.shape))
 
 
 def array_of(model: ModelRecord, tensor: TensorRecord) -> np.ndarray | None:
     """The constant that a tensor is, in the codes of the file, or `None` when it has no data."""
-    data = model.buffers[tensor.buffer] if tensor.buffer < len(model.buffers) else np.empty(0, np.uint8)
+    data = (
+        model.buffers[tensor.buffer]
+        if tensor.buffer < len(model.buffers)
+        else np.empty(0, np.uint8)
+    )
     if data.size == 0:
         return None
     try:
@@ -102,7 +116,9 @@ def _little(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """TFLite's packed strings: how many there are, where each begins and the last ends, the bytes."""
+    """TFLite's packed strings: how many there are, where each begins and the last ends, the
+    bytes.
+    """
     if data.size < 4:
         raise ModelError(f"{data.size} bytes are too few for strings")
     count = int(data[:4].view("<i4")[0])
@@ -112,7 +128,10 @@ def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     offsets = data[4:head].view("<i4").tolist()
     if any(not head <= first <= last <= data.size for first, last in pairwise(offsets)):
         raise ModelError("a string lies outside its buffer")
-    texts = [data[first:last].tobytes().decode("utf-8", "backslashreplace") for first, last in pairwise(offsets)]
+    texts = [
+        data[first:last].tobytes().decode("utf-8", "backslashreplace")
+        for first, last in pairwise(offsets)
+    ]
     result = np.empty(count, np.object_)
     result[:] = texts
     return result.reshape(shape)

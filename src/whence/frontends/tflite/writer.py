@@ -7,8 +7,8 @@
 | `whence.sources` etc.    | their types, what became of those that are gone, and which of those an operator came     |
 |                          | from are only in its constants; the tables have no place for that                        |
 
-The tables come first and in this order, as luci writes them. An operator whose work is in constants only, or that this format needs no operator
-for, is in the source table alone; a tombstone says why.
+The tables come first and in this order, as luci writes them. An operator whose work is in constants
+only, or that this format needs no operator for, is in the source table alone; a tombstone says why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whence.errors import ModelError, WhenceError
-from whence.frontends.carried import FOLDED, HISTORY, SOURCES, TOMBSTONES, write_folded, write_history, write_sources, write_tombstones
+from whence.frontends.carried import (
+    FOLDED,
+    HISTORY,
+    SOURCES,
+    TOMBSTONES,
+    write_folded,
+    write_history,
+    write_sources,
+    write_tombstones,
+)
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
@@ -37,12 +46,16 @@ _PASS = "convert"
 
 
 def write_tflite(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the graph as a TFLite model. What TFLite cannot express is an `UnsupportedError` that names the operator."""
+    """Write the graph as a TFLite model. What TFLite cannot express is an `UnsupportedError` that
+    names the operator.
+    """
     _write(graph, Path(path), TFLITE)
 
 
 def write_circle(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Write the graph as a Circle model. What Circle cannot express is an `UnsupportedError` that names the operator."""
+    """Write the graph as a Circle model. What Circle cannot express is an `UnsupportedError` that
+    names the operator.
+    """
     _write(graph, Path(path), CIRCLE)
 
 
@@ -51,7 +64,9 @@ def _write(graph: Graph, target: Path, form: str) -> None:
     try:
         target.write_bytes(data)
     except OSError as error:
-        raise WhenceError(f"cannot write {quoted(str(target))}: {error.strerror or error}") from None
+        raise WhenceError(
+            f"cannot write {quoted(str(target))}: {error.strerror or error}"
+        ) from None
 
 
 def to_records(graph: Graph, form: str) -> ModelRecord:
@@ -91,10 +106,20 @@ def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[s
     ledger = graph.ledger
     ids = _luci_ids(graph)
     names = dict(zip(ids, _luci_names(graph), strict=True))
-    carried = {position: operator.carried for position, operator in enumerate(written) if operator.carried.origin}
-    origins = {position: frozenset(ids[source - 1] for source in each.origin) for position, each in carried.items()}
+    carried = {
+        position: operator.carried
+        for position, operator in enumerate(written)
+        if operator.carried.origin
+    }
+    origins = {
+        position: frozenset(ids[source - 1] for source in each.origin)
+        for position, each in carried.items()
+    }
     stones = [*ledger.tombstones, *_unwritten(graph, written)]
-    entries = [(SOURCE_TABLE.name, SOURCE_TABLE.encode(names)), (OP_TABLE.name, OP_TABLE.encode(origins))]
+    entries = [
+        (SOURCE_TABLE.name, SOURCE_TABLE.encode(names)),
+        (OP_TABLE.name, OP_TABLE.encode(origins)),
+    ]
     texts = [
         (SOURCES, write_sources(ledger.sources)),
         (TOMBSTONES, write_tombstones(stones)),
@@ -105,7 +130,9 @@ def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[s
 
 
 def _luci_ids(graph: Graph) -> list[int]:
-    """The id that luci's tables have for each source operator: its position, or the one that the file it was read from had for it."""
+    """The id that luci's tables have for each source operator: its position, or the one that the
+    file it was read from had for it.
+    """
     count = graph.ledger.n_sources
     text = graph.metadata.get(SOURCE_IDS)
     if text is None:
@@ -115,11 +142,16 @@ def _luci_ids(graph: Graph) -> list[int]:
     except (TypeError, ValueError):
         raise ModelError(f"metadata '{SOURCE_IDS}' is not a list of numbers") from None
     # Operators that the tables left out were numbered after those in them.
-    return [*known[:count], *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + count - len(known))]
+    return [
+        *known[:count],
+        *range(max(known, default=-1) + 1, max(known, default=-1) + 1 + count - len(known)),
+    ]
 
 
 def _luci_names(graph: Graph) -> list[str]:
-    """The name of each source operator, byte for byte as the tables that it was read from have it."""
+    """The name of each source operator, byte for byte as the tables that it was read from have
+    it.
+    """
     names = [source.name for source in graph.ledger.sources]
     text = graph.metadata.get(SOURCE_NAMES)
     if text is None:
@@ -144,7 +176,15 @@ def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombsto
     constants = frozenset(folded) - present - buried - copies
     found = []
     if constants:
-        found.append(Tombstone(0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file", None))
+        found.append(
+            Tombstone(
+                0, constants, Reason.FOLDED, _PASS, "its work is in constants of the file", None
+            )
+        )
     if copies:
-        found.append(Tombstone(0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it", None))
+        found.append(
+            Tombstone(
+                0, copies, Reason.IDENTITY, _PASS, "the format needs no operator for it", None
+            )
+        )
     return found

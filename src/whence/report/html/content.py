@@ -1,7 +1,9 @@
-"""What the page is told: a profile, the optimised graph and the kernels' code, and which belongs to which.
+"""What the page is told: a profile, the optimised graph and the kernels' code, and which belongs to
+which.
 
-Operators, nodes, kernels and functions are named by their position in the lists here. A list of rows is written as a table of columns: a large
-model has thousands of them. All text from the model is made printable.
+Operators, nodes, kernels and functions are named by their position in the lists here. A list of
+rows is written as a table of columns: a large model has thousands of them. All text from the model
+is made printable.
 """
 
 from __future__ import annotations
@@ -43,7 +45,10 @@ def content(profile: Profile) -> dict[str, Any]:
         "nodes": _nodes(profile.background, number, kernel_number),
         "kernels": _kernels(profile, number, functions),
         "functions": [text for _, text in functions.values()],
-        "timeline": [[kernel_number[event.kernel], event.begin_ns, event.end_ns] for event in profile.timeline],
+        "timeline": [
+            [kernel_number[event.kernel], event.begin_ns, event.end_ns]
+            for event in profile.timeline
+        ],
         "timeline_ns": profile.timeline_ns,
         "has_graph": profile.background is not None,
     }
@@ -57,7 +62,9 @@ def _columns(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[st
     return found
 
 
-def _operators(sources: Sequence[SourceRow], kernel_number: Mapping[int, int]) -> dict[str, list[Any]]:
+def _operators(
+    sources: Sequence[SourceRow], kernel_number: Mapping[int, int]
+) -> dict[str, list[Any]]:
     rows = (
         {
             "name": escape(row.name),
@@ -72,11 +79,20 @@ def _operators(sources: Sequence[SourceRow], kernel_number: Mapping[int, int]) -
         }
         for row in sources
     )
-    return _columns(rows, ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became", "kernels"))
+    return _columns(
+        rows,
+        ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became", "kernels"),
+    )
 
 
-def _kernels(profile: Profile, number: Mapping[int, int], functions: Mapping[str, tuple[int, str]]) -> dict[str, list[Any]]:
-    symbols = {} if profile.background is None else {step.number: step.symbol for step in profile.background.program.steps}
+def _kernels(
+    profile: Profile, number: Mapping[int, int], functions: Mapping[str, tuple[int, str]]
+) -> dict[str, list[Any]]:
+    symbols = (
+        {}
+        if profile.background is None
+        else {step.number: step.symbol for step in profile.background.program.steps}
+    )
 
     def told(row: KernelRow) -> dict[str, Any]:
         symbol = symbols.get(row.id, "")
@@ -95,7 +111,20 @@ def _kernels(profile: Profile, number: Mapping[int, int], functions: Mapping[str
             "function": functions[symbol][0] if symbol in functions else -1,
         }
 
-    names = ("id", "name", "time_ns", "min_ns", "waited_ns", "calls", "ops", "native", "why_reference", "inserted", "parts", "function")
+    names = (
+        "id",
+        "name",
+        "time_ns",
+        "min_ns",
+        "waited_ns",
+        "calls",
+        "ops",
+        "native",
+        "why_reference",
+        "inserted",
+        "parts",
+        "function",
+    )
     return _columns(map(told, profile.kernels), names)
 
 
@@ -123,7 +152,9 @@ class _Placed:
     """The node of the main graph that it belongs to: itself, unless it is nested."""
 
 
-def _nodes(background: Background | None, number: Mapping[int, int], kernel_number: Mapping[int, int]) -> dict[str, list[Any]]:
+def _nodes(
+    background: Background | None, number: Mapping[int, int], kernel_number: Mapping[int, int]
+) -> dict[str, list[Any]]:
     names = ("id", "op", "type", "attributes", "passes", "origin", "kernels", "depth")
     if background is None:
         return _columns((), names)
@@ -150,7 +181,9 @@ def _nodes(background: Background | None, number: Mapping[int, int], kernel_numb
 
 
 def _placed(graph: Graph, depth: int = 0, top: int = 0) -> Iterator[_Placed]:
-    """In execution order. Inputs, outputs and the file's own constants are left out: they have no origin."""
+    """In execution order. Inputs, outputs and the file's own constants are left out: they have no
+    origin.
+    """
     for node in graph:
         if node.origin:
             yield _Placed(node, depth, top or node.id)

@@ -1,8 +1,9 @@
 """The page: markup, style, script and data in one file.
 
-Names come from a model and may be hostile. Data stands in a block that no browser runs, with every character that means something to HTML
-escaped; the script puts text on the page as text only; and the page's policy admits no script and no style but its own, by their digests, and no
-connection at all.
+Names come from a model and may be hostile. Data stands in a block that no browser runs, with every
+character that means something to HTML escaped; the script puts text on the page as text only; and
+the page's policy admits no script and no style but its own, by their digests, and no connection at
+all.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def write_html(profile: Profile, folder: Path) -> list[Path]:
 
 
 def page(profile: Profile) -> str:
-    """The report. Of a profile that was read from a file, without the optimised graph and the code, which are not in that file."""
+    """The report. Of a profile that was read from a file, without the optimised graph and the code,
+    which are not in that file.
+    """
     return assembled(content(profile))
 
 
@@ -53,7 +56,10 @@ def assembled(data: dict[str, Any]) -> str:
     """The page around `content(profile)`."""
     style = _part("report.css")
     script = "'use strict';\n(() => {\n" + "\n".join(_part(name) for name in _SCRIPTS) + "})();\n"
-    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; base-uri"
+        " 'none'; form-action 'none'"
+    )
     parts = {
         "policy": policy,
         "title": html.escape(f"{escape(str(data['model']))} · whence"),
@@ -67,7 +73,9 @@ def assembled(data: dict[str, Any]) -> str:
 
 
 def as_data_block(data: object) -> str:
-    """JSON that stays inside its element whatever text is in it: plain ASCII, and nothing in it can begin a tag, a comment or an entity."""
+    """JSON that stays inside its element whatever text is in it: plain ASCII, and nothing in it can
+    begin a tag, a comment or an entity.
+    """
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

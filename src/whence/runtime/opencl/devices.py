@@ -10,7 +10,10 @@ from typing import Any
 from whence.codegen.opencl.render_cl import Device
 from whence.errors import InputError, UnsupportedError
 
-HOW_TO_GET_ONE = "install the driver of your device's vendor, or `pip install pocl-binary-distribution` to use the CPU as one"
+HOW_TO_GET_ONE = (
+    "install the driver of your device's vendor, or `pip install pocl-binary-distribution` to use"
+    " the CPU as one"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,9 @@ def require_pyopencl() -> ModuleType:
     try:
         import pyopencl
     except ImportError as error:
-        raise UnsupportedError(f"the opencl engine needs the package pyopencl: pip install 'whence[opencl]' ({error})") from None
+        raise UnsupportedError(
+            f"the opencl engine needs the package pyopencl: pip install 'whence[opencl]' ({error})"
+        ) from None
     return pyopencl
 
 
@@ -51,7 +56,15 @@ def find_devices() -> list[Found]:
             for device in platform.get_devices():
                 kind = cl.device_type.to_string(device.type, "%d").replace("DEFAULT | ", "").lower()
                 found.append(
-                    Found(len(found), device.name.strip(), platform.name.strip(), kind, device.max_compute_units, device.global_mem_size, device)
+                    Found(
+                        len(found),
+                        device.name.strip(),
+                        platform.name.strip(),
+                        kind,
+                        device.max_compute_units,
+                        device.global_mem_size,
+                        device,
+                    )
                 )
     return found
 
@@ -62,11 +75,18 @@ def device_at(index: int) -> Found:
     if not devices:
         raise UnsupportedError(f"there is no OpenCL device here: {HOW_TO_GET_ONE}")
     if not 0 <= index < len(devices):
-        raise InputError(f"there is no OpenCL device {index}; `whence devices` lists the {len(devices)} that there are")
+        raise InputError(
+            f"there is no OpenCL device {index}; `whence devices` lists the {len(devices)} that"
+            " there are"
+        )
     return devices[index]
 
 
 def abilities(found: Found) -> Device:
     """What code for the device may use."""
     device = found.handle
-    return Device(doubles="cl_khr_fp64" in device.extensions, local_bytes=device.local_mem_size, group_size=min(device.max_work_group_size, 1024))
+    return Device(
+        doubles="cl_khr_fp64" in device.extensions,
+        local_bytes=device.local_mem_size,
+        group_size=min(device.max_work_group_size, 1024),
+    )

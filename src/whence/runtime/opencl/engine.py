@@ -34,7 +34,9 @@ class OpenClEngine(Engine):
         self.index = index
         self.found = device_at(index)
         if context is not None and self.found.handle not in context.devices:
-            raise InputError(f"the context given is not on OpenCL device {index}, '{self.found.name}'")
+            raise InputError(
+                f"the context given is not on OpenCL device {index}, '{self.found.name}'"
+            )
         self.context = context if context is not None else cl.Context([self.found.handle])
         self.abilities = abilities(self.found)
         self.threads = self.found.compute_units
@@ -53,14 +55,22 @@ class OpenClEngine(Engine):
         if not array.nbytes:
             return self.buffer(1)
         try:
-            return cl.Buffer(self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array)
+            return cl.Buffer(
+                self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array
+            )
         except cl.MemoryError as error:
-            raise MemoryError(f"'{self.found.name}' has no room for {array.nbytes:,} bytes of constants") from error
+            raise MemoryError(
+                f"'{self.found.name}' has no room for {array.nbytes:,} bytes of constants"
+            ) from error
 
     def queue(self, *, profiling: bool) -> Any:
         """A new queue, in order."""
         cl = require_pyopencl()
-        return cl.CommandQueue(self.context, self.found.handle, cl.command_queue_properties.PROFILING_ENABLE if profiling else 0)
+        return cl.CommandQueue(
+            self.context,
+            self.found.handle,
+            cl.command_queue_properties.PROFILING_ENABLE if profiling else 0,
+        )
 
     def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> OpenClProgram:
         from whence.runtime.opencl.program import build_opencl
@@ -77,7 +87,9 @@ class OpenClEngine(Engine):
         assert isinstance(program, OpenClProgram)
         return OpenClInstance(program, self)
 
-    def run(self, instance: OpenClInstance, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
+    def run(
+        self, instance: OpenClInstance, inputs: Sequence[Value], stream: Stream | None
+    ) -> list[Value]:
         if stream is None:
             return instance.run(inputs, self.queue(profiling=False))
         assert stream.profiler is None or isinstance(stream.profiler, DeviceProfiler)

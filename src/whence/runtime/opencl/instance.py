@@ -1,6 +1,7 @@
 """The device memory of one run at a time, and the run itself.
 
-A value lives on the device, on the host, or on both: it is copied when the other side needs it, and every copy is noted.
+A value lives on the device, on the host, or on both: it is copied when the other side needs it, and
+every copy is noted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class OpenClInstance:
-    """A program with device memory of its own. Two instances of one program may run at the same time, one does one run at a time."""
+    """A program with device memory of its own. Two instances of one program may run at the same
+    time, one does one run at a time.
+    """
 
     def __init__(self, program: OpenClProgram, engine: OpenClEngine) -> None:
         cl = require_pyopencl()
@@ -35,11 +38,25 @@ class OpenClInstance:
         self.engine = engine
         plan = program.plan
         self.arena = engine.buffer(plan.arena_bytes)
-        self.inputs = [None if block is None else engine.buffer(_bytes(block.shape, block.dtype)) for block in plan.inputs]
-        self.outputs = [None if block is None else engine.buffer(_bytes(block.shape, block.dtype)) for block in plan.outputs]
-        scratch = max((action.launch.scratch_bytes for action in program.launches if isinstance(action, LaunchStep)), default=0)
+        self.inputs = [
+            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
+            for block in plan.inputs
+        ]
+        self.outputs = [
+            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
+            for block in plan.outputs
+        ]
+        scratch = max(
+            (
+                action.launch.scratch_bytes
+                for action in program.launches
+                if isinstance(action, LaunchStep)
+            ),
+            default=0,
+        )
         self._scratch = engine.buffer(scratch) if scratch else None
-        # A kernel object holds its arguments, so every step has one of its own and they are set once.
+        # A kernel object holds its arguments, so every step has one of its own and they are set
+        # once.
         self.kernels: dict[int, Any] = {}
         for action in program.launches:
             if isinstance(action, LaunchStep):
@@ -47,7 +64,9 @@ class OpenClInstance:
                 arguments: list[Any] = []
                 for place in action.places:
                     arguments += [self.memory(place), np.int64(place.offset)]
-                kernel.set_args(*arguments, *([self._scratch] if action.launch.scratch_bytes else []))
+                kernel.set_args(
+                    *arguments, *([self._scratch] if action.launch.scratch_bytes else [])
+                )
                 self.kernels[action.number] = kernel
 
     def memory(self, place: Place) -> Any:
@@ -58,15 +77,21 @@ class OpenClInstance:
             return self.outputs[place.index]
         return self.arena if place.region is Region.ARENA else self.program.device_weights
 
-    def run(self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None = None) -> list[Value]:
+    def run(
+        self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None = None
+    ) -> list[Value]:
         """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
         blocks = self.program.plan.inputs
-        given = [value if wanted is None else dense(wanted, value) for wanted, value in zip(blocks, inputs, strict=True)]
+        given = [
+            value if wanted is None else dense(wanted, value)
+            for wanted, value in zip(blocks, inputs, strict=True)
+        ]
         run = _Run(self, given, queue, profiler)
         try:
             return run.go()
         finally:
-            # Whatever happened, nothing of this run may still be on its way when its memory is used again.
+            # Whatever happened, nothing of this run may still be on its way when its memory is used
+            # again.
             try:
                 queue.finish()
             finally:
@@ -77,9 +102,20 @@ class OpenClInstance:
 class _Run:
     """One run: what is on the host, and what is on the device."""
 
-    def __init__(self, instance: OpenClInstance, given: Sequence[Value], queue: Any, profiler: DeviceProfiler | None) -> None:
+    def __init__(
+        self,
+        instance: OpenClInstance,
+        given: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+    ) -> None:
         self._cl = require_pyopencl()
-        self._instance, self._program, self._queue, self._profiler = instance, instance.program, queue, profiler
+        self._instance, self._program, self._queue, self._profiler = (
+            instance,
+            instance.program,
+            queue,
+            profiler,
+        )
         self._host: dict[Ref, Value] = {}
         self._on_device: set[Ref] = set()
         self._given = given
@@ -99,7 +135,12 @@ class _Run:
                     # Empty tensors: nothing runs, and the profile does not say that something did.
                     continue
                 began = time.monotonic_ns()
-                event = self._cl.enqueue_nd_range_kernel(self._queue, self._instance.kernels[action.number], geometry.items, geometry.group)
+                event = self._cl.enqueue_nd_range_kernel(
+                    self._queue,
+                    self._instance.kernels[action.number],
+                    geometry.items,
+                    geometry.group,
+                )
                 self._note(action.number, event, began)
             else:
                 self._do(action)
@@ -117,7 +158,9 @@ class _Run:
         for index, value in enumerate(made):
             ref = node.ref(index)
             planned = self._program.layout.places[ref].region is not Region.DYNAMIC
-            self._host[ref] = np.require(as_declared(node, index, value), requirements="C") if planned else value
+            self._host[ref] = (
+                np.require(as_declared(node, index, value), requirements="C") if planned else value
+            )
             if planned and ref in self._program.read_by_device:
                 self._upload(ref, self._host[ref])
 
@@ -152,7 +195,13 @@ class _Run:
         place = self._program.layout.places[ref]
         if value.nbytes:
             began = time.monotonic_ns()
-            event = self._cl.enqueue_copy(self._queue, self._instance.memory(place), value, dst_offset=place.offset, is_blocking=False)
+            event = self._cl.enqueue_copy(
+                self._queue,
+                self._instance.memory(place),
+                value,
+                dst_offset=place.offset,
+                is_blocking=False,
+            )
             self._note(self._program.to_device, event, began)
 
     def _download(self, ref: Ref) -> np.ndarray:
@@ -160,7 +209,13 @@ class _Run:
         array = np.empty(kind.static_shape or (), kind.dtype.numpy)
         if array.nbytes:
             began = time.monotonic_ns()
-            event = self._cl.enqueue_copy(self._queue, array, self._instance.memory(place), src_offset=place.offset, is_blocking=False)
+            event = self._cl.enqueue_copy(
+                self._queue,
+                array,
+                self._instance.memory(place),
+                src_offset=place.offset,
+                is_blocking=False,
+            )
             self._note(self._program.to_host, event, began)
             event.wait()
         return array

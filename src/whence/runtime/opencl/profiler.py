@@ -10,8 +10,9 @@ from whence.runtime.profiler import Profiler
 class DeviceProfiler(Profiler):
     """Events are kept until their run is done, then become samples.
 
-    A device counts nanoseconds from a moment of its own. Commands say when they were queued by that clock, and we know when that was by ours; the
-    smallest difference seen in a run puts its events on our clock. Lengths are the device's, unchanged.
+    A device counts nanoseconds from a moment of its own. Commands say when they were queued by that
+    clock, and we know when that was by ours; the smallest difference seen in a run puts its events
+    on our clock. Lengths are the device's, unchanged.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,9 @@ class DeviceProfiler(Profiler):
         self._events.append((event, queued, step))
 
     def note_host(self, begin: int, end: int, step: int) -> None:
-        """A step of the host, which is no command: it is in the samples, not in the times of executions."""
+        """A step of the host, which is no command: it is in the samples, not in the times of
+        executions.
+        """
         self._host.append((begin, end, step))
 
     def settle(self) -> None:
@@ -32,7 +35,11 @@ class DeviceProfiler(Profiler):
         events, self._events = self._events, []
         host, self._host = self._host, []
         # A command that failed has no times, and its run raises an error of its own.
-        done = [(event.profile, queued, step) for event, queued, step in events if event.command_execution_status == 0]
+        done = [
+            (event.profile, queued, step)
+            for event, queued, step in events
+            if event.command_execution_status == 0
+        ]
         if done:
             shift = min(queued - times.queued for times, queued, _ in done)
             for times, _, step in done:

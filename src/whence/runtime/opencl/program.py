@@ -1,4 +1,6 @@
-"""A program for an OpenCL device: launches of its kernels, steps of the host between them, and copies from one to the other."""
+"""A program for an OpenCL device: launches of its kernels, steps of the host between them, and
+copies from one to the other.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from whence.graph import Graph, Ref
 from whence.graph.guards import Guards
 from whence.kernels.lower import Step, lower
 from whence.provenance import Origin
-from whence.runtime.build import check_graph_operands, described, guards_of, input_blocks, kernel_of, output_blocks, source_names
+from whence.runtime.build import (
+    check_graph_operands,
+    described,
+    guards_of,
+    input_blocks,
+    kernel_of,
+    output_blocks,
+    source_names,
+)
 from whence.runtime.layout import lay_out
 from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.places import Layout, Place, Region
@@ -58,22 +68,45 @@ class OpenClProgram(Program):
 
     __slots__ = ("built", "device_weights", "launches", "read_by_device", "to_device", "to_host")
 
-    def __init__(self, plan: Plan, details: Details, built: Any, device_weights: Any, actions: tuple[LaunchStep | HostStep, ...]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        details: Details,
+        built: Any,
+        device_weights: Any,
+        actions: tuple[LaunchStep | HostStep, ...],
+    ) -> None:
         super().__init__(plan, Weights().finish(), None, details)
         self.built = built
         """pyopencl's program; `None` when nothing runs on the device."""
         self.device_weights = device_weights
         self.launches = actions
-        self.read_by_device = frozenset(details.layout.owner(ref) for action in actions if isinstance(action, LaunchStep) for ref in action.reads)
+        self.read_by_device = frozenset(
+            details.layout.owner(ref)
+            for action in actions
+            if isinstance(action, LaunchStep)
+            for ref in action.reads
+        )
         self.to_device, self.to_host = len(details.steps) - 2, len(details.steps) - 1
         """The numbers that copies have in a profile."""
 
     def release_constants(self) -> None:
         """Drop the constants that only the device reads from the graph, which keeps their types."""
-        nodes = [self.graph[action.node] for action in self.launches if isinstance(action, HostStep)]
-        read = {self.layout.owner(ref).node for node in (*nodes, *self.graph.outputs) for ref in node.inputs if ref is not None}
+        nodes = [
+            self.graph[action.node] for action in self.launches if isinstance(action, HostStep)
+        ]
+        read = {
+            self.layout.owner(ref).node
+            for node in (*nodes, *self.graph.outputs)
+            for ref in node.inputs
+            if ref is not None
+        }
         # Guards ask the host for their conditions.
-        read |= {self.layout.owner(ref).node for node in self.graph if node.op == "Choose" and (ref := node.inputs[0]) is not None}
+        read |= {
+            self.layout.owner(ref).node
+            for node in self.graph
+            if node.op == "Choose" and (ref := node.inputs[0]) is not None
+        }
         for node in self.graph:
             if node.is_const and node.id not in read:
                 node.value = None
@@ -82,14 +115,26 @@ class OpenClProgram(Program):
 def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator") -> OpenClProgram:
     """Fuse, lower, compile and plan a prepared graph for a device."""
     check_graph_operands(graph)
-    # A device keeps every value in a place of its own: there is nothing to gain by setting concatenations apart.
+    # A device keeps every value in a place of its own: there is nothing to gain by setting
+    # concatenations apart.
     fused = fuse(graph, find_groups(graph, fusion, Limits(in_place=False)))
     lowered = lower(fused, TILE)
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     kernels = [kernel_of(lowered[position]) for position in positions]
-    emitted = emit_opencl(kernels, [source_names(graph, lowered[position]) for position in positions], engine.abilities)
-    refused = {position: emitted.refused[number] for number, position in enumerate(positions) if number in emitted.refused}
-    launches = {id(lowered[position]): launch for position, launch in zip(positions, emitted.launches, strict=True)}
+    emitted = emit_opencl(
+        kernels,
+        [source_names(graph, lowered[position]) for position in positions],
+        engine.abilities,
+    )
+    refused = {
+        position: emitted.refused[number]
+        for number, position in enumerate(positions)
+        if number in emitted.refused
+    }
+    launches = {
+        id(lowered[position]): launch
+        for position, launch in zip(positions, emitted.launches, strict=True)
+    }
     steps = runnable(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
     layout = lay_out(graph, steps)
@@ -101,8 +146,13 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
         if launch is None:
             actions.append(HostStep(number, step.members[0].id, guards[number]))
         else:
-            actions.append(_launch_step(graph, layout, weights, number, step, launch, guards[number]))
-    explained = tuple(described(number, step, _symbol(launches.get(id(step)))) for number, step in enumerate(running))
+            actions.append(
+                _launch_step(graph, layout, weights, number, step, launch, guards[number])
+            )
+    explained = tuple(
+        described(number, step, _symbol(launches.get(id(step))))
+        for number, step in enumerate(running)
+    )
     copies = tuple(
         ProgramStep(len(running) + extra, name, "copy", (), Origin(), (), "", residual=TRANSFERS)
         for extra, name in enumerate(("copy to the device", "copy from the device"))
@@ -116,7 +166,14 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
         units=(KernelUnit("kernels", emitted.source, (), emitted.functions),),
         tile=TILE,
     )
-    plan = Plan(input_blocks(graph, layout), output_blocks(graph, layout), (), layout.memory.arena_bytes, 0, 0)
+    plan = Plan(
+        input_blocks(graph, layout),
+        output_blocks(graph, layout),
+        (),
+        layout.memory.arena_bytes,
+        0,
+        0,
+    )
     built = _compile(engine, emitted.source) if emitted.functions else None
     return OpenClProgram(plan, details, built, engine.buffer_of(weights.finish()), tuple(actions))
 
@@ -125,12 +182,24 @@ def _symbol(launch: Launch | None) -> str:
     return "" if launch is None else launch.symbol
 
 
-def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, step: Step, launch: Launch, guards: Guards) -> LaunchStep:
+def _launch_step(
+    graph: Graph,
+    layout: Layout,
+    weights: Weights,
+    number: int,
+    step: Step,
+    launch: Launch,
+    guards: Guards,
+) -> LaunchStep:
     kernel = kernel_of(step)
     places = []
     for position, ref in enumerate((*step.inputs, *step.outputs)):
         node = graph[layout.owner(ref).node]
-        place = weights.place(node, kernel.packings.get(position)) if node.is_const else layout.places[ref]
+        place = (
+            weights.place(node, kernel.packings.get(position))
+            if node.is_const
+            else layout.places[ref]
+        )
         assert place.region is not Region.DYNAMIC
         places.append(place)
     reads = tuple(ref for ref in step.inputs if not graph[layout.owner(ref).node].is_const)
@@ -138,29 +207,45 @@ def _launch_step(graph: Graph, layout: Layout, weights: Weights, number: int, st
 
 
 def _compile(engine: OpenClEngine, source: str) -> Any:
-    """The program, compiled or from the cache. A device's driver is part of the key: its binaries are good for nothing else."""
+    """The program, compiled or from the cache. A device's driver is part of the key: its binaries
+    are good for nothing else.
+    """
     cl = require_pyopencl()
     device = engine.found.handle
     # Denormals and infinities behave as on the CPU; nothing else is relaxed.
     options = ["-cl-std=CL1.2", "-cl-mad-enable"]
-    cache, key = Cache(), cache_key("opencl", source, device.name, device.version, device.driver_version, *options)
+    cache, key = (
+        Cache(),
+        cache_key("opencl", source, device.name, device.version, device.driver_version, *options),
+    )
     kept = cache.map(key)
     if kept is not None:
         # A binary that the driver no longer takes is compiled anew.
         with contextlib.suppress(cl.RuntimeError, cl.LogicError):
             return cl.Program(engine.context, [device], [bytes(kept)]).build(options=options)
     try:
-        built = cl.Program(engine.context, source).build(options=options, devices=[device], cache_dir=False)
+        built = cl.Program(engine.context, source).build(
+            options=options, devices=[device], cache_dir=False
+        )
     except cl.RuntimeError as error:
-        first = next((line for line in str(error).splitlines() if "error" in line.lower()), str(error).splitlines()[0])
-        raise UnsupportedError(f"the driver of '{device.name}' does not compile a kernel: {first.strip()}") from error
+        first = next(
+            (line for line in str(error).splitlines() if "error" in line.lower()),
+            str(error).splitlines()[0],
+        )
+        raise UnsupportedError(
+            f"the driver of '{device.name}' does not compile a kernel: {first.strip()}"
+        ) from error
     binaries = built.get_info(cl.program_info.BINARIES)
     if binaries and binaries[0]:
         try:
             cache.put(key, binaries[0])
         except (CacheError, OSError) as error:
             # What was compiled runs all the same.
-            warnings.warn(f"the kernels are not kept for the next start: {error}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"the kernels are not kept for the next start: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
     return built
 
 

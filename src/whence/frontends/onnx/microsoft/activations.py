@@ -18,12 +18,18 @@ def _gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _bias_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    return build.result("Gelu", build.op("Add", record.required(0), record.required(1)), approximate="none")
+    return build.result(
+        "Gelu", build.op("Add", record.required(0), record.required(1)), approximate="none"
+    )
 
 
 def _fast_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    data = build.op("Add", record.required(0), record.input(1)) if record.input(1) else record.required(0)
+    data = (
+        build.op("Add", record.required(0), record.input(1))
+        if record.input(1)
+        else record.required(0)
+    )
     return build.result("Gelu", data, approximate="tanh")
 
 
@@ -31,7 +37,9 @@ def _quick_gelu(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """x * sigmoid(alpha * x)"""
     build = Rewrite(record, scope)
     data = record.required(0)
-    gate = build.op("Sigmoid", build.op("Mul", data, build.like(record.number("alpha", 1.702), data)))
+    gate = build.op(
+        "Sigmoid", build.op("Mul", data, build.like(record.number("alpha", 1.702), data))
+    )
     return build.result("Mul", data, gate)
 
 
@@ -51,7 +59,14 @@ def _bias_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     data = build.op("Add", record.required(0), record.required(1))
     attrs: dict[str, Attr] = {"seed": record.integer("seed", 0)} if "seed" in record.attrs else {}
     kept = scope.fresh(f"{record.name}/kept") if record.input(2) else record.output(0)
-    build.into([kept, record.output(1)] if record.output(1) else [kept], "Dropout", data, record.input(3), record.input(4), **attrs)
+    build.into(
+        [kept, record.output(1)] if record.output(1) else [kept],
+        "Dropout",
+        data,
+        record.input(3),
+        record.input(4),
+        **attrs,
+    )
     return build.result("Add", kept, record.input(2)) if record.input(2) else build.records
 
 
@@ -61,8 +76,12 @@ def _bitmask_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record.with_(op="Dropout", outputs=record.outputs[:1])]
 
 
-def apply_activation(build: Rewrite, data: str, activation: str, params: Sequence[float]) -> list[OpRecord]:
-    """The activation that a fused operator names, with its numbers in the order ONNX Runtime lists them."""
+def apply_activation(
+    build: Rewrite, data: str, activation: str, params: Sequence[float]
+) -> list[OpRecord]:
+    """The activation that a fused operator names, with its numbers in the order ONNX Runtime lists
+    them.
+    """
     if activation in ("Relu", "Sigmoid", "Tanh"):
         return build.result(activation, data)
     if activation == "LeakyRelu":

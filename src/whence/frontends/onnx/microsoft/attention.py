@@ -17,8 +17,12 @@ def split_heads(build: Rewrite, data: str, heads: int) -> str:
     return build.op("Transpose", apart, perm=(0, 2, 1, 3))
 
 
-def attend(build: Rewrite, query: str, key: str, value: str, *, scale: float, bias: str, visible: str) -> list[OpRecord]:
-    """softmax(q kᵀ * scale + bias) v with the heads joined again: the record's result. What is not `visible` weighs nothing."""
+def attend(
+    build: Rewrite, query: str, key: str, value: str, *, scale: float, bias: str, visible: str
+) -> list[OpRecord]:
+    """softmax(q kᵀ * scale + bias) v with the heads joined again: the record's result. What is not
+    `visible` weighs nothing.
+    """
     scores = build.op("MatMul", query, build.op("Transpose", key, perm=(0, 1, 3, 2)))
     scores = build.op("Mul", scores, build.like(scale, build.record.required(0)))
     if bias:
@@ -38,7 +42,9 @@ def length_of(build: Rewrite, data: str) -> str:
 
 
 def causal(build: Rewrite, query: str, key: str) -> str:
-    """Row i of the queries sees the keys up to its own place, counted from the end: [length, total] of booleans."""
+    """Row i of the queries sees the keys up to its own place, counted from the end: [length, total]
+    of booleans.
+    """
     length, total = length_of(build, query), length_of(build, key)
     zero, one = build.scalar_int(0), build.scalar_int(1)
     rows = build.op("Add", build.op("Range", zero, length, one), build.op("Sub", total, length))
@@ -47,27 +53,52 @@ def causal(build: Rewrite, query: str, key: str) -> str:
 
 
 def mask_bias(build: Rewrite, mask: str, query: str, key: str, batch: int | str | None) -> str:
-    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank says which kind it is."""
+    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank says which kind
+    it is.
+    """
     rank = build.known_rank(mask)
     if rank == 1:
         shape = build.shape(mask)
-        if shape is not None and isinstance(shape[0], int) and isinstance(batch, int) and shape[0] != batch:
+        if (
+            shape is not None
+            and isinstance(shape[0], int)
+            and isinstance(batch, int)
+            and shape[0] != batch
+        ):
             raise build.record.unsupported(f"a mask of {shape[0]} numbers for a batch of {batch}")
-        places = build.op("Cast", build.op("Range", build.scalar_int(0), length_of(build, key), build.scalar_int(1)), to=int(DType.I32))
+        places = build.op(
+            "Cast",
+            build.op("Range", build.scalar_int(0), length_of(build, key), build.scalar_int(1)),
+            to=int(DType.I32),
+        )
         ends = build.op("Unsqueeze", build.op("Cast", mask, to=int(DType.I32)), build.ints(1))
         keep = build.op("Unsqueeze", build.op("Less", places, ends), build.ints(1, 2))
     elif rank in (2, 3):
-        keep = build.op("Unsqueeze", build.op("Cast", mask, to=int(DType.BOOL)), build.ints(*((1, 2) if rank == 2 else (1,))))
+        keep = build.op(
+            "Unsqueeze",
+            build.op("Cast", mask, to=int(DType.BOOL)),
+            build.ints(*((1, 2) if rank == 2 else (1,))),
+        )
     elif rank == 4:
         total = build.op("Shape", key, start=2, end=3)
         first = build.op("Sub", total, build.op("Shape", query, start=2, end=3))
         zero = build.ints(0)
-        starts, ends = build.op("Concat", first, zero, axis=0), build.op("Concat", total, total, axis=0)
-        keep = build.op("Cast", build.op("Slice", mask, starts, ends, build.ints(2, 3)), to=int(DType.BOOL))
+        starts, ends = (
+            build.op("Concat", first, zero, axis=0),
+            build.op("Concat", total, total, axis=0),
+        )
+        keep = build.op(
+            "Cast", build.op("Slice", mask, starts, ends, build.ints(2, 3)), to=int(DType.BOOL)
+        )
     else:
         raise build.record.unsupported(f"a mask of {rank} dimensions")
     data = build.record.required(0)
-    return build.op("Where", keep, build.like(0.0, data), build.like(build.record.number("mask_filter_value", -10000.0), data))
+    return build.op(
+        "Where",
+        keep,
+        build.like(0.0, data),
+        build.like(build.record.number("mask_filter_value", -10000.0), data),
+    )
 
 
 def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -87,11 +118,16 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     packed = build.op("MatMul", data, weight)
     if record.input(2):
         packed = build.op("Add", packed, record.input(2))
-    query, key, value = (split_heads(build, part, heads) for part in build.multi("Split", 3, packed, build.ints(*sizes), axis=-1))
+    query, key, value = (
+        split_heads(build, part, heads)
+        for part in build.multi("Split", 3, packed, build.ints(*sizes), axis=-1)
+    )
     if record.input(4):
         past = record.input(4)
         key = build.op("Concat", build.op("Gather", past, build.scalar_int(0), axis=0), key, axis=2)
-        value = build.op("Concat", build.op("Gather", past, build.scalar_int(1), axis=0), value, axis=2)
+        value = build.op(
+            "Concat", build.op("Gather", past, build.scalar_int(1), axis=0), value, axis=2
+        )
     if record.output(1):
         pair = [build.op("Unsqueeze", part, build.ints(0)) for part in (key, value)]
         build.into([record.output(1)], "Concat", *pair, axis=0)
@@ -120,14 +156,22 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         rest = shared[0] if shared else None
         if not isinstance(rest, int):
             raise record.unsupported("the size of its bias is not known")
-        parts = build.multi("Split", 3, record.input(3), build.ints(width, width, rest - 2 * width), axis=0)
-        query, key, value = (build.op("Add", data, part) for data, part in zip((query, key, value), parts, strict=True))
+        parts = build.multi(
+            "Split", 3, record.input(3), build.ints(width, width, rest - 2 * width), axis=0
+        )
+        query, key, value = (
+            build.op("Add", data, part)
+            for data, part in zip((query, key, value), parts, strict=True)
+        )
     query = split_heads(build, query, heads)
     # Keys of four dimensions come from a cache, with their heads apart already.
     if build.rank(record.input(1)) != 4:
         key, value = split_heads(build, key, heads), split_heads(build, value, heads)
     if record.input(6):
-        key, value = build.op("Concat", record.input(6), key, axis=2), build.op("Concat", record.input(7), value, axis=2)
+        key, value = (
+            build.op("Concat", record.input(6), key, axis=2),
+            build.op("Concat", record.input(7), value, axis=2),
+        )
     for index, part in ((1, key), (2, value)):
         if record.output(index):
             build.into([record.output(index)], "Identity", part)
@@ -151,16 +195,27 @@ def _rotary_embedding(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     rank = build.known_rank(data)
     if build.rank(positions) == 1:
         positions = counted_positions(build, data, positions, length_axis=1 if rank == 3 else 2)
-    attrs = {name: record.integer(name, 0) for name in ("interleaved", "num_heads", "rotary_embedding_dim") if name in record.attrs}
+    attrs = {
+        name: record.integer(name, 0)
+        for name in ("interleaved", "num_heads", "rotary_embedding_dim")
+        if name in record.attrs
+    }
     if rank == 3 and not attrs.get("num_heads"):
         attrs["num_heads"] = _heads_from_cache(build, data, record.required(2))
-    return build.result("RotaryEmbedding", data, record.required(2), record.required(3), positions, **attrs)
+    return build.result(
+        "RotaryEmbedding", data, record.required(2), record.required(3), positions, **attrs
+    )
 
 
 def _heads_from_cache(build: Rewrite, data: str, cosines: str) -> int:
     """Without a number of heads, a head is as wide as the cache says."""
     shape, cache = build.shape(data), build.shape(cosines)
-    if shape is None or cache is None or not isinstance(shape[-1], int) or not isinstance(cache[-1], int):
+    if (
+        shape is None
+        or cache is None
+        or not isinstance(shape[-1], int)
+        or not isinstance(cache[-1], int)
+    ):
         raise build.record.unsupported("the number of heads is not known")
     return shape[-1] // (2 * cache[-1])
 
@@ -168,7 +223,9 @@ def _heads_from_cache(build: Rewrite, data: str, cosines: str) -> int:
 def counted_positions(build: Rewrite, data: str, first: str, length_axis: int) -> str:
     """`first`, `first` + 1, ... for each word of each text: [batch, length]"""
     length = build.op("Squeeze", build.dim(data, length_axis), build.ints(0))
-    counted = build.op("Add", build.op("Range", build.scalar_int(0), length, build.scalar_int(1)), first)
+    counted = build.op(
+        "Add", build.op("Range", build.scalar_int(0), length, build.scalar_int(1)), first
+    )
     full = build.op("Concat", build.dim(data, 0), build.dim(data, length_axis), axis=0)
     return build.op("Expand", counted, full)
 

@@ -46,7 +46,13 @@ def _nhwc_fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
     attrs = record.attrs_without("activation", "activation_params", "channels_last")
-    data = build.op("Conv", channels_first(build, record.required(0)), record.required(1), record.input(2), **attrs)
+    data = build.op(
+        "Conv",
+        channels_first(build, record.required(0)),
+        record.required(1),
+        record.input(2),
+        **attrs,
+    )
     data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
     if record.input(3):
         data = build.op("Add", data, record.input(3))
@@ -56,7 +62,9 @@ def _nhwc_fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def _nhwc_max_pool(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
-    return channels_last(build, build.op("MaxPool", channels_first(build, record.required(0)), **record.attrs), rank)
+    return channels_last(
+        build, build.op("MaxPool", channels_first(build, record.required(0)), **record.attrs), rank
+    )
 
 
 def _fused_gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -68,10 +76,16 @@ def _fused_gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _fused_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """alpha * a' @ b', where a' and b' are transposed first over the batch dimensions, then over the last two."""
+    """alpha * a' @ b', where a' and b' are transposed first over the batch dimensions, then over
+    the last two.
+    """
     build = Rewrite(record, scope)
-    left = _transposed(build, record.required(0), record.integer("transBatchA", 0), record.integer("transA", 0))
-    right = _transposed(build, record.required(1), record.integer("transBatchB", 0), record.integer("transB", 0))
+    left = _transposed(
+        build, record.required(0), record.integer("transBatchA", 0), record.integer("transA", 0)
+    )
+    right = _transposed(
+        build, record.required(1), record.integer("transBatchB", 0), record.integer("transB", 0)
+    )
     alpha = record.number("alpha", 1.0)
     if alpha == 1.0 and not record.text("activation", ""):
         return build.result("MatMul", left, right)
@@ -79,7 +93,11 @@ def _fused_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     if alpha != 1.0:
         data = build.op("Mul", data, build.like(alpha, record.required(0)))
     if record.text("activation", ""):
-        params = [record.number(name, 0.0) for name in ("activation_alpha", "activation_beta", "activation_gamma") if name in record.attrs]
+        params = [
+            record.number(name, 0.0)
+            for name in ("activation_alpha", "activation_beta", "activation_gamma")
+            if name in record.attrs
+        ]
         return apply_activation(build, data, record.text("activation", ""), params)
     return _activated(build, data)
 

@@ -23,13 +23,22 @@ def _range(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _expand_dims(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    return build.result("Unsqueeze", record.required(0), build.op("Reshape", record.required(1), build.ints(-1)))
+    return build.result(
+        "Unsqueeze", record.required(0), build.op("Reshape", record.required(1), build.ints(-1))
+    )
 
 
 def _unique(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """The values in the order they first appear, where each element went, and how often each occurs."""
+    """The values in the order they first appear, where each element went, and how often each
+    occurs.
+    """
     build = Rewrite(record, scope)
-    build.into([record.output(0), "", record.output(1), record.output(2)], "Unique", record.required(0), sorted=0)
+    build.into(
+        [record.output(0), "", record.output(1), record.output(2)],
+        "Unique",
+        record.required(0),
+        sorted=0,
+    )
     return build.records
 
 
@@ -41,9 +50,13 @@ def _pairwise_distance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     left, right = record.required(0), record.required(1)
     left_norm = build.op("ReduceSumSquare", left, build.ints(1), keepdims=1)
-    right_norm = build.op("Transpose", build.op("ReduceSumSquare", right, build.ints(1), keepdims=1), perm=(1, 0))
+    right_norm = build.op(
+        "Transpose", build.op("ReduceSumSquare", right, build.ints(1), keepdims=1), perm=(1, 0)
+    )
     product = build.op("MatMul", left, build.op("Transpose", right, perm=(1, 0)))
-    squared = build.op("Add", build.op("Sub", left_norm, build.op("Mul", product, build.like(2, left))), right_norm)
+    squared = build.op(
+        "Add", build.op("Sub", left_norm, build.op("Mul", product, build.like(2, left))), right_norm
+    )
     if metric == "sqeuclidean":
         return build.result("Max", squared, build.like(0, left))
     return build.result("Sqrt", build.op("Max", squared, build.like(0, left)))
@@ -51,7 +64,14 @@ def _pairwise_distance(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     mode = record.text("mode", "bilinear")
-    return [record.with_(attrs={**record.attrs, "mode": {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)})]
+    return [
+        record.with_(
+            attrs={
+                **record.attrs,
+                "mode": {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode),
+            }
+        )
+    ]
 
 
 MOVEMENT: tuple[Adapter, ...] = (

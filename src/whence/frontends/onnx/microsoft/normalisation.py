@@ -34,7 +34,15 @@ def _skip_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     outputs = [record.output(0), record.output(1), record.output(2)]
     while not outputs[-1]:
         outputs.pop()
-    build.into(outputs, "LayerNormalization", total, record.required(2), record.input(3), axis=-1, epsilon=record.number("epsilon", 1e-12))
+    build.into(
+        outputs,
+        "LayerNormalization",
+        total,
+        record.required(2),
+        record.input(3),
+        axis=-1,
+        epsilon=record.number("epsilon", 1e-12),
+    )
     return build.records
 
 
@@ -43,7 +51,14 @@ def _skip_simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRe
         raise record.unsupported("the statistics saved for a backward pass")
     build = Rewrite(record, scope)
     total = _skip_sum(build, record.input(3))
-    return build.result("RMSNormalization", total, record.required(2), axis=-1, epsilon=record.number("epsilon", 1e-12), stash_type=1)
+    return build.result(
+        "RMSNormalization",
+        total,
+        record.required(2),
+        axis=-1,
+        epsilon=record.number("epsilon", 1e-12),
+        stash_type=1,
+    )
 
 
 def _layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -55,7 +70,9 @@ def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
 
 
 def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """layer norm of word + position + segment embedding, and the number of unmasked words of each text"""
+    """layer norm of word + position + segment embedding, and the number of unmasked words of each
+    text
+    """
     build = Rewrite(record, scope)
     words = record.required(0)
     total = build.op("Gather", record.required(2), words, axis=0)
@@ -73,8 +90,20 @@ def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
             ones = build.op("Cast", record.input(7), to=int(DType.I32))
             build.into([record.output(1)], "ReduceSum", ones, build.ints(1), keepdims=0)
         else:
-            build.into([record.output(1)], "ConstantOfShape", build.dim(words, 0), value=np.zeros(1, np.int32))
-    return build.result("LayerNormalization", total, record.required(5), record.input(6), axis=-1, epsilon=record.number("epsilon", 1e-12))
+            build.into(
+                [record.output(1)],
+                "ConstantOfShape",
+                build.dim(words, 0),
+                value=np.zeros(1, np.int32),
+            )
+    return build.result(
+        "LayerNormalization",
+        total,
+        record.required(5),
+        record.input(6),
+        axis=-1,
+        epsilon=record.number("epsilon", 1e-12),
+    )
 
 
 NORMALISATION: tuple[Adapter, ...] = (

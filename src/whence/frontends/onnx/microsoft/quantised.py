@@ -20,11 +20,19 @@ def _same(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def _real(build: Rewrite, first: int, **attrs: Attr) -> str:
     """The real numbers behind the inputs (values, scale, zero point) from `first` on."""
     record = build.record
-    return build.op("DequantizeLinear", record.required(first), record.required(first + 1), record.input(first + 2), **attrs)
+    return build.op(
+        "DequantizeLinear",
+        record.required(first),
+        record.required(first + 1),
+        record.input(first + 2),
+        **attrs,
+    )
 
 
 def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> list[OpRecord]:
-    """The record's result: `data` quantised. Without a zero point, the element type is that of `like`."""
+    """The record's result: `data` quantised. Without a zero point, the element type is that of
+    `like`.
+    """
     attrs: dict[str, Attr] = {}
     dtype = build.dtype(like)
     if not zero and dtype is not None:
@@ -35,7 +43,13 @@ def _quantise(build: Rewrite, data: str, scale: str, zero: str, like: str) -> li
 def _binary(op: str) -> Restate:
     def restate(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         build = Rewrite(record, scope)
-        return _quantise(build, build.op(op, _real(build, 0), _real(build, 3)), record.required(6), record.input(7), record.required(0))
+        return _quantise(
+            build,
+            build.op(op, _real(build, 0), _real(build, 3)),
+            record.required(6),
+            record.input(7),
+            record.required(0),
+        )
 
     return restate
 
@@ -68,7 +82,13 @@ def _pool(op: str) -> Restate:
 def _concat(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     parts = [_real(build, first) for first in range(2, len(record.inputs) - 1, 3)]
-    return _quantise(build, build.op("Concat", *parts, axis=record.integer("axis", 0)), record.required(0), record.input(1), record.required(2))
+    return _quantise(
+        build,
+        build.op("Concat", *parts, axis=record.integer("axis", 0)),
+        record.required(0),
+        record.input(1),
+        record.required(2),
+    )
 
 
 def _softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -81,7 +101,14 @@ def _softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         inner = Rewrite(record.with_(outputs=[scope.fresh(f"{record.name}/softmax")]), scope)
         shape = build.shape(record.required(0))
         rank = len(shape) if shape is not None else None
-        build.records.extend(flattened(inner, "Softmax", _real(build, 0), -1 if rank is not None and axis == rank - 1 else axis))
+        build.records.extend(
+            flattened(
+                inner,
+                "Softmax",
+                _real(build, 0),
+                -1 if rank is not None and axis == rank - 1 else axis,
+            )
+        )
         data = inner.record.outputs[0]
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
@@ -95,7 +122,12 @@ def _where(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def _reduce_mean(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     axes = record.integers("axes")
-    data = build.op("ReduceMean", _real(build, 0), build.ints(*axes) if axes else "", keepdims=record.integer("keepdims", 1))
+    data = build.op(
+        "ReduceMean",
+        _real(build, 0),
+        build.ints(*axes) if axes else "",
+        keepdims=record.integer("keepdims", 1),
+    )
     return _quantise(build, data, record.required(3), record.input(4), record.required(0))
 
 
@@ -106,13 +138,19 @@ def _conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
     inner = scope.fresh(f"{record.name}/QLinearConv")
-    plain = record.with_(inputs=[channels_first(build, record.required(0)), *record.inputs[1:]], outputs=[inner], attrs=attrs)
+    plain = record.with_(
+        inputs=[channels_first(build, record.required(0)), *record.inputs[1:]],
+        outputs=[inner],
+        attrs=attrs,
+    )
     build.records.extend(qlinear_conv(plain, scope))
     return build.result("Transpose", inner, perm=(0, *range(2, rank), 1))
 
 
 def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when no output scale is given."""
+    """alpha * a @ b + c, where c is in units of alpha * scale of a * scale of b; real numbers when
+    no output scale is given.
+    """
     build = Rewrite(record, scope)
     alpha = record.number("alpha", 1.0)
     # One scale for each column of b, if not one for all: its rows when it is transposed.
@@ -120,17 +158,31 @@ def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     bias = ""
     if record.input(6):
         unit = build.op("Mul", record.required(1), record.required(4))
-        unit = build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
+        unit = (
+            build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
+        )
         bias = build.op("DequantizeLinear", record.input(6), unit, axis=-1)
-    attrs: dict[str, Attr] = {"alpha": alpha, "transA": record.integer("transA", 0), "transB": record.integer("transB", 0)}
+    attrs: dict[str, Attr] = {
+        "alpha": alpha,
+        "transA": record.integer("transA", 0),
+        "transB": record.integer("transB", 0),
+    }
     if not record.input(7):
         return build.result("Gemm", left, right, bias, **attrs)
-    return _quantise(build, build.op("Gemm", left, right, bias, **attrs), record.input(7), record.input(8), record.required(0))
+    return _quantise(
+        build,
+        build.op("Gemm", left, right, bias, **attrs),
+        record.input(7),
+        record.input(8),
+        record.required(0),
+    )
 
 
 def _mat_mul_integer_to_float(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    product = build.op("MatMulInteger", record.required(0), record.required(1), record.input(4), record.input(5))
+    product = build.op(
+        "MatMulInteger", record.required(0), record.required(1), record.input(4), record.input(5)
+    )
     return _scaled(build, product, record.required(2), record.required(3), record.input(6))
 
 
@@ -141,7 +193,9 @@ def _dynamic_quantise_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpReco
     return _scaled(build, product, scale, record.required(2), record.input(4))
 
 
-def _scaled(build: Rewrite, product: str, left_scale: str, right_scale: str, bias: str) -> list[OpRecord]:
+def _scaled(
+    build: Rewrite, product: str, left_scale: str, right_scale: str, bias: str
+) -> list[OpRecord]:
     real = build.op("Cast", product, to=int(DType.F32))
     scale = build.op("Mul", left_scale, right_scale)
     if not bias:

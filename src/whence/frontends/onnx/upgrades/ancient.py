@@ -1,4 +1,6 @@
-"""What changed up to opset 7, before which ONNX promised no compatibility. Some files are that old."""
+"""What changed up to opset 7, before which ONNX promised no compatibility. Some files are that
+old.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def _without(*attributes: str) -> Restate:
 
 
 def _explicit_broadcast(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """The second operand's dimensions stood under the first's from `axis` on; now they stand at the end."""
+    """The second operand's dimensions stood under the first's from `axis` on; now they stand at the
+    end.
+    """
     build = Rewrite(record, scope)
     first, second = record.required(0), record.required(1)
     if record.integer("broadcast", 0) and "axis" in record.attrs:
@@ -70,7 +74,9 @@ def _paddings(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _shape_attribute(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    return build.result("Reshape", record.required(0), build.ints(*(record.integers("shape") or ())))
+    return build.result(
+        "Reshape", record.required(0), build.ints(*(record.integers("shape") or ()))
+    )
 
 
 def _split_input(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -80,7 +86,12 @@ def _split_input(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     sizes = scope.value_of(record.input(1))
     if sizes is None:
         raise record.unsupported("sizes that are computed")
-    return [record.with_(inputs=record.inputs[:1], attrs={**record.attrs, "split": tuple(int(size) for size in sizes.reshape(-1))})]
+    return [
+        record.with_(
+            inputs=record.inputs[:1],
+            attrs={**record.attrs, "split": tuple(int(size) for size in sizes.reshape(-1))},
+        )
+    ]
 
 
 def _tile_axis(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:

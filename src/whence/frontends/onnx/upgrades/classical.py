@@ -10,7 +10,9 @@ from whence.types import DType
 
 
 def _label_encoder(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """Version 1 numbered a list of texts, and went from text to number or back as its input demanded."""
+    """Version 1 numbered a list of texts, and went from text to number or back as its input
+    demanded.
+    """
     texts = record.attrs.get("classes_strings", ())
     if not isinstance(texts, tuple):
         raise record.unsupported("'classes_strings' should be a list of texts")
@@ -21,9 +23,17 @@ def _label_encoder(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         raise record.unsupported("the element type of its input is not known")
     attrs: dict[str, Attr]
     if dtype is DType.STRING:
-        attrs = {"keys_strings": texts, "values_int64s": numbers, "default_int64": record.integer("default_int64", -1)}
+        attrs = {
+            "keys_strings": texts,
+            "values_int64s": numbers,
+            "default_int64": record.integer("default_int64", -1),
+        }
     else:
-        attrs = {"keys_int64s": numbers, "values_strings": texts, "default_string": record.text("default_string", "_Unused")}
+        attrs = {
+            "keys_int64s": numbers,
+            "values_strings": texts,
+            "default_string": record.text("default_string", "_Unused"),
+        }
     encoder = record.with_(attrs=attrs)
     encoder.domain = record.domain
     return [encoder]

@@ -1,4 +1,6 @@
-"""Constant, whose value may be stated in eight ways: here it becomes one tensor, in attribute `value`."""
+"""Constant, whose value may be stated in eight ways: here it becomes one tensor, in attribute
+`value`.
+"""
 
 from __future__ import annotations
 

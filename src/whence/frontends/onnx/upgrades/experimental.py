@@ -1,4 +1,6 @@
-"""Operators of the default domain that ONNX only ever had as experiments. Old ONNX Runtime models still hold them."""
+"""Operators of the default domain that ONNX only ever had as experiments. Old ONNX Runtime models
+still hold them.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,28 @@ def _image_scaler(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     scaled = build.op("Mul", data, build.like(record.number("scale", 1.0), data))
     bias = np.array(record.numbers("bias") or (0.0,)).reshape(1, -1, 1, 1)
     dtype = build.dtype(data)
-    return build.result("Add", scaled, build.constant(bias.astype(np.float32 if dtype is None else dtype.numpy)))
+    return build.result(
+        "Add", scaled, build.constant(bias.astype(np.float32 if dtype is None else dtype.numpy))
+    )
 
 
 def _crop(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """A border of (left, top, right, bottom) is cut off; with a scale of (height, width), that much is kept from the corner on."""
+    """A border of (left, top, right, bottom) is cut off; with a scale of (height, width), that much
+    is kept from the corner on.
+    """
     build = Rewrite(record, scope)
     border, size = record.integers("border"), record.integers("scale")
     if border is None or len(border) != 4 or (size is not None and len(size) != 2):
         raise record.unsupported("a border that is not four numbers, or a scale that is not two")
     left, top, right, bottom = border
-    ends = (-bottom if bottom else _END, -right if right else _END) if size is None else (top + size[0], left + size[1])
-    return build.result("Slice", record.required(0), build.ints(top, left), build.ints(*ends), build.ints(2, 3))
+    ends = (
+        (-bottom if bottom else _END, -right if right else _END)
+        if size is None
+        else (top + size[0], left + size[1])
+    )
+    return build.result(
+        "Slice", record.required(0), build.ints(top, left), build.ints(*ends), build.ints(2, 3)
+    )
 
 
 def _parametric_softplus(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -73,7 +85,9 @@ def _given_tensor_fill(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         raise record.unsupported("only a fill whose values and shape are attributes is known")
     if any(dim < 0 for dim in shape) or int(np.prod(shape, dtype=object)) != len(values):
         raise record.unsupported(f"{len(values)} values do not fill the shape {list(shape)}")
-    return Rewrite(record, scope).result("Constant", value=np.array(values, np.float32).reshape(shape))
+    return Rewrite(record, scope).result(
+        "Constant", value=np.array(values, np.float32).reshape(shape)
+    )
 
 
 def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -81,18 +95,26 @@ def _simplified_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
 
 
 def root_mean_square(build: Rewrite, data: str, scale: str) -> list[OpRecord]:
-    """x / sqrt(mean(x²) + eps) * scale over the dimensions from `axis` on; output 1, when wanted, is the factor of x."""
+    """x / sqrt(mean(x²) + eps) * scale over the dimensions from `axis` on; output 1, when wanted,
+    is the factor of x.
+    """
     record = build.record
     kind = build.dtype(scale)
     if kind is not None and build.dtype(data) not in (None, kind):
         data = build.op("Cast", data, to=int(kind))
     axis, epsilon = record.integer("axis", -1), record.number("epsilon", 1e-5)
     if not record.output(1):
-        return build.result("RMSNormalization", data, scale, axis=axis, epsilon=epsilon, stash_type=1)
+        return build.result(
+            "RMSNormalization", data, scale, axis=axis, epsilon=epsilon, stash_type=1
+        )
     rank = build.known_rank(record.required(0))
     axes = build.ints(*range(axis + rank if axis < 0 else axis, rank))
     square = build.op("ReduceMean", build.op("Mul", data, data), axes, keepdims=1)
-    build.into([record.output(1)], "Reciprocal", build.op("Sqrt", build.op("Add", square, build.like(epsilon, scale))))
+    build.into(
+        [record.output(1)],
+        "Reciprocal",
+        build.op("Sqrt", build.op("Add", square, build.like(epsilon, scale))),
+    )
     return build.result("Mul", build.op("Mul", data, record.output(1)), scale)
 
 

@@ -29,7 +29,11 @@ def _split_count(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """Without sizes, the number of equal parts was the number of outputs; now it is stated."""
     if record.input(1) or "num_outputs" in record.attrs:
         return [record]
-    return [record.with_(inputs=record.inputs[:1], attrs={**record.attrs, "num_outputs": len(record.outputs)})]
+    return [
+        record.with_(
+            inputs=record.inputs[:1], attrs={**record.attrs, "num_outputs": len(record.outputs)}
+        )
+    ]
 
 
 def _slice(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -81,7 +85,9 @@ def _dropout_mask(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
-    """What the mask of an inference holds was not said before opset 12; ONNX Runtime fills it with zeros."""
+    """What the mask of an inference holds was not said before opset 12; ONNX Runtime fills it with
+    zeros.
+    """
     record = build.record
     if record.output(1):
         shape = build.op("Shape", record.required(0))
@@ -91,7 +97,11 @@ def _with_mask(build: Rewrite, dtype: DType) -> list[OpRecord]:
 
 def _dft(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     axis = scope.constant(np.array(record.integer("axis", 1), np.int64))
-    return [record.with_(inputs=[record.required(0), record.input(1), axis], attrs=record.attrs_without("axis"))]
+    return [
+        record.with_(
+            inputs=[record.required(0), record.input(1), axis], attrs=record.attrs_without("axis")
+        )
+    ]
 
 
 MOVED_ATTRIBUTES: tuple[Adapter, ...] = (

@@ -1,4 +1,5 @@
-"""Operators on codes, QLinearConv and QLinearMatMul, said as dequantise, compute, quantise: the one form that passes know.
+"""Operators on codes, QLinearConv and QLinearMatMul, said as dequantise, compute, quantise: the one
+form that passes know.
 
 Where scales or zero points are computed, or not float32, the operator stays what it is.
 """
@@ -13,7 +14,9 @@ from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite
 from whence.ops.definition import Attr
 
 
-def _are_known(record: OpRecord, scope: Scope, scales: Sequence[int], zero_points: Sequence[int]) -> bool:
+def _are_known(
+    record: OpRecord, scope: Scope, scales: Sequence[int], zero_points: Sequence[int]
+) -> bool:
     """Are these inputs constants: the scales float32, for a tensor or for one axis of it?"""
     for index in (*scales, *zero_points):
         value = scope.value_of(record.required(index))
@@ -31,20 +34,36 @@ def qlinear_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     w = build.op("DequantizeLinear", *record.inputs[3:6], axis=0)
     bias = ""
     if record.input(8):
-        units = np.asarray(scope.value_of(record.required(1))).reshape(()) * np.asarray(scope.value_of(record.required(4)))
-        bias = build.op("DequantizeLinear", record.required(8), build.constant(np.asarray(units, np.float32)), axis=0)
-    return build.result("QuantizeLinear", build.op("Conv", x, w, bias, **record.attrs), record.required(6), record.required(7))
+        units = np.asarray(scope.value_of(record.required(1))).reshape(()) * np.asarray(
+            scope.value_of(record.required(4))
+        )
+        bias = build.op(
+            "DequantizeLinear",
+            record.required(8),
+            build.constant(np.asarray(units, np.float32)),
+            axis=0,
+        )
+    return build.result(
+        "QuantizeLinear",
+        build.op("Conv", x, w, bias, **record.attrs),
+        record.required(6),
+        record.required(7),
+    )
 
 
 def _qlinear_matmul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """y = quantise(dequantise(a) · dequantise(b)): scales for rows of a, columns of b, rows of y, or for all."""
+    """y = quantise(dequantise(a) · dequantise(b)): scales for rows of a, columns of b, rows of y,
+    or for all.
+    """
     if not _are_known(record, scope, (1, 4, 6), (2, 5, 7)):
         return [record.with_()]
     build = Rewrite(record, scope)
     rows: dict[str, Attr] = {"axis": -2}
     a = build.op("DequantizeLinear", *record.inputs[0:3], **rows)
     b = build.op("DequantizeLinear", *record.inputs[3:6], axis=-1)
-    return build.result("QuantizeLinear", build.op("MatMul", a, b), record.required(6), record.required(7), **rows)
+    return build.result(
+        "QuantizeLinear", build.op("MatMul", a, b), record.required(6), record.required(7), **rows
+    )
 
 
 QUANTISED: tuple[Adapter, ...] = (

@@ -20,7 +20,9 @@ def _grid_sample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 def _roi_align(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """Before opset 16 there was no half-pixel shift of the regions."""
-    return [record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})]
+    return [
+        record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "output_half_pixel"})
+    ]
 
 
 def _batched_scan(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:

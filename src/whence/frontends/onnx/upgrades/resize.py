@@ -13,7 +13,12 @@ def _upsample_scales(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     scales = record.numbers("scales")
     if scales is None:
         raise record.unsupported("an Upsample of this opset has its scales as an attribute")
-    return [record.with_(inputs=[record.required(0), scope.constant(np.array(scales, np.float32))], attrs=record.attrs_without("scales"))]
+    return [
+        record.with_(
+            inputs=[record.required(0), scope.constant(np.array(scales, np.float32))],
+            attrs=record.attrs_without("scales"),
+        )
+    ]
 
 
 def _upsample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -22,7 +27,9 @@ def _upsample(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 
 
 def _resize_10(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """Output i reads input i / scale: rounded down when enlarging and up when shrinking, each dimension for itself."""
+    """Output i reads input i / scale: rounded down when enlarging and up when shrinking, each
+    dimension for itself.
+    """
     build = Rewrite(record, scope)
     data, scales, mode = record.required(0), record.required(1), record.text("mode", "nearest")
     known = scope.value_of(scales)
@@ -32,26 +39,58 @@ def _resize_10(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         return _asymmetric(build, data, scales, mode, "ceil")
     # Nearest-neighbour resizing is separable, so the two directions can go one after the other.
     grown = build.op(
-        "Resize", data, "", build.constant(np.maximum(known, 1)), mode=mode, nearest_mode="floor", coordinate_transformation_mode="asymmetric"
+        "Resize",
+        data,
+        "",
+        build.constant(np.maximum(known, 1)),
+        mode=mode,
+        nearest_mode="floor",
+        coordinate_transformation_mode="asymmetric",
     )
     return _asymmetric(build, grown, build.constant(np.minimum(known, 1)), mode, "ceil")
 
 
 def _asymmetric(build: Rewrite, data: str, scales: str, mode: str, rounding: str) -> list[OpRecord]:
-    return build.result("Resize", data, "", scales, mode=mode, nearest_mode=rounding, coordinate_transformation_mode="asymmetric")
+    return build.result(
+        "Resize",
+        data,
+        "",
+        scales,
+        mode=mode,
+        nearest_mode=rounding,
+        coordinate_transformation_mode="asymmetric",
+    )
 
 
 def _half_pixel_for_nn(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """A coordinate mode that opset 13 dropped: floor((i + 1/2) / s) = round((i + 1/2) / s - 1/2), halves upwards."""
+    """A coordinate mode that opset 13 dropped: floor((i + 1/2) / s) = round((i + 1/2) / s - 1/2),
+    halves upwards.
+    """
     if record.text("coordinate_transformation_mode", "half_pixel") != "tf_half_pixel_for_nn":
         return [record]
-    if record.text("mode", "nearest") != "nearest" or record.text("nearest_mode", "round_prefer_floor") != "floor":
-        raise record.unsupported("coordinate mode tf_half_pixel_for_nn is known only with mode nearest and nearest_mode floor")
-    return [record.with_(attrs={**record.attrs, "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"})]
+    if (
+        record.text("mode", "nearest") != "nearest"
+        or record.text("nearest_mode", "round_prefer_floor") != "floor"
+    ):
+        raise record.unsupported(
+            "coordinate mode tf_half_pixel_for_nn is known only with mode nearest and nearest_mode"
+            " floor"
+        )
+    return [
+        record.with_(
+            attrs={
+                **record.attrs,
+                "coordinate_transformation_mode": "half_pixel",
+                "nearest_mode": "round_prefer_ceil",
+            }
+        )
+    ]
 
 
 def _absent_inputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """An input that is an empty constant means the same as one left out; a region matters only to tf_crop_and_resize."""
+    """An input that is an empty constant means the same as one left out; a region matters only to
+    tf_crop_and_resize.
+    """
     inputs = [record.required(0), record.input(1), record.input(2), record.input(3)]
     if record.text("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
         inputs[1] = ""

@@ -1,4 +1,6 @@
-"""Softmax, LogSoftmax and Hardmax, which before opset 13 worked on the input flattened to a matrix at `axis`."""
+"""Softmax, LogSoftmax and Hardmax, which before opset 13 worked on the input flattened to a matrix
+at `axis`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from whence.frontends.onnx.record import Adapter, OpRecord, Rewrite, Scope
 
 
 def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
-    """`op` over everything from `axis` on, as one dimension. When at most one of those dimensions is not 1, it is `op` over that one."""
+    """`op` over everything from `axis` on, as one dimension. When at most one of those dimensions
+    is not 1, it is `op` over that one.
+    """
     shape = build.shape(data)
     if axis == -1:
         return build.result(op, data, axis=-1)
@@ -22,7 +26,11 @@ def flattened(build: Rewrite, op: str, data: str, axis: int) -> list[OpRecord]:
 
 
 def _coerced(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    return flattened(Rewrite(record, scope), record.op, record.required(0), record.integer("axis", 1))
+    return flattened(
+        Rewrite(record, scope), record.op, record.required(0), record.integer("axis", 1)
+    )
 
 
-SOFTMAX: tuple[Adapter, ...] = tuple(Adapter(op, 13, _coerced) for op in ("Softmax", "LogSoftmax", "Hardmax"))
+SOFTMAX: tuple[Adapter, ...] = tuple(
+    Adapter(op, 13, _coerced) for op in ("Softmax", "LogSoftmax", "Hardmax")
+)

@@ -34,7 +34,9 @@ def _clip(call: ExportCall) -> None:
         else:
             tensor = call.step(op, [tensor, call.input(index)], kind)
     if not bounds:
-        call.emit("RESHAPE", [tensor, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+        call.emit(
+            "RESHAPE", [tensor, call.ints(call.output_shape())], {"new_shape": call.output_shape()}
+        )
 
 
 def _leaky_relu(call: ExportCall) -> None:
@@ -42,7 +44,9 @@ def _leaky_relu(call: ExportCall) -> None:
 
 
 def _prelu(call: ExportCall) -> None:
-    """The slope broadcasts from the right, as everything does, but must not be larger than the input."""
+    """The slope broadcasts from the right, as everything does, but must not be larger than the
+    input.
+    """
     call.emit("PRELU", [call.input(0), call.input(1)])
 
 
@@ -58,7 +62,9 @@ def _elu(call: ExportCall) -> None:
         return
     # alpha · elu(min(x, 0)) + max(x, 0)
     kind = call.type(0)
-    below = call.step("ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind)
+    below = call.step(
+        "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
+    )
     scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
     call.emit("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], _PLAIN)
 
@@ -66,8 +72,13 @@ def _elu(call: ExportCall) -> None:
 def _selu(call: ExportCall) -> None:
     # gamma · (alpha · elu(min(x, 0)) + max(x, 0))
     kind = call.type(0)
-    alpha, gamma = call.number("alpha", 1.6732632423543772), call.number("gamma", 1.0507009873554805)
-    below = call.step("ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind)
+    alpha, gamma = (
+        call.number("alpha", 1.6732632423543772),
+        call.number("gamma", 1.0507009873554805),
+    )
+    below = call.step(
+        "ELU", [call.step("MINIMUM", [call.input(0), call.scalar(0, kind)], kind)], kind
+    )
     scaled = call.step("MUL", [below, call.scalar(alpha, kind)], kind, _PLAIN)
     whole = call.step("ADD", [scaled, call.step("RELU", [call.input(0)], kind)], kind, _PLAIN)
     call.emit("MUL", [whole, call.scalar(gamma, kind)], _PLAIN)
@@ -76,14 +87,20 @@ def _selu(call: ExportCall) -> None:
 def _hard_sigmoid(call: ExportCall) -> None:
     # max(0, min(1, alpha · x + beta))
     kind = call.type(0)
-    scaled = call.step("MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind, _PLAIN)
+    scaled = call.step(
+        "MUL", [call.input(0), call.scalar(call.number("alpha", 0.2), kind)], kind, _PLAIN
+    )
     moved = call.step("ADD", [scaled, call.scalar(call.number("beta", 0.5), kind)], kind, _PLAIN)
     call.emit("MINIMUM", [call.step("RELU", [moved], kind), call.scalar(1, kind)])
 
 
 def _swish(call: ExportCall) -> None:
     kind, alpha = call.type(0), call.number("alpha", 1.0)
-    inner = call.input(0) if alpha == 1.0 else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind, _PLAIN)
+    inner = (
+        call.input(0)
+        if alpha == 1.0
+        else call.step("MUL", [call.input(0), call.scalar(alpha, kind)], kind, _PLAIN)
+    )
     call.emit("MUL", [call.input(0), call.step("LOGISTIC", [inner], kind)], _PLAIN)
 
 
@@ -91,20 +108,30 @@ def _mish(call: ExportCall) -> None:
     # x · tanh(log(1 + exp(x))) = x · n / (n + 2) with n = e · (e + 2), e = exp(min(x, 20))
     kind = call.type(0)
     e = call.step("EXP", [call.step("MINIMUM", [call.input(0), call.scalar(20, kind)], kind)], kind)
-    n = call.step("MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN)
-    ratio = call.step("DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN)
+    n = call.step(
+        "MUL", [e, call.step("ADD", [e, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN
+    )
+    ratio = call.step(
+        "DIV", [n, call.step("ADD", [n, call.scalar(2, kind)], kind, _PLAIN)], kind, _PLAIN
+    )
     call.emit("MUL", [call.input(0), ratio], _PLAIN)
 
 
 def _softsign(call: ExportCall) -> None:
     kind = call.type(0)
-    size = call.step("ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind, _PLAIN)
+    size = call.step(
+        "ADD", [call.step("ABS", [call.input(0)], kind), call.scalar(1, kind)], kind, _PLAIN
+    )
     call.emit("DIV", [call.input(0), size], _PLAIN)
 
 
 def _thresholded(call: ExportCall) -> None:
     kind = call.type(0)
-    above = call.step("GREATER", [call.input(0), call.scalar(call.number("alpha", 1.0), kind)], TensorType(DType.BOOL, kind.shape))
+    above = call.step(
+        "GREATER",
+        [call.input(0), call.scalar(call.number("alpha", 1.0), kind)],
+        TensorType(DType.BOOL, kind.shape),
+    )
     call.emit("SELECT_V2", [above, call.input(0), call.const(np.zeros((), kind.dtype.numpy))])
 
 

@@ -12,15 +12,23 @@ from whence.types import DType, TensorType
 
 _PLAIN: dict[str, Option] = {"fused_activation_function": 0}
 _HIDDEN = -1e9
-"""What is added to the score of a key that is not seen: minus infinity would make a row without keys no number."""
+"""What is added to the score of a key that is not seen: minus infinity would make a row without
+keys no number.
+"""
 
 
 def _attention(call: ExportCall) -> None:
     """softmax(scale · q · kᵀ + mask) · v over (batch, heads, sequence, size)."""
     others = range(1, len(call.node.outputs))
-    if any(call.has(index) for index in (4, 5, 6)) or any(call.graph.uses(call.node.ref(index)) for index in others):
+    if any(call.has(index) for index in (4, 5, 6)) or any(
+        call.graph.uses(call.node.ref(index)) for index in others
+    ):
         call.unsupported("keys and values of former runs")
-    if call.rank(0) != 4 or call.number("softcap", 0.0) or any(call.integer(f"{side}_window_size", -1) >= 0 for side in ("left", "right")):
+    if (
+        call.rank(0) != 4
+        or call.number("softcap", 0.0)
+        or any(call.integer(f"{side}_window_size", -1) >= 0 for side in ("left", "right"))
+    ):
         call.unsupported("packed heads, a limit on scores, or a window")
     batch, heads, queries, size = call.shape(0)
     keys = call.shape(1)[2]
@@ -28,12 +36,24 @@ def _attention(call: ExportCall) -> None:
         call.unsupported("heads that share their keys")
     kind = call.type(0)
     scores_kind = TensorType(kind.dtype, (batch, heads, queries, keys))
-    scaled = call.step("MUL", [call.input(0), call.scalar(call.number("scale", 1 / math.sqrt(size)), kind)], kind, _PLAIN)
-    scores = call.step("BATCH_MATMUL", [scaled, call.input(1)], scores_kind, {"adj_x": False, "adj_y": True})
+    scaled = call.step(
+        "MUL",
+        [call.input(0), call.scalar(call.number("scale", 1 / math.sqrt(size)), kind)],
+        kind,
+        _PLAIN,
+    )
+    scores = call.step(
+        "BATCH_MATMUL", [scaled, call.input(1)], scores_kind, {"adj_x": False, "adj_y": True}
+    )
     for mask in _masks(call, queries, keys):
         scores = call.step("ADD", [scores, mask], scores_kind, _PLAIN)
     weights = call.step("SOFTMAX", [scores], scores_kind, {"beta": 1.0})
-    call.emit("BATCH_MATMUL", [weights, call.input(2)], {"adj_x": False, "adj_y": False}, outputs=[call.output(0)])
+    call.emit(
+        "BATCH_MATMUL",
+        [weights, call.input(2)],
+        {"adj_x": False, "adj_y": False},
+        outputs=[call.output(0)],
+    )
 
 
 def _masks(call: ExportCall, queries: int, keys: int) -> list[int]:
@@ -49,7 +69,9 @@ def _masks(call: ExportCall, queries: int, keys: int) -> list[int]:
     mask = call.input(3)
     if kind.dtype is DType.BOOL:
         numbers = TensorType(DType.F32, kind.shape)
-        mask = call.step("SELECT_V2", [mask, call.scalar(0, numbers), call.scalar(_HIDDEN, numbers)], numbers)
+        mask = call.step(
+            "SELECT_V2", [mask, call.scalar(0, numbers), call.scalar(_HIDDEN, numbers)], numbers
+        )
     return [*found, mask]
 
 

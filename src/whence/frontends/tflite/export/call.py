@@ -1,11 +1,15 @@
-"""What the export of one operator works with: `ExportCall`, the operator of the graph and the means to say it in a file's operators.
+"""What the export of one operator works with: `ExportCall`, the operator of the graph and the means
+to say it in a file's operators.
 
     def _leaky_relu(call: ExportCall) -> None:
         call.emit("LEAKY_RELU", [call.input(0)], {"alpha": call.number("alpha", 0.01)})
 
-- `input(i)` is the tensor of an input: in codes where the operator is written as a quantised one, as the graph has it elsewhere.
-- `value(i)` is an input that is known now, in the numbers of the graph; `integers(i)` such a list of whole numbers.
-- `emit` writes an operator. Without `outputs` it makes the results of the node, activation and quantisation included; `between` makes a tensor for a
+- `input(i)` is the tensor of an input: in codes where the operator is written as a quantised one,
+  as the graph has it elsewhere.
+- `value(i)` is an input that is known now, in the numbers of the graph; `integers(i)` such a list
+  of whole numbers.
+- `emit` writes an operator. Without `outputs` it makes the results of the node, activation and
+  quantisation included; `between` makes a tensor for a
   step on the way there.
 
 What the format cannot say raises through `unsupported`, which names the operator.
@@ -65,15 +69,25 @@ class ExportCall:
     @property
     def activation(self) -> int:
         """The number of the activation that belongs to the operator."""
-        return NONE if self.unit.activation is None else activation_of(self.graph, self.unit.activation)
+        return (
+            NONE
+            if self.unit.activation is None
+            else activation_of(self.graph, self.unit.activation)
+        )
 
     def has(self, index: int) -> bool:
         return self.node.input(index) is not None
 
     def absorbed(self) -> list[int] | None:
-        """The operands of the operator before this one, where both are written as one; `None` where they are not."""
+        """The operands of the operator before this one, where both are written as one; `None` where
+        they are not.
+        """
         inner = self.writer.absorbed.get(self.node.id)
-        return None if inner is None else [self.writer.tensor(ref) for ref in inner.inputs if ref is not None]
+        return (
+            None
+            if inner is None
+            else [self.writer.tensor(ref) for ref in inner.inputs if ref is not None]
+        )
 
     def ref(self, index: int) -> Ref:
         found = self.node.input(index)
@@ -129,7 +143,10 @@ class ExportCall:
         """The whole numbers in an input that must be known now."""
         value = self.value(index)
         if value is None:
-            self.unsupported(f"its {what} are computed while the model runs; {self.writer.format_name} wants them in the file")
+            self.unsupported(
+                f"its {what} are computed while the model runs; {self.writer.format_name} wants"
+                " them in the file"
+            )
         return tuple(int(item) for item in np.asarray(value).reshape(-1))
 
     def codes_of_input(self, index: int) -> Codes | None:
@@ -144,7 +161,11 @@ class ExportCall:
 
     def operand(self, ref: Ref) -> int:
         kind = self._tensor_type(ref)
-        return self.writer.codes_tensor(ref) if self.is_quantised and kind.dtype.is_float else self.writer.tensor(ref)
+        return (
+            self.writer.codes_tensor(ref)
+            if self.is_quantised and kind.dtype.is_float
+            else self.writer.tensor(ref)
+        )
 
     def index_input(self, index: int) -> int:
         """Positions, sizes or axes as 32-bit numbers, which is what operators of a file take."""
@@ -163,7 +184,9 @@ class ExportCall:
     def ints(self, values: Sequence[int] | np.ndarray) -> int:
         """A constant of 32-bit numbers. What says \"to the end\" in 64 bits says so in 32."""
         array = np.asarray(values, np.int64)
-        if array.size and (array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min):
+        if array.size and (
+            array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min
+        ):
             array = np.clip(array, np.iinfo(np.int32).min, np.iinfo(np.int32).max)
         return self.const(array.astype(np.int32))
 
@@ -171,25 +194,48 @@ class ExportCall:
         return self.writer.subgraph.constant(array, name, codes)
 
     def scalar(self, value: float, like: TensorType) -> int:
-        """A number of the type of another tensor; as a code where the operator is quantised is not possible."""
+        """A number of the type of another tensor; as a code where the operator is quantised is not
+        possible.
+        """
         return self.const(np.array(value, like.dtype.numpy))
 
-    def weights(self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: Callable[[int], int]) -> int | None:
-        """A stored input in another arrangement: in codes where the graph has codes and the operator may take them. `None` if it is not stored."""
+    def weights(
+        self, index: int, arrange: Callable[[np.ndarray], np.ndarray], axis: Callable[[int], int]
+    ) -> int | None:
+        """A stored input in another arrangement: in codes where the graph has codes and the
+        operator may take them. `None` if it is not stored.
+        """
         ref = self.ref(index)
         node = self.graph[ref.node]
-        if node.op == "DequantizeLinear" and (self.is_quantised or self.writer.is_hybrid(self.node, node)):
+        if node.op == "DequantizeLinear" and (
+            self.is_quantised or self.writer.is_hybrid(self.node, node)
+        ):
             stored, codes = self.graph.const_value(node.inputs[0]), codes_of(self.graph, node)
             if stored is None or codes is None:
                 return None
-            return self.const(np.ascontiguousarray(arrange(stored)), self._constant_name(node.inputs[0]), codes.along(axis(codes.axis)))
+            return self.const(
+                np.ascontiguousarray(arrange(stored)),
+                self._constant_name(node.inputs[0]),
+                codes.along(axis(codes.axis)),
+            )
         value = self.value(index)
-        return None if value is None else self.const(np.ascontiguousarray(arrange(value)), self._constant_name(ref))
+        return (
+            None
+            if value is None
+            else self.const(np.ascontiguousarray(arrange(value)), self._constant_name(ref))
+        )
 
     def bias(self, ref: Ref | None, count: int, weights: int) -> int:
-        """A bias of `count` elements, zero where there is none; of a quantised operator in units of input scale times weight scale."""
+        """A bias of `count` elements, zero where there is none; of a quantised operator in units of
+        input scale times weight scale.
+        """
         value = np.zeros(count, np.float32) if ref is None else self.writer.known(ref)
-        if value is None and ref is not None and not self.is_quantised and self._tensor_type(ref).shape == (count,):
+        if (
+            value is None
+            and ref is not None
+            and not self.is_quantised
+            and self._tensor_type(ref).shape == (count,)
+        ):
             return self.writer.tensor(ref)
         if value is None:
             self.unsupported("its bias is computed while the model runs")
@@ -197,10 +243,15 @@ class ExportCall:
         name = "" if ref is None else self._constant_name(ref)
         if not self.is_quantised:
             return self.const(value.astype(self.output_type().dtype.numpy), name)
-        source, weighing = self.codes_of_input(0), self.writer.subgraph.tensors[weights].quantisation
+        source, weighing = (
+            self.codes_of_input(0),
+            self.writer.subgraph.tensors[weights].quantisation,
+        )
         if source is None or weighing is None:
             self.unsupported("the scales of its input and weights are not known")
-        scales = (np.float32(source.scales[0]) * weighing.scales.astype(np.float32)).astype(np.float32)
+        scales = (np.float32(source.scales[0]) * weighing.scales.astype(np.float32)).astype(
+            np.float32
+        )
         whole = np.rint(value / scales.astype(np.float64))
         wide = self.type_of_tensor(self.input(0)) is DType.I16
         limit = np.iinfo(np.int64 if wide else np.int32)
@@ -212,9 +263,15 @@ class ExportCall:
         return DTYPES[self.writer.subgraph.tensors[tensor].type]
 
     def codes_of_tensor(self, tensor: int) -> Codes | None:
-        """What the codes of a tensor of the file mean, where they mean the same everywhere in it."""
+        """What the codes of a tensor of the file mean, where they mean the same everywhere in
+        it.
+        """
         found = self.writer.subgraph.tensors[tensor].quantisation
-        return None if found is None or len(found.scales) != 1 else Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
+        return (
+            None
+            if found is None or len(found.scales) != 1
+            else Codes((float(found.scales[0]),), (int(found.zero_points[0]),))
+        )
 
     def output(self, index: int = 0) -> int:
         """The tensor that the operator makes."""
@@ -227,7 +284,14 @@ class ExportCall:
         """A tensor for a step on the way to the result."""
         return self.writer.subgraph.tensor(f"{self.node.name or self.node.op}/step", kind, codes)
 
-    def step(self, op: str, inputs: Sequence[int | None], kind: TensorType, options: Mapping[str, Option] | None = None, version: int = 1) -> int:
+    def step(
+        self,
+        op: str,
+        inputs: Sequence[int | None],
+        kind: TensorType,
+        options: Mapping[str, Option] | None = None,
+        version: int = 1,
+    ) -> int:
         """An operator on the way to the result; its tensor."""
         result = self.between(kind)
         self.emit(op, inputs, options, outputs=[result], version=version)
@@ -243,8 +307,14 @@ class ExportCall:
         version: int = 1,
     ) -> None:
         """Write an operator; without `outputs`, the one that makes all results of the node."""
-        made = [self.output(index) for index in range(len(self.unit.last.outputs))] if outputs is None else outputs
-        self.writer.emit(op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit))
+        made = (
+            [self.output(index) for index in range(len(self.unit.last.outputs))]
+            if outputs is None
+            else outputs
+        )
+        self.writer.emit(
+            op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit)
+        )
 
     def turned(self, tensor: int, kind: TensorType, order: Sequence[int]) -> tuple[int, TensorType]:
         """The tensor with its axes in another order."""
@@ -254,8 +324,12 @@ class ExportCall:
 
     def reshaped(self, tensor: int, shape: Sequence[int]) -> int:
         """The tensor in another shape; codes mean what they meant."""
-        made = self.between(TensorType(self.type_of_tensor(tensor), tuple(shape)), self.codes_of_tensor(tensor))
-        self.emit("RESHAPE", [tensor, self.ints(shape)], {"new_shape": tuple(shape)}, outputs=[made])
+        made = self.between(
+            TensorType(self.type_of_tensor(tensor), tuple(shape)), self.codes_of_tensor(tensor)
+        )
+        self.emit(
+            "RESHAPE", [tensor, self.ints(shape)], {"new_shape": tuple(shape)}, outputs=[made]
+        )
         return made
 
     def bias_of_unit(self) -> Ref | None:
@@ -265,7 +339,10 @@ class ExportCall:
         return self.node.input(2) if self.node.op != "MatMul" else None
 
     def unsupported(self, why: str) -> NoReturn:
-        raise UnsupportedError(f"operator {quoted(self.node.name)} ({self.node.op}) cannot be written as {self.writer.format_name}: {why}")
+        raise UnsupportedError(
+            f"operator {quoted(self.node.name)} ({self.node.op}) cannot be written as"
+            f" {self.writer.format_name}: {why}"
+        )
 
     def _constant_name(self, ref: Ref | None) -> str:
         """What a stored operand is called: the constant itself, where it is dequantised."""
@@ -292,7 +369,11 @@ def type_number(dtype: DType) -> int:
     name = TYPE_NAMES.get(dtype)
     if name is None:
         raise UnsupportedError(f"TFLite and Circle have no type {dtype}")
-    return next(number for number, each in enum_names(PACKAGES[TFLITE], "TensorType").items() if each == name)
+    return next(
+        number
+        for number, each in enum_names(PACKAGES[TFLITE], "TensorType").items()
+        if each == name
+    )
 
 
 def cast_options(before: DType, after: DType) -> dict[str, Option]:

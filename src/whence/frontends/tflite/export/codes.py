@@ -1,6 +1,8 @@
-"""What the integers of quantised tensors mean. The graph says it at QuantizeLinear and DequantizeLinear only; a file says it of each tensor.
+"""What the integers of quantised tensors mean. The graph says it at QuantizeLinear and
+DequantizeLinear only; a file says it of each tensor.
 
-1. What QuantizeLinear makes and what DequantizeLinear reads have the scale and zero point of that node.
+1. What QuantizeLinear makes and what DequantizeLinear reads have the scale and zero point of that
+   node.
 2. Operators that only move codes hand the meaning on, in both directions.
 """
 
@@ -39,7 +41,9 @@ class Codes(NamedTuple):
 
     @property
     def record(self) -> QuantisationRecord:
-        return QuantisationRecord(np.array(self.scales, np.float32), np.array(self.zeros, np.int64), self.axis)
+        return QuantisationRecord(
+            np.array(self.scales, np.float32), np.array(self.zeros, np.int64), self.axis
+        )
 
     def along(self, axis: int) -> Codes:
         """The same after the tensor's axes moved: the one it speaks of is `axis` now."""
@@ -47,13 +51,26 @@ class Codes(NamedTuple):
 
 
 def codes_of(graph: Graph, node: Node) -> Codes | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear; `None` when a file cannot state them: not constant, or by blocks."""
+    """The parameters of a QuantizeLinear or DequantizeLinear; `None` when a file cannot state them:
+    not constant, or by blocks.
+    """
     scale, zero = graph.const_value(node.input(1)), graph.const_value(node.input(2))
-    kind = graph.type_of(node.ref() if node.op == "QuantizeLinear" else node.inputs[0] or node.ref())
-    if scale is None or (node.input(2) is not None and zero is None) or node.attrs.get("block_size", 0) or not isinstance(kind, TensorType):
+    kind = graph.type_of(
+        node.ref() if node.op == "QuantizeLinear" else node.inputs[0] or node.ref()
+    )
+    if (
+        scale is None
+        or (node.input(2) is not None and zero is None)
+        or node.attrs.get("block_size", 0)
+        or not isinstance(kind, TensorType)
+    ):
         return None
     scales = np.asarray(scale, np.float32).reshape(-1)
-    zeros = np.zeros(len(scales), np.int64) if zero is None else np.broadcast_to(np.asarray(zero).astype(np.int64).reshape(-1), scales.shape)
+    zeros = (
+        np.zeros(len(scales), np.int64)
+        if zero is None
+        else np.broadcast_to(np.asarray(zero).astype(np.int64).reshape(-1), scales.shape)
+    )
     axis = node.attrs.get("axis", 1)
     rank = len(kind.shape) if kind.shape is not None else None
     if len(scales) == 1 or rank is None or not isinstance(axis, int):
@@ -88,7 +105,9 @@ def _hand_on(graph: Graph, found: dict[Ref, Codes]) -> None:
 
 
 def _hand_on_at(graph: Graph, node: Node, found: dict[Ref, Codes]) -> None:
-    ends = [ref for ref in (*node.inputs, node.ref(0)) if ref is not None and _holds_codes(graph, ref)]
+    ends = [
+        ref for ref in (*node.inputs, node.ref(0)) if ref is not None and _holds_codes(graph, ref)
+    ]
     ends += [node.ref(index) for index in range(1, len(node.outputs)) if node.op == "Split"]
     kinds = {graph.type_of(node.ref())}
     known = {found[ref] for ref in ends if ref in found and found[ref].per_tensor}

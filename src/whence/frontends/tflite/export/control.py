@@ -1,8 +1,9 @@
 """Operators that hold graphs: branches and loops, whose graphs become subgraphs of the file.
 
-A file's loop asks its question in a subgraph of its own, before each turn; the graph's loop is told the answer before the first turn and asks at the
-end of each. Where both times it is the same question about what the loop carries, that question becomes the subgraph. Otherwise the loop
-carries the answer as well, and the number of the turn when something needs it.
+A file's loop asks its question in a subgraph of its own, before each turn; the graph's loop is told
+the answer before the first turn and asks at the end of each. Where both times it is the same
+question about what the loop carries, that question becomes the subgraph. Otherwise the loop carries
+the answer as well, and the number of the turn when something needs it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _MOST_ASKED = 64
 def _if(call: ExportCall) -> None:
     given = [call.input(index) for index in range(len(call.node.inputs))]
     options: dict[str, Option] = {
-        f"{name}_subgraph_index": call.writer.nested(call.node.bodies[f"{name}_branch"], f"{call.node.name}/{name}") for name in ("then", "else")
+        f"{name}_subgraph_index": call.writer.nested(
+            call.node.bodies[f"{name}_branch"], f"{call.node.name}/{name}"
+        )
+        for name in ("then", "else")
     }
     call.emit("IF", given, options)
 
@@ -68,10 +72,24 @@ def _loop(call: ExportCall) -> None:
     kinds = [*([TensorType(DType.I64, ())] if loop.counts else []), TensorType(DType.BOOL, ())]
     first = [call.const(np.zeros((), np.int64))] if loop.counts else []
     first.append(call.input(1) if call.has(1) else call.const(np.ones((), np.bool_)))
-    _emit(call, loop, [*first, *state], _asks(loop, kinds), _turn(loop, count=loop.counts, answer=True), kinds)
+    _emit(
+        call,
+        loop,
+        [*first, *state],
+        _asks(loop, kinds),
+        _turn(loop, count=loop.counts, answer=True),
+        kinds,
+    )
 
 
-def _emit(call: ExportCall, loop: _Loop, state: Sequence[int], condition: Graph, body: Graph, extra: Sequence[TensorType]) -> None:
+def _emit(
+    call: ExportCall,
+    loop: _Loop,
+    state: Sequence[int],
+    condition: Graph,
+    body: Graph,
+    extra: Sequence[TensorType],
+) -> None:
     name = call.node.name
     options: dict[str, Option] = {
         "cond_subgraph_index": call.writer.nested(condition, f"{name}/condition"),
@@ -79,7 +97,11 @@ def _emit(call: ExportCall, loop: _Loop, state: Sequence[int], condition: Graph,
     }
     made = [call.between(kind) for kind in extra]
     made += [call.output(index) for index in range(loop.carried)]
-    made += [call.between(kind) for node in loop.body.inputs[2 + loop.carried :] if isinstance(kind := node.type, TensorType)]
+    made += [
+        call.between(kind)
+        for node in loop.body.inputs[2 + loop.carried :]
+        if isinstance(kind := node.type, TensorType)
+    ]
     call.emit("WHILE", state, options, outputs=made)
 
 
@@ -87,38 +109,67 @@ def _emit(call: ExportCall, loop: _Loop, state: Sequence[int], condition: Graph,
 
 
 def _question(call: ExportCall, loop: _Loop) -> Graph | None:
-    """The graph that asks whether to go on of what the loop carries, if it is the same before the loop and in it."""
+    """The graph that asks whether to go on of what the loop carries, if it is the same before the
+    loop and in it.
+    """
     if loop.counts or not call.has(1):
         return None
     results = loop.results
     captured = [node.ref() for node in loop.body.inputs[2 + loop.carried :]]
     inside = {ref: position for position, ref in enumerate([*results[1:], *captured])}
-    outside = {ref: position for position, ref in enumerate(call.node.inputs[2:]) if ref is not None}
+    outside = {
+        ref: position for position, ref in enumerate(call.node.inputs[2:]) if ref is not None
+    }
     budget = [_MOST_ASKED]
     if not _same(loop.body, results[0], inside, call.graph, call.ref(1), outside, budget):
         return None
     graph = Graph("condition", loop.body.ledger, loop.body.inference)
     state = _inputs(graph, [node.type for node in loop.body.inputs[2:]])
-    answer = _copied(loop.body, results[0], {ref: state[position] for ref, position in inside.items()}, graph, {})
+    answer = _copied(
+        loop.body, results[0], {ref: state[position] for ref, position in inside.items()}, graph, {}
+    )
     graph.append(Node(graph.new_id(), "Output", (answer,), (), name="go_on"))
     return graph
 
 
-def _same(a: Graph, x: Ref, known: Mapping[Ref, int], b: Graph, y: Ref, others: Mapping[Ref, int], budget: list[int]) -> bool:
+def _same(
+    a: Graph,
+    x: Ref,
+    known: Mapping[Ref, int],
+    b: Graph,
+    y: Ref,
+    others: Mapping[Ref, int],
+    budget: list[int],
+) -> bool:
     """Are two values the same function of the values in `known` and `others`?"""
     if x in known and y in others and known[x] == others[y]:
         return True
     first, second = a[x.node], b[y.node]
     budget[0] -= 1
-    if budget[0] < 0 or first.op != second.op or first.bodies or first.op == "Input" or x.index != y.index or len(first.inputs) != len(second.inputs):
+    if (
+        budget[0] < 0
+        or first.op != second.op
+        or first.bodies
+        or first.op == "Input"
+        or x.index != y.index
+        or len(first.inputs) != len(second.inputs)
+    ):
         return False
     if first.is_const:
-        return first.value is not None and second.value is not None and _equal(first.value, second.value)
+        return (
+            first.value is not None
+            and second.value is not None
+            and _equal(first.value, second.value)
+        )
     if dict(first.attrs) != dict(second.attrs):
         return False
     pairs = zip(first.inputs, second.inputs, strict=True)
     return all(
-        one is other is None or (one is not None and other is not None and _same(a, one, known, b, other, others, budget)) for one, other in pairs
+        one is other is None
+        or (
+            one is not None and other is not None and _same(a, one, known, b, other, others, budget)
+        )
+        for one, other in pairs
     )
 
 
@@ -126,14 +177,28 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and bool(np.array_equal(a, b))
 
 
-def _copied(source: Graph, ref: Ref, given: Mapping[Ref, Ref], target: Graph, made: dict[int, Node]) -> Ref:
+def _copied(
+    source: Graph, ref: Ref, given: Mapping[Ref, Ref], target: Graph, made: dict[int, Node]
+) -> Ref:
     """A value and what it is computed from, put into another graph."""
     if ref in given:
         return given[ref]
     node = source[ref.node]
     if node.id not in made:
-        inputs = [None if each is None else _copied(source, each, given, target, made) for each in node.inputs]
-        copy = Node(target.new_id(), node.op, inputs, node.outputs, node.attrs, name=node.name, origin=node.origin, value=node.value)
+        inputs = [
+            None if each is None else _copied(source, each, given, target, made)
+            for each in node.inputs
+        ]
+        copy = Node(
+            target.new_id(),
+            node.op,
+            inputs,
+            node.outputs,
+            node.attrs,
+            name=node.name,
+            origin=node.origin,
+            value=node.value,
+        )
         made[node.id] = target.prepend(copy) if node.is_const else target.append(copy)
     return made[node.id].ref(ref.index)
 
@@ -149,7 +214,9 @@ def _asks(loop: _Loop, extra: Sequence[ValueType]) -> Graph:
     other = _const(graph, np.ones((), np.bool_))
     if loop.most is not None:
         other = _node(graph, "Less", [state[0], _const(graph, np.array(loop.most, np.int64))])
-    graph.append(Node(graph.new_id(), "Output", (_node(graph, "And", [answer, other]),), (), name="go_on"))
+    graph.append(
+        Node(graph.new_id(), "Output", (_node(graph, "And", [answer, other]),), (), name="go_on")
+    )
     return graph
 
 
@@ -162,9 +229,15 @@ def _turn(loop: _Loop, *, count: bool, answer: bool) -> Graph:
     for node in outputs:
         graph.remove(node)
     handed: list[tuple[str, Ref]] = list(zip(names, results, strict=True))[0 if answer else 1 :]
-    handed += [(f"outside_{position}", node.ref()) for position, node in enumerate(inputs[2 + loop.carried :])]
+    handed += [
+        (f"outside_{position}", node.ref())
+        for position, node in enumerate(inputs[2 + loop.carried :])
+    ]
     if count:
-        handed.insert(0, ("turn", _node(graph, "Add", [inputs[0].ref(), _const(graph, np.ones((), np.int64))])))
+        handed.insert(
+            0,
+            ("turn", _node(graph, "Add", [inputs[0].ref(), _const(graph, np.ones((), np.int64))])),
+        )
     for name, ref in handed:
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
     for node in inputs[1 if count else 0 : 1 if answer else 2]:
@@ -173,15 +246,22 @@ def _turn(loop: _Loop, *, count: bool, answer: bool) -> Graph:
 
 
 def _inputs(graph: Graph, kinds: Sequence[ValueType]) -> list[Ref]:
-    return [graph.append(Node(graph.new_id(), "Input", (), (kind,), name=f"state_{position}")).ref() for position, kind in enumerate(kinds)]
+    return [
+        graph.append(Node(graph.new_id(), "Input", (), (kind,), name=f"state_{position}")).ref()
+        for position, kind in enumerate(kinds)
+    ]
 
 
 def _const(graph: Graph, value: np.ndarray) -> Ref:
-    return graph.prepend(Node(graph.new_id(), "Const", (), (TensorType.of(value),), value=value)).ref()
+    return graph.prepend(
+        Node(graph.new_id(), "Const", (), (TensorType.of(value),), value=value)
+    ).ref()
 
 
 def _node(graph: Graph, op: str, inputs: list[Ref]) -> Ref:
-    return graph.append(Node(graph.new_id(), op, inputs, infer_types(graph, op, inputs, {}, 1), name=op)).ref()
+    return graph.append(
+        Node(graph.new_id(), op, inputs, infer_types(graph, op, inputs, {}, 1), name=op)
+    ).ref()
 
 
 EXPORTS: Exports = {"If": _if, "Loop": _loop}

@@ -1,4 +1,6 @@
-"""Convolutions. The graph's are channels-last already; weights are turned to the order that each operator of the file wants."""
+"""Convolutions. The graph's are channels-last already; weights are turned to the order that each
+operator of the file wants.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,20 @@ from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 
-def bordered(call: ExportCall, tensor: int, kind: TensorType, frame: Frame, value: float | None = None) -> tuple[int, TensorType]:
-    """The tensor with the frame's border around its spatial axes: of zeros (of zero's code where it is quantised), or of `value`."""
+def bordered(
+    call: ExportCall, tensor: int, kind: TensorType, frame: Frame, value: float | None = None
+) -> tuple[int, TensorType]:
+    """The tensor with the frame's border around its spatial axes: of zeros (of zero's code where it
+    is quantised), or of `value`.
+    """
     if not frame.has_border:
         return tensor, kind
     amounts = np.array([(0, 0), *frame.border, (0, 0)], np.int32)
     shape = call.known_rank(kind)
-    sizes = tuple(dim + before + after if isinstance(dim, int) else None for dim, (before, after) in zip(shape, amounts.tolist(), strict=True))
+    sizes = tuple(
+        dim + before + after if isinstance(dim, int) else None
+        for dim, (before, after) in zip(shape, amounts.tolist(), strict=True)
+    )
     record = call.writer.subgraph.tensors[tensor]
     result_kind = TensorType(call.type_of_tensor(tensor), sizes)
     codes = call.codes_of_input(0) if record.quantisation is not None else None
@@ -27,7 +36,11 @@ def bordered(call: ExportCall, tensor: int, kind: TensorType, frame: Frame, valu
     if value is None:
         call.emit("PAD", inputs, outputs=[result])
     else:
-        call.emit("PADV2", [*inputs, call.const(np.array(value, result_kind.dtype.numpy))], outputs=[result])
+        call.emit(
+            "PADV2",
+            [*inputs, call.const(np.array(value, result_kind.dtype.numpy))],
+            outputs=[result],
+        )
     return result, result_kind
 
 
@@ -61,7 +74,12 @@ def _options(frame: Frame, activation: int) -> dict[str, Option]:
 
 
 def _conv_2d(
-    call: ExportCall, tensor: int, frame: Frame, sizes: tuple[int, int, int], widen: Callable[[np.ndarray], np.ndarray], outputs: list[int] | None
+    call: ExportCall,
+    tensor: int,
+    frame: Frame,
+    sizes: tuple[int, int, int],
+    widen: Callable[[np.ndarray], np.ndarray],
+    outputs: list[int] | None,
 ) -> None:
     """`widen` makes the weights four-dimensional."""
     group, channels, count = sizes
@@ -69,7 +87,8 @@ def _conv_2d(
     if call.is_circle and group > 1 and not depthwise:
         _group_by_group(call, tensor, frame, (group, channels, count), outputs)
         return
-    # (out, in / group, h, w) → (out, h, w, in / group), or (1, h, w, out) where every channel is a group of its own.
+    # (out, in / group, h, w) → (out, h, w, in / group), or (1, h, w, out) where every channel is a
+    # group of its own.
     order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1)
     weights = call.weights(1, lambda each: widen(each).transpose(order), order.index)
     if weights is None:
@@ -78,25 +97,61 @@ def _conv_2d(
     options = _options(frame, call.activation)
     if depthwise:
         options["depth_multiplier"] = count // channels
-    version = 3 if call.is_quantised and call.type_of_tensor(tensor) is not DType.U8 else 2 if depthwise and max(frame.dilations) > 1 else 1
-    call.emit("DEPTHWISE_CONV_2D" if depthwise else "CONV_2D", [tensor, weights, bias], options, outputs=outputs, version=version)
+    version = (
+        3
+        if call.is_quantised and call.type_of_tensor(tensor) is not DType.U8
+        else 2
+        if depthwise and max(frame.dilations) > 1
+        else 1
+    )
+    call.emit(
+        "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D",
+        [tensor, weights, bias],
+        options,
+        outputs=outputs,
+        version=version,
+    )
 
 
-def _group_by_group(call: ExportCall, tensor: int, frame: Frame, sizes: tuple[int, int, int], outputs: list[int] | None) -> None:
+def _group_by_group(
+    call: ExportCall,
+    tensor: int,
+    frame: Frame,
+    sizes: tuple[int, int, int],
+    outputs: list[int] | None,
+) -> None:
     """onert takes a convolution in groups for one without."""
     group, channels, count = sizes
     value, bias = call.value(1), call.value(2) if call.has(2) else np.zeros(count, np.float32)
     if call.is_quantised or value is None or bias is None or value.ndim != 4:
-        call.unsupported(f"a convolution in {group} groups, quantised or with weights that are not stored")
+        call.unsupported(
+            f"a convolution in {group} groups, quantised or with weights that are not stored"
+        )
     before, after = call.known_rank(call.type(0))[:-1], call.known_rank(call.output_type())[:-1]
-    wide = tuple(call.writer.subgraph.tensors[tensor].shape[:-1]) if len(before) == len(after) else before
+    wide = (
+        tuple(call.writer.subgraph.tensors[tensor].shape[:-1])
+        if len(before) == len(after)
+        else before
+    )
     parts = [call.between(TensorType(DType.F32, (*wide, channels // group))) for _ in range(group)]
-    call.emit("SPLIT", [call.const(np.array(3, np.int32)), tensor], {"num_splits": group}, outputs=parts)
+    call.emit(
+        "SPLIT", [call.const(np.array(3, np.int32)), tensor], {"num_splits": group}, outputs=parts
+    )
     made = []
     for number, part in enumerate(parts):
         rows = slice(number * (count // group), (number + 1) * (count // group))
-        constants = [call.const(np.ascontiguousarray(value[rows].transpose(0, 2, 3, 1))), call.const(np.ascontiguousarray(bias[rows]))]
-        made.append(call.step("CONV_2D", [part, *constants], TensorType(DType.F32, (*after, count // group)), _options(frame, call.activation)))
+        constants = [
+            call.const(np.ascontiguousarray(value[rows].transpose(0, 2, 3, 1))),
+            call.const(np.ascontiguousarray(bias[rows])),
+        ]
+        made.append(
+            call.step(
+                "CONV_2D",
+                [part, *constants],
+                TensorType(DType.F32, (*after, count // group)),
+                _options(frame, call.activation),
+            )
+        )
     call.emit("CONCATENATION", made, {"axis": 3, "fused_activation_function": 0}, outputs=outputs)
 
 
@@ -112,7 +167,13 @@ def _conv_1d(call: ExportCall, frame: Frame, group: int) -> None:
     x, w, y = call.shape(0), call.shape(1), call.output_shape()
     if call.is_quantised:
         call.unsupported("a quantised convolution over one axis")
-    flat = Frame((1, *frame.kernel), (1, *frame.strides), (1, *frame.dilations), frame.padding, ((0, 0), *frame.border))
+    flat = Frame(
+        (1, *frame.kernel),
+        (1, *frame.strides),
+        (1, *frame.dilations),
+        frame.padding,
+        ((0, 0), *frame.border),
+    )
     kind = TensorType(call.type(0).dtype, (x[0], 1, *x[1:]))
     tensor, _ = bordered(call, call.reshaped(call.input(0), (x[0], 1, *x[1:])), kind, flat)
     made = call.between(TensorType(kind.dtype, (y[0], 1, *y[1:])))
@@ -128,51 +189,109 @@ def _conv_3d(call: ExportCall, frame: Frame, group: int) -> None:
     weights = call.weights(1, lambda each: each.transpose(order), order.index)
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
-    options: dict[str, Option] = {"padding": frame.padding, "fused_activation_function": call.activation}
+    options: dict[str, Option] = {
+        "padding": frame.padding,
+        "fused_activation_function": call.activation,
+    }
     for position, axis in enumerate("dhw"):
-        options[f"stride_{axis}"], options[f"dilation_{axis}_factor"] = frame.strides[position], frame.dilations[position]
-    call.emit("CONV_3D", [tensor, weights, call.bias(call.node.input(2), call.shape(1)[0], weights)], options)
+        options[f"stride_{axis}"], options[f"dilation_{axis}_factor"] = (
+            frame.strides[position],
+            frame.dilations[position],
+        )
+    call.emit(
+        "CONV_3D",
+        [tensor, weights, call.bias(call.node.input(2), call.shape(1)[0], weights)],
+        options,
+    )
 
 
 def _conv_transpose(call: ExportCall) -> None:
-    """The file's operator is told the shape of its result; its padding is that of the convolution which would undo it."""
+    """The file's operator is told the shape of its result; its padding is that of the convolution
+    which would undo it.
+    """
     if call.rank(0) != 4:
         call.unsupported(f"a transposed convolution over {call.rank(0) - 2} axes")
     x, w, y = call.shape(0), call.shape(1), call.output_shape()
     strides = call.numbers("strides", (1, 1))
-    if call.integer("group", 1) != 1 or any(step != 1 for step in call.numbers("dilations", (1, 1))):
+    if call.integer("group", 1) != 1 or any(
+        step != 1 for step in call.numbers("dilations", (1, 1))
+    ):
         call.unsupported("a transposed convolution with groups or dilations")
     order = (1, 2, 3, 0)
     weights = call.weights(1, lambda each: each.transpose(order), order.index)
     if weights is None:
         call.unsupported("its weights are computed while the model runs")
-    full = [(size - 1) * stride + kernel for size, stride, kernel in zip(x[1:3], strides, w[2:], strict=True)]
+    full = [
+        (size - 1) * stride + kernel
+        for size, stride, kernel in zip(x[1:3], strides, w[2:], strict=True)
+    ]
     begins = _cut_before(call, full, y[1:3])
-    options: dict[str, Option] = {"stride_w": strides[1], "stride_h": strides[0], "fused_activation_function": 0}
+    options: dict[str, Option] = {
+        "stride_w": strides[1],
+        "stride_h": strides[0],
+        "fused_activation_function": 0,
+    }
     # SAME cuts half of what is too much before, the rest after.
-    halves = [max((-(-out // stride) - 1) * stride + kernel - out, 0) // 2 for out, stride, kernel in zip(y[1:3], strides, w[2:], strict=True)]
-    fits = all(size == -(-out // stride) for size, out, stride in zip(x[1:3], y[1:3], strides, strict=True))
-    bias = call.bias(call.node.input(2), w[1], weights) if call.has(2) or call.is_quantised else None
+    halves = [
+        max((-(-out // stride) - 1) * stride + kernel - out, 0) // 2
+        for out, stride, kernel in zip(y[1:3], strides, w[2:], strict=True)
+    ]
+    fits = all(
+        size == -(-out // stride) for size, out, stride in zip(x[1:3], y[1:3], strides, strict=True)
+    )
+    bias = (
+        call.bias(call.node.input(2), w[1], weights) if call.has(2) or call.is_quantised else None
+    )
     version = 3 if bias is not None else 2 if call.is_quantised else 1
     if begins == [0, 0] and full == list(y[1:3]):
-        call.emit("TRANSPOSE_CONV", [call.ints(y), weights, call.input(0), bias], {"padding": VALID, **options}, version=version)
+        call.emit(
+            "TRANSPOSE_CONV",
+            [call.ints(y), weights, call.input(0), bias],
+            {"padding": VALID, **options},
+            version=version,
+        )
     elif fits and begins == halves:
-        call.emit("TRANSPOSE_CONV", [call.ints(y), weights, call.input(0), bias], {"padding": SAME, **options}, version=version)
+        call.emit(
+            "TRANSPOSE_CONV",
+            [call.ints(y), weights, call.input(0), bias],
+            {"padding": SAME, **options},
+            version=version,
+        )
     else:
         if call.is_quantised:
-            call.unsupported(f"quantised, with padding that is neither SAME nor VALID: {list(call.numbers('pads', ()))}")
+            call.unsupported(
+                "quantised, with padding that is neither SAME nor VALID:"
+                f" {list(call.numbers('pads', ()))}"
+            )
         whole = (y[0], *full, y[3])
         kind = call.type(0).dtype
-        made = call.step("TRANSPOSE_CONV", [call.ints(whole), weights, call.input(0)], TensorType(kind, whole), {"padding": VALID, **options})
+        made = call.step(
+            "TRANSPOSE_CONV",
+            [call.ints(whole), weights, call.input(0)],
+            TensorType(kind, whole),
+            {"padding": VALID, **options},
+        )
         if any(begin + out > size for begin, out, size in zip(begins, y[1:3], full, strict=True)):
-            rest = [(0, max(begin + out - size, 0)) for begin, out, size in zip(begins, y[1:3], full, strict=True)]
-            wide = tuple(size + after for size, (_, after) in zip(whole, [(0, 0), *rest, (0, 0)], strict=True))
-            made = call.step("PAD", [made, call.const(np.array([(0, 0), *rest, (0, 0)], np.int32))], TensorType(kind, wide))
+            rest = [
+                (0, max(begin + out - size, 0))
+                for begin, out, size in zip(begins, y[1:3], full, strict=True)
+            ]
+            wide = tuple(
+                size + after
+                for size, (_, after) in zip(whole, [(0, 0), *rest, (0, 0)], strict=True)
+            )
+            made = call.step(
+                "PAD",
+                [made, call.const(np.array([(0, 0), *rest, (0, 0)], np.int32))],
+                TensorType(kind, wide),
+            )
         if bias is None:
             call.emit("SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)])
         else:
             # Also where nothing but the bias is.
-            cut = call.step("SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)], TensorType(kind, y))
+            cut = call.step(
+                "SLICE", [made, call.ints((0, *begins, 0)), call.ints(y)], TensorType(kind, y)
+            )
             call.emit("ADD", [cut, bias], {"fused_activation_function": 0})
 
 

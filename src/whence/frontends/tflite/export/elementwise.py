@@ -37,10 +37,21 @@ def _folded(op: str) -> Exporter:
     def export(call: ExportCall) -> None:
         tensors = [call.input(index) for index in range(len(call.node.inputs))]
         if len(tensors) == 1:
-            call.emit("RESHAPE", [tensors[0], call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+            call.emit(
+                "RESHAPE",
+                [tensors[0], call.ints(call.output_shape())],
+                {"new_shape": call.output_shape()},
+            )
             return
         while len(tensors) > 2:
-            tensors[:2] = [call.step(op, tensors[:2], call.output_type(), {"fused_activation_function": 0} if op in _ACTIVATED else {})]
+            tensors[:2] = [
+                call.step(
+                    op,
+                    tensors[:2],
+                    call.output_type(),
+                    {"fused_activation_function": 0} if op in _ACTIVATED else {},
+                )
+            ]
         call.emit(op, tensors, binary_options(call, op))
 
     return export
@@ -49,7 +60,9 @@ def _folded(op: str) -> Exporter:
 def _mean(call: ExportCall) -> None:
     tensors = [call.input(index) for index in range(len(call.node.inputs))]
     while len(tensors) > 1:
-        tensors[:2] = [call.step("ADD", tensors[:2], call.output_type(), {"fused_activation_function": 0})]
+        tensors[:2] = [
+            call.step("ADD", tensors[:2], call.output_type(), {"fused_activation_function": 0})
+        ]
     count = call.scalar(len(call.node.inputs), call.output_type())
     call.emit("DIV", [tensors[0], count], {"fused_activation_function": 0})
 
@@ -58,7 +71,12 @@ def _multiply(call: ExportCall) -> None:
     inner = call.absorbed()
     if inner is not None and not call.activation:
         call.emit("SQUARED_DIFFERENCE", inner)
-    elif call.ref(0) == call.ref(1) and not call.is_quantised and not call.activation and call.output_type().dtype is DType.F32:
+    elif (
+        call.ref(0) == call.ref(1)
+        and not call.is_quantised
+        and not call.activation
+        and call.output_type().dtype is DType.F32
+    ):
         call.emit("SQUARE", [call.input(0)])
     else:
         _binary("MUL")(call)
@@ -80,7 +98,9 @@ def _paired(alone: str, together: str) -> Exporter:
 def _reciprocal(call: ExportCall) -> None:
     inner = call.absorbed()
     if inner is None:
-        call.emit("DIV", [call.scalar(1, call.type(0)), call.input(0)], {"fused_activation_function": 0})
+        call.emit(
+            "DIV", [call.scalar(1, call.type(0)), call.input(0)], {"fused_activation_function": 0}
+        )
     else:
         call.emit("RSQRT", inner)
 
@@ -95,7 +115,9 @@ def _remainder(call: ExportCall) -> None:
         quotient = call.step("DIV", [call.input(0), call.input(1)], kind, plain)
         size = call.step("FLOOR", [call.step("ABS", [quotient], kind)], kind)
         whole = call.step("MUL", [size, call.step("SIGN", [quotient], kind)], kind, plain)
-        call.emit("SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind, plain)], plain)
+        call.emit(
+            "SUB", [call.input(0), call.step("MUL", [whole, call.input(1)], kind, plain)], plain
+        )
     else:
         call.emit("FLOOR_MOD", [call.input(0), call.input(1)])
 
@@ -112,7 +134,11 @@ def _where(call: ExportCall) -> None:
     shapes = {call.type(index).shape for index in range(3)} | {call.output_type().shape}
     if len(shapes) == 1 and None not in shapes:
         call.emit("SELECT", [call.input(index) for index in range(3)])
-    elif call.is_circle and call.output_type().static_shape is not None and (call.value(0) is not None or call.type(0).shape == call.output_shape()):
+    elif (
+        call.is_circle
+        and call.output_type().static_shape is not None
+        and (call.value(0) is not None or call.type(0).shape == call.output_shape())
+    ):
         # onert does not broadcast all shapes that can be, and conditions not at all.
         call.emit("SELECT", [_broadcast(call, index) for index in range(3)])
     else:
@@ -126,8 +152,16 @@ def _broadcast(call: ExportCall, index: int) -> int:
     if kind.shape == shape:
         return call.input(index)
     if value is not None:
-        return call.const(np.ascontiguousarray(np.broadcast_to(value, shape)), codes=call.codes_of_tensor(call.input(index)))
-    return call.step("BROADCAST_TO", [call.input(index), call.ints(shape)], TensorType(kind.dtype, shape), version=2)
+        return call.const(
+            np.ascontiguousarray(np.broadcast_to(value, shape)),
+            codes=call.codes_of_tensor(call.input(index)),
+        )
+    return call.step(
+        "BROADCAST_TO",
+        [call.input(index), call.ints(shape)],
+        TensorType(kind.dtype, shape),
+        version=2,
+    )
 
 
 def _sign(call: ExportCall) -> None:
@@ -148,7 +182,9 @@ def _softplus(call: ExportCall) -> None:
     # log(1 + exp(-|x|)) + max(x, 0), which overflows nowhere
     kind = call.type(0)
     plain: dict[str, Option] = {"fused_activation_function": 0}
-    falling = call.step("EXP", [call.step("NEG", [call.step("ABS", [call.input(0)], kind)], kind)], kind)
+    falling = call.step(
+        "EXP", [call.step("NEG", [call.step("ABS", [call.input(0)], kind)], kind)], kind
+    )
     rest = call.step("LOG", [call.step("ADD", [falling, call.scalar(1, kind)], kind, plain)], kind)
     call.emit("ADD", [rest, call.step("RELU", [call.input(0)], kind)], plain)
 

@@ -1,4 +1,6 @@
-"""One graph written as one subgraph: units in the order of the graph, dequantised values where somebody needs them."""
+"""One graph written as one subgraph: units in the order of the graph, dequantised values where
+somebody needs them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
 from whence.frontends.tflite.export.tidy import tidy
-from whence.frontends.tflite.export.units import VIEWS, Unit, dequantise_before, find_absorbed, find_units
+from whence.frontends.tflite.export.units import (
+    VIEWS,
+    Unit,
+    dequantise_before,
+    find_absorbed,
+    find_units,
+)
 from whence.frontends.tflite.export.writing import Buffers, Subgraph
 from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
 from whence.frontends.tflite.schema import Option
@@ -28,13 +36,20 @@ Nested = Callable[[Graph, str], int]
 
 
 class GraphWriter:
-    """Writes one graph. `exports` has what says each operator, `nested` writes the graphs that operators hold.
+    """Writes one graph. `exports` has what says each operator, `nested` writes the graphs that
+    operators hold.
 
     `folded` has, by node, the part of its origin that is no work of its own.
     """
 
     def __init__(
-        self, graph: Graph, buffers: Buffers, form: str, exports: Mapping[str, Exporter], nested: Nested, folded: Mapping[int, Origin]
+        self,
+        graph: Graph,
+        buffers: Buffers,
+        form: str,
+        exports: Mapping[str, Exporter],
+        nested: Nested,
+        folded: Mapping[int, Origin],
     ) -> None:
         self.graph = graph
         self.subgraph = Subgraph(buffers)
@@ -45,14 +60,26 @@ class GraphWriter:
         self._folded = folded
         self._codes = find_codes(graph)
         self._units = find_units(graph)
-        self.absorbed = {reader: node for reader, node in find_absorbed(graph).items() if self._is_plain(reader) and self._is_plain(node.id)}
-        self._composites = {root: each for root, each in find_composites(graph).items() if self._is_plain(root)}
-        self._inside = {node.id for node in self.absorbed.values()} | {node.id for each in self._composites.values() for node in each.inside}
+        self.absorbed = {
+            reader: node
+            for reader, node in find_absorbed(graph).items()
+            if self._is_plain(reader) and self._is_plain(node.id)
+        }
+        self._composites = {
+            root: each for root, each in find_composites(graph).items() if self._is_plain(root)
+        }
+        self._inside = {node.id for node in self.absorbed.values()} | {
+            node.id for each in self._composites.values() for node in each.inside
+        }
         self._tensors: dict[Ref, int] = {}
         self._in_codes: dict[Ref, int] = {}
         self._before_views: dict[Ref, int] = {}
         self._names: dict[Ref, str] = {}
-        self._carried = union_of(node.origin for node in graph if node.op not in ("Const", "DequantizeLinear", "Identity"))
+        self._carried = union_of(
+            node.origin
+            for node in graph
+            if node.op not in ("Const", "DequantizeLinear", "Identity")
+        )
 
     def write(self, name: str) -> SubgraphRecord:
         inputs = self._begin()
@@ -60,7 +87,9 @@ class GraphWriter:
             unit = self._units.get(node.id, Unit(node))
             if unit.node is node and not self._is_lazy(node):
                 self._operator(unit)
-        outputs = [self.tensor(ref) for node in self.graph.outputs if (ref := node.inputs[0]) is not None]
+        outputs = [
+            self.tensor(ref) for node in self.graph.outputs if (ref := node.inputs[0]) is not None
+        ]
         tidy(self.subgraph, outputs)
         return self.subgraph.record(name, inputs, outputs)
 
@@ -70,7 +99,9 @@ class GraphWriter:
         inputs = []
         for node in self.graph.inputs:
             self.subgraph.release(node.name)
-            self._tensors[node.ref()] = self.subgraph.tensor(node.name, node.type, self._codes.get(node.ref()))
+            self._tensors[node.ref()] = self.subgraph.tensor(
+                node.name, node.type, self._codes.get(node.ref())
+            )
             inputs.append(self._tensors[node.ref()])
         for node in self.graph.outputs:
             if node.inputs[0] is not None:
@@ -90,8 +121,13 @@ class GraphWriter:
         return unit is None or (unit.quantise is None and unit.node.id == node_id)
 
     def _is_lazy(self, node: Node) -> bool:
-        """Written only when asked for: it may turn out that everybody takes the codes, or the other side of a copy."""
-        if node.op in ("Input", "Const", "Output", "DequantizeLinear", "Identity") or node.id in self._inside:
+        """Written only when asked for: it may turn out that everybody takes the codes, or the other
+        side of a copy.
+        """
+        if (
+            node.op in ("Input", "Const", "Output", "DequantizeLinear", "Identity")
+            or node.id in self._inside
+        ):
             return True
         return (
             node.op in VIEWS
@@ -108,7 +144,8 @@ class GraphWriter:
         exporter = self._exports.get(unit.node.op)
         if exporter is None:
             raise UnsupportedError(
-                f"operator {quoted(unit.node.name)} ({unit.node.op}) cannot be written as {self.format_name}: there is nothing like it in that format"
+                f"operator {quoted(unit.node.name)} ({unit.node.op}) cannot be written as"
+                f" {self.format_name}: there is nothing like it in that format"
             )
         exporter(ExportCall(self, unit))
         if unit.view is not None:
@@ -123,20 +160,38 @@ class GraphWriter:
             assert isinstance(kind, TensorType)
             assert isinstance(coded, TensorType)
             name = f"{unit.quantise.name}/codes"
-            self._before_views[inner.ref()] = self.subgraph.tensor(name, TensorType(coded.dtype, kind.shape), codes_of(self.graph, unit.quantise))
+            self._before_views[inner.ref()] = self.subgraph.tensor(
+                name, TensorType(coded.dtype, kind.shape), codes_of(self.graph, unit.quantise)
+            )
         return self._before_views[inner.ref()]
 
     def _view(self, node: Node, tensor: int, made: int) -> None:
         kind = node.type
         assert isinstance(kind, TensorType)
         if node.op == "Transpose":
-            order = get_ints(node.attrs, "perm", tuple(reversed(range(len(self.subgraph.tensors[tensor].shape)))))
-            self.emit("TRANSPOSE", [tensor, self.subgraph.constant(np.array(order, np.int32))], [made], {}, 1, self.carried_by(node))
+            order = get_ints(
+                node.attrs, "perm", tuple(reversed(range(len(self.subgraph.tensors[tensor].shape))))
+            )
+            self.emit(
+                "TRANSPOSE",
+                [tensor, self.subgraph.constant(np.array(order, np.int32))],
+                [made],
+                {},
+                1,
+                self.carried_by(node),
+            )
         else:
             self._reshape(node, tensor, made, kind)
 
     def _composite(self, node: Node, composite: Composite) -> None:
-        inputs = [self.subgraph.constant(each.astype(np.int32)) if isinstance(each, np.ndarray) else self.tensor(each) for each in composite.inputs]
+        inputs = [
+            (
+                self.subgraph.constant(each.astype(np.int32))
+                if isinstance(each, np.ndarray)
+                else self.tensor(each)
+            )
+            for each in composite.inputs
+        ]
         carried = together(self.carried_by(each) for each in (node, *composite.inside))
         self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, carried)
 
@@ -151,8 +206,12 @@ class GraphWriter:
         node = self.graph[ref.node]
         if node.is_const:
             if node.value is None:
-                raise UnsupportedError(f"constant {quoted(node.name)} has no data and cannot be written")
-            self._tensors[ref] = self.subgraph.constant(node.value, self._names.get(ref, node.name), self._codes.get(ref))
+                raise UnsupportedError(
+                    f"constant {quoted(node.name)} has no data and cannot be written"
+                )
+            self._tensors[ref] = self.subgraph.constant(
+                node.value, self._names.get(ref, node.name), self._codes.get(ref)
+            )
         else:
             self._operator(Unit(node))
         return self._tensors[ref]
@@ -170,7 +229,9 @@ class GraphWriter:
                 self.subgraph.release(wanted)
             suffix = f":{ref.index}" if ref.index else ""
             name = wanted if wanted is not None else f"{node.name or node.op}{suffix}"
-            self._tensors[ref] = self.subgraph.tensor(name, self.graph.type_of(ref), self._codes.get(ref))
+            self._tensors[ref] = self.subgraph.tensor(
+                name, self.graph.type_of(ref), self._codes.get(ref)
+            )
         return self._tensors[ref]
 
     def codes_tensor(self, ref: Ref) -> int:
@@ -181,11 +242,17 @@ class GraphWriter:
         if source is None:
             raise UnsupportedError(f"{quoted(node.name)} has no codes")
         if ref not in self._in_codes:
-            self._in_codes[ref] = self._as_read(node, source) if node.op == "DequantizeLinear" else self._view_of_codes(node, source)
+            self._in_codes[ref] = (
+                self._as_read(node, source)
+                if node.op == "DequantizeLinear"
+                else self._view_of_codes(node, source)
+            )
         return self._in_codes[ref]
 
     def _as_read(self, node: Node, source: Ref) -> int:
-        """The codes that a DequantizeLinear reads. Where it takes them for something else than others do, a copy of them says so."""
+        """The codes that a DequantizeLinear reads. Where it takes them for something else than
+        others do, a copy of them says so.
+        """
         tensor, meant = self.tensor(source), codes_of(self.graph, node)
         kind = self.graph.type_of(source)
         if meant is None or self.codes_at(source) == meant or not isinstance(kind, TensorType):
@@ -209,14 +276,26 @@ class GraphWriter:
         sizes = [dim if isinstance(dim, int) else -1 for dim in kind.shape or ()]
         if kind.shape is None or sizes.count(-1) > 1:
             raise UnsupportedError(
-                f"operator {quoted(node.name)} ({node.op}) cannot be written as {self.format_name}: its result's shape is not known"
+                f"operator {quoted(node.name)} ({node.op}) cannot be written as {self.format_name}:"
+                " its result's shape is not known"
             )
         wanted = self.subgraph.constant(np.array(sizes, np.int32))
-        self.emit("RESHAPE", [tensor, wanted], [made], {"new_shape": tuple(sizes)}, 1, self.carried_by(node))
+        self.emit(
+            "RESHAPE",
+            [tensor, wanted],
+            [made],
+            {"new_shape": tuple(sizes)},
+            1,
+            self.carried_by(node),
+        )
 
     def _code_type(self, ref: Ref) -> TensorType:
         made_by = dequantise_before(self.graph, ref)
-        kind = None if made_by is None or made_by.inputs[0] is None else self.graph.type_of(made_by.inputs[0])
+        kind = (
+            None
+            if made_by is None or made_by.inputs[0] is None
+            else self.graph.type_of(made_by.inputs[0])
+        )
         assert isinstance(kind, TensorType)
         return kind
 
@@ -241,17 +320,28 @@ class GraphWriter:
         spread = [1] * np.ndim(stored)
         if not codes.per_tensor:
             spread[codes.axis] = -1
-        scales, zeros = np.array(codes.scales, np.float64).reshape(spread), np.array(codes.zeros, np.float64).reshape(spread)
+        scales, zeros = (
+            np.array(codes.scales, np.float64).reshape(spread),
+            np.array(codes.zeros, np.float64).reshape(spread),
+        )
         return np.asarray((np.asarray(stored, np.float64) - zeros) * scales).astype(np.float32)
 
     def is_hybrid(self, node: Node, dequantise: Node) -> bool:
-        """Does a float operator take its weights in codes? It does where the first file's did: there both nodes are one operator."""
+        """Does a float operator take its weights in codes? It does where the first file's did:
+        there both nodes are one operator.
+        """
         return bool(dequantise.origin) and dequantise.origin <= node.origin
 
     # ---- operators ----
 
     def emit(
-        self, op: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, carried: Carried
+        self,
+        op: str,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        options: Mapping[str, Option],
+        version: int,
+        carried: Carried,
     ) -> None:
         self.subgraph.operator(op, inputs, outputs, options, version, carried)
 
@@ -259,7 +349,9 @@ class GraphWriter:
         return Carried(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))
 
     def carried_by_unit(self, unit: Unit) -> Carried:
-        """Where an operator came from. A DequantizeLinear that is not written counts where nothing else stands for its source operators."""
+        """Where an operator came from. A DequantizeLinear that is not written counts where nothing
+        else stands for its source operators.
+        """
         parts = [self.carried_by(member) for member in unit.members]
         inner = self.absorbed.get(unit.node.id)
         if inner is not None:

@@ -20,10 +20,20 @@ def _reshape(call: ExportCall) -> None:
     elif call.node.op == "Reshape":
         wanted = call.value(1)
         if wanted is not None and 0 in wanted and not call.integer("allowzero"):
-            call.unsupported(f"a shape that copies dimensions, {wanted.tolist()}, of {call.type(0)}")
-        call.emit("RESHAPE", [call.input(0), call.index_input(1)], {"new_shape": tuple(wanted.tolist())} if wanted is not None else {})
+            call.unsupported(
+                f"a shape that copies dimensions, {wanted.tolist()}, of {call.type(0)}"
+            )
+        call.emit(
+            "RESHAPE",
+            [call.input(0), call.index_input(1)],
+            {"new_shape": tuple(wanted.tolist())} if wanted is not None else {},
+        )
     elif call.node.op == "Squeeze":
-        call.emit("SQUEEZE", [call.input(0)], {"squeeze_dims": call.integers(1, "axes") if call.has(1) else ()})
+        call.emit(
+            "SQUEEZE",
+            [call.input(0)],
+            {"squeeze_dims": call.integers(1, "axes") if call.has(1) else ()},
+        )
     elif call.node.op == "Unsqueeze" and len(call.integers(1, "axes")) == 1:
         call.emit("EXPAND_DIMS", [call.input(0), call.index_input(1)])
     else:
@@ -32,13 +42,17 @@ def _reshape(call: ExportCall) -> None:
 
 def _transpose(call: ExportCall) -> None:
     rank = call.rank(0)
-    call.emit("TRANSPOSE", [call.input(0), call.ints(call.numbers("perm", tuple(reversed(range(rank)))))])
+    call.emit(
+        "TRANSPOSE", [call.input(0), call.ints(call.numbers("perm", tuple(reversed(range(rank)))))]
+    )
 
 
 def _concat(call: ExportCall) -> None:
     axis = call.axis("axis", 0, len(call.known_rank(call.output_type())))
     tensors = [call.input(index) for index in range(len(call.node.inputs))]
-    call.emit("CONCATENATION", tensors, {"axis": axis, "fused_activation_function": call.activation})
+    call.emit(
+        "CONCATENATION", tensors, {"axis": axis, "fused_activation_function": call.activation}
+    )
 
 
 def _split(call: ExportCall) -> None:
@@ -46,16 +60,26 @@ def _split(call: ExportCall) -> None:
     count = len(call.node.outputs)
     sizes = [call.output_shape(index)[axis] for index in range(count)]
     if len(set(sizes)) == 1:
-        call.emit("SPLIT", [call.const(np.array(axis, np.int32)), call.input(0)], {"num_splits": count})
+        call.emit(
+            "SPLIT", [call.const(np.array(axis, np.int32)), call.input(0)], {"num_splits": count}
+        )
     elif call.is_circle:
         # onert leaves parts of unequal size empty when some of them are not read.
         begin = [0] * call.rank(0)
         for index, size in enumerate(sizes):
             if call.graph.uses(call.node.ref(index)):
-                call.emit("SLICE", [call.input(0), call.ints(begin), call.ints(call.output_shape(index))], outputs=[call.output(index)])
+                call.emit(
+                    "SLICE",
+                    [call.input(0), call.ints(begin), call.ints(call.output_shape(index))],
+                    outputs=[call.output(index)],
+                )
             begin[axis] += size
     else:
-        call.emit("SPLIT_V", [call.input(0), call.ints(sizes), call.const(np.array(axis, np.int32))], {"num_splits": count})
+        call.emit(
+            "SPLIT_V",
+            [call.input(0), call.ints(sizes), call.const(np.array(axis, np.int32))],
+            {"num_splits": count},
+        )
 
 
 def _pad(call: ExportCall) -> None:
@@ -84,7 +108,9 @@ def _cut(call: ExportCall, tensor: int, table: np.ndarray) -> tuple[int, np.ndar
     begins = np.maximum(-table[:, 0], 0)
     sizes = np.array(shape) - begins - np.maximum(-table[:, 1], 0)
     kind = TensorType(call.type(0).dtype, tuple(int(size) for size in sizes))
-    return call.step("SLICE", [tensor, call.ints(begins), call.ints(sizes)], kind), np.maximum(table, 0)
+    return call.step("SLICE", [tensor, call.ints(begins), call.ints(sizes)], kind), np.maximum(
+        table, 0
+    )
 
 
 def _constant_pad(call: ExportCall, tensor: int, pads: int) -> None:
@@ -95,7 +121,10 @@ def _constant_pad(call: ExportCall, tensor: int, pads: int) -> None:
         call.emit("PAD", [tensor, pads])
     elif value is not None:
         kind = call.type(0).dtype.numpy
-        call.emit("PADV2", [tensor, pads, call.const(np.asarray(value).reshape(()).astype(kind), codes=codes)])
+        call.emit(
+            "PADV2",
+            [tensor, pads, call.const(np.asarray(value).reshape(()).astype(kind), codes=codes)],
+        )
     else:
         call.emit("PADV2", [tensor, pads, call.input(2)])
 
@@ -127,7 +156,9 @@ def _size(call: ExportCall) -> None:
         rank = call.step("RANK", [call.writer.tensor(source.inputs[0])], TensorType(DType.I32, ()))
         call.emit("CAST", [rank], {"in_data_type": 2, "out_data_type": 4})
         return
-    shape = call.step("SHAPE", [call.input(0)], TensorType(DType.I64, (call.rank(0),)), {"out_type": 4})
+    shape = call.step(
+        "SHAPE", [call.input(0)], TensorType(DType.I64, (call.rank(0),)), {"out_type": 4}
+    )
     call.emit("REDUCE_PROD", [shape, call.ints([0])], {"keep_dims": False})
 
 
@@ -142,24 +173,37 @@ def _range(call: ExportCall) -> None:
 
 
 def _depth_to_space(call: ExportCall) -> None:
-    """The graph's has channels second. Where its blocks are the last part of the channels, they are cut and joined by hand."""
+    """The graph's has channels second. Where its blocks are the last part of the channels, they are
+    cut and joined by hand.
+    """
     n, c, h, w = call.output_shape()
     size = call.integer("blocksize")
     kind = call.type(0).dtype
     if call.text("mode", "DCR") == "DCR":
         turned, _ = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
-        made = call.step("DEPTH_TO_SPACE", [turned], TensorType(kind, (n, h, w, c)), {"block_size": size})
+        made = call.step(
+            "DEPTH_TO_SPACE", [turned], TensorType(kind, (n, h, w, c)), {"block_size": size}
+        )
         call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
         return
     cut = call.reshaped(call.input(0), (n, c, size, size, h // size, w // size))
-    moved = call.step("TRANSPOSE", [cut, call.ints((0, 1, 4, 2, 5, 3))], TensorType(kind, (n, c, h // size, size, w // size, size)))
+    moved = call.step(
+        "TRANSPOSE",
+        [cut, call.ints((0, 1, 4, 2, 5, 3))],
+        TensorType(kind, (n, c, h // size, size, w // size, size)),
+    )
     call.emit("RESHAPE", [moved, call.ints((n, c, h, w))], {"new_shape": (n, c, h, w)})
 
 
 def _space_to_depth(call: ExportCall) -> None:
     n, c, h, w = call.output_shape()
     turned, _ = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
-    made = call.step("SPACE_TO_DEPTH", [turned], TensorType(call.type(0).dtype, (n, h, w, c)), {"block_size": call.integer("blocksize")})
+    made = call.step(
+        "SPACE_TO_DEPTH",
+        [turned],
+        TensorType(call.type(0).dtype, (n, h, w, c)),
+        {"block_size": call.integer("blocksize")},
+    )
     call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
 
 

@@ -1,6 +1,7 @@
 """Normalisations, said in means and products.
 
-Circle has some of them as operators. They are written where the first file had them: not every runtime that loads Circle knows them.
+Circle has some of them as operators. They are written where the first file had them: not every
+runtime that loads Circle knows them.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ def _batch(call: ExportCall) -> None:
     scale, shift, mean, variance = (call.value(index) for index in range(1, 5))
     if scale is None or shift is None or mean is None or variance is None:
         call.unsupported("its statistics are computed while the model runs")
-    factor = scale.astype(np.float64) / np.sqrt(variance.astype(np.float64) + call.number("epsilon", 1e-5))
+    factor = scale.astype(np.float64) / np.sqrt(
+        variance.astype(np.float64) + call.number("epsilon", 1e-5)
+    )
     spread = (-1,) + (1,) * (call.rank(0) - 2)
     kind = call.output_type()
-    scaled = call.step("MUL", [call.input(0), call.const(factor.astype(np.float32).reshape(spread))], kind, _PLAIN)
+    scaled = call.step(
+        "MUL", [call.input(0), call.const(factor.astype(np.float32).reshape(spread))], kind, _PLAIN
+    )
     offset = (shift.astype(np.float64) - mean.astype(np.float64) * factor).astype(np.float32)
     call.emit("ADD", [scaled, call.const(offset.reshape(spread))], _PLAIN)
 
@@ -36,16 +41,29 @@ def _instance(call: ExportCall) -> None:
     rank = call.rank(0)
     scale, shift = call.value(1), call.value(2)
     epsilon = call.number("epsilon", 1e-5)
-    if call.is_circle and call.was("INSTANCE_NORM") and rank == 4 and scale is not None and shift is not None:
+    if (
+        call.is_circle
+        and call.was("INSTANCE_NORM")
+        and rank == 4
+        and scale is not None
+        and shift is not None
+    ):
         turned, kind = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
-        made = call.step("INSTANCE_NORM", [turned, call.const(scale), call.const(shift)], kind, {"epsilon": epsilon, "fused_activation_function": 0})
+        made = call.step(
+            "INSTANCE_NORM",
+            [turned, call.const(scale), call.const(shift)],
+            kind,
+            {"epsilon": epsilon, "fused_activation_function": 0},
+        )
         call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
         return
     normal = _standardised(call, tuple(range(2, rank)), epsilon)
     spread = (-1,) + (1,) * (rank - 2)
     if scale is None or shift is None:
         call.unsupported("its scale or shift is computed while the model runs")
-    scaled = call.step("MUL", [normal, call.const(scale.reshape(spread))], call.output_type(), _PLAIN)
+    scaled = call.step(
+        "MUL", [normal, call.const(scale.reshape(spread))], call.output_type(), _PLAIN
+    )
     call.emit("ADD", [scaled, call.const(shift.reshape(spread))], _PLAIN)
 
 
@@ -53,20 +71,30 @@ def _standardised(call: ExportCall, axes: Sequence[int], epsilon: float) -> int:
     """(x - mean) / sqrt(variance + ε) over some axes."""
     kind = call.type(0)
     shape = call.known_rank(kind)
-    reduced = TensorType(kind.dtype, tuple(1 if axis in axes else dim for axis, dim in enumerate(shape)))
+    reduced = TensorType(
+        kind.dtype, tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+    )
     listed, keep = call.ints(axes), {"keep_dims": True}
     mean = call.step("MEAN", [call.input(0), listed], reduced, keep)
     centred = call.step("SUB", [call.input(0), mean], kind, _PLAIN)
     variance = call.step("MEAN", [call.step("SQUARE", [centred], kind), listed], reduced, keep)
-    root = call.step("RSQRT", [call.step("ADD", [variance, call.scalar(epsilon, kind)], reduced, _PLAIN)], reduced)
+    root = call.step(
+        "RSQRT",
+        [call.step("ADD", [variance, call.scalar(epsilon, kind)], reduced, _PLAIN)],
+        reduced,
+    )
     return call.step("MUL", [centred, root], kind, _PLAIN)
 
 
 def _layer(call: ExportCall) -> None:
-    if len(call.node.outputs) > 1 and any(call.graph.uses(call.node.ref(index)) for index in range(1, len(call.node.outputs))):
+    if len(call.node.outputs) > 1 and any(
+        call.graph.uses(call.node.ref(index)) for index in range(1, len(call.node.outputs))
+    ):
         call.unsupported("the statistics of a normalisation")
     rank = call.rank(0)
-    normal = _standardised(call, tuple(range(call.axis("axis", -1, rank), rank)), call.number("epsilon", 1e-5))
+    normal = _standardised(
+        call, tuple(range(call.axis("axis", -1, rank), rank)), call.number("epsilon", 1e-5)
+    )
     made = [call.output(0)]
     if call.has(2):
         scaled = call.step("MUL", [normal, call.input(1)], call.output_type(), _PLAIN)
@@ -85,14 +113,25 @@ def _rms(call: ExportCall) -> None:
     kind = call.type(0)
     shape = call.known_rank(kind)
     axes = tuple(range(axis, rank))
-    reduced = TensorType(kind.dtype, tuple(1 if each in axes else dim for each, dim in enumerate(shape)))
-    mean = call.step("MEAN", [call.step("SQUARE", [call.input(0)], kind), call.ints(axes)], reduced, {"keep_dims": True})
-    root = call.step("RSQRT", [call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced, _PLAIN)], reduced)
+    reduced = TensorType(
+        kind.dtype, tuple(1 if each in axes else dim for each, dim in enumerate(shape))
+    )
+    mean = call.step(
+        "MEAN",
+        [call.step("SQUARE", [call.input(0)], kind), call.ints(axes)],
+        reduced,
+        {"keep_dims": True},
+    )
+    root = call.step(
+        "RSQRT", [call.step("ADD", [mean, call.scalar(epsilon, kind)], reduced, _PLAIN)], reduced
+    )
     call.emit("MUL", [call.step("MUL", [call.input(0), root], kind, _PLAIN), call.input(1)], _PLAIN)
 
 
 def _local_response(call: ExportCall) -> None:
-    """Over neighbouring channels; the graph's has channels second, and takes the mean of squares where the file's takes the sum."""
+    """Over neighbouring channels; the graph's has channels second, and takes the mean of squares
+    where the file's takes the sum.
+    """
     size = call.integer("size")
     if call.rank(0) != 4 or size % 2 != 1:
         call.unsupported(f"over {size} channels of {call.type(0)}")

@@ -27,19 +27,32 @@ def _frame(call: ExportCall) -> tuple[int, TensorType, Frame]:
     """The input with two spatial axes, and the window over them."""
     kernel = call.numbers("kernel_shape", ())
     x, y = call.known_rank(call.type(0)), call.known_rank(call.output_type())
-    if len(kernel) not in (1, 2) or any(step != 1 for step in call.numbers("dilations", (1,) * len(kernel))):
-        call.unsupported(f"a pool with window {list(kernel)} and dilations {list(call.numbers('dilations', ()))}")
+    if len(kernel) not in (1, 2) or any(
+        step != 1 for step in call.numbers("dilations", (1,) * len(kernel))
+    ):
+        call.unsupported(
+            f"a pool with window {list(kernel)} and dilations {list(call.numbers('dilations', ()))}"
+        )
     frame = frame_of(call, kernel, (x, y))
     tensor, kind = call.input(0), TensorType(call.type_of_tensor(call.input(0)), x)
     if len(kernel) == 1:
-        frame = Frame((1, *frame.kernel), (1, *frame.strides), (1, 1), frame.padding, ((0, 0), *frame.border))
+        frame = Frame(
+            (1, *frame.kernel), (1, *frame.strides), (1, 1), frame.padding, ((0, 0), *frame.border)
+        )
         sizes = call.shape(0)
         kind = TensorType(kind.dtype, (sizes[0], 1, *sizes[1:]))
         tensor = call.reshaped(tensor, (sizes[0], 1, *sizes[1:]))
     return tensor, kind, frame
 
 
-def _finish(call: ExportCall, op: str, tensor: int, frame: Frame, kind: TensorType, scale: np.ndarray | None = None) -> None:
+def _finish(
+    call: ExportCall,
+    op: str,
+    tensor: int,
+    frame: Frame,
+    kind: TensorType,
+    scale: np.ndarray | None = None,
+) -> None:
     """The pool, what it is multiplied with, and the axis that was put in taken out again."""
     flat = len(call.known_rank(call.output_type())) == 3
     version = 2 if kind.dtype is DType.I8 else 3 if kind.dtype is DType.I16 else 1
@@ -48,9 +61,16 @@ def _finish(call: ExportCall, op: str, tensor: int, frame: Frame, kind: TensorTy
         return
     y = call.output_shape()
     made_kind = TensorType(kind.dtype, (y[0], 1, *y[1:]) if flat else y)
-    made = call.step(op, [tensor], made_kind, _options(frame, call.activation if scale is None else 0), version)
+    made = call.step(
+        op, [tensor], made_kind, _options(frame, call.activation if scale is None else 0), version
+    )
     if scale is not None and flat:
-        made = call.step("MUL", [made, call.const(scale)], made_kind, {"fused_activation_function": call.activation})
+        made = call.step(
+            "MUL",
+            [made, call.const(scale)],
+            made_kind,
+            {"fused_activation_function": call.activation},
+        )
     elif scale is not None:
         call.emit("MUL", [made, call.const(scale)], {"fused_activation_function": call.activation})
         return
@@ -62,7 +82,9 @@ def _maximum(call: ExportCall) -> None:
         call.unsupported("the places of the largest values")
     tensor, kind, frame = _frame(call)
     lowest = -np.inf if kind.dtype.is_float else float(integer_range(kind.dtype)[0])
-    tensor, _ = bordered(call, tensor, kind, frame, float(np.finfo(np.float32).min) if np.isinf(lowest) else lowest)
+    tensor, _ = bordered(
+        call, tensor, kind, frame, float(np.finfo(np.float32).min) if np.isinf(lowest) else lowest
+    )
     _finish(call, "MAX_POOL_2D", tensor, frame, kind)
 
 
@@ -80,36 +102,48 @@ def _average(call: ExportCall) -> None:
         return
     if not kind.dtype.is_float or call.is_quantised:
         call.unsupported(f"an average of whole numbers with a border of {list(frame.border)}")
-    # The border is in the file's count and not in ours: what is divided by too much is multiplied back.
+    # The border is in the file's count and not in ours: what is divided by too much is multiplied
+    # back.
     ratio = _share_inside(call, kind, frame)
     tensor, _ = bordered(call, tensor, kind, frame)
     _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind, ratio)
 
 
 def _counted(call: ExportCall, tensor: int, kind: TensorType, frame: Frame) -> None:
-    """SAME padding that counts: the file's operator leaves it out, so the average is made smaller."""
+    """SAME padding that counts: the file's operator leaves it out, so the average is made
+    smaller.
+    """
     shape = call.known_rank(kind)
     y = call.output_shape()
     sizes = [dim for dim in shape[1:-1] if isinstance(dim, int)]
     results = y[1:-1] if len(y) == 4 else (1, y[1])
     needed = [
-        max((result - 1) * stride + each - size, 0) for size, result, stride, each in zip(sizes, results, frame.strides, frame.kernel, strict=True)
+        max((result - 1) * stride + each - size, 0)
+        for size, result, stride, each in zip(
+            sizes, results, frame.strides, frame.kernel, strict=True
+        )
     ]
     border = tuple((each // 2, each - each // 2) for each in needed)
-    share = _share_inside(call, kind, Frame(frame.kernel, frame.strides, frame.dilations, frame.padding, border))
+    share = _share_inside(
+        call, kind, Frame(frame.kernel, frame.strides, frame.dilations, frame.padding, border)
+    )
     _finish(call, "AVERAGE_POOL_2D", tensor, frame, kind, (1 / share).astype(np.float32))
 
 
 def _share_inside(call: ExportCall, kind: TensorType, frame: Frame) -> np.ndarray:
     """For every place of the result: elements of the window over those that are not border."""
     counts = []
-    for dim, each, stride, (before, after) in zip(call.known_rank(kind)[1:-1], frame.kernel, frame.strides, frame.border, strict=True):
+    for dim, each, stride, (before, after) in zip(
+        call.known_rank(kind)[1:-1], frame.kernel, frame.strides, frame.border, strict=True
+    ):
         assert isinstance(dim, int)
         inside = np.pad(np.ones(dim), (before, after))
         starts = range(0, len(inside) - each + 1, stride)
         counts.append(np.array([inside[start : start + each].sum() for start in starts]))
     whole = frame.kernel[0] * frame.kernel[1]
-    return np.asarray(whole / np.maximum(np.outer(counts[0], counts[1]), 1))[None, :, :, None].astype(np.float32)
+    return np.asarray(whole / np.maximum(np.outer(counts[0], counts[1]), 1))[
+        None, :, :, None
+    ].astype(np.float32)
 
 
 def _global(op: str) -> Exporter:

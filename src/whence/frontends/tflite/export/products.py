@@ -10,33 +10,57 @@ from whence.types import DType, TensorType
 
 
 def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) -> None:
-    options: dict[str, Option] = {"fused_activation_function": call.activation, "weights_format": 0, "keep_num_dims": keep}
+    options: dict[str, Option] = {
+        "fused_activation_function": call.activation,
+        "weights_format": 0,
+        "keep_num_dims": keep,
+    }
     if not call.is_quantised and not call.type_of_tensor(weights).is_float:
-        # How a runtime that also quantises the input is to do it: with a zero point, as converters have asked for since 2020.
+        # How a runtime that also quantises the input is to do it: with a zero point, as converters
+        # have asked for since 2020.
         options["asymmetric_quantize_inputs"] = True
     bias = call.bias(call.bias_of_unit(), count, weights)
-    version = 4 if call.is_quantised and call.type_of_tensor(weights) is DType.I8 else 2 if keep else 1
+    version = (
+        4 if call.is_quantised and call.type_of_tensor(weights) is DType.I8 else 2 if keep else 1
+    )
     if not (keep and call.is_circle):
         call.emit("FULLY_CONNECTED", [call.input(0), weights, bias], options, version=version)
         return
     # onert takes the input for a matrix whatever the option says.
     made, shape = call.output(), call.output_shape()
-    flat = call.between(TensorType(call.type_of_tensor(made), (math.prod(shape[:-1]), count)), call.codes_of_tensor(made))
+    flat = call.between(
+        TensorType(call.type_of_tensor(made), (math.prod(shape[:-1]), count)),
+        call.codes_of_tensor(made),
+    )
     source = call.reshaped(call.input(0), (math.prod(shape[:-1]), call.shape(0)[-1]))
-    call.emit("FULLY_CONNECTED", [source, weights, bias], {**options, "keep_num_dims": False}, outputs=[flat], version=version)
+    call.emit(
+        "FULLY_CONNECTED",
+        [source, weights, bias],
+        {**options, "keep_num_dims": False},
+        outputs=[flat],
+        version=version,
+    )
     call.emit("RESHAPE", [flat, call.ints(shape)], {"new_shape": shape}, outputs=[made])
 
 
 def _gemm(call: ExportCall) -> None:
-    """alpha · a · b + beta · c. With stored weights a fully connected layer, else a product, scales and a sum."""
+    """alpha · a · b + beta · c. With stored weights a fully connected layer, else a product, scales
+    and a sum.
+    """
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
     turned = bool(call.integer("transB"))
     plain = alpha == 1.0 and (beta == 1.0 or not call.has(2)) and not call.integer("transA")
     rows = 0 if turned else 1
     count = call.shape(1)[rows]
-    row_bias = not call.has(2) or call.shape(2) == (count,) or (call.value(2) is not None and call.shape(2) in ((1, count), (1,), ()))
+    row_bias = (
+        not call.has(2)
+        or call.shape(2) == (count,)
+        or (call.value(2) is not None and call.shape(2) in ((1, count), (1,), ()))
+    )
     if plain and row_bias:
-        weights = call.weights(1, lambda each: each if turned else each.T, lambda axis: axis if turned else 1 - axis)
+        weights = call.weights(
+            1, lambda each: each if turned else each.T, lambda axis: axis if turned else 1 - axis
+        )
         if weights is None and turned and not call.is_quantised:
             weights = call.input(1)
         if weights is not None:
@@ -50,7 +74,10 @@ def _gemm(call: ExportCall) -> None:
 def _product_and_sum(call: ExportCall, alpha: float, beta: float) -> None:
     kind = call.output_type()
     last = not call.has(2) and alpha == 1.0
-    options: dict[str, Option] = {"adj_x": bool(call.integer("transA")), "adj_y": bool(call.integer("transB"))}
+    options: dict[str, Option] = {
+        "adj_x": bool(call.integer("transA")),
+        "adj_y": bool(call.integer("transB")),
+    }
     if last and not call.activation:
         call.emit("BATCH_MATMUL", [call.input(0), call.input(1)], options)
         return
@@ -98,15 +125,26 @@ def _matmul(call: ExportCall) -> None:
 
 
 def _with_vectors(call: ExportCall, left: int, right: int) -> None:
-    """A vector on the left is a row, on the right a column; the axis that this puts in leaves again."""
+    """A vector on the left is a row, on the right a column; the axis that this puts in leaves
+    again.
+    """
     if call.is_quantised or call.activation:
         call.unsupported("a product with a vector, quantised or with an activation")
     a, b = call.shape(0), call.shape(1)
     first = call.reshaped(call.input(0), (1, *a)) if left == 1 else call.input(0)
     second = call.reshaped(call.input(1), (*b, 1)) if right == 1 else call.input(1)
     shape = call.output_shape()
-    full = (*shape[: len(shape) - (right != 1)], *((1,) if left == 1 else ()), *(shape[len(shape) - 1 :] if right != 1 else (1,)))
-    made = call.step("BATCH_MATMUL", [first, second], TensorType(call.output_type().dtype, full), {"adj_x": False, "adj_y": False})
+    full = (
+        *shape[: len(shape) - (right != 1)],
+        *((1,) if left == 1 else ()),
+        *(shape[len(shape) - 1 :] if right != 1 else (1,)),
+    )
+    made = call.step(
+        "BATCH_MATMUL",
+        [first, second],
+        TensorType(call.output_type().dtype, full),
+        {"adj_x": False, "adj_y": False},
+    )
     call.emit("RESHAPE", [made, call.ints(shape)], {"new_shape": shape})
 
 

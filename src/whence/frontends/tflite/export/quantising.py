@@ -14,7 +14,12 @@ def _quantise(call: ExportCall) -> None:
         call.unsupported("its scale or zero point is not stored, or goes by blocks")
     source = call.graph[call.ref(0).node]
     before = codes_of(call.graph, source) if source.op == "DequantizeLinear" else None
-    if before is not None and before.per_tensor and dequantise_before(call.graph, call.ref(0)) is source and source.inputs[0] is not None:
+    if (
+        before is not None
+        and before.per_tensor
+        and dequantise_before(call.graph, call.ref(0)) is source
+        and source.inputs[0] is not None
+    ):
         kind = call.graph.type_of(source.inputs[0])
         if getattr(kind, "dtype", None) in CODE_TYPES:
             call.emit("QUANTIZE", [call.writer.codes_tensor(call.ref(0))], version=2)
@@ -31,7 +36,11 @@ def _dequantise(call: ExportCall) -> None:
         call.emit(
             "DEQUANTIZE",
             [call.writer.codes_tensor(call.node.ref())],
-            version=2 if call.type(0).dtype is DType.I8 else 3 if call.type(0).dtype is DType.I16 else 1,
+            version=2
+            if call.type(0).dtype is DType.I8
+            else 3
+            if call.type(0).dtype is DType.I16
+            else 1,
         )
         return
     value = call.writer.known(call.node.ref())

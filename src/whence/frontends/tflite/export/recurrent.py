@@ -1,4 +1,6 @@
-"""Recurrent layers: an LSTM as one operator for each direction, and the GRU that only Circle has. Others are written step by step."""
+"""Recurrent layers: an LSTM as one operator for each direction, and the GRU that only Circle has.
+Others are written step by step.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from whence.types import DType, TensorType
 
 _TANH = 4
 _LSTM_GATES = {"input": 0, "forget": 2, "cell": 3, "output": 1}
-"""Where the graph's weights have each gate, in the order in which the file's operator takes them."""
+"""Where the graph's weights have each gate, in the order in which the file's operator takes
+them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,10 @@ def _layer(call: ExportCall, gates: int, functions: tuple[str, ...]) -> _Layer:
 
 
 def _begins_with_zeros(call: ExportCall, *inputs: int) -> bool:
-    return all(not call.has(index) or ((value := call.value(index)) is not None and not np.any(value)) for index in inputs)
+    return all(
+        not call.has(index) or ((value := call.value(index)) is not None and not np.any(value))
+        for index in inputs
+    )
 
 
 def _lstm(call: ExportCall) -> None:
@@ -67,16 +74,28 @@ def _lstm(call: ExportCall) -> None:
         if keeps_cells:
             _stacked(call, cells, 2)
         return
-    _outputs(call, layer, [_one_direction(call, layer, number) for number in range(len(layer.directions))], kind)
+    _outputs(
+        call,
+        layer,
+        [_one_direction(call, layer, number) for number in range(len(layer.directions))],
+        kind,
+    )
 
 
 def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
-    """Every step in operators of its own. Returns what each direction has in its cells at the end."""
+    """Every step in operators of its own. Returns what each direction has in its cells at the
+    end.
+    """
     time, batch, _ = call.shape(0)
     made, cells = [], []
     for number, direction in enumerate(layer.directions):
         bias = None if layer.bias is None else layer.bias[number]
-        every, cell = write(call, (layer.weights[number], layer.recurrence[number], bias), number, direction == "reverse")
+        every, cell = write(
+            call,
+            (layer.weights[number], layer.recurrence[number], bias),
+            number,
+            direction == "reverse",
+        )
         made.append(every)
         cells.append(cell)
     _outputs(call, layer, made, TensorType(DType.F32, (time, batch, layer.hidden)))
@@ -85,7 +104,9 @@ def _by_steps(call: ExportCall, layer: _Layer, write: Steps) -> list[int]:
 
 def _stacked(call: ExportCall, tensors: list[int], index: int) -> None:
     """(direction, batch, hidden) of one tensor for each direction."""
-    call.emit("PACK", tensors, {"values_count": len(tensors), "axis": 0}, outputs=[call.output(index)])
+    call.emit(
+        "PACK", tensors, {"values_count": len(tensors), "axis": 0}, outputs=[call.output(index)]
+    )
 
 
 def _one_direction(call: ExportCall, layer: _Layer, number: int) -> int:
@@ -106,9 +127,17 @@ def _one_direction(call: ExportCall, layer: _Layer, number: int) -> int:
     weights = [call.const(gate(layer.weights[number], name)) for name in _LSTM_GATES]
     recurrence = [call.const(gate(layer.recurrence[number], name)) for name in _LSTM_GATES]
     biases = [call.const(gate(both, name)) for name in _LSTM_GATES]
-    state = [call.writer.subgraph.variable(f"{call.node.name}/{name}_{number}", (batch, hidden)) for name in ("hidden", "cell")]
+    state = [
+        call.writer.subgraph.variable(f"{call.node.name}/{name}_{number}", (batch, hidden))
+        for name in ("hidden", "cell")
+    ]
     inputs = [x, *weights, *recurrence, None, None, None, *biases, None, None, *state]
-    options: dict[str, Option] = {"fused_activation_function": _TANH, "cell_clip": 0.0, "proj_clip": 0.0, "time_major": True}
+    options: dict[str, Option] = {
+        "fused_activation_function": _TANH,
+        "cell_clip": 0.0,
+        "proj_clip": 0.0,
+        "time_major": True,
+    }
     kind = TensorType(DType.F32, (time, batch, hidden))
     made = call.step("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, kind, options)
     return call.step("REVERSE_V2", [made, call.ints([0])], kind) if backwards else made
@@ -121,7 +150,12 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
     if call.graph.uses(call.node.ref(0)):
         every = (time, count, batch, hidden)
         if count == 1:
-            call.emit("RESHAPE", [made[0], call.ints(every)], {"new_shape": every}, outputs=[call.output(0)])
+            call.emit(
+                "RESHAPE",
+                [made[0], call.ints(every)],
+                {"new_shape": every},
+                outputs=[call.output(0)],
+            )
         else:
             call.emit("PACK", made, {"values_count": count, "axis": 1}, outputs=[call.output(0)])
     if len(call.node.outputs) > 1 and call.graph.uses(call.node.ref(1)):
@@ -129,15 +163,33 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
         for number, tensor in enumerate(made):
             at = 0 if layer.directions[number] == "reverse" else time - 1
             sizes = (1, batch, hidden)
-            ends.append(call.step("SLICE", [tensor, call.ints((at, 0, 0)), call.ints(sizes)], TensorType(DType.F32, sizes)))
+            ends.append(
+                call.step(
+                    "SLICE",
+                    [tensor, call.ints((at, 0, 0)), call.ints(sizes)],
+                    TensorType(DType.F32, sizes),
+                )
+            )
         if count == 1:
-            call.emit("RESHAPE", [ends[0], call.ints((1, batch, hidden))], {"new_shape": (1, batch, hidden)}, outputs=[call.output(1)])
+            call.emit(
+                "RESHAPE",
+                [ends[0], call.ints((1, batch, hidden))],
+                {"new_shape": (1, batch, hidden)},
+                outputs=[call.output(1)],
+            )
         else:
-            call.emit("CONCATENATION", ends, {"axis": 0, "fused_activation_function": 0}, outputs=[call.output(1)])
+            call.emit(
+                "CONCATENATION",
+                ends,
+                {"axis": 0, "fused_activation_function": 0},
+                outputs=[call.output(1)],
+            )
 
 
 def _gru(call: ExportCall) -> None:
-    """Circle's, where the first file had it: the reset comes after the product with the state, and it gives the last step's result or all."""
+    """Circle's, where the first file had it: the reset comes after the product with the state, and
+    it gives the last step's result or all.
+    """
     layer = _layer(call, 3, ("sigmoid", "tanh"))
     # ONNX calls its own layer so, too.
     if not call.is_circle or not call.was("GRU") or "circle.version" not in call.graph.metadata:
@@ -154,14 +206,26 @@ def _gru(call: ExportCall) -> None:
     used = [bool(call.graph.uses(call.node.ref(index))) for index in range(len(call.node.outputs))]
     if used[0] and any(used[1:]):
         call.unsupported("the results of all steps and of the last")
-    constants = [layer.recurrence[0], bias[3 * hidden :], layer.weights[0], bias[: 3 * hidden], state[0]]
+    constants = [
+        layer.recurrence[0],
+        bias[3 * hidden :],
+        layer.weights[0],
+        bias[: 3 * hidden],
+        state[0],
+    ]
     inputs = [call.input(0), *(call.const(np.ascontiguousarray(each)) for each in constants)]
-    options: dict[str, Option] = {"fused_activation_function": _TANH, "return_sequences": used[0], "time_major": False}
+    options: dict[str, Option] = {
+        "fused_activation_function": _TANH,
+        "return_sequences": used[0],
+        "time_major": False,
+    }
     shape = (time, batch, hidden) if used[0] else (batch, hidden)
     made = call.step("GRU", inputs, TensorType(DType.F32, shape), options)
     index = 0 if used[0] else 1
     wanted = call.output_shape(index)
-    call.emit("RESHAPE", [made, call.ints(wanted)], {"new_shape": wanted}, outputs=[call.output(index)])
+    call.emit(
+        "RESHAPE", [made, call.ints(wanted)], {"new_shape": wanted}, outputs=[call.output(index)]
+    )
 
 
 EXPORTS: Exports = {"GRU": _gru, "LSTM": _lstm}

@@ -1,6 +1,7 @@
 """Recurrent layers step by step, for those that no operator of the file can say.
 
-The products with the input are made for all steps at once; what is left for each step are the products with the state, and the gates.
+The products with the input are made for all steps at once; what is left for each step are the
+products with the state, and the gates.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from whence.types import DType, TensorType
 _MOST_STEPS = 256
 _PLAIN: dict[str, Option] = {"fused_activation_function": 0}
 Constants: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-"""Of one direction: weights (gates · hidden, input), recurrent weights (gates · hidden, hidden), biases of both (2 · gates · hidden)."""
+"""Of one direction: weights (gates · hidden, input), recurrent weights (gates · hidden, hidden),
+biases of both (2 · gates · hidden).
+"""
 Steps: TypeAlias = Callable[[ExportCall, Constants, int, bool], tuple[int, int]]
-"""Writes a direction by its number and whether it runs backwards: all results (time, batch, hidden), and the last state of its cells."""
+"""Writes a direction by its number and whether it runs backwards: all results (time, batch,
+hidden), and the last state of its cells.
+"""
 
 
-def lstm_steps(call: ExportCall, constants: Constants, number: int, backwards: bool) -> tuple[int, int]:
+def lstm_steps(
+    call: ExportCall, constants: Constants, number: int, backwards: bool
+) -> tuple[int, int]:
     # i, o, f, c = gates(x·W + h·R + b); c' = σ(f)·c + σ(i)·tanh(c); h' = σ(o)·tanh(c')
     weights, recurrence, bias = constants
     hidden = recurrence.shape[1]
@@ -43,8 +50,11 @@ def lstm_steps(call: ExportCall, constants: Constants, number: int, backwards: b
     return _together(call, made, backwards, kind), c
 
 
-def gru_steps(call: ExportCall, constants: Constants, number: int, backwards: bool) -> tuple[int, int]:
-    # z, r = σ(x·W + h·R + b); n = tanh(x·W + r·(h·R + b)) or tanh(x·W + (r·h)·R + b); h' = n + z·(h - n)
+def gru_steps(
+    call: ExportCall, constants: Constants, number: int, backwards: bool
+) -> tuple[int, int]:
+    # z, r = σ(x·W + h·R + b); n = tanh(x·W + r·(h·R + b)) or tanh(x·W + (r·h)·R + b); h' = n + z·(h
+    # - n)
     weights, recurrence, bias = constants
     hidden = recurrence.shape[1]
     bias = np.zeros(6 * hidden, np.float32) if bias is None else bias
@@ -59,11 +69,16 @@ def gru_steps(call: ExportCall, constants: Constants, number: int, backwards: bo
         xz, xr, xn = _gates(call, x, kind, 3)
         product = _connected(call, h, first, biases if late else biases[: 2 * hidden])
         hz, hr, *rest = _gates(call, product, kind, 3 if late else 2)
-        z, r = (call.step("LOGISTIC", [call.step("ADD", each, kind, _PLAIN)], kind) for each in ([xz, hz], [xr, hr]))
+        z, r = (
+            call.step("LOGISTIC", [call.step("ADD", each, kind, _PLAIN)], kind)
+            for each in ([xz, hz], [xr, hr])
+        )
         if late:
             reset = call.step("MUL", [r, rest[0]], kind, _PLAIN)
         else:
-            reset = _connected(call, call.step("MUL", [r, h], kind, _PLAIN), second, biases[2 * hidden :])
+            reset = _connected(
+                call, call.step("MUL", [r, h], kind, _PLAIN), second, biases[2 * hidden :]
+            )
         n = call.step("TANH", [call.step("ADD", [xn, reset], kind, _PLAIN)], kind)
         away = call.step("MUL", [z, call.step("SUB", [h, n], kind, _PLAIN)], kind, _PLAIN)
         h = call.step("ADD", [n, away], kind, _PLAIN)
@@ -71,16 +86,29 @@ def gru_steps(call: ExportCall, constants: Constants, number: int, backwards: bo
     return _together(call, made, backwards, kind), h
 
 
-def _products_with_input(call: ExportCall, weights: np.ndarray, bias: np.ndarray | None) -> list[int]:
+def _products_with_input(
+    call: ExportCall, weights: np.ndarray, bias: np.ndarray | None
+) -> list[int]:
     """The input's share of the gates, for each step."""
     time, batch, _ = call.shape(0)
     if time > _MOST_STEPS:
-        call.unsupported(f"{time} steps in operators of their own; at most {_MOST_STEPS} are written so")
+        call.unsupported(
+            f"{time} steps in operators of their own; at most {_MOST_STEPS} are written so"
+        )
     width = weights.shape[0]
     row = np.zeros(width, np.float32) if bias is None else bias
     flat = call.reshaped(call.input(0), (time * batch, weights.shape[1]))
-    inputs = [flat, call.const(np.ascontiguousarray(weights)), call.const(np.ascontiguousarray(row))]
-    made_flat = call.step("FULLY_CONNECTED", inputs, TensorType(DType.F32, (time * batch, width)), {**_PLAIN, "weights_format": 0})
+    inputs = [
+        flat,
+        call.const(np.ascontiguousarray(weights)),
+        call.const(np.ascontiguousarray(row)),
+    ]
+    made_flat = call.step(
+        "FULLY_CONNECTED",
+        inputs,
+        TensorType(DType.F32, (time * batch, width)),
+        {**_PLAIN, "weights_format": 0},
+    )
     every = call.reshaped(made_flat, (time, batch, width))
     made = [call.between(TensorType(DType.F32, (batch, width))) for _ in range(time)]
     call.emit("UNPACK", [every], {"num": time, "axis": 0}, outputs=made)
@@ -91,12 +119,19 @@ def _connected(call: ExportCall, state: int, matrix: int, bias: np.ndarray | Non
     count = call.writer.subgraph.tensors[matrix].shape[0]
     row = call.const(np.zeros(count, np.float32) if bias is None else np.ascontiguousarray(bias))
     batch = call.shape(0)[1]
-    return call.step("FULLY_CONNECTED", [state, matrix, row], TensorType(DType.F32, (batch, count)), {**_PLAIN, "weights_format": 0})
+    return call.step(
+        "FULLY_CONNECTED",
+        [state, matrix, row],
+        TensorType(DType.F32, (batch, count)),
+        {**_PLAIN, "weights_format": 0},
+    )
 
 
 def _gates(call: ExportCall, tensor: int, kind: TensorType, count: int) -> list[int]:
     made = [call.between(kind) for _ in range(count)]
-    call.emit("SPLIT", [call.const(np.array(1, np.int32)), tensor], {"num_splits": count}, outputs=made)
+    call.emit(
+        "SPLIT", [call.const(np.array(1, np.int32)), tensor], {"num_splits": count}, outputs=made
+    )
     return made
 
 
@@ -111,7 +146,9 @@ def _state(call: ExportCall, index: int, number: int, kind: TensorType) -> int:
     if not call.has(index):
         return call.const(np.zeros((batch, hidden), np.float32))
     part = call.step(
-        "SLICE", [call.input(index), call.ints((number, 0, 0)), call.ints((1, batch, hidden))], TensorType(DType.F32, (1, batch, hidden))
+        "SLICE",
+        [call.input(index), call.ints((number, 0, 0)), call.ints((1, batch, hidden))],
+        TensorType(DType.F32, (1, batch, hidden)),
     )
     return call.reshaped(part, (batch, hidden))
 
@@ -120,4 +157,9 @@ def _together(call: ExportCall, made: list[int], backwards: bool, kind: TensorTy
     """The results in the order of time."""
     batch, hidden = kind.static_shape or (0, 0)
     ordered = made[::-1] if backwards else made
-    return call.step("PACK", ordered, TensorType(DType.F32, (len(made), batch, hidden)), {"values_count": len(made), "axis": 0})
+    return call.step(
+        "PACK",
+        ordered,
+        TensorType(DType.F32, (len(made), batch, hidden)),
+        {"values_count": len(made), "axis": 0},
+    )

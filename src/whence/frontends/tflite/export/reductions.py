@@ -12,16 +12,22 @@ from whence.frontends.tflite.schema import Option
 from whence.types import DType, TensorType
 
 _TAKEN_OUT = ({1, 2}, {3}, {0, 1, 2, 3})
-"""Axes of four that onert can reduce and take out in one step: those of an image, or its channels."""
+"""Axes of four that onert can reduce and take out in one step: those of an image, or its
+channels.
+"""
 
 
 def _axes(call: ExportCall) -> tuple[int, tuple[int, ...] | None]:
-    """The tensor of axes, and the axes where they are known. No axes at all are all of them, unless the operator says otherwise."""
+    """The tensor of axes, and the axes where they are known. No axes at all are all of them, unless
+    the operator says otherwise.
+    """
     rank = call.rank(0)
     known = call.value(1) if call.has(1) else None
     if call.has(1) and known is None:
         return call.index_input(1), None
-    listed = tuple(int(axis) % max(rank, 1) for axis in known.reshape(-1)) if known is not None else ()
+    listed = (
+        tuple(int(axis) % max(rank, 1) for axis in known.reshape(-1)) if known is not None else ()
+    )
     if not listed and not call.integer("noop_with_empty_axes"):
         listed = tuple(range(rank))
     return call.ints(listed), listed
@@ -34,10 +40,29 @@ def _reduction(op: str) -> Exporter:
         if op == "MEAN" and known is not None and not call.is_quantised and _is_large(call, known):
             _mean_of_means(call, known, keep)
             return
-        if call.is_circle and not keep and known is not None and call.rank(0) == 4 and set(known) not in _TAKEN_OUT and not call.is_quantised:
-            shape = tuple(1 if axis in known else dim for axis, dim in enumerate(call.known_rank(call.type(0))))
-            made = call.step(op, [call.input(0), axes], TensorType(call.output_type().dtype, shape), {"keep_dims": True})
-            call.emit("RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+        if (
+            call.is_circle
+            and not keep
+            and known is not None
+            and call.rank(0) == 4
+            and set(known) not in _TAKEN_OUT
+            and not call.is_quantised
+        ):
+            shape = tuple(
+                1 if axis in known else dim
+                for axis, dim in enumerate(call.known_rank(call.type(0)))
+            )
+            made = call.step(
+                op,
+                [call.input(0), axes],
+                TensorType(call.output_type().dtype, shape),
+                {"keep_dims": True},
+            )
+            call.emit(
+                "RESHAPE",
+                [made, call.ints(call.output_shape())],
+                {"new_shape": call.output_shape()},
+            )
         else:
             call.emit(op, [call.input(0), axes], {"keep_dims": keep}, version=version)
 
@@ -45,12 +70,19 @@ def _reduction(op: str) -> Exporter:
 
 
 _LARGE = 4096
-"""More numbers than this lose too much when they are added up one after the other, which is how runtimes do it."""
+"""More numbers than this lose too much when they are added up one after the other, which is how
+runtimes do it.
+"""
 
 
 def _is_large(call: ExportCall, axes: Sequence[int]) -> bool:
     shape = call.type(0).static_shape
-    return shape is not None and len(axes) > 1 and call.type(0).dtype is DType.F32 and math.prod(shape[axis] for axis in axes) > _LARGE
+    return (
+        shape is not None
+        and len(axes) > 1
+        and call.type(0).dtype is DType.F32
+        and math.prod(shape[axis] for axis in axes) > _LARGE
+    )
 
 
 def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
@@ -58,19 +90,31 @@ def _mean_of_means(call: ExportCall, axes: Sequence[int], keep: bool) -> None:
     tensor, shape = call.input(0), list(call.shape(0))
     for axis in sorted(axes)[:0:-1]:
         shape[axis] = 1
-        tensor = call.step("MEAN", [tensor, call.ints([axis])], TensorType(DType.F32, tuple(shape)), {"keep_dims": True})
+        tensor = call.step(
+            "MEAN",
+            [tensor, call.ints([axis])],
+            TensorType(DType.F32, tuple(shape)),
+            {"keep_dims": True},
+        )
     first = min(axes)
     if keep:
         call.emit("MEAN", [tensor, call.ints([first])], {"keep_dims": True})
         return
     shape[first] = 1
-    made = call.step("MEAN", [tensor, call.ints([first])], TensorType(DType.F32, tuple(shape)), {"keep_dims": True})
+    made = call.step(
+        "MEAN",
+        [tensor, call.ints([first])],
+        TensorType(DType.F32, tuple(shape)),
+        {"keep_dims": True},
+    )
     call.emit("RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
 
 
 def _of_squares(call: ExportCall, then: str) -> None:
     kind = call.type(0)
-    square = call.step("MUL", [call.input(0), call.input(0)], kind, {"fused_activation_function": 0})
+    square = call.step(
+        "MUL", [call.input(0), call.input(0)], kind, {"fused_activation_function": 0}
+    )
     options: dict[str, Option] = {"keep_dims": bool(call.integer("keepdims", 1))}
     if then:
         call.emit(then, [call.step("SUM", [square, _axes(call)[0]], call.output_type(), options)])
@@ -92,7 +136,12 @@ def _of_sizes(call: ExportCall) -> None:
 
 
 def _log_sum(call: ExportCall) -> None:
-    total = call.step("SUM", [call.input(0), _axes(call)[0]], call.output_type(), {"keep_dims": bool(call.integer("keepdims", 1))})
+    total = call.step(
+        "SUM",
+        [call.input(0), _axes(call)[0]],
+        call.output_type(),
+        {"keep_dims": bool(call.integer("keepdims", 1))},
+    )
     call.emit("LOG", [total])
 
 
@@ -103,7 +152,9 @@ def _log_sum_exp(call: ExportCall) -> None:
     shape = call.known_rank(kind)
     if known is None:
         call.unsupported("its axes are computed while the model runs")
-    reduced = TensorType(kind.dtype, tuple(1 if axis in known else dim for axis, dim in enumerate(shape)))
+    reduced = TensorType(
+        kind.dtype, tuple(1 if axis in known else dim for axis, dim in enumerate(shape))
+    )
     plain: dict[str, Option] = {"fused_activation_function": 0}
     top = call.step("REDUCE_MAX", [call.input(0), axes], reduced, {"keep_dims": True})
     small = call.step("EXP", [call.step("SUB", [call.input(0), top], kind, plain)], kind)
@@ -112,12 +163,17 @@ def _log_sum_exp(call: ExportCall) -> None:
         call.emit("ADD", [log, top], plain)
     else:
         made = call.step("ADD", [log, top], reduced, plain)
-        call.emit("RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()})
+        call.emit(
+            "RESHAPE", [made, call.ints(call.output_shape())], {"new_shape": call.output_shape()}
+        )
 
 
 def _cumulative_sum(call: ExportCall) -> None:
     axis = call.integers(1, "axis")
-    options: dict[str, Option] = {"exclusive": bool(call.integer("exclusive")), "reverse": bool(call.integer("reverse"))}
+    options: dict[str, Option] = {
+        "exclusive": bool(call.integer("exclusive")),
+        "reverse": bool(call.integer("reverse")),
+    }
     call.emit("CUMSUM", [call.input(0), call.const(np.array(axis[0], np.int32))], options)
 
 

@@ -17,7 +17,11 @@ def _slice(call: ExportCall) -> None:
     count = call.known_rank(call.type(1))[0]
     if call.has(3) and axes_value is None:
         call.unsupported("its axes are computed while the model runs")
-    axes = [int(axis) % rank for axis in axes_value.reshape(-1)] if axes_value is not None else list(range(count if isinstance(count, int) else rank))
+    axes = (
+        [int(axis) % rank for axis in axes_value.reshape(-1)]
+        if axes_value is not None
+        else list(range(count if isinstance(count, int) else rank))
+    )
     steps = call.integers(4, "steps") if call.has(4) else (1,) * len(axes)
     begins, ends = call.value(1), call.value(2)
     if begins is None or ends is None:
@@ -32,11 +36,15 @@ def _slice(call: ExportCall) -> None:
         return
     full = [(0, 0, 1)] * rank
     begin_mask = end_mask = (1 << rank) - 1
-    for axis, begin, end, step in zip(axes, begins.reshape(-1).tolist(), ends.reshape(-1).tolist(), steps, strict=True):
+    for axis, begin, end, step in zip(
+        axes, begins.reshape(-1).tolist(), ends.reshape(-1).tolist(), steps, strict=True
+    ):
         full[axis] = (begin, end, step)
         begin_mask &= ~(1 << axis)
         end_mask &= ~(1 << axis)
-        if abs(end) >= 1 << 31 or (step < 0 and end < -(shape[axis] if shape is not None else 1 << 31)):
+        if abs(end) >= 1 << 31 or (
+            step < 0 and end < -(shape[axis] if shape is not None else 1 << 31)
+        ):
             end_mask |= 1 << axis
             full[axis] = (begin, 0, step)
         if abs(begin) >= 1 << 31:
@@ -49,8 +57,12 @@ def _slice(call: ExportCall) -> None:
 _MOST_AXES = 4
 
 
-def _contiguous(call: ExportCall, shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]) -> None:
-    """A slice of every element in between. onert slices four axes right and more wrong, so those that stay whole are made one."""
+def _contiguous(
+    call: ExportCall, shape: Sequence[int], starts: Sequence[int], sizes: Sequence[int]
+) -> None:
+    """A slice of every element in between. onert slices four axes right and more wrong, so those
+    that stay whole are made one.
+    """
     if not call.is_circle or len(shape) <= _MOST_AXES:
         call.emit("SLICE", [call.input(0), call.ints(starts), call.ints(sizes)])
         return
@@ -71,7 +83,14 @@ def _contiguous(call: ExportCall, shape: Sequence[int], starts: Sequence[int], s
 
 
 def _strided(begin_mask: int, end_mask: int) -> dict[str, Option]:
-    return {"begin_mask": begin_mask, "end_mask": end_mask, "ellipsis_mask": 0, "new_axis_mask": 0, "shrink_axis_mask": 0, "offset": False}
+    return {
+        "begin_mask": begin_mask,
+        "end_mask": end_mask,
+        "ellipsis_mask": 0,
+        "new_axis_mask": 0,
+        "shrink_axis_mask": 0,
+        "offset": False,
+    }
 
 
 def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -> None:
@@ -84,8 +103,17 @@ def _computed_slice(call: ExportCall, axes: list[int], steps: tuple[int, ...]) -
     if len(axes) < rank:
         kind = TensorType(DType.I32, (rank,))
         rest = call.ints([0] * (rank - len(axes)))
-        bounds = [call.step("CONCATENATION", [each, rest], kind, {"axis": 0, "fused_activation_function": 0}) for each in bounds]
-    call.emit("STRIDED_SLICE", [call.input(0), *bounds, call.ints((*steps, *(1,) * (rank - len(axes))))], _strided(mask, mask))
+        bounds = [
+            call.step(
+                "CONCATENATION", [each, rest], kind, {"axis": 0, "fused_activation_function": 0}
+            )
+            for each in bounds
+        ]
+    call.emit(
+        "STRIDED_SLICE",
+        [call.input(0), *bounds, call.ints((*steps, *(1,) * (rank - len(axes))))],
+        _strided(mask, mask),
+    )
 
 
 def _gather(call: ExportCall) -> None:
@@ -115,12 +143,16 @@ def _gather_nd(call: ExportCall) -> None:
     shape = call.known_rank(call.type(1))[:-1]
     kind = TensorType(DType.I32, shape)
     sizes = [dim if isinstance(dim, int) else -1 for dim in shape]
-    flat = call.step("RESHAPE", [call.index_input(1), call.ints(sizes)], kind, {"new_shape": tuple(sizes)})
+    flat = call.step(
+        "RESHAPE", [call.index_input(1), call.ints(sizes)], kind, {"new_shape": tuple(sizes)}
+    )
     call.emit("GATHER", [call.input(0), flat], {"axis": batch, "batch_dims": batch})
 
 
 def _scatter_nd(call: ExportCall) -> None:
-    """The file's operator adds to zeros; the graph's begins with a tensor that must be zeros then."""
+    """The file's operator adds to zeros; the graph's begins with a tensor that must be zeros
+    then.
+    """
     source = call.graph[call.ref(0).node]
     value = call.value(0)
     filled = source.op == "ConstantOfShape" and not np.any(np.asarray(source.attrs.get("value", 0)))
@@ -132,7 +164,10 @@ def _scatter_nd(call: ExportCall) -> None:
     sizes = (
         call.ints(shape)
         if shape is not None
-        else call.narrow(call.writer.tensor(source.inputs[0] or call.ref(0)), TensorType(DType.I64, (call.rank(0),)))
+        else call.narrow(
+            call.writer.tensor(source.inputs[0] or call.ref(0)),
+            TensorType(DType.I64, (call.rank(0),)),
+        )
     )
     call.emit("SCATTER_ND", [call.index_input(1), call.input(2), sizes])
 
@@ -147,7 +182,11 @@ def _arg(op: str) -> Exporter:
             call.emit(op, [call.input(0), axis], options)
             return
         shape = call.output_shape()
-        kept = tuple(dim for position, dim in enumerate(shape) if position != call.axis("axis", 0, call.rank(0)))
+        kept = tuple(
+            dim
+            for position, dim in enumerate(shape)
+            if position != call.axis("axis", 0, call.rank(0))
+        )
         made = call.step(op, [call.input(0), axis], TensorType(DType.I64, kept), options)
         call.emit("RESHAPE", [made, call.ints(shape)], {"new_shape": shape})
 
@@ -162,7 +201,12 @@ def _top_k(call: ExportCall) -> None:
     wanted = (
         call.const(np.asarray(count).reshape(()).astype(np.int32))
         if count is not None
-        else call.step("RESHAPE", [call.index_input(1), call.const(np.empty(0, np.int32))], TensorType(DType.I32, ()), {"new_shape": ()})
+        else call.step(
+            "RESHAPE",
+            [call.index_input(1), call.const(np.empty(0, np.int32))],
+            TensorType(DType.I32, ()),
+            {"new_shape": ()},
+        )
     )
     places = call.between(TensorType(DType.I32, call.output_type(1).shape))
     call.emit("TOPK_V2", [call.input(0), wanted], outputs=[call.output(0), places])
@@ -175,7 +219,11 @@ def _non_zero(call: ExportCall) -> None:
     shape = call.known_rank(kind)
     truth = call.input(0)
     if call.type(0).dtype is not DType.BOOL:
-        truth = call.step("NOT_EQUAL", [truth, call.scalar(0, call.type(0))], TensorType(DType.BOOL, call.type(0).shape))
+        truth = call.step(
+            "NOT_EQUAL",
+            [truth, call.scalar(0, call.type(0))],
+            TensorType(DType.BOOL, call.type(0).shape),
+        )
     rows = call.step("WHERE", [truth], TensorType(DType.I64, (shape[1], shape[0])))
     call.emit("TRANSPOSE", [rows, call.ints((1, 0))])
 
@@ -190,11 +238,18 @@ def _one_hot(call: ExportCall) -> None:
         call.unsupported("its depth is computed while the model runs")
     axis = call.integer("axis", -1)
     wanted = call.const(np.asarray(depth).reshape(()).astype(np.int32))
-    call.emit("ONE_HOT", [call.index_input(0), wanted, on, off], {"axis": axis if axis < call.rank(0) else -1})
+    call.emit(
+        "ONE_HOT",
+        [call.index_input(0), wanted, on, off],
+        {"axis": axis if axis < call.rank(0) else -1},
+    )
 
 
 def _reverse_sequence(call: ExportCall) -> None:
-    options: dict[str, Option] = {"seq_dim": call.integer("time_axis", 0), "batch_dim": call.integer("batch_axis", 1)}
+    options: dict[str, Option] = {
+        "seq_dim": call.integer("time_axis", 0),
+        "batch_dim": call.integer("batch_axis", 1),
+    }
     call.emit("REVERSE_SEQUENCE", [call.input(0), call.index_input(1)], options)
 
 

@@ -26,7 +26,9 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
     instead: dict[int, int] = {}
     kept: list[WrittenOperator] = []
     for each in subgraph.operators:
-        record = dataclasses.replace(each.record, inputs=tuple(alias.get(tensor, tensor) for tensor in each.record.inputs))
+        record = dataclasses.replace(
+            each.record, inputs=tuple(alias.get(tensor, tensor) for tensor in each.record.inputs)
+        )
         if record.name in ("TRANSPOSE", "RESHAPE"):
             record = _joined(subgraph, record, makers.get(record.inputs[0]))
             if record.name == "TRANSPOSE" and _is_identity(subgraph, record):
@@ -40,7 +42,11 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
                     continue
         elif record.name == "CAST" and record.outputs[0] not in outputs:
             maker = makers.get(record.inputs[0])
-            if maker is not None and maker.name == "CAST" and _kinds(subgraph, maker, record) == ["INT32", "INT64", "INT32"]:
+            if (
+                maker is not None
+                and maker.name == "CAST"
+                and _kinds(subgraph, maker, record) == ["INT32", "INT64", "INT32"]
+            ):
                 alias[record.outputs[0]] = maker.inputs[0]
                 continue
         makers.update(dict.fromkeys(record.outputs, record))
@@ -51,11 +57,18 @@ def tidy(subgraph: Subgraph, outputs: Sequence[int]) -> None:
 def _renamed(each: WrittenOperator, names: dict[int, int]) -> WrittenOperator:
     if not names:
         return each
-    inputs, outputs = (tuple(names.get(tensor, tensor) for tensor in tensors) for tensors in (each.record.inputs, each.record.outputs))
-    return dataclasses.replace(each, record=dataclasses.replace(each.record, inputs=inputs, outputs=outputs))
+    inputs, outputs = (
+        tuple(names.get(tensor, tensor) for tensor in tensors)
+        for tensors in (each.record.inputs, each.record.outputs)
+    )
+    return dataclasses.replace(
+        each, record=dataclasses.replace(each.record, inputs=inputs, outputs=outputs)
+    )
 
 
-def _joined(subgraph: Subgraph, record: OperatorRecord, maker: OperatorRecord | None) -> OperatorRecord:
+def _joined(
+    subgraph: Subgraph, record: OperatorRecord, maker: OperatorRecord | None
+) -> OperatorRecord:
     """The operator on the input of the one before it, when that is of the same kind."""
     if maker is None or maker.name != record.name or len(record.inputs) < 2:
         return record
@@ -70,7 +83,10 @@ def _joined(subgraph: Subgraph, record: OperatorRecord, maker: OperatorRecord | 
 
 
 def _kinds(subgraph: Subgraph, first: OperatorRecord, second: OperatorRecord) -> list[str]:
-    return [subgraph.tensors[tensor].type for tensor in (first.inputs[0], first.outputs[0], second.outputs[0])]
+    return [
+        subgraph.tensors[tensor].type
+        for tensor in (first.inputs[0], first.outputs[0], second.outputs[0])
+    ]
 
 
 def _is_identity(subgraph: Subgraph, record: OperatorRecord) -> bool:

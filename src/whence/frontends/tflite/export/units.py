@@ -1,8 +1,10 @@
 """Which nodes of a graph are written as one operator.
 
 0. A product of matrices followed by the addition of a constant row is one operator with a bias.
-1. An operator followed by Relu or a Clip that TFLite has a name for, and read by nothing else, has it as its fused activation.
-2. Q(activation(op(DQ ...))) is the quantised operator on the codes, where TFLite has one for these types.
+1. An operator followed by Relu or a Clip that TFLite has a name for, and read by nothing else, has
+   it as its fused activation.
+2. Q(activation(op(DQ ...))) is the quantised operator on the codes, where TFLite has one for these
+   types.
 3. A view between such an operator and its QuantizeLinear becomes a view of the codes.
 4. DequantizeLinear is written only for readers that need the real numbers.
 """
@@ -19,7 +21,20 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.types import DType, TensorType
 
-_FUSING = frozenset({"Add", "Sub", "Mul", "Div", "ChannelsLastConv", "ChannelsLastAveragePool", "ChannelsLastMaxPool", "Gemm", "MatMul", "Concat"})
+_FUSING = frozenset(
+    {
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "ChannelsLastConv",
+        "ChannelsLastAveragePool",
+        "ChannelsLastMaxPool",
+        "Gemm",
+        "MatMul",
+        "Concat",
+    }
+)
 _QUANTISED: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(
         (
@@ -34,7 +49,19 @@ _QUANTISED: Mapping[str, frozenset[DType]] = {
     **dict.fromkeys(("Max", "Min"), CODE_TYPES),
 }  # fmt: skip
 """Operators that TFLite has on codes, and of which types."""
-_SAME_SCALE = frozenset({"Concat", "Max", "Min", "Pad", "ReduceMax", "ReduceMin", "Resize", "ChannelsLastAveragePool", "ChannelsLastMaxPool"})
+_SAME_SCALE = frozenset(
+    {
+        "Concat",
+        "Max",
+        "Min",
+        "Pad",
+        "ReduceMax",
+        "ReduceMin",
+        "Resize",
+        "ChannelsLastAveragePool",
+        "ChannelsLastMaxPool",
+    }
+)
 """Operators whose kernels hand codes through as they are: inputs and result must share a scale."""
 NONE, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 
@@ -58,14 +85,24 @@ class Unit:
 
     @property
     def members(self) -> tuple[Node, ...]:
-        return tuple(node for node in (self.node, self.bias, self.activation, self.view, self.quantise) if node is not None)
+        return tuple(
+            node
+            for node in (self.node, self.bias, self.activation, self.view, self.quantise)
+            if node is not None
+        )
 
 
 def find_units(graph: Graph) -> dict[int, Unit]:
-    """By every node in it that is not a DequantizeLinear, the unit it belongs to, where that is more than the node alone."""
+    """By every node in it that is not a DequantizeLinear, the unit it belongs to, where that is
+    more than the node alone.
+    """
     found: dict[int, Unit] = {}
     for node in graph:
-        if node.id in found or node.op in ("Input", "Const", "Output", "QuantizeLinear", "DequantizeLinear") or len(node.outputs) != 1:
+        if (
+            node.id in found
+            or node.op in ("Input", "Const", "Output", "QuantizeLinear", "DequantizeLinear")
+            or len(node.outputs) != 1
+        ):
             continue
         unit = _unit(graph, node)
         if unit.last is not node:
@@ -74,7 +111,9 @@ def find_units(graph: Graph) -> dict[int, Unit]:
 
 
 _PAIRS = {"Reciprocal": "Sqrt", "Not": "Equal", "Floor": "Div", "Mul": "Sub"}
-"""TFLite has one operator for the two: reciprocal square root, inequality, floored division, squared difference."""
+"""TFLite has one operator for the two: reciprocal square root, inequality, floored division,
+squared difference.
+"""
 
 
 def find_absorbed(graph: Graph) -> dict[int, Node]:
@@ -83,11 +122,17 @@ def find_absorbed(graph: Graph) -> dict[int, Node]:
     for node in graph:
         first = node.inputs[0] if node.op in _PAIRS else None
         source = None if first is None else graph[first.node]
-        if source is None or source.op != _PAIRS[node.op] or (node.op == "Mul" and node.inputs[1] != first):
+        if (
+            source is None
+            or source.op != _PAIRS[node.op]
+            or (node.op == "Mul" and node.inputs[1] != first)
+        ):
             continue
         kind = graph.type_of(source.inputs[0]) if source.inputs[0] is not None else None
         is_float = isinstance(kind, TensorType) and kind.dtype is DType.F32
-        if (is_float or node.op == "Not") and all(reader is node for reader in graph.consumers(source)):
+        if (is_float or node.op == "Not") and all(
+            reader is node for reader in graph.consumers(source)
+        ):
             found[node.id] = source
     return found
 
@@ -120,33 +165,65 @@ def _unit(graph: Graph, node: Node) -> Unit:
     bias, activation, reader = None, None, _only_reader(graph, node)
     if reader is not None and node.op == "MatMul" and bias_operand(graph, node, reader) is not None:
         bias, reader = reader, _only_reader(graph, reader)
-    if reader is not None and node.op in _FUSING and activation_of(graph, reader) != NONE and _is_float(graph, node):
+    if (
+        reader is not None
+        and node.op in _FUSING
+        and activation_of(graph, reader) != NONE
+        and _is_float(graph, node)
+    ):
         activation, reader = reader, _only_reader(graph, reader)
-    if reader is not None and reader.op == "QuantizeLinear" and _is_quantised(graph, node, bias, reader):
+    if (
+        reader is not None
+        and reader.op == "QuantizeLinear"
+        and _is_quantised(graph, node, bias, reader)
+    ):
         return Unit(node, bias, activation, None, reader)
     view = reader if reader is not None and reader.op in VIEWS and node.op not in VIEWS else None
     reader = None if view is None else _only_reader(graph, view)
-    if reader is not None and reader.op == "QuantizeLinear" and _is_quantised(graph, node, bias, reader):
+    if (
+        reader is not None
+        and reader.op == "QuantizeLinear"
+        and _is_quantised(graph, node, bias, reader)
+    ):
         return Unit(node, bias, activation, view, reader)
     return Unit(node, bias, activation)
 
 
 def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:
-    """The constant row that `add` adds to a product with stored weights; `None` when it adds something else."""
+    """The constant row that `add` adds to a product with stored weights; `None` when it adds
+    something else.
+    """
     others = [ref for ref in add.inputs if ref is not None and ref.node != product.id]
     weights = product.inputs[1]
-    if add.op != "Add" or len(others) != 1 or weights is None or not _is_constant(graph, weights) or not _is_constant(graph, others[0]):
+    if (
+        add.op != "Add"
+        or len(others) != 1
+        or weights is None
+        or not _is_constant(graph, weights)
+        or not _is_constant(graph, others[0])
+    ):
         return None
     columns, kind, made = graph.type_of(weights), graph.type_of(others[0]), product.type
-    if not (isinstance(columns, TensorType) and isinstance(kind, TensorType) and isinstance(made, TensorType)):
+    if not (
+        isinstance(columns, TensorType)
+        and isinstance(kind, TensorType)
+        and isinstance(made, TensorType)
+    ):
         return None
-    row = kind.shape is not None and columns.shape is not None and len(columns.shape) == 2 and kind.shape == columns.shape[-1:]
+    row = (
+        kind.shape is not None
+        and columns.shape is not None
+        and len(columns.shape) == 2
+        and kind.shape == columns.shape[-1:]
+    )
     return others[0] if row and made.dtype is DType.F32 else None
 
 
 def _is_constant(graph: Graph, ref: Ref) -> bool:
     node = graph[ref.node]
-    return node.value is not None or (node.op == "DequantizeLinear" and graph.const_value(node.inputs[0]) is not None)
+    return node.value is not None or (
+        node.op == "DequantizeLinear" and graph.const_value(node.inputs[0]) is not None
+    )
 
 
 def _is_float(graph: Graph, node: Node) -> bool:
@@ -156,14 +233,22 @@ def _is_float(graph: Graph, node: Node) -> bool:
 
 def real_inputs(graph: Graph, node: Node) -> list[Ref]:
     """The inputs of a node that are real numbers."""
-    return [ref for ref in node.inputs if ref is not None and isinstance(kind := graph.type_of(ref), TensorType) and kind.dtype.is_float]
+    return [
+        ref
+        for ref in node.inputs
+        if ref is not None
+        and isinstance(kind := graph.type_of(ref), TensorType)
+        and kind.dtype.is_float
+    ]
 
 
 VIEWS = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
 
 
 def dequantise_before(graph: Graph, ref: Ref | None) -> Node | None:
-    """The DequantizeLinear that makes a value, when a file can state its parameters; views of its result may stand between."""
+    """The DequantizeLinear that makes a value, when a file can state its parameters; views of its
+    result may stand between.
+    """
     node = None if ref is None else graph[ref.node]
     seen_view = False
     while node is not None and node.op in VIEWS and node.inputs[0] is not None:
@@ -178,7 +263,12 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
     """Does TFLite have the operator on these codes?"""
     made = codes_of(graph, quantise)
     kind = quantise.type
-    if made is None or not made.per_tensor or not isinstance(kind, TensorType) or kind.dtype not in _QUANTISED.get(node.op, ()):
+    if (
+        made is None
+        or not made.per_tensor
+        or not isinstance(kind, TensorType)
+        or kind.dtype not in _QUANTISED.get(node.op, ())
+    ):
         return False
     inputs = real_inputs(graph, node)
     if bias is not None and (row := bias_operand(graph, node, bias)) is not None:
@@ -192,19 +282,33 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
         return False
     weighed = node.op in ("ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul")
     first = dequantise_before(graph, inputs[0])
-    if first is None or _codes_type(graph, first) is not kind.dtype or not _per_tensor(graph, first):
+    if (
+        first is None
+        or _codes_type(graph, first) is not kind.dtype
+        or not _per_tensor(graph, first)
+    ):
         return False
     others = [(ref, dequantise_before(graph, ref)) for ref in inputs[1:]]
     if weighed:
         return _weights_fit(graph, node, kind.dtype, others)
-    if any(made_by is None or _codes_type(graph, made_by) is not kind.dtype or not _per_tensor(graph, made_by) for _, made_by in others):
+    if any(
+        made_by is None
+        or _codes_type(graph, made_by) is not kind.dtype
+        or not _per_tensor(graph, made_by)
+        for _, made_by in others
+    ):
         return False
     if node.op in _SAME_SCALE and not (node.op == "Concat" and kind.dtype is DType.U8):
-        return all(codes_of(graph, each) == made for each in (first, *(made_by for _, made_by in others if made_by is not None)))
+        return all(
+            codes_of(graph, each) == made
+            for each in (first, *(made_by for _, made_by in others if made_by is not None))
+        )
     return True
 
 
-def _weights_fit(graph: Graph, node: Node, dtype: DType, others: list[tuple[Ref, Node | None]]) -> bool:
+def _weights_fit(
+    graph: Graph, node: Node, dtype: DType, others: list[tuple[Ref, Node | None]]
+) -> bool:
     if not others or others[0][1] is None:
         return False
     weights, codes = others[0][1], codes_of(graph, others[0][1])
@@ -218,7 +322,10 @@ def _weights_fit(graph: Graph, node: Node, dtype: DType, others: list[tuple[Ref,
     if not _is_stored(graph, weights) and node.op != "MatMul":
         return False
     # A bias is in whole numbers already, or is a constant that can be brought to them.
-    return len(others) < 2 or all(graph[ref.node].is_const or (made is not None and _is_stored(graph, made)) for ref, made in others[1:])
+    return len(others) < 2 or all(
+        graph[ref.node].is_const or (made is not None and _is_stored(graph, made))
+        for ref, made in others[1:]
+    )
 
 
 def _is_stored(graph: Graph, dequantise: Node) -> bool:

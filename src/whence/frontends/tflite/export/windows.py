@@ -1,4 +1,6 @@
-"""How windows lie on the axes they slide along, in the two ways that TFLite can say it: SAME and VALID."""
+"""How windows lie on the axes they slide along, in the two ways that TFLite can say it: SAME and
+VALID.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ SAME, VALID = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Strides and dilations along each spatial axis, and the padding: one of the two kinds, with a border to be put around first."""
+    """Strides and dilations along each spatial axis, and the padding: one of the two kinds, with a
+    border to be put around first.
+    """
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -28,15 +32,24 @@ class Frame:
         return any(before or after for before, after in self.border)
 
 
-def frame_of(call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Shape, Shape]) -> Frame:
-    """The frame of a convolution or pool whose attributes are ONNX's, by the channels-last shapes of its input and result."""
+def frame_of(
+    call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Shape, Shape]
+) -> Frame:
+    """The frame of a convolution or pool whose attributes are ONNX's, by the channels-last shapes
+    of its input and result.
+    """
     n = len(kernel)
     strides, dilations = call.numbers("strides", (1,) * n), call.numbers("dilations", (1,) * n)
-    sizes, results = ([dim for dim in shape[1:-1] if isinstance(dim, int)] for shape in before_and_after)
+    sizes, results = (
+        [dim for dim in shape[1:-1] if isinstance(dim, int)] for shape in before_and_after
+    )
     if len(sizes) != n or len(results) != n:
         return _open_frame(call, tuple(kernel), strides, dilations)
     reach = [(each - 1) * step + 1 for each, step in zip(kernel, dilations, strict=True)]
-    needed = [(result - 1) * stride + span - size for size, result, stride, span in zip(sizes, results, strides, reach, strict=True)]
+    needed = [
+        (result - 1) * stride + span - size
+        for size, result, stride, span in zip(sizes, results, strides, reach, strict=True)
+    ]
     auto = call.text("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
         before = list(call.numbers("pads", (0,) * 2 * n)[:n])
@@ -45,9 +58,13 @@ def frame_of(call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Sh
         before = [0 if auto == "VALID" else (max(each, 0) + lower) // 2 for each in needed]
     same = all(
         result == math.ceil(size / stride) and begin == max(each, 0) // 2
-        for size, result, stride, begin, each in zip(sizes, results, strides, before, needed, strict=True)
+        for size, result, stride, begin, each in zip(
+            sizes, results, strides, before, needed, strict=True
+        )
     )
-    border = tuple((begin, max(each - begin, 0)) for begin, each in zip(before, needed, strict=True))
+    border = tuple(
+        (begin, max(each - begin, 0)) for begin, each in zip(before, needed, strict=True)
+    )
     if not any(begin or end for begin, end in border):
         return Frame(tuple(kernel), strides, dilations, VALID, border)
     if same:
@@ -55,7 +72,9 @@ def frame_of(call: ExportCall, kernel: Sequence[int], before_and_after: tuple[Sh
     return Frame(tuple(kernel), strides, dilations, VALID, border)
 
 
-def _open_frame(call: ExportCall, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]) -> Frame:
+def _open_frame(
+    call: ExportCall, kernel: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
+) -> Frame:
     """Where sizes are not known the attributes have to say it."""
     n = len(kernel)
     auto, pads = call.text("auto_pad", "NOTSET"), call.numbers("pads", (0,) * 2 * n)
@@ -63,5 +82,7 @@ def _open_frame(call: ExportCall, kernel: tuple[int, ...], strides: tuple[int, .
         return Frame(kernel, strides, dilations, SAME, ((0, 0),) * n)
     if auto == "SAME_LOWER" or call.integer("ceil_mode"):
         call.unsupported(f"padding that depends on a size which is not known, of {call.type(0)}")
-    border = tuple(zip(pads[:n], pads[n:], strict=True)) if auto in ("NOTSET", "") else ((0, 0),) * n
+    border = (
+        tuple(zip(pads[:n], pads[n:], strict=True)) if auto in ("NOTSET", "") else ((0, 0),) * n
+    )
     return Frame(kernel, strides, dilations, VALID, border)

@@ -1,7 +1,8 @@
 """A file being written: its buffers, and the tensors and operators of one subgraph.
 
-Tensors are made when something first asks for them. What a value of the graph is in the file is one of three things: a tensor of its own, the codes
-of a real value where a quantised operator takes those, or another value's tensor where the node between them does nothing.
+Tensors are made when something first asks for them. What a value of the graph is in the file is one
+of three things: a tensor of its own, the codes of a real value where a quantised operator takes
+those, or another value's tensor where the node between them does nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from whence.errors import UnsupportedError
 from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.export.codes import Codes
-from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, SubgraphRecord, TensorRecord
+from whence.frontends.tflite.records import (
+    ABSENT,
+    OperatorRecord,
+    QuantisationRecord,
+    SubgraphRecord,
+    TensorRecord,
+)
 from whence.frontends.tflite.schema import Option
 from whence.frontends.tflite.tensors import DTYPES
 from whence.types import DType, TensorType, ValueType
 
-TYPE_NAMES: Mapping[DType, str] = {dtype: name for name, dtype in DTYPES.items() if name not in ("INT4", "UINT4", "RESOURCE", "VARIANT")}
+TYPE_NAMES: Mapping[DType, str] = {
+    dtype: name
+    for name, dtype in DTYPES.items()
+    if name not in ("INT4", "UINT4", "RESOURCE", "VARIANT")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +42,21 @@ class WrittenOperator:
 
 
 class Buffers:
-    """The buffers of a file. Equal constants share one; buffer 0 is that of tensors without data."""
+    """The buffers of a file. Equal constants share one; buffer 0 is that of tensors without
+    data.
+    """
 
     def __init__(self) -> None:
         self.arrays: list[np.ndarray] = [np.empty(0, np.uint8)]
         self._known: dict[bytes, int] = {}
 
     def add(self, array: np.ndarray) -> int:
-        data = np.frombuffer(_packed_strings(array) if array.dtype == np.object_ else np.ascontiguousarray(array).tobytes(), np.uint8)
+        data = np.frombuffer(
+            _packed_strings(array)
+            if array.dtype == np.object_
+            else np.ascontiguousarray(array).tobytes(),
+            np.uint8,
+        )
         key = hashlib.blake2b(data.data).digest()
         if key not in self._known:
             self._known[key] = len(self.arrays)
@@ -47,7 +65,9 @@ class Buffers:
 
 
 def _packed_strings(array: np.ndarray) -> bytes:
-    """TFLite's form of strings: how many there are, where each begins and the last ends, the bytes."""
+    """TFLite's form of strings: how many there are, where each begins and the last ends, the
+    bytes.
+    """
     texts = [str(text).encode("utf-8", "surrogateescape") for text in array.reshape(-1)]
     offsets = 4 * (len(texts) + 2) + np.cumsum([0, *map(len, texts)])
     return np.array([len(texts), *offsets], "<i4").tobytes() + b"".join(texts)
@@ -67,25 +87,53 @@ class Subgraph:
     def tensor(self, name: str, kind: ValueType, codes: Codes | None = None) -> int:
         """A tensor that an operator makes or that is given from outside."""
         if not isinstance(kind, TensorType):
-            raise UnsupportedError(f"value {quoted(name)} is {kind}, which TFLite and Circle do not have")
+            raise UnsupportedError(
+                f"value {quoted(name)} is {kind}, which TFLite and Circle do not have"
+            )
         shape = kind.shape
         sizes = () if shape is None else tuple(dim if isinstance(dim, int) else 1 for dim in shape)
         is_open = shape is not None and any(not isinstance(dim, int) for dim in shape)
-        signature = tuple(dim if isinstance(dim, int) else -1 for dim in shape) if is_open and shape is not None else None
+        signature = (
+            tuple(dim if isinstance(dim, int) else -1 for dim in shape)
+            if is_open and shape is not None
+            else None
+        )
         return self._add(
-            TensorRecord(self._fresh(name), _type_name(name, kind.dtype), sizes, signature, 0, _record(codes), None, False, shape is not None)
+            TensorRecord(
+                self._fresh(name),
+                _type_name(name, kind.dtype),
+                sizes,
+                signature,
+                0,
+                _record(codes),
+                None,
+                False,
+                shape is not None,
+            )
         )
 
     def variable(self, name: str, shape: tuple[int, ...]) -> int:
         """A tensor of floats that an operator keeps from one run to the next; zeros at first."""
-        return self._add(TensorRecord(self._fresh(name), "FLOAT32", shape, None, 0, None, None, True, True))
+        return self._add(
+            TensorRecord(self._fresh(name), "FLOAT32", shape, None, 0, None, None, True, True)
+        )
 
     def constant(self, array: np.ndarray, name: str = "", codes: Codes | None = None) -> int:
         buffer = self._buffers.add(array)
         kind = _type_name(name, DType.of(array))
         key = (buffer, kind, array.shape, codes)
         if key not in self._constants:
-            record = TensorRecord(self._fresh(name or "constant"), kind, tuple(array.shape), None, buffer, _record(codes), None, False, True)
+            record = TensorRecord(
+                self._fresh(name or "constant"),
+                kind,
+                tuple(array.shape),
+                None,
+                buffer,
+                _record(codes),
+                None,
+                False,
+                True,
+            )
             self._constants[key] = self._add(record)
         return self._constants[key]
 
@@ -97,18 +145,38 @@ class Subgraph:
         return self._buffers.arrays[record.buffer].view(np.int32).reshape(record.shape)
 
     def operator(
-        self, name: str, inputs: Sequence[int | None], outputs: Sequence[int], options: Mapping[str, Option], version: int, carried: Carried
+        self,
+        name: str,
+        inputs: Sequence[int | None],
+        outputs: Sequence[int],
+        options: Mapping[str, Option],
+        version: int,
+        carried: Carried,
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
         while given and given[-1] == ABSENT:
             given.pop()
-        self.operators.append(WrittenOperator(OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, b""), carried))
+        self.operators.append(
+            WrittenOperator(
+                OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, b""),
+                carried,
+            )
+        )
 
     def rename(self, index: int, name: str) -> None:
         """Give a tensor the name it has outside."""
         old = self.tensors[index]
         self._names.discard(old.name)
-        fields = (old.type, old.shape, old.signature, old.buffer, old.quantisation, old.sparsity, old.is_variable, old.has_rank)
+        fields = (
+            old.type,
+            old.shape,
+            old.signature,
+            old.buffer,
+            old.quantisation,
+            old.sparsity,
+            old.is_variable,
+            old.has_rank,
+        )
         self.tensors[index] = TensorRecord(self._fresh(name), *fields)
 
     def reserve(self, names: Sequence[str]) -> None:
@@ -119,7 +187,13 @@ class Subgraph:
         self._names.discard(name)
 
     def record(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> SubgraphRecord:
-        return SubgraphRecord(name, tuple(self.tensors), tuple(inputs), tuple(outputs), tuple(each.record for each in self.operators))
+        return SubgraphRecord(
+            name,
+            tuple(self.tensors),
+            tuple(inputs),
+            tuple(outputs),
+            tuple(each.record for each in self.operators),
+        )
 
     def _add(self, record: TensorRecord) -> int:
         self.tensors.append(record)
@@ -141,5 +215,7 @@ def _record(codes: Codes | None) -> QuantisationRecord | None:
 def _type_name(name: str, dtype: DType) -> str:
     found = TYPE_NAMES.get(dtype)
     if found is None:
-        raise UnsupportedError(f"value {quoted(name)} is of type {dtype}, which TFLite and Circle do not have")
+        raise UnsupportedError(
+            f"value {quoted(name)} is of type {dtype}, which TFLite and Circle do not have"
+        )
     return found

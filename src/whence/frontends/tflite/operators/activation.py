@@ -1,4 +1,6 @@
-"""Functions of one value: rectifiers, sigmoids and their kin, softmax and the normalisations without parameters."""
+"""Functions of one value: rectifiers, sigmoids and their kin, softmax and the normalisations
+without parameters.
+"""
 
 from __future__ import annotations
 
@@ -54,16 +56,25 @@ def _l2_normalisation(call: OperatorCall) -> None:
 
 
 def _local_response(call: OperatorCall) -> None:
-    """x / (bias + α·Σ x²)^β, the sum over `radius` channels to either side. ONNX's has channels second, and takes the mean of the squares."""
+    """x / (bias + α·Σ x²)^β, the sum over `radius` channels to either side. ONNX's has channels
+    second, and takes the mean of the squares.
+    """
     if call.rank(0) != 4:
         call.fail(f"its input has {call.rank(0)} dimensions, not 4")
     radius = call.integer("radius")
     if radius < 0:
         call.fail(f"its radius is {radius}")
     size = 2 * radius + 1
-    attrs: dict[str, Attr] = {"size": size, "alpha": call.number("alpha") * size, "beta": call.number("beta"), "bias": call.number("bias")}
+    attrs: dict[str, Attr] = {
+        "size": size,
+        "alpha": call.number("alpha") * size,
+        "beta": call.number("beta"),
+        "bias": call.number("bias"),
+    }
     turned = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
-    call.output(0, call.emit("Transpose", [call.emit("LRN", [turned], attrs)], {"perm": (0, 2, 3, 1)}))
+    call.output(
+        0, call.emit("Transpose", [call.emit("LRN", [turned], attrs)], {"perm": (0, 2, 3, 1)})
+    )
 
 
 MAPPINGS: Mappings = {

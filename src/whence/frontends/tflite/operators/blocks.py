@@ -1,4 +1,6 @@
-"""Moving blocks of space into batches or channels, and back: a reshape that cuts, a transpose, a reshape that joins."""
+"""Moving blocks of space into batches or channels, and back: a reshape that cuts, a transpose, a
+reshape that joins.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def _space_to_batch(call: OperatorCall) -> None:
     full[1 : n + 1] = border
     x = call.needed(0)
     if full.any():
-        x = call.emit("Pad", [x, call.const(np.ascontiguousarray(full.T).reshape(-1)), call.const(zero)])
+        x = call.emit(
+            "Pad", [x, call.const(np.ascontiguousarray(full.T).reshape(-1)), call.const(zero)]
+        )
     shape = _known(call, x)
     if any(size % by for size, by in zip(shape[1:], block, strict=False)):
         call.fail(f"{list(shape)} does not divide into blocks of {list(block)}")
@@ -45,8 +49,17 @@ def _space_to_batch(call: OperatorCall) -> None:
     for size, by in zip(shape[1:], block, strict=False):
         cut += [size // by, by]
     cut += shape[n + 1 :]
-    order = (*(2 * axis + 2 for axis in range(n)), 0, *(2 * axis + 1 for axis in range(n)), *range(2 * n + 1, len(cut)))
-    joined = (shape[0] * math.prod(block), *(size // by for size, by in zip(shape[1:], block, strict=False)), *shape[n + 1 :])
+    order = (
+        *(2 * axis + 2 for axis in range(n)),
+        0,
+        *(2 * axis + 1 for axis in range(n)),
+        *range(2 * n + 1, len(cut)),
+    )
+    joined = (
+        shape[0] * math.prod(block),
+        *(size // by for size, by in zip(shape[1:], block, strict=False)),
+        *shape[n + 1 :],
+    )
     _cut_and_join(call, x, cut, order, joined)
 
 
@@ -63,15 +76,33 @@ def _batch_to_space(call: OperatorCall) -> None:
     for axis in range(n):
         order += [n + 1 + axis, axis]
     order += range(2 * n + 1, len(cut))
-    joined = (batch, *(size * by for size, by in zip(shape[1:], block, strict=False)), *shape[n + 1 :])
+    joined = (
+        batch,
+        *(size * by for size, by in zip(shape[1:], block, strict=False)),
+        *shape[n + 1 :],
+    )
     x = call.emit("Reshape", [x, call.ints(*cut)])
-    x = call.emit("Reshape", [call.emit("Transpose", [x], {"perm": tuple(order)}), call.ints(*joined)])
+    x = call.emit(
+        "Reshape", [call.emit("Transpose", [x], {"perm": tuple(order)}), call.ints(*joined)]
+    )
     crops = np.array(call.numbers(2, "crops")).reshape(-1, 2)
-    if crops.shape[0] != n or crops.min() < 0 or any(sum(crop) > size for crop, size in zip(crops.tolist(), joined[1:], strict=False)):
+    if (
+        crops.shape[0] != n
+        or crops.min() < 0
+        or any(sum(crop) > size for crop, size in zip(crops.tolist(), joined[1:], strict=False))
+    ):
         call.fail(f"crops {crops.tolist()} do not fit {list(joined)}")
     if crops.any():
         ends = [size - after for size, (_, after) in zip(joined[1:], crops.tolist(), strict=False)]
-        x = call.emit("Slice", [x, call.ints(*(before for before, _ in crops.tolist())), call.ints(*ends), call.ints(*range(1, n + 1))])
+        x = call.emit(
+            "Slice",
+            [
+                x,
+                call.ints(*(before for before, _ in crops.tolist())),
+                call.ints(*ends),
+                call.ints(*range(1, n + 1)),
+            ],
+        )
     call.output_codes(0, x)
 
 
@@ -87,7 +118,13 @@ def _space_to_depth(call: OperatorCall) -> None:
     b, (n, h, w, c) = _depth_block(call)
     if h % b or w % b:
         call.fail(f"{[n, h, w, c]} does not divide into blocks of {b}")
-    _cut_and_join(call, call.needed(0), [n, h // b, b, w // b, b, c], (0, 1, 3, 2, 4, 5), (n, h // b, w // b, b * b * c))
+    _cut_and_join(
+        call,
+        call.needed(0),
+        [n, h // b, b, w // b, b, c],
+        (0, 1, 3, 2, 4, 5),
+        (n, h // b, w // b, b * b * c),
+    )
 
 
 def _depth_to_space(call: OperatorCall) -> None:
@@ -95,10 +132,18 @@ def _depth_to_space(call: OperatorCall) -> None:
     b, (n, h, w, c) = _depth_block(call)
     if c % (b * b):
         call.fail(f"{c} channels do not divide into blocks of {b}")
-    _cut_and_join(call, call.needed(0), [n, h, w, b, b, c // (b * b)], (0, 1, 3, 2, 4, 5), (n, h * b, w * b, c // (b * b)))
+    _cut_and_join(
+        call,
+        call.needed(0),
+        [n, h, w, b, b, c // (b * b)],
+        (0, 1, 3, 2, 4, 5),
+        (n, h * b, w * b, c // (b * b)),
+    )
 
 
-def _cut_and_join(call: OperatorCall, x: Ref, cut: list[int], order: tuple[int, ...], joined: tuple[int, ...]) -> None:
+def _cut_and_join(
+    call: OperatorCall, x: Ref, cut: list[int], order: tuple[int, ...], joined: tuple[int, ...]
+) -> None:
     turned = call.emit("Transpose", [call.emit("Reshape", [x, call.ints(*cut)])], {"perm": order})
     call.output_codes(0, call.emit("Reshape", [turned, call.ints(*joined)]))
 

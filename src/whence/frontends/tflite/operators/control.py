@@ -1,7 +1,9 @@
-"""Operators that call subgraphs: `IF`, `WHILE`, `CALL_ONCE`; and the variables that such models keep.
+"""Operators that call subgraphs: `IF`, `WHILE`, `CALL_ONCE`; and the variables that such models
+keep.
 
-A graph of whence has no memory: a variable has, at every place of the graph, the value that was last assigned to it, and at the beginning
-the one that `CALL_ONCE` gives it. So a run of the graph is the first run of the model.
+A graph of whence has no memory: a variable has, at every place of the graph, the value that was
+last assigned to it, and at the beginning the one that `CALL_ONCE` gives it. So a run of the graph
+is the first run of the model.
 """
 
 from __future__ import annotations
@@ -31,15 +33,21 @@ def _if(call: OperatorCall) -> None:
     otherwise = call.subgraph(call.integer("else_subgraph_index"), types)
     first, second = _results(then), _results(otherwise)
     if not len(first) == len(second) == call.n_outputs:
-        call.fail(f"its branches have {len(first)} and {len(second)} outputs, it has {call.n_outputs}")
+        call.fail(
+            f"its branches have {len(first)} and {len(second)} outputs, it has {call.n_outputs}"
+        )
     found = [common(a, b) for a, b in zip(first, second, strict=True)]
     bodies = {"then_branch": then, "else_branch": otherwise}
-    for index, ref in enumerate(call.emit_holder("If", [call.needed(0), *given], bodies, found, len(given))):
+    for index, ref in enumerate(
+        call.emit_holder("If", [call.needed(0), *given], bodies, found, len(given))
+    ):
         call.output_codes(index, ref)
 
 
 def _while(call: OperatorCall) -> None:
-    """A loop whose body ends with the question whether to go on; the question is asked once before it, too."""
+    """A loop whose body ends with the question whether to go on; the question is asked once before
+    it, too.
+    """
     state = [call.needed(index) for index in range(call.n_inputs)]
     if call.n_outputs != len(state):
         call.fail(f"it has {len(state)} inputs and {call.n_outputs} outputs")
@@ -48,13 +56,17 @@ def _while(call: OperatorCall) -> None:
     body, types = _steady_body(call, start)
     # A loop that never turns yields what it started with.
     found = [common(before, after) for before, after in zip(start, types, strict=True)]
-    for index, ref in enumerate(call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)):
+    for index, ref in enumerate(
+        call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)
+    ):
         call.output_codes(index, ref)
 
 
 def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
     if len(found) != 1 or emitter.tensor_type_of(found[0]).dtype is not DType.BOOL:
-        emitter.fail("the subgraph that should say whether to go on does not answer with one truth value")
+        emitter.fail(
+            "the subgraph that should say whether to go on does not answer with one truth value"
+        )
     answer = found[0]
     kind = emitter.tensor_type_of(answer)
     if kind.shape == ():
@@ -67,7 +79,9 @@ def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
 
 
 def _steady_body(call: OperatorCall, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
-    """The body, made for values that keep their shape. Those that do not are taken to have any size, then all are."""
+    """The body, made for values that keep their shape. Those that do not are taken to have any
+    size, then all are.
+    """
     wanted = list(start)
     loosest = [without_dims(kind) for kind in start]
     reading = call.scope.reading
@@ -88,11 +102,20 @@ def _steady_body(call: OperatorCall, start: Sequence[ValueType]) -> tuple[Graph,
             if all(_keeps(before, after) for before, after in zip(wanted, found, strict=True)):
                 return body, found
             changed = [
-                before if _keeps(before, after) else _looser(before, after) if wanted == list(start) else without_dims(before)
+                (
+                    before
+                    if _keeps(before, after)
+                    else _looser(before, after)
+                    if wanted == list(start)
+                    else without_dims(before)
+                )
                 for before, after in zip(wanted, found, strict=True)
             ]
             if changed == wanted:
-                call.unsupported("values that it carries from turn to turn change their number of dimensions or their type")
+                call.unsupported(
+                    "values that it carries from turn to turn change their number of dimensions or"
+                    " their type"
+                )
             for node in reversed(body):
                 body.remove(node)
         reading.used.clear()
@@ -112,14 +135,20 @@ def _body(call: OperatorCall, state: Sequence[ValueType]) -> Graph:
 
 def _keeps(before: ValueType, after: ValueType) -> bool:
     """Is a value after a turn surely of the type that the turn was made for?"""
-    if not isinstance(before, TensorType) or not isinstance(after, TensorType) or before.dtype is not after.dtype:
+    if (
+        not isinstance(before, TensorType)
+        or not isinstance(after, TensorType)
+        or before.dtype is not after.dtype
+    ):
         return before == after
     if before.shape is None:
         return True
     return (
         after.shape is not None
         and len(after.shape) == len(before.shape)
-        and all(old is None or old == new for old, new in zip(before.shape, after.shape, strict=True))
+        and all(
+            old is None or old == new for old, new in zip(before.shape, after.shape, strict=True)
+        )
     )
 
 
@@ -136,10 +165,14 @@ def _call_once(call: OperatorCall) -> None:
 
 
 def _inlined(option: str) -> Mapper:
-    """A call is the subgraph it names. So is a composite, a named operation that brings its own definition."""
+    """A call is the subgraph it names. So is a composite, a named operation that brings its own
+    definition.
+    """
 
     def mapper(call: OperatorCall) -> None:
-        made = call.inline(call.integer(option), [call.needed(index) for index in range(call.n_inputs)])
+        made = call.inline(
+            call.integer(option), [call.needed(index) for index in range(call.n_inputs)]
+        )
         if len(made) != call.n_outputs:
             call.fail(f"its subgraph has {len(made)} outputs, it has {call.n_outputs}")
         for index, ref in enumerate(made):
@@ -172,7 +205,8 @@ def _read_variable(call: OperatorCall) -> None:
 def _assign_variable(call: OperatorCall) -> None:
     value = call.needed(1)
     call.scope.variables[_handle(call)] = value
-    # Stands for the operator: moving the value to its place is its work, and the next run would need what it computed.
+    # Stands for the operator: moving the value to its place is its work, and the next run would
+    # need what it computed.
     moved = call.emit("Identity", [value])
     if call.scope.value_of(value) is None:
         call.keep(moved)

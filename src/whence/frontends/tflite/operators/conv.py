@@ -1,4 +1,6 @@
-"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are turned to (out, in, spatial...) here."""
+"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are turned to (out,
+in, spatial...) here.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,23 @@ _SAME = 0
 
 
 def same_padding(size: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
-    """How much SAME padding puts before and after: as many outputs as strides fit, the odd element at the end."""
+    """How much SAME padding puts before and after: as many outputs as strides fit, the odd element
+    at the end.
+    """
     total = max((-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1 - size, 0)
     return total // 2, total - total // 2
 
 
-def window_attrs(call: OperatorCall, source: int, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Attr]:
-    """Strides, dilations and padding of a window over the spatial axes of input `source`, which stand between the first and the last."""
+def window_attrs(
+    call: OperatorCall,
+    source: int,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> dict[str, Attr]:
+    """Strides, dilations and padding of a window over the spatial axes of input `source`, which
+    stand between the first and the last.
+    """
     if any(step < 1 for step in (*strides, *dilations)):
         call.fail(f"strides {list(strides)} and dilations {list(dilations)} must be positive")
     attrs: dict[str, Attr] = {"strides": tuple(strides)}
@@ -47,27 +59,48 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
     found = call.quantisation(index)
     if found is None or call.tensor(index).type != "UINT8" or not call.type(x).dtype.is_float:
         return call.real(index)
-    # The first float models with quantised weights called their signed codes unsigned, and LiteRT reads them so still.
+    # The first float models with quantised weights called their signed codes unsigned, and LiteRT
+    # reads them so still.
     codes = call.emit("BitCast", [call.needed(index)], {"to": int(DType.I8)})
     scale, _, axis = parameters(call.tensor(index), found)
     zero = call.const(np.zeros(scale.shape, np.int8))
     attrs: dict[str, Attr] = {"axis": axis} if scale.ndim else {}
-    return call.emit("DequantizeLinear", [codes, call.const(scale), zero], attrs | call.hybrid(call.tensor(index)))
+    return call.emit(
+        "DequantizeLinear",
+        [codes, call.const(scale), zero],
+        attrs | call.hybrid(call.tensor(index)),
+    )
 
 
 def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) -> Ref:
-    """Weights with their axes in `order`: turned now if the file stores them, else while the model runs."""
+    """Weights with their axes in `order`: turned now if the file stores them, else while the model
+    runs.
+    """
     if call.rank(index) != len(order):
         call.fail(f"its weights are {call.type(index)}, not a tensor of {len(order)} dimensions")
     found = call.quantisation(index)
     axis = 0 if found is None or len(found.scales) == 1 else order.index(found.axis)
-    legacy = found is not None and call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
-    stored = call.weights(index, lambda codes: codes.transpose(order), axis) if call.stored(index) and not legacy else None
-    return call.emit("Transpose", [real_weights(call, index, x)], {"perm": tuple(order)}) if stored is None else stored
+    legacy = (
+        found is not None and call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
+    )
+    stored = (
+        call.weights(index, lambda codes: codes.transpose(order), axis)
+        if call.stored(index) and not legacy
+        else None
+    )
+    return (
+        call.emit("Transpose", [real_weights(call, index, x)], {"perm": tuple(order)})
+        if stored is None
+        else stored
+    )
 
 
-def _convolution(call: OperatorCall, order: Sequence[int], axes: str, *, depthwise: bool = False) -> None:
-    """`order` takes the weights' axes to (out, in, spatial...); `axes` are the letters of the spatial axes in the options."""
+def _convolution(
+    call: OperatorCall, order: Sequence[int], axes: str, *, depthwise: bool = False
+) -> None:
+    """`order` takes the weights' axes to (out, in, spatial...); `axes` are the letters of the
+    spatial axes in the options.
+    """
     rank = len(axes) + 2
     if call.rank(0) != rank:
         call.fail(f"its input is {call.type(0)}, not a tensor of {rank} dimensions")
@@ -81,7 +114,9 @@ def _convolution(call: OperatorCall, order: Sequence[int], axes: str, *, depthwi
     if not isinstance(known, int) or known < 1:
         call.unsupported(f"the number of channels of its input, {call.type(0)}, is not known")
     group = known if depthwise else known // max(shape[order[1]], 1)
-    if (depthwise and (shape[0] != 1 or shape[-1] % known)) or (not depthwise and group * shape[order[1]] != known):
+    if (depthwise and (shape[0] != 1 or shape[-1] % known)) or (
+        not depthwise and group * shape[order[1]] != known
+    ):
         call.fail(f"weights of shape {list(shape)} do not fit an input of {known} channels")
     if group != 1:
         attrs["group"] = group
@@ -113,12 +148,17 @@ def _conv_3d(call: OperatorCall) -> None:
 
 
 def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
-    """Input 0 is the shape of the output. Padding is that of the convolution which would take the output to the input."""
+    """Input 0 is the shape of the output. Padding is that of the convolution which would take the
+    output to the input.
+    """
     wanted = call.numbers(0, "output shape")
     rank = len(axes) + 2
     given, shape = call.type(2).shape, call.shape(1)
     if len(wanted) != rank or given is None or len(given) != rank:
-        call.fail(f"its input is {call.type(2)} and its output shape {list(wanted)}; both should have {rank} dimensions")
+        call.fail(
+            f"its input is {call.type(2)} and its output shape {list(wanted)}; both should have"
+            f" {rank} dimensions"
+        )
     sizes = [size for size in given[1:-1] if isinstance(size, int)]
     if len(sizes) != len(axes):
         call.unsupported(f"the size of its input, {call.type(2)}, is not known")
@@ -126,7 +166,9 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     if any(stride < 1 for stride in strides):
         call.fail(f"strides {strides} must be positive")
     before, after, extra = [], [], []
-    for size, out, kernel, stride in zip(sizes, wanted[1:-1], (shape[axis] for axis in order[2:]), strides, strict=True):
+    for size, out, kernel, stride in zip(
+        sizes, wanted[1:-1], (shape[axis] for axis in order[2:]), strides, strict=True
+    ):
         begin = same_padding(out, kernel, stride)[0] if call.integer("padding") == _SAME else 0
         end = (size - 1) * stride + kernel - begin - out
         before.append(begin)
@@ -136,7 +178,9 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     if any(extra):
         attrs["output_padding"] = tuple(extra)
     x, w = call.real(2), weights(call, 1, order, 2)
-    result = call.emit("ChannelsLastConvTranspose", [x, w, call.bias(3, bias_scale(call, 2, 1))], attrs)
+    result = call.emit(
+        "ChannelsLastConvTranspose", [x, w, call.bias(3, bias_scale(call, 2, 1))], attrs
+    )
     call.output(0, call.activate(result))
 
 

@@ -8,10 +8,15 @@ from whence.graph.node import Ref
 
 
 def _fully_connected(call: OperatorCall) -> None:
-    """x · wᵀ + b with w (out, in). Without `keep_num_dims` the input is rows of `in`, however many dimensions it has."""
+    """x · wᵀ + b with w (out, in). Without `keep_num_dims` the input is rows of `in`, however many
+    dimensions it has.
+    """
     form = call.integer("weights_format")
     if form != 0:
-        call.unsupported(f"its weights are shuffled for a particular processor (format {form}); convert the model again without that")
+        call.unsupported(
+            f"its weights are shuffled for a particular processor (format {form}); convert the"
+            " model again without that"
+        )
     if call.n_outputs > 1:
         call.unsupported("its second output is only for shuffled weights")
     depth = _depth(call)

@@ -25,7 +25,9 @@ def _binary(op: str) -> Mapper:
 
 
 def _extreme(op: str) -> Mapper:
-    """The larger or smaller of two: codes are ordered like what they mean, if they mean the same on both sides."""
+    """The larger or smaller of two: codes are ordered like what they mean, if they mean the same on
+    both sides.
+    """
 
     def mapper(call: OperatorCall) -> None:
         if keeps_codes(call, 0) and keeps_codes(call, 1):
@@ -63,7 +65,8 @@ def _floor_div(call: OperatorCall) -> None:
     if call.tensor_type_of(a).dtype.is_float:
         call.output(0, call.emit("Floor", [call.emit("Div", [a, b])]))
         return
-    # a - (a mod b) is a multiple of b where the remainder has the sign of b, so that division cannot round.
+    # a - (a mod b) is a multiple of b where the remainder has the sign of b, so that division
+    # cannot round.
     call.output(0, call.emit("Div", [call.emit("Sub", [a, call.emit("Mod", [a, b])]), b]))
 
 
@@ -82,7 +85,9 @@ def _floor_mod(call: OperatorCall) -> None:
 
 
 def _right_shift(call: OperatorCall) -> None:
-    """Signed numbers keep their sign: x >> s = ⌊x / 2^s⌋, and s is at most one less than the number of bits."""
+    """Signed numbers keep their sign: x >> s = ⌊x / 2^s⌋, and s is at most one less than the number
+    of bits.
+    """
     x, s = call.needed(0), call.needed(1)
     dtype = call.tensor_type_of(x).dtype
     top = call.const(np.array(dtype.bits - 1, dtype.numpy))
@@ -106,7 +111,10 @@ def _atan2(call: OperatorCall) -> None:
     y_negative, x_negative = call.emit("Less", [y, zero]), call.emit("Less", [x, zero])
     signed_half = call.emit("Where", [y_negative, call.emit("Neg", [half]), half])
     on_axis = call.emit("Where", [call.emit("Equal", [y, zero]), zero, signed_half])
-    base = call.emit("Where", [call.emit("Equal", [x, zero]), on_axis, call.emit("Atan", [call.emit("Div", [y, x])])])
+    base = call.emit(
+        "Where",
+        [call.emit("Equal", [x, zero]), on_axis, call.emit("Atan", [call.emit("Div", [y, x])])],
+    )
     towards = call.emit("Where", [y_negative, call.emit("Neg", [turn]), turn])
     call.output(0, call.emit("Add", [base, call.emit("Where", [x_negative, towards, zero])]))
 
@@ -136,23 +144,50 @@ def _quantise(call: OperatorCall) -> None:
         call.output(0, call.real(0))
         return
     # Codes of 32 bits are no type of QuantizeLinear's.
-    steps = call.emit("Round", [call.emit("Div", [call.real(0), call.const(found.scales[0].reshape(()))])])
-    call.output_codes(0, call.emit("Add", [call.cast(steps, DType.I32), call.const(np.array(found.zero_points[0], np.int32))]))
+    steps = call.emit(
+        "Round", [call.emit("Div", [call.real(0), call.const(found.scales[0].reshape(()))])]
+    )
+    call.output_codes(
+        0,
+        call.emit(
+            "Add",
+            [call.cast(steps, DType.I32), call.const(np.array(found.zero_points[0], np.int32))],
+        ),
+    )
 
 
 def _fake_quantise(call: OperatorCall) -> None:
-    """To the nearest of the values that codes of `num_bits` can have between `min` and `max`, which move so that zero is one of them."""
+    """To the nearest of the values that codes of `num_bits` can have between `min` and `max`, which
+    move so that zero is one of them.
+    """
     low, high, bits = call.number("min"), call.number("max"), call.integer("num_bits")
     if not low < high or not 2 <= bits <= 16:
         call.fail(f"its range {low} to {high} in {bits} bits is empty")
     first, last = (1 if call.flag("narrow_range") else 0), (1 << bits) - 1
     scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(last - first))
     from_low = np.float32(first) - np.float32(low) / scale
-    zero = first if from_low < first else last if from_low > last else int(np.floor(from_low + np.float32(0.5)))
+    zero = (
+        first
+        if from_low < first
+        else last
+        if from_low > last
+        else int(np.floor(from_low + np.float32(0.5)))
+    )
     bottom, top = (np.float32(first - zero) * scale, np.float32(last - zero) * scale)
     offset = call.const(np.array(bottom, np.float32))
     shifted = call.emit("Sub", [call.clip(call.real(0), float(bottom), float(top)), offset])
-    steps = call.emit("Floor", [call.emit("Add", [call.emit("Div", [shifted, call.const(np.array(scale))]), call.const(np.array(0.5, np.float32))])])
+    steps = call.emit(
+        "Floor",
+        [
+            call.emit(
+                "Add",
+                [
+                    call.emit("Div", [shifted, call.const(np.array(scale))]),
+                    call.const(np.array(0.5, np.float32)),
+                ],
+            )
+        ],
+    )
     result: Ref = call.emit("Add", [call.emit("Mul", [steps, call.const(np.array(scale))]), offset])
     call.output(0, result)
 

@@ -1,4 +1,6 @@
-"""Tensors made from a shape, a few numbers or a compact form: fill, zeros, ranges, ranks, dense weights from sparse ones."""
+"""Tensors made from a shape, a few numbers or a compact form: fill, zeros, ranges, ranks, dense
+weights from sparse ones.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,17 @@ def _range(call: OperatorCall) -> None:
 
 
 def _rank(call: OperatorCall) -> None:
-    call.output_codes(0, call.cast(call.emit("Size", [call.emit("Shape", [call.needed(0)])]), DType.I32))
+    call.output_codes(
+        0, call.cast(call.emit("Size", [call.emit("Shape", [call.needed(0)])]), DType.I32)
+    )
 
 
 def _broadcast_args(call: OperatorCall) -> None:
     """The shape that two shapes broadcast to."""
-    lengths = [call.shape(index)[0] if call.rank(index) == 1 else call.fail("its inputs are not lists") for index in (0, 1)]
+    lengths = [
+        call.shape(index)[0] if call.rank(index) == 1 else call.fail("its inputs are not lists")
+        for index in (0, 1)
+    ]
     sides = []
     for index, length in enumerate(lengths):
         side, missing = call.needed(index), max(lengths) - length

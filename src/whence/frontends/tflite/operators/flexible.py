@@ -1,4 +1,6 @@
-"""The options of custom operators, which are a FlexBuffer: a small map of names to numbers and lists of numbers."""
+"""The options of custom operators, which are a FlexBuffer: a small map of names to numbers and
+lists of numbers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from flatbuffers import flexbuffers
 from whence.frontends.tflite.mapping import OperatorCall
 
 _MOST_BYTES = 1 << 16
-_FAULTS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, struct.error, RecursionError, MemoryError)
+_FAULTS = (
+    ValueError,
+    TypeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    RecursionError,
+    MemoryError,
+)
 
 
 class FlexibleOptions:

@@ -1,8 +1,10 @@
-"""The sigmoid and tanh of LiteRT's integer LSTM for all arguments of 16 bits: its fixed-point approximations, to the last bit.
+"""The sigmoid and tanh of LiteRT's integer LSTM for all arguments of 16 bits: its fixed-point
+approximations, to the last bit.
 
-A fixed-point number of 16 bits with n integer bits is a whole number times 2^(n - 15). The exponential is a polynomial on [-1/4, 0) times powers
-of e, one for each bit of the argument; the quotients are three steps of Newton's method. Every product is rounded to 16 bits, which is
-what makes the results what they are.
+A fixed-point number of 16 bits with n integer bits is a whole number times 2^(n - 15). The
+exponential is a polynomial on [-1/4, 0) times powers of e, one for each bit of the argument; the
+quotients are three steps of Newton's method. Every product is rounded to 16 bits, which is what
+makes the results what they are.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def _exponential(x: np.ndarray, integer_bits: int) -> np.ndarray:
     fraction = 15 - integer_bits
     quarter = 1 << (fraction - 2)
     inside = (x & (quarter - 1)) - quarter
-    # On [-1/4, 0), around -1/8: e^(t - 1/8) with t² to t⁴ in the order in which the products are rounded.
+    # On [-1/4, 0), around -1/8: e^(t - 1/8) with t² to t⁴ in the order in which the products are
+    # rounded.
     t = _saturated(inside << integer_bits) + (1 << 12)
     square = _times(t, t)
     fourth = _halved(_times(square, square), 2)
@@ -84,6 +87,7 @@ def sigmoid_table() -> np.ndarray:
 def tanh_table(integer_bits: int) -> np.ndarray:
     """By code, from the smallest: arguments with `integer_bits`, results with no integer bits."""
     x = _arguments()
-    # tanh |x| = (1 - e^-2|x|) / (1 + e^-2|x|); doubling the argument is reading it with one more integer bit.
+    # tanh |x| = (1 - e^-2|x|) / (1 + e^-2|x|); doubling the argument is reading it with one more
+    # integer bit.
     size = _saturated((_newton(_exponential(-np.abs(x), integer_bits + 1)) - _TWO_BITS_ONE) << 2)
     return np.where(x == 0, 0, np.where(x < 0, -size, size)).astype(np.int16)

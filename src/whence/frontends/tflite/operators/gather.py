@@ -36,18 +36,29 @@ def _gather(call: OperatorCall) -> None:
 def _batched(call: OperatorCall, x: Ref, indices: Ref, axis: int, batch: int) -> Ref:
     """Gather with indices of its own for each of the first `batch` dimensions' places.
 
-    GatherND has them too, but reads the dimension right after them. So the axis goes there first, and afterwards
-    the dimensions it jumped over go back before those of the indices.
+    GatherND has them too, but reads the dimension right after them. So the axis goes there first,
+    and afterwards the dimensions it jumped over go back before those of the indices.
     """
     rank, between = call.rank(0), axis - batch
     if between:
-        x = call.emit("Transpose", [x], {"perm": (*range(batch), axis, *(d for d in range(batch, rank) if d != axis))})
-    found = call.emit("GatherND", [x, call.emit("Unsqueeze", [indices, call.ints(-1)])], {"batch_dims": batch})
+        x = call.emit(
+            "Transpose",
+            [x],
+            {"perm": (*range(batch), axis, *(d for d in range(batch, rank) if d != axis))},
+        )
+    found = call.emit(
+        "GatherND", [x, call.emit("Unsqueeze", [indices, call.ints(-1)])], {"batch_dims": batch}
+    )
     if not between:
         return found
     inner = call.rank(1) - batch
     total = rank - 1 + inner
-    order = (*range(batch), *range(batch + inner, batch + inner + between), *range(batch, batch + inner), *range(batch + inner + between, total))
+    order = (
+        *range(batch),
+        *range(batch + inner, batch + inner + between),
+        *range(batch, batch + inner),
+        *range(batch + inner + between, total),
+    )
     return call.emit("Transpose", [found], {"perm": order})
 
 
@@ -67,7 +78,9 @@ def _scatter_nd(call: OperatorCall) -> None:
         numbers = DType.U8
     start = call.emit("ConstantOfShape", [shape], {"value": np.zeros(1, numbers.numpy)})
     reduction = "max" if dtype is DType.BOOL else "add"
-    made = call.emit("ScatterND", [start, indices, call.cast(updates, numbers)], {"reduction": reduction})
+    made = call.emit(
+        "ScatterND", [start, indices, call.cast(updates, numbers)], {"reduction": reduction}
+    )
     if keeps_codes(call, 1):
         call.output_codes(0, call.cast(made, dtype))
     else:
@@ -75,7 +88,9 @@ def _scatter_nd(call: OperatorCall) -> None:
 
 
 def _one_hot(call: OperatorCall) -> None:
-    """Where an index equals the place along the new axis, the third input; elsewhere the fourth. An index out of range is nowhere."""
+    """Where an index equals the place along the new axis, the third input; elsewhere the fourth. An
+    index out of range is nowhere.
+    """
     rank = call.rank(0)
     axis = call.integer("axis", -1)
     axis = rank if axis == -1 else axis
@@ -90,7 +105,9 @@ def _one_hot(call: OperatorCall) -> None:
         places = call.const(np.arange(depth, dtype=np.int64))
     else:
         limit = call.emit("Reshape", [call.cast(call.needed(1), DType.I64), call.ints()])
-        places = call.emit("Range", [call.const(np.array(0, np.int64)), limit, call.const(np.array(1, np.int64))])
+        places = call.emit(
+            "Range", [call.const(np.array(0, np.int64)), limit, call.const(np.array(1, np.int64))]
+        )
     if axis < rank:
         places = call.emit("Unsqueeze", [places, call.ints(*range(1, rank - axis + 1))])
     hot = call.emit("Equal", [call.emit("Unsqueeze", [indices, call.ints(axis)]), places])

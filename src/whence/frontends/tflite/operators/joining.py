@@ -24,14 +24,24 @@ def _concatenation(call: OperatorCall) -> None:
     given = range(call.n_inputs)
     axis = _axis(call, call.integer("axis"), call.rank(0))
     if all(keeps_codes(call, index) for index in given):
-        call.output_codes(0, call.emit("Concat", [call.needed(index) for index in given], {"axis": axis}))
+        call.output_codes(
+            0, call.emit("Concat", [call.needed(index) for index in given], {"axis": axis})
+        )
     else:
-        call.output(0, call.activate(call.emit("Concat", [call.real(index) for index in given], {"axis": axis})))
+        call.output(
+            0,
+            call.activate(
+                call.emit("Concat", [call.real(index) for index in given], {"axis": axis})
+            ),
+        )
 
 
 def _pack(call: OperatorCall) -> None:
     axis = _axis(call, call.integer("axis"), call.rank(0) + 1)
-    rows = [call.emit("Unsqueeze", [call.needed(index), call.ints(axis)]) for index in range(call.n_inputs)]
+    rows = [
+        call.emit("Unsqueeze", [call.needed(index), call.ints(axis)])
+        for index in range(call.n_inputs)
+    ]
     call.output_codes(0, call.emit("Concat", rows, {"axis": axis}))
 
 
@@ -87,7 +97,9 @@ def pads(call: OperatorCall, index: int) -> Ref:
     table = call.whole(index)
     known = call.scope.value_of(table)
     if known is None:
-        return call.emit("Reshape", [call.emit("Transpose", [table], {"perm": (1, 0)}), call.ints(-1)])
+        return call.emit(
+            "Reshape", [call.emit("Transpose", [table], {"perm": (1, 0)}), call.ints(-1)]
+        )
     if known.shape != (call.rank(0), 2):
         call.fail(f"paddings of shape {list(known.shape)} do not fit an input {call.type(0)}")
     return call.const(np.ascontiguousarray(known.T).reshape(-1))
@@ -114,7 +126,9 @@ def _mirror_pad(call: OperatorCall) -> None:
     shape, borders = call.shape(0), call.numbers(1, "paddings")
     if len(borders) != 2 * len(shape) or max(shape, default=0) > _LONGEST_AXIS:
         call.fail(f"paddings {list(borders)} do not fit an input {call.type(0)}")
-    for axis, (size, before, after) in enumerate(zip(shape, borders[::2], borders[1::2], strict=True)):
+    for axis, (size, before, after) in enumerate(
+        zip(shape, borders[::2], borders[1::2], strict=True)
+    ):
         if not 0 <= max(before, after) <= size or min(before, after) < 0:
             call.fail(f"a border of {max(before, after)} does not mirror an axis of {size}")
         if before or after:
@@ -133,13 +147,24 @@ def _resize(mode: str) -> Mapper:
         attrs: dict[str, Attr] = {
             "axes": (1, 2),
             "mode": mode,
-            "coordinate_transformation_mode": "align_corners" if aligned else "half_pixel" if centred else "asymmetric",
+            "coordinate_transformation_mode": "align_corners"
+            if aligned
+            else "half_pixel"
+            if centred
+            else "asymmetric",
         }
         if mode == "nearest":
             attrs["nearest_mode"] = "round_prefer_ceil" if aligned or centred else "floor"
-            call.output_codes(0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs))
+            call.output_codes(
+                0, call.emit("Resize", [call.needed(0), None, None, call.whole(1)], attrs)
+            )
         else:
-            call.output(0, call.emit("Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs))
+            call.output(
+                0,
+                call.emit(
+                    "Resize", [call.cast(call.real(0), DType.F32), None, None, call.whole(1)], attrs
+                ),
+            )
 
     return mapper
 

@@ -1,6 +1,8 @@
-"""Custom operators of MediaPipe's models that look closer at a part of the picture: where it is, its pixels, and landmarks found in it.
+"""Custom operators of MediaPipe's models that look closer at a part of the picture: where it is,
+its pixels, and landmarks found in it.
 
-A transform is a 4 × 4 matrix of which the first two rows matter: a point of the part (x, y) is the point (a·x + b·y + c, d·x + e·y + f) of the whole.
+A transform is a 4 × 4 matrix of which the first two rows matter: a point of the part (x, y) is the
+point (a·x + b·y + c, d·x + e·y + f) of the whole.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class _Numbers:
 
     def turned(self, cosine: Ref, sine: Ref, x: Ref, y: Ref) -> tuple[Ref, Ref]:
         """(x, y) turned by an angle."""
-        return self.sub(self.mul(x, cosine), self.mul(y, sine)), self.add(self.mul(x, sine), self.mul(y, cosine))
+        return self.sub(self.mul(x, cosine), self.mul(y, sine)), self.add(
+            self.mul(x, sine), self.mul(y, cosine)
+        )
 
 
 def _check_version(call: OperatorCall) -> None:
@@ -54,16 +58,26 @@ def _rows(call: OperatorCall, matrix: Ref) -> list[list[Ref]]:
 
 
 def _matrix(call: OperatorCall) -> None:
-    """The transform from a picture of the given size to the upright box, `scale` times as large, around some landmarks.
+    """The transform from a picture of the given size to the upright box, `scale` times as large,
+    around some landmarks.
 
-    Upright is where the line from the left to the right landmark has the angle `target`. So the landmarks are turned by target - angle, the box is
-    put around them, and its centre turned back.
+    Upright is where the line from the left to the right landmark has the angle `target`. So the
+    landmarks are turned by target - angle, the box is put around them, and its centre turned back.
     """
     _check_version(call)
     options, count = FlexibleOptions(call), call.shape(0)[1]
-    left, right, subset = options.integer("left_rotation_idx", -1), options.integer("right_rotation_idx", -1), options.integers("subset_idxs")
+    left, right, subset = (
+        options.integer("left_rotation_idx", -1),
+        options.integer("right_rotation_idx", -1),
+        options.integers("subset_idxs"),
+    )
     width, height = options.integer("output_width", 0), options.integer("output_height", 0)
-    if call.rank(0) != 3 or call.shape(0)[2] < 2 or not subset or not all(0 <= index < count for index in (left, right, *subset)):
+    if (
+        call.rank(0) != 3
+        or call.shape(0)[2] < 2
+        or not subset
+        or not all(0 <= index < count for index in (left, right, *subset))
+    ):
         call.fail(f"its landmarks {left}, {right}, {list(subset)[:4]}... are not all among {count}")
     if not (0 < width <= _LARGEST and 0 < height <= _LARGEST):
         call.fail(f"its picture is {width} by {height}")
@@ -71,8 +85,18 @@ def _matrix(call: OperatorCall) -> None:
     n = _Numbers(call)
 
     def coordinates(indices: tuple[int, ...]) -> tuple[Ref, Ref]:
-        chosen = call.emit("Gather", [call.emit("Gather", [call.real(0), call.const(np.array(0))], {"axis": 0}), call.ints(*indices)], {"axis": 0})
-        x, y = (call.emit("Gather", [chosen, call.const(np.array(axis))], {"axis": 1}) for axis in (0, 1))
+        chosen = call.emit(
+            "Gather",
+            [
+                call.emit("Gather", [call.real(0), call.const(np.array(0))], {"axis": 0}),
+                call.ints(*indices),
+            ],
+            {"axis": 0},
+        )
+        x, y = (
+            call.emit("Gather", [chosen, call.const(np.array(axis))], {"axis": 1})
+            for axis in (0, 1)
+        )
         return x, y
 
     (x0, y0), (x1, y1) = coordinates((left,)), coordinates((right,))
@@ -88,12 +112,19 @@ def _matrix(call: OperatorCall) -> None:
     sine = n.sub(n.mul(cos_now, math.sin(target)), n.mul(sin_now, math.cos(target)))
     edges = []
     for line in n.turned(cosine, sine, *coordinates(subset)):
-        edges.append([call.emit(op, [line, call.ints(0)], {"keepdims": 1}) for op in ("ReduceMin", "ReduceMax")])
+        edges.append(
+            [
+                call.emit(op, [line, call.ints(0)], {"keepdims": 1})
+                for op in ("ReduceMin", "ReduceMax")
+            ]
+        )
     middle = [n.mul(n.add(low, high), 0.5) for low, high in edges]
     x, y = n.turned(cosine, n.mul(sine, -1), *middle)
     wide, high = (
         n.mul(n.sub(last, first), options.number(name, 1.0) / size)
-        for (first, last), name, size in zip(edges, ("scale_x", "scale_y"), (width, height), strict=True)
+        for (first, last), name, size in zip(
+            edges, ("scale_x", "scale_y"), (width, height), strict=True
+        )
     )
     # Turning back by the angle, after scaling: (c·sx, s·sy) and (-s·sx, c·sy).
     a, b = n.mul(cosine, wide), n.mul(sine, high)
@@ -102,7 +133,16 @@ def _matrix(call: OperatorCall) -> None:
     f = n.sub(y, n.add(n.mul(d, width / 2), n.mul(e, height / 2)))
     zero = call.const(np.zeros(1, np.float32))
     rest = call.const(np.array([0, 0, 1, 0, 0, 0, 0, 1], np.float32))
-    call.output(0, call.emit("Reshape", [call.emit("Concat", [a, b, zero, c, d, e, zero, f, rest], {"axis": 0}), call.ints(1, 4, 4)]))
+    call.output(
+        0,
+        call.emit(
+            "Reshape",
+            [
+                call.emit("Concat", [a, b, zero, c, d, e, zero, f, rest], {"axis": 0}),
+                call.ints(1, 4, 4),
+            ],
+        ),
+    )
 
 
 def _transform_landmarks(call: OperatorCall) -> None:
@@ -113,35 +153,64 @@ def _transform_landmarks(call: OperatorCall) -> None:
         call.fail(f"its landmarks are {call.type(0)}")
     n = _Numbers(call)
     parts = call.emit("Split", [call.real(0)], {"axis": -1, "num_outputs": width}, outputs=width)
-    moved = [n.add(n.add(n.mul(parts[0], row[0]), n.mul(parts[1], row[1])), row[3]) for row in _rows(call, call.real(1))]
+    moved = [
+        n.add(n.add(n.mul(parts[0], row[0]), n.mul(parts[1], row[1])), row[3])
+        for row in _rows(call, call.real(1))
+    ]
     call.output(0, call.emit("Concat", [*moved, *parts[2:]], {"axis": -1}))
 
 
 def _transform_picture(call: OperatorCall) -> None:
-    """The part as a picture of its own, each pixel a mean of the four around the middle of its place in the whole; zero where that is outside."""
+    """The part as a picture of its own, each pixel a mean of the four around the middle of its
+    place in the whole; zero where that is outside.
+    """
     _check_version(call)
     options = FlexibleOptions(call)
     high, wide = options.integer("output_height", 0), options.integer("output_width", 0)
     shape = call.shape(0)
-    if len(shape) != 4 or shape[0] != 1 or not (0 < high <= _LARGEST and 0 < wide <= _LARGEST) or min(shape) < 1:
+    if (
+        len(shape) != 4
+        or shape[0] != 1
+        or not (0 < high <= _LARGEST and 0 < wide <= _LARGEST)
+        or min(shape) < 1
+    ):
         call.fail(f"its picture {call.type(0)} becomes one of {high} by {wide}")
     n = _Numbers(call)
-    across = call.const(np.broadcast_to(np.arange(wide, dtype=np.float32) + np.float32(0.5), (high, wide)).copy())
-    down = call.const(np.broadcast_to(np.arange(high, dtype=np.float32)[:, None] + np.float32(0.5), (high, wide)).copy())
+    across = call.const(
+        np.broadcast_to(np.arange(wide, dtype=np.float32) + np.float32(0.5), (high, wide)).copy()
+    )
+    down = call.const(
+        np.broadcast_to(
+            np.arange(high, dtype=np.float32)[:, None] + np.float32(0.5), (high, wide)
+        ).copy()
+    )
     places, inside = [], None
     for row, size in zip(_rows(call, call.real(1)), (shape[2], shape[1]), strict=True):
         place = n.add(n.add(n.mul(across, row[0]), n.mul(down, row[1])), n.sub(row[3], n.of(0.5)))
-        bounds = [call.emit("GreaterOrEqual", [place, n.of(0)]), call.emit("LessOrEqual", [place, n.of(size - 1)])]
+        bounds = [
+            call.emit("GreaterOrEqual", [place, n.of(0)]),
+            call.emit("LessOrEqual", [place, n.of(size - 1)]),
+        ]
         for bound in bounds:
             inside = bound if inside is None else call.emit("And", [inside, bound])
-        # The sampler counts from -1 at the first pixel to 1 at the last; a line of one pixel has only its middle.
+        # The sampler counts from -1 at the first pixel to 1 at the last; a line of one pixel has
+        # only its middle.
         spread = n.sub(n.mul(place, 2 / (size - 1)), n.of(1)) if size > 1 else n.mul(place, 0)
         places.append(call.emit("Unsqueeze", [spread, call.ints(0, 3)]))
     grid = call.emit("Concat", places, {"axis": -1})
     turned = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
-    sampled = call.emit("GridSample", [turned, grid], {"mode": "linear", "padding_mode": "border", "align_corners": 1})
+    sampled = call.emit(
+        "GridSample",
+        [turned, grid],
+        {"mode": "linear", "padding_mode": "border", "align_corners": 1},
+    )
     assert inside is not None
-    call.output(0, call.emit("Transpose", [call.emit("Where", [inside, sampled, n.of(0)])], {"perm": (0, 2, 3, 1)}))
+    call.output(
+        0,
+        call.emit(
+            "Transpose", [call.emit("Where", [inside, sampled, n.of(0)])], {"perm": (0, 2, 3, 1)}
+        ),
+    )
 
 
 MAPPINGS: Mappings = {

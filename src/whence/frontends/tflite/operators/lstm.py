@@ -1,7 +1,7 @@
 """LSTM layers over a sequence, in one direction or two, and their single step.
 
-A plain layer is ONNX's LSTM. What that does not have (a projection, normalised gates, a clipped cell, states that are rounded to codes) is
-written step by step in smaller operators.
+A plain layer is ONNX's LSTM. What that does not have (a projection, normalised gates, a clipped
+cell, states that are rounded to codes) is written step by step in smaller operators.
 """
 
 from __future__ import annotations
@@ -10,7 +10,13 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
-from whence.frontends.tflite.operators.lstm_layer import Layer, biases, clip_limit, stack_inputs, start_of
+from whence.frontends.tflite.operators.lstm_layer import (
+    Layer,
+    biases,
+    clip_limit,
+    stack_inputs,
+    start_of,
+)
 from whence.frontends.tflite.operators.lstm_steps import stepwise
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
@@ -34,8 +40,11 @@ def _plain(layer: Layer, x: Ref) -> Ref:
     """ONNX's LSTM on (time, batch, input); (time, batch, hidden)."""
     call = layer.call
     coupled = layer.is_coupled
-    # i = 1 - f = σ(-z_f): with its forget gate turned round, a layer that couples by forgetting is one that couples by taking in.
-    order = ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
+    # i = 1 - f = σ(-z_f): with its forget gate turned round, a layer that couples by forgetting is
+    # one that couples by taking in.
+    order = (
+        ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
+    )
     sign = np.array([-1, 1, 1, 1] if coupled else [1, 1, 1, 1], np.float32)
     weights = stack_inputs(call, [layer.input_weight(gate) for gate in order])
     recurrent = stack_inputs(call, [layer.recurrent_weight(gate) for gate in order])
@@ -48,15 +57,33 @@ def _plain(layer: Layer, x: Ref) -> Ref:
     if coupled:
         turned = call.const(np.repeat(sign, hidden))
         column = call.const(np.repeat(sign, hidden)[:, None])
-        weights, recurrent = call.emit("Mul", [weights, column]), call.emit("Mul", [recurrent, column])
+        weights, recurrent = (
+            call.emit("Mul", [weights, column]),
+            call.emit("Mul", [recurrent, column]),
+        )
         bias = None if bias is None else call.emit("Mul", [bias, turned])
-        peepholes = None if peepholes is None else call.emit("Mul", [peepholes, call.const(np.repeat(sign[:3], hidden))])
+        peepholes = (
+            None
+            if peepholes is None
+            else call.emit("Mul", [peepholes, call.const(np.repeat(sign[:3], hidden))])
+        )
     if bias is not None:
-        bias = call.emit("Concat", [bias, call.const(np.zeros(4 * hidden, np.float32))], {"axis": 0})
+        bias = call.emit(
+            "Concat", [bias, call.const(np.zeros(4 * hidden, np.float32))], {"axis": 0}
+        )
     front = call.ints(0)
     starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
-    inputs = [x] + [None if ref is None else call.emit("Unsqueeze", [ref, front]) for ref in (weights, recurrent, bias)]
-    inputs += [None, *(None if ref is None else call.emit("Unsqueeze", [ref, front]) for ref in (*starts, peepholes))]
+    inputs = [x] + [
+        None if ref is None else call.emit("Unsqueeze", [ref, front])
+        for ref in (weights, recurrent, bias)
+    ]
+    inputs += [
+        None,
+        *(
+            None if ref is None else call.emit("Unsqueeze", [ref, front])
+            for ref in (*starts, peepholes)
+        ),
+    ]
     function = _PLAIN[ACTIVATIONS[call.integer("fused_activation_function")]]
     attrs: dict[str, Attr] = {
         "hidden_size": hidden,
@@ -84,9 +111,21 @@ def _sequence(call: OperatorCall) -> None:
         call.fail(f"its input has {call.rank(0)} dimensions, not 3")
     layer = Layer(call, 1, 18, 19, 20)
     if is_integer(layer):
-        call.output_codes(0, turned(call, integer_layer(layer, turned(call, call.needed(0), is_turned=swap)), is_turned=swap))
+        call.output_codes(
+            0,
+            turned(
+                call,
+                integer_layer(layer, turned(call, call.needed(0), is_turned=swap)),
+                is_turned=swap,
+            ),
+        )
     else:
-        call.output(0, turned(call, run_layer(layer, turned(call, call.real(0), is_turned=swap)), is_turned=swap))
+        call.output(
+            0,
+            turned(
+                call, run_layer(layer, turned(call, call.real(0), is_turned=swap)), is_turned=swap
+            ),
+        )
 
 
 def _bidirectional(call: OperatorCall) -> None:
@@ -111,14 +150,20 @@ def _single(call: OperatorCall) -> None:
         return
     front = call.ints(0)
     layer = Layer(call, 1, 18, 19, 20)
-    made = call.emit("Squeeze", [run_layer(layer, call.emit("Unsqueeze", [call.real(0), front])), front])
+    made = call.emit(
+        "Squeeze", [run_layer(layer, call.emit("Unsqueeze", [call.real(0), front])), front]
+    )
     if call.n_outputs != 1:
-        call.unsupported(f"its {call.n_outputs} outputs, a form that converters have not written since 2018")
+        call.unsupported(
+            f"its {call.n_outputs} outputs, a form that converters have not written since 2018"
+        )
     call.output(0, made)
 
 
 def _basic(call: OperatorCall) -> None:
-    """The short form: input and output before are side by side, and one matrix makes the gates input, cell, forget, output of both."""
+    """The short form: input and output before are side by side, and one matrix makes the gates
+    input, cell, forget, output of both.
+    """
     joined = call.emit("Concat", [call.real(0), call.real(1)], {"axis": -1})
     bias = call.bias(3, np.ones(1, np.float32))
     sums = call.emit("MatMul", [joined, call.emit("Transpose", [call.real(2)], {"perm": (1, 0)})])

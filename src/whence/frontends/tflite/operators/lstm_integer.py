@@ -1,7 +1,8 @@
 """A quantised LSTM layer in the integers of LiteRT's own arithmetic, to the last bit.
 
-Gates have 16 bits with 3 before the point, their functions are tables, the cell has 16 bits with as many before the point as its scale says.
-Layers with more than that (peepholes, normalised gates, a projection) are read in real numbers that are rounded between steps.
+Gates have 16 bits with 3 before the point, their functions are tables, the cell has 16 bits with as
+many before the point as its scale says. Layers with more than that (peepholes, normalised gates, a
+projection) are read in real numbers that are rounded between steps.
 """
 
 from __future__ import annotations
@@ -29,14 +30,30 @@ _LARGEST_SHIFT = 30
 def is_integer(layer: Layer) -> bool:
     """Is this a layer that LiteRT computes in integers and nothing here lacks?"""
     call = layer.call
-    if layer.has_peepholes or layer.is_normalised or layer.has_projection or _cell_bits(layer) is None:
+    if (
+        layer.has_peepholes
+        or layer.is_normalised
+        or layer.has_projection
+        or _cell_bits(layer) is None
+    ):
         return False
-    weights = [index(gate) for gate in layer.gates for index in (layer.input_weight, layer.recurrent_weight)]
+    weights = [
+        index(gate)
+        for gate in layer.gates
+        for index in (layer.input_weight, layer.recurrent_weight)
+    ]
     return (
         all(_is_plain(call, index, "INT8") for index in (0, layer.hidden_state))
-        and all(_is_plain(call, index, "INT8") and call.constant_codes(index) is not None and not _zero(call, index) for index in weights)
         and all(
-            call.has(index) and call.tensor(index).type == "INT32" and call.constant_codes(index) is not None
+            _is_plain(call, index, "INT8")
+            and call.constant_codes(index) is not None
+            and not _zero(call, index)
+            for index in weights
+        )
+        and all(
+            call.has(index)
+            and call.tensor(index).type == "INT32"
+            and call.constant_codes(index) is not None
             for index in map(layer.bias, layer.gates)
         )
         and call.output_tensor(0).type == "INT8"
@@ -44,7 +61,11 @@ def is_integer(layer: Layer) -> bool:
 
 
 def _is_stored(call: OperatorCall, index: int, kind: str) -> bool:
-    return call.has(index) and call.tensor(index).type == kind and call.constant_codes(index) is not None
+    return (
+        call.has(index)
+        and call.tensor(index).type == kind
+        and call.constant_codes(index) is not None
+    )
 
 
 def _is_plain(call: OperatorCall, index: int, kind: str) -> bool:
@@ -106,30 +127,58 @@ class IntegerCell:
 
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
         values = self.values
-        products = at.emit("MatMulInteger", [hidden, values["recurrent"], at.const(np.array(self.hidden_zero, np.int8))])
+        products = at.emit(
+            "MatMulInteger",
+            [hidden, values["recurrent"], at.const(np.array(self.hidden_zero, np.int8))],
+        )
         scaled = at.emit("FixedPointScale", [products, values["multiplier"], values["shift"]])
         sums = at.cast(at.clip(at.emit("Add", [share, scaled]), -32768, 32767), DType.I16)
-        parts = at.emit("Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates))
+        parts = at.emit(
+            "Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates)
+        )
         tables = {gate: values["tanh" if gate == "cell" else "sigmoid"] for gate in self.gates}
-        gate = {name: at.cast(at.emit("LookUp", [part, tables[name]]), DType.I32) for name, part in zip(self.gates, parts, strict=True)}
+        gate = {
+            name: at.cast(at.emit("LookUp", [part, tables[name]]), DType.I32)
+            for name, part in zip(self.gates, parts, strict=True)
+        }
         # What is not forgotten is taken in, where there is no gate for it.
-        taken = gate["input"] if "input" in gate else at.emit("Sub", [at.const(np.array(32767, np.int32)), gate["forget"]])
+        taken = (
+            gate["input"]
+            if "input" in gate
+            else at.emit("Sub", [at.const(np.array(32767, np.int32)), gate["forget"]])
+        )
         kept = self._product(at, gate["forget"], at.cast(cell, DType.I32), 15)
         added = self._product(at, taken, gate["cell"], 30 - (15 - self.cell_bits))
         after = at.clip(at.emit("Add", [kept, added]), -32768, 32767)
         if self.cell_limit:
             after = at.clip(after, -self.cell_limit, self.cell_limit)
         memory = at.cast(after, DType.I16)
-        shown = at.emit("Mul", [gate["output"], at.cast(at.emit("LookUp", [memory, values["cell tanh"]]), DType.I32)])
-        multiplier, shift = (at.const(np.array(number, np.int32)) for number in self.hidden_multiplier)
-        result = at.emit("Add", [at.emit("FixedPointScale", [shown, multiplier, shift]), at.const(np.array(self.hidden_zero, np.int32))])
+        shown = at.emit(
+            "Mul",
+            [gate["output"], at.cast(at.emit("LookUp", [memory, values["cell tanh"]]), DType.I32)],
+        )
+        multiplier, shift = (
+            at.const(np.array(number, np.int32)) for number in self.hidden_multiplier
+        )
+        result = at.emit(
+            "Add",
+            [
+                at.emit("FixedPointScale", [shown, multiplier, shift]),
+                at.const(np.array(self.hidden_zero, np.int32)),
+            ],
+        )
         return at.cast(at.clip(result, -128, 127), DType.I8), memory
 
     def _product(self, at: Emitter, a: Ref, b: Ref, shift: int) -> Ref:
-        """a · b / 2^shift, rounded to nearest, halves away from zero: the doubled product times a half is the product, exactly."""
+        """a · b / 2^shift, rounded to nearest, halves away from zero: the doubled product times a
+        half is the product, exactly.
+        """
         product = at.emit("Mul", [a, b])
         doubled = at.emit("Add", [product, product])
-        return at.emit("FixedPointScale", [doubled, at.const(np.array(_HALF, np.int32)), at.const(np.array(-shift, np.int32))])
+        return at.emit(
+            "FixedPointScale",
+            [doubled, at.const(np.array(_HALF, np.int32)), at.const(np.array(-shift, np.int32))],
+        )
 
 
 def integer_layer(layer: Layer, x: Ref) -> Ref:
@@ -141,14 +190,31 @@ def integer_layer(layer: Layer, x: Ref) -> Ref:
         return call.const(np.ascontiguousarray(np.concatenate(codes, axis=0).T))
 
     units = call.shape(layer.input_weight("output"))[0]
-    inputs, recurrent = [layer.input_weight(gate) for gate in gates], [layer.recurrent_weight(gate) for gate in gates]
-    biases = [value.reshape(-1) for gate in gates if (value := call.constant_codes(layer.bias(gate))) is not None]
+    inputs, recurrent = (
+        [layer.input_weight(gate) for gate in gates],
+        [layer.recurrent_weight(gate) for gate in gates],
+    )
+    biases = [
+        value.reshape(-1)
+        for gate in gates
+        if (value := call.constant_codes(layer.bias(gate))) is not None
+    ]
     given, hidden_scale = _scale(call, 0), _scale(call, layer.hidden_state)
-    products = call.emit("MatMulInteger", [x, columns(inputs), call.const(np.array(_zero(call, 0), np.int8))])
+    products = call.emit(
+        "MatMulInteger", [x, columns(inputs), call.const(np.array(_zero(call, 0), np.int8))]
+    )
     sums = call.emit("Add", [products, call.const(np.concatenate(biases))])
-    multiplier, shift = _multipliers([float(_scale(call, index) * given) / _GATE_STEP for index in inputs], units)
-    shares = call.clip(call.emit("FixedPointScale", [sums, call.const(multiplier), call.const(shift)]), -32768, 32767)
-    multiplier, shift = _multipliers([float(_scale(call, index) * hidden_scale) / _GATE_STEP for index in recurrent], units)
+    multiplier, shift = _multipliers(
+        [float(_scale(call, index) * given) / _GATE_STEP for index in inputs], units
+    )
+    shares = call.clip(
+        call.emit("FixedPointScale", [sums, call.const(multiplier), call.const(shift)]),
+        -32768,
+        32767,
+    )
+    multiplier, shift = _multipliers(
+        [float(_scale(call, index) * hidden_scale) / _GATE_STEP for index in recurrent], units
+    )
     bits = _cell_bits(layer)
     assert bits is not None
     values = {
@@ -168,4 +234,11 @@ def integer_layer(layer: Layer, x: Ref) -> Ref:
         int(min(limit * 2.0 ** (15 - bits), 32767)) if math.isfinite(limit) and limit > 0 else 0,
         fixed_point(2.0**-30 / float(hidden_scale)),
     )
-    return run_steps(call, cell, shares, call.needed(layer.hidden_state), call.needed(layer.cell_state), backwards=layer.backwards)
+    return run_steps(
+        call,
+        cell,
+        shares,
+        call.needed(layer.hidden_state),
+        call.needed(layer.cell_state),
+        backwards=layer.backwards,
+    )

@@ -1,4 +1,6 @@
-"""The parts of one direction of an LSTM layer: where they stand among an operator's inputs, and what they are in real numbers."""
+"""The parts of one direction of an LSTM layer: where they stand among an operator's inputs, and
+what they are in real numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class Rounding:
 
     def apply(self, at: Emitter, value: Ref) -> Ref:
         scale, zero = at.const(self.scale), at.const(self.zero)
-        return at.emit("DequantizeLinear", [at.emit("QuantizeLinear", [value, scale, zero]), scale, zero])
+        return at.emit(
+            "DequantizeLinear", [at.emit("QuantizeLinear", [value, scale, zero]), scale, zero]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,9 @@ class Layer:
 
     call: OperatorCall
     first: int
-    """The first input weight; the recurrent weights, peepholes, biases and the projection follow."""
+    """The first input weight; the recurrent weights, peepholes, biases and the projection
+    follow.
+    """
     hidden_state: int
     cell_state: int
     norms: int | None = None
@@ -54,7 +60,9 @@ class Layer:
 
     @property
     def is_normalised(self) -> bool:
-        return self.norms is not None and any(self.call.has(self.norms + position) for position in range(4))
+        return self.norms is not None and any(
+            self.call.has(self.norms + position) for position in range(4)
+        )
 
     @property
     def has_projection(self) -> bool:
@@ -94,10 +102,16 @@ class Layer:
         if self.is_normalised and (found := self.call.quantisation(self.norm(gate))) is not None:
             return found.scales / np.float32(1024)
         given, weights = self.call.quantisation(0), self.call.quantisation(self.input_weight(gate))
-        return np.ones(1, np.float32) if given is None or weights is None else given.scales * weights.scales
+        return (
+            np.ones(1, np.float32)
+            if given is None or weights is None
+            else given.scales * weights.scales
+        )
 
 
-def stacked(call: OperatorCall, parts: Sequence[Ref | None], values: Sequence[np.ndarray | None]) -> Ref:
+def stacked(
+    call: OperatorCall, parts: Sequence[Ref | None], values: Sequence[np.ndarray | None]
+) -> Ref:
     """Matrices or vectors under each other; one constant where all of them are stored."""
     known = [value for value in values if value is not None]
     if len(known) == len(values):
@@ -122,11 +136,22 @@ def biases(layer: Layer, gates: Sequence[str]) -> Ref | None:
     values: list[np.ndarray | None] = []
     for gate in gates:
         known = call.constant_codes(layer.bias(gate))
-        if known is not None and known.dtype.kind == "i" and call.quantisation(layer.bias(gate)) is None:
+        if (
+            known is not None
+            and known.dtype.kind == "i"
+            and call.quantisation(layer.bias(gate)) is None
+        ):
             own = call.tensor(layer.bias(gate)).quantisation
-            known = (known.astype(np.float64) * (layer.bias_scale(gate) if own is None else own.scales)).astype(np.float32)
-        values.append(known if known is None or known.dtype.kind == "f" else call.constant(layer.bias(gate)))
-    refs = [None if value is not None else call.real(layer.bias(gate)) for gate, value in zip(gates, values, strict=True)]
+            known = (
+                known.astype(np.float64) * (layer.bias_scale(gate) if own is None else own.scales)
+            ).astype(np.float32)
+        values.append(
+            known if known is None or known.dtype.kind == "f" else call.constant(layer.bias(gate))
+        )
+    refs = [
+        None if value is not None else call.real(layer.bias(gate))
+        for gate, value in zip(gates, values, strict=True)
+    ]
     if any(value is None for value in values):
         refs = [call.real(layer.bias(gate)) for gate in gates]
     return stacked(call, refs, values)

@@ -1,7 +1,7 @@
 """An LSTM layer step by step, in small operators: for what ONNX's LSTM does not have.
 
-The products with the input do not depend on the state, so they are made for all steps at once. Short sequences are unrolled, long ones
-become a `Scan`.
+The products with the input do not depend on the state, so they are made for all steps at once.
+Short sequences are unrolled, long ones become a `Scan`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ import numpy as np
 
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
-from whence.frontends.tflite.operators.lstm_layer import Layer, Rounding, biases, clip_limit, stack_inputs, start_of
+from whence.frontends.tflite.operators.lstm_layer import (
+    Layer,
+    Rounding,
+    biases,
+    clip_limit,
+    stack_inputs,
+    start_of,
+)
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.types import TensorType
@@ -25,7 +32,9 @@ _NORM_EPSILON = 1e-8
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a step works with besides the input's share of the gates and the state; values of the graph, or of the body of a `Scan`."""
+    """What a step works with besides the input's share of the gates and the state; values of the
+    graph, or of the body of a `Scan`.
+    """
 
     values: Mapping[str, Ref]
     gates: tuple[str, ...]
@@ -41,7 +50,9 @@ class Cell:
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]:
         """One step: the state after it. `share` has the gates of the input side by side."""
         sums = at.emit("Add", [share, at.emit("MatMul", [hidden, self.values["recurrent"]])])
-        parts = at.emit("Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates))
+        parts = at.emit(
+            "Split", [sums], {"axis": -1, "num_outputs": len(self.gates)}, outputs=len(self.gates)
+        )
         gate = dict(zip(self.gates, parts, strict=True))
         forget = at.emit("Sigmoid", [self._gate(at, gate, "forget", cell)])
         if "input" in gate:
@@ -67,13 +78,19 @@ class Cell:
         return hidden, cell
 
     def _gate(self, at: Emitter, gates: Mapping[str, Ref], gate: str, cell: Ref | None) -> Ref:
-        """The argument of a gate's function: peephole, then normalisation, then the bias that is only added after it."""
+        """The argument of a gate's function: peephole, then normalisation, then the bias that is
+        only added after it.
+        """
         value = gates[gate]
         if cell is not None and f"peephole {gate}" in self.values:
             value = at.emit("Add", [value, at.emit("Mul", [cell, self.values[f"peephole {gate}"]])])
         if f"norm {gate}" in self.values:
             attrs: dict[str, Attr] = {"axis": -1, "epsilon": _NORM_EPSILON}
-            value = at.emit("LayerNormalization", [value, self.values[f"norm {gate}"], self.values.get(f"bias {gate}")], attrs)
+            value = at.emit(
+                "LayerNormalization",
+                [value, self.values[f"norm {gate}"], self.values.get(f"bias {gate}")],
+                attrs,
+            )
         return value
 
 
@@ -94,12 +111,18 @@ def activate(at: Emitter, value: Ref, kind: str) -> Ref:
 
 def _transposed(call: OperatorCall, ref: Ref) -> Ref:
     known = call.scope.value_of(ref)
-    return call.emit("Transpose", [ref], {"perm": (1, 0)}) if known is None else call.const(np.ascontiguousarray(known.T))
+    return (
+        call.emit("Transpose", [ref], {"perm": (1, 0)})
+        if known is None
+        else call.const(np.ascontiguousarray(known.T))
+    )
 
 
 def _cell(layer: Layer) -> Cell:
     call, values = layer.call, {}
-    values["recurrent"] = _transposed(call, stack_inputs(call, [layer.recurrent_weight(gate) for gate in layer.gates]))
+    values["recurrent"] = _transposed(
+        call, stack_inputs(call, [layer.recurrent_weight(gate) for gate in layer.gates])
+    )
     for gate in layer.gates:
         if gate != "cell" and layer.has_peepholes:
             values[f"peephole {gate}"] = stack_inputs(call, [layer.peephole(gate)])
@@ -135,7 +158,9 @@ def _cell(layer: Layer) -> Cell:
 def stepwise(layer: Layer, x: Ref) -> Ref:
     """(time, batch, input) → (time, batch, output), in small operators."""
     call = layer.call
-    weights = _transposed(call, stack_inputs(call, [layer.input_weight(gate) for gate in layer.gates]))
+    weights = _transposed(
+        call, stack_inputs(call, [layer.input_weight(gate) for gate in layer.gates])
+    )
     shares = call.emit("MatMul", [x, weights])
     bias = None if layer.is_normalised else biases(layer, layer.gates)
     if bias is not None:
@@ -150,7 +175,8 @@ def stepwise(layer: Layer, x: Ref) -> Ref:
     starts = [start_of(call, state) for state in (layer.hidden_state, layer.cell_state)]
     zero: dict[str, Attr] = {"value": np.zeros(1, np.float32)}
     hidden, memory = (
-        call.emit("ConstantOfShape", [call.ints(batch, size)], zero) if ref is None else ref for ref, size in zip(starts, (width, units), strict=True)
+        call.emit("ConstantOfShape", [call.ints(batch, size)], zero) if ref is None else ref
+        for ref, size in zip(starts, (width, units), strict=True)
     )
     return run_steps(call, cell, shares, hidden, memory, backwards=layer.backwards)
 
@@ -168,15 +194,23 @@ class Steps(Protocol):
     def step(self, at: Emitter, share: Ref, hidden: Ref, cell: Ref) -> tuple[Ref, Ref]: ...
 
 
-def run_steps(call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool) -> Ref:
-    """The hidden states after each step, (time, batch, ...), from the input's share of the gates at each."""
+def run_steps(
+    call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
+) -> Ref:
+    """The hidden states after each step, (time, batch, ...), from the input's share of the gates at
+    each.
+    """
     shape = call.tensor_type_of(shares).static_shape
     if shape is None:
         call.unsupported("the length of its sequence is not known")
     time = shape[0]
     if time > _LONGEST_UNROLLED:
         return _scanned(call, cell, shares, hidden, memory, backwards=backwards)
-    rows = call.emit("Split", [shares], {"axis": 0, "num_outputs": time}, outputs=time) if time > 1 else [shares]
+    rows = (
+        call.emit("Split", [shares], {"axis": 0, "num_outputs": time}, outputs=time)
+        if time > 1
+        else [shares]
+    )
     made: list[Ref] = []
     for row in reversed(rows) if backwards else rows:
         share = call.emit("Squeeze", [row, call.ints(0)])
@@ -187,11 +221,18 @@ def run_steps(call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory:
     return made[0] if len(made) == 1 else call.emit("Concat", made, {"axis": 0})
 
 
-def _scanned(call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool) -> Ref:
+def _scanned(
+    call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
+) -> Ref:
     names, captured = list(cell.values), list(cell.values.values())
     rows = call.tensor_type_of(shares)
     assert rows.shape is not None
-    kinds = [call.type_of(hidden), call.type_of(memory), TensorType(rows.dtype, rows.shape[1:]), *(call.type_of(ref) for ref in captured)]
+    kinds = [
+        call.type_of(hidden),
+        call.type_of(memory),
+        TensorType(rows.dtype, rows.shape[1:]),
+        *(call.type_of(ref) for ref in captured),
+    ]
 
     def fill(body: Emitter, given: list[Ref]) -> list[Ref]:
         before, stored, share = given[:3]
@@ -204,5 +245,11 @@ def _scanned(call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: 
     assert state.shape is not None
     types = [state, call.type_of(memory), TensorType(state.dtype, (rows.shape[0], *state.shape))]
     way = (int(backwards),)
-    attrs: dict[str, Attr] = {"num_scan_inputs": 1, "scan_input_directions": way, "scan_output_directions": way}
-    return call.emit_holder("Scan", [hidden, memory, shares, *captured], {"body": body}, types, len(captured), attrs)[2]
+    attrs: dict[str, Attr] = {
+        "num_scan_inputs": 1,
+        "scan_input_directions": way,
+        "scan_output_directions": way,
+    }
+    return call.emit_holder(
+        "Scan", [hidden, memory, shares, *captured], {"body": body}, types, len(captured), attrs
+    )[2]

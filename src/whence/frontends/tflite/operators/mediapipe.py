@@ -12,13 +12,25 @@ _SAME, _VALID = 1, 2
 
 
 def _transpose_conv_bias(call: OperatorCall) -> None:
-    """A transposed convolution with a bias. Its options are three numbers: the padding, and the strides along width and height."""
+    """A transposed convolution with a bias. Its options are three numbers: the padding, and the
+    strides along width and height.
+    """
     if len(call.record.custom_options) != 12:
         call.fail(f"its options have {len(call.record.custom_options)} bytes, not 12")
     padding, across, down = struct.unpack("<3i", call.record.custom_options)
     shape, given = call.shape(1), call.type(0).shape
-    if given is None or len(given) != 4 or len(shape) != 4 or across < 1 or down < 1 or padding not in (_SAME, _VALID):
-        call.fail(f"its input {call.type(0)}, weights {list(shape)} and options {padding, across, down} do not fit")
+    if (
+        given is None
+        or len(given) != 4
+        or len(shape) != 4
+        or across < 1
+        or down < 1
+        or padding not in (_SAME, _VALID)
+    ):
+        call.fail(
+            f"its input {call.type(0)}, weights {list(shape)} and options {padding, across, down}"
+            " do not fit"
+        )
     before, after = [], []
     for size, kernel, stride in zip(given[1:3], shape[1:3], (down, across), strict=True):
         if not isinstance(size, int):
@@ -31,7 +43,11 @@ def _transpose_conv_bias(call: OperatorCall) -> None:
         before.append(begin)
         after.append(end)
     attrs: dict[str, Attr] = {"strides": (down, across), "pads": (*before, *after)}
-    result = call.emit("ChannelsLastConvTranspose", [call.real(0), weights(call, 1, (3, 0, 1, 2)), call.bias(2, bias_scale(call, 0, 1))], attrs)
+    result = call.emit(
+        "ChannelsLastConvTranspose",
+        [call.real(0), weights(call, 1, (3, 0, 1, 2)), call.bias(2, bias_scale(call, 0, 1))],
+        attrs,
+    )
     call.output(0, result)
 
 

@@ -1,4 +1,6 @@
-"""Operators that only move or choose values work on the codes of quantised tensors, as long as both sides mean the same by them."""
+"""Operators that only move or choose values work on the codes of quantised tensors, as long as both
+sides mean the same by them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ def keeps_codes(call: OperatorCall, index: int = 0, output: int = 0) -> bool:
     given, made = call.quantisation(index), call.output_quantisation(output)
     if given is None or made is None:
         return given is made
-    same_scales = np.array_equal(given.scales, made.scales) and np.array_equal(given.zero_points, made.zero_points)
+    same_scales = np.array_equal(given.scales, made.scales) and np.array_equal(
+        given.zero_points, made.zero_points
+    )
     return same_scales and len(given.scales) == 1
 
 

@@ -1,4 +1,6 @@
-"""Pools. Averages leave padding out of the count; maxima of quantised tensors are taken of the codes."""
+"""Pools. Averages leave padding out of the count; maxima of quantised tensors are taken of the
+codes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _attrs(call: OperatorCall) -> dict[str, Attr]:
 
 
 def _average(call: OperatorCall) -> None:
-    call.output(0, call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _attrs(call))))
+    call.output(
+        0, call.activate(call.emit("ChannelsLastAveragePool", [call.real(0)], _attrs(call)))
+    )
 
 
 def _maximum(call: OperatorCall) -> None:
@@ -28,7 +32,9 @@ def _maximum(call: OperatorCall) -> None:
     if plain and keeps_codes(call):
         call.output_codes(0, call.emit("ChannelsLastMaxPool", [call.needed(0)], _attrs(call)))
     else:
-        call.output(0, call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call))))
+        call.output(
+            0, call.activate(call.emit("ChannelsLastMaxPool", [call.real(0)], _attrs(call)))
+        )
 
 
 def _root_mean_square(call: OperatorCall) -> None:
@@ -37,4 +43,8 @@ def _root_mean_square(call: OperatorCall) -> None:
     call.output(0, call.activate(call.emit("Sqrt", [mean])))
 
 
-MAPPINGS: Mappings = {"AVERAGE_POOL_2D": _average, "L2_POOL_2D": _root_mean_square, "MAX_POOL_2D": _maximum}
+MAPPINGS: Mappings = {
+    "AVERAGE_POOL_2D": _average,
+    "L2_POOL_2D": _root_mean_square,
+    "MAX_POOL_2D": _maximum,
+}

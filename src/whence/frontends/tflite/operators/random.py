@@ -15,4 +15,7 @@ def _drawn(op: str) -> Mapper:
     return mapper
 
 
-MAPPINGS: Mappings = {"RANDOM_STANDARD_NORMAL": _drawn("RandomNormal"), "RANDOM_UNIFORM": _drawn("RandomUniform")}
+MAPPINGS: Mappings = {
+    "RANDOM_STANDARD_NORMAL": _drawn("RandomNormal"),
+    "RANDOM_UNIFORM": _drawn("RandomUniform"),
+}

@@ -1,4 +1,6 @@
-"""Recurrent layers without a cell: simple ones over a sequence or for one step, Circle's GRU, and SVDF filters."""
+"""Recurrent layers without a cell: simple ones over a sequence or for one step, Circle's GRU, and
+SVDF filters.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _FUNCTIONS = {"TANH": "Tanh", "RELU": "Relu", "NONE": "Affine"}
 
 
 def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = False) -> Ref:
-    """(time, batch, input) → (time, batch, units), with weights, recurrent weights, bias and state from input `first` on."""
+    """(time, batch, input) → (time, batch, units), with weights, recurrent weights, bias and state
+    from input `first` on.
+    """
     kind = ACTIVATIONS.get(call.integer("fused_activation_function"), "unknown")
     function = _FUNCTIONS.get(kind)
     if function is None:
@@ -25,24 +29,49 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     front = call.ints(0)
     bias = None
     if call.has(first + 2):
-        bias = call.emit("Concat", [call.real(first + 2), call.const(np.zeros(units, np.float32))], {"axis": 0})
+        bias = call.emit(
+            "Concat", [call.real(first + 2), call.const(np.zeros(units, np.float32))], {"axis": 0}
+        )
     known = call.constant(first + 3)
-    start = None if not call.has(first + 3) or (known is not None and not np.any(known)) else call.real(first + 3)
-    parts = [None if ref is None else call.emit("Unsqueeze", [ref, front]) for ref in (call.real(first), call.real(first + 1), bias, start)]
-    attrs: dict[str, Attr] = {"hidden_size": units, "direction": "reverse" if backwards else "forward", "activations": (function,)}
+    start = (
+        None
+        if not call.has(first + 3) or (known is not None and not np.any(known))
+        else call.real(first + 3)
+    )
+    parts = [
+        None if ref is None else call.emit("Unsqueeze", [ref, front])
+        for ref in (call.real(first), call.real(first + 1), bias, start)
+    ]
+    attrs: dict[str, Attr] = {
+        "hidden_size": units,
+        "direction": "reverse" if backwards else "forward",
+        "activations": (function,),
+    }
     if function == "Affine":
         attrs |= {"activation_alpha": (1.0,), "activation_beta": (0.0,)}
-    return call.emit("Squeeze", [call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs), call.ints(1)])
+    return call.emit(
+        "Squeeze", [call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs), call.ints(1)]
+    )
 
 
 def _rnn(call: OperatorCall) -> None:
     front = call.ints(0)
-    call.output(0, call.emit("Squeeze", [_rnn_layer(call, call.emit("Unsqueeze", [call.real(0), front]), 1), front]))
+    call.output(
+        0,
+        call.emit(
+            "Squeeze", [_rnn_layer(call, call.emit("Unsqueeze", [call.real(0), front]), 1), front]
+        ),
+    )
 
 
 def _sequence_rnn(call: OperatorCall) -> None:
     swap = not call.flag("time_major")
-    call.output(0, turned(call, _rnn_layer(call, turned(call, call.real(0), is_turned=swap), 1), is_turned=swap))
+    call.output(
+        0,
+        turned(
+            call, _rnn_layer(call, turned(call, call.real(0), is_turned=swap), 1), is_turned=swap
+        ),
+    )
 
 
 def _bidirectional_rnn(call: OperatorCall) -> None:
@@ -60,34 +89,51 @@ def _bidirectional_rnn(call: OperatorCall) -> None:
 
 
 def _gru(call: OperatorCall) -> None:
-    """Circle's GRU: gates update, reset and new, the last with its recurrent product made before the reset, as ONNX's can.
+    """Circle's GRU: gates update, reset and new, the last with its recurrent product made before
+    the reset, as ONNX's can.
 
-    Its input is (time, batch, ...) whatever `time_major` says: the tool that writes it never sets that, and the runtime that runs it never looks.
+    Its input is (time, batch, ...) whatever `time_major` says: the tool that writes it never sets
+    that, and the runtime that runs it never looks.
     """
     if call.rank(0) != 3:
         call.fail(f"its input has {call.rank(0)} dimensions, not 3")
     units = call.shape(1)[-1]
     front = call.ints(0)
-    biases = [call.real(index) if call.has(index) else call.const(np.zeros(3 * units, np.float32)) for index in (4, 2)]
-    bias = call.emit("Concat", [call.emit("Reshape", [ref, call.ints(-1)]) for ref in biases], {"axis": 0})
-    weights, recurrent, bias = (call.emit("Unsqueeze", [ref, front]) for ref in (call.real(3), call.real(1), bias))
+    biases = [
+        call.real(index) if call.has(index) else call.const(np.zeros(3 * units, np.float32))
+        for index in (4, 2)
+    ]
+    bias = call.emit(
+        "Concat", [call.emit("Reshape", [ref, call.ints(-1)]) for ref in biases], {"axis": 0}
+    )
+    weights, recurrent, bias = (
+        call.emit("Unsqueeze", [ref, front]) for ref in (call.real(3), call.real(1), bias)
+    )
     start = call.emit("Unsqueeze", [call.real(5), front]) if call.has(5) else None
     attrs: dict[str, Attr] = {"hidden_size": units, "linear_before_reset": 1}
-    every, last = call.emit("GRU", [call.real(0), weights, recurrent, bias, None, start], attrs, outputs=2)
-    call.output(0, call.emit("Squeeze", [every, call.ints(1)]) if call.flag("return_sequences") else last)
+    every, last = call.emit(
+        "GRU", [call.real(0), weights, recurrent, bias, None, start], attrs, outputs=2
+    )
+    call.output(
+        0, call.emit("Squeeze", [every, call.ints(1)]) if call.flag("return_sequences") else last
+    )
 
 
 def _svdf(call: OperatorCall) -> None:
-    """A filter over features, then a filter over time of what it gave in the last runs; `rank` of them added up make a unit.
+    """A filter over features, then a filter over time of what it gave in the last runs; `rank` of
+    them added up make a unit.
 
-    The state has, for each filter, its last results, the oldest first. A run drops the oldest and appends the new.
+    The state has, for each filter, its last results, the oldest first. A run drops the oldest and
+    appends the new.
     """
     rank = call.integer("rank", 1)
     filters, memory = call.shape(2)
     batch = call.shape(0)[0]
     if rank < 1 or filters % rank or call.shape(1)[0] != filters or memory < 1:
         call.fail(f"{filters} filters over {memory} steps are not {rank} for each unit")
-    features = call.emit("MatMul", [call.real(0), call.emit("Transpose", [call.real(1)], {"perm": (1, 0)})])
+    features = call.emit(
+        "MatMul", [call.real(0), call.emit("Transpose", [call.real(1)], {"perm": (1, 0)})]
+    )
     found = call.quantisation(4)
     if found is not None and len(found.scales) == 1:
         scale, zero, _ = parameters(call.tensor(4), found)
@@ -96,12 +142,18 @@ def _svdf(call: OperatorCall) -> None:
     before = call.emit("Reshape", [call.real(4), call.ints(batch, filters, memory)])
     kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
     state = call.emit("Concat", [kept, newest], {"axis": -1})
-    sums = call.emit("ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0})
+    sums = call.emit(
+        "ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0}
+    )
     units = call.emit("Reshape", [sums, call.ints(batch, filters // rank, rank)])
     result = call.emit("ReduceSum", [units, call.ints(-1)], {"keepdims": 0})
     if call.has(3):
         times, states = call.quantisation(2), call.quantisation(4)
-        scale = np.ones(1, np.float32) if times is None or states is None else times.scales * states.scales
+        scale = (
+            np.ones(1, np.float32)
+            if times is None or states is None
+            else times.scales * states.scales
+        )
         bias = call.bias(3, scale)
         assert bias is not None
         result = call.emit("Add", [result, bias])

@@ -67,11 +67,16 @@ def _arg(op: str) -> Mapper:
 
 
 def _cumulative_sum(call: OperatorCall) -> None:
-    attrs: dict[str, Attr] = {"exclusive": int(call.flag("exclusive")), "reverse": int(call.flag("reverse"))}
+    attrs: dict[str, Attr] = {
+        "exclusive": int(call.flag("exclusive")),
+        "reverse": int(call.flag("reverse")),
+    }
     axes = call.numbers(1, "axis")
     if len(axes) != 1:
         call.fail(f"it has {len(axes)} axes, not one")
-    call.output(0, call.emit("CumSum", [call.real(0), call.const(np.array(axes[0], np.int64))], attrs))
+    call.output(
+        0, call.emit("CumSum", [call.real(0), call.const(np.array(axes[0], np.int64))], attrs)
+    )
 
 
 MAPPINGS: Mappings = {

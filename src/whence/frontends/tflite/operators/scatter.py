@@ -1,4 +1,6 @@
-"""Writing into tensors: a slice put into another tensor, and elements combined by the number of their segment."""
+"""Writing into tensors: a slice put into another tensor, and elements combined by the number of
+their segment.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +18,44 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def _dynamic_update_slice(call: OperatorCall) -> None:
-    """The first input with the second put into it at the place that the third says, moved inwards where it would stick out."""
+    """The first input with the second put into it at the place that the third says, moved inwards
+    where it would stick out.
+    """
     whole, part = call.shape(0), call.shape(1)
-    if len(whole) != len(part) or any(small > large for small, large in zip(part, whole, strict=True)):
+    if len(whole) != len(part) or any(
+        small > large for small, large in zip(part, whole, strict=True)
+    ):
         call.fail(f"a slice of shape {list(part)} does not fit into {list(whole)}")
     keeps = keeps_codes(call, 0) and keeps_codes(call, 1)
     target, update = (call.needed(index) if keeps else call.real(index) for index in (0, 1))
-    # Only axes up to the last that the slice does not fill need an index; the rest moves in one piece.
-    axes = max((axis + 1 for axis, (small, large) in enumerate(zip(part, whole, strict=True)) if small != large), default=0)
+    # Only axes up to the last that the slice does not fill need an index; the rest moves in one
+    # piece.
+    axes = max(
+        (
+            axis + 1
+            for axis, (small, large) in enumerate(zip(part, whole, strict=True))
+            if small != large
+        ),
+        default=0,
+    )
     if axes == 0:
         made = update
     else:
         if np.prod(part[:axes], dtype=object) * axes > _MOST_PLACES:
             call.unsupported(f"a slice of shape {list(part)} in {list(whole)}")
         limits = np.subtract(whole, part)[:axes].astype(np.int64)
-        start = call.emit("Slice", [call.cast(call.needed(2), DType.I64), call.ints(0), call.ints(axes)])
-        start = call.emit("Min", [call.emit("Max", [start, call.ints(*[0] * axes)]), call.const(limits)])
-        places = np.stack(np.meshgrid(*(np.arange(size) for size in part[:axes]), indexing="ij"), axis=-1).astype(np.int64)
-        made = call.emit("ScatterND", [target, call.emit("Add", [call.const(places), start]), update])
+        start = call.emit(
+            "Slice", [call.cast(call.needed(2), DType.I64), call.ints(0), call.ints(axes)]
+        )
+        start = call.emit(
+            "Min", [call.emit("Max", [start, call.ints(*[0] * axes)]), call.const(limits)]
+        )
+        places = np.stack(
+            np.meshgrid(*(np.arange(size) for size in part[:axes]), indexing="ij"), axis=-1
+        ).astype(np.int64)
+        made = call.emit(
+            "ScatterND", [target, call.emit("Add", [call.const(places), start]), update]
+        )
     if keeps:
         call.output_codes(0, made)
     else:
@@ -41,7 +63,9 @@ def _dynamic_update_slice(call: OperatorCall) -> None:
 
 
 def _segment_sum(call: OperatorCall) -> None:
-    """Rows that bear the same number are added. The numbers ascend, so the last says how many sums there are."""
+    """Rows that bear the same number are added. The numbers ascend, so the last says how many sums
+    there are.
+    """
     data, numbers = call.real(0), call.cast(call.needed(1), DType.I64)
     kind, known = call.tensor_type_of(data), call.constant_codes(1)
     shape = kind.static_shape
@@ -56,17 +80,31 @@ def _segment_sum(call: OperatorCall) -> None:
         wanted = call.ints(rows, *shape[1:])
     else:
         last = call.emit("Slice", [numbers, call.ints(-1), call.ints(np.iinfo(np.int64).max)])
-        wanted = call.emit("Concat", [call.emit("Add", [last, call.ints(1)]), call.ints(*shape[1:])], {"axis": 0})
+        wanted = call.emit(
+            "Concat", [call.emit("Add", [last, call.ints(1)]), call.ints(*shape[1:])], {"axis": 0}
+        )
     call.output(0, _combined(call, wanted, numbers, data, 0, "add"))
 
 
-def _combined(call: OperatorCall, shape: Ref, numbers: Ref, data: Ref, start: float, reduction: str) -> Ref:
-    empty = call.emit("ConstantOfShape", [shape], {"value": np.array([start], call.tensor_type_of(data).dtype.numpy)})
-    return call.emit("ScatterND", [empty, call.emit("Unsqueeze", [numbers, call.ints(-1)]), data], {"reduction": reduction})
+def _combined(
+    call: OperatorCall, shape: Ref, numbers: Ref, data: Ref, start: float, reduction: str
+) -> Ref:
+    empty = call.emit(
+        "ConstantOfShape",
+        [shape],
+        {"value": np.array([start], call.tensor_type_of(data).dtype.numpy)},
+    )
+    return call.emit(
+        "ScatterND",
+        [empty, call.emit("Unsqueeze", [numbers, call.ints(-1)]), data],
+        {"reduction": reduction},
+    )
 
 
 def _unsorted(reduction: str) -> Mapper:
-    """Elements by the number of their segment, in any order. A segment without any has the neutral element."""
+    """Elements by the number of their segment, in any order. A segment without any has the neutral
+    element.
+    """
 
     def mapper(call: OperatorCall) -> None:
         data, rank = call.real(0), call.rank(1)
@@ -78,7 +116,17 @@ def _unsorted(reduction: str) -> Mapper:
             call.unsupported(f"segments of {kind.dtype}")
         low, high = integer_range(kind.dtype) if kind.dtype.is_integer else (-_LARGEST, _LARGEST)
         start = {"add": 0, "mul": 1, "max": low, "min": high}[reduction]
-        call.output(0, _combined(call, call.ints(count[0], *shape[rank:]), call.cast(call.needed(1), DType.I64), data, start, reduction))
+        call.output(
+            0,
+            _combined(
+                call,
+                call.ints(count[0], *shape[rank:]),
+                call.cast(call.needed(1), DType.I64),
+                data,
+                start,
+                reduction,
+            ),
+        )
 
     return mapper
 

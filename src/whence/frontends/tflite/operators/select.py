@@ -1,4 +1,6 @@
-"""Choosing: by a condition, the largest, the different, the non-zero; turning round; diagonals; buckets."""
+"""Choosing: by a condition, the largest, the different, the non-zero; turning round; diagonals;
+buckets.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,20 @@ def _select_v2(call: OperatorCall) -> None:
 
 
 def _where(call: OperatorCall) -> None:
-    call.output_codes(0, call.emit("Transpose", [call.emit("NonZero", [call.needed(0)])], {"perm": (1, 0)}))
+    call.output_codes(
+        0, call.emit("Transpose", [call.emit("NonZero", [call.needed(0)])], {"perm": (1, 0)})
+    )
 
 
 def _top_k(call: OperatorCall) -> None:
     count = call.emit("Reshape", [call.cast(call.needed(1), DType.I64), call.ints(1)])
     keeps = keeps_codes(call)
-    values, places = call.emit("TopK", [call.needed(0) if keeps else call.real(0), count], {"axis": -1, "largest": 1, "sorted": 1}, outputs=2)
+    values, places = call.emit(
+        "TopK",
+        [call.needed(0) if keeps else call.real(0), count],
+        {"axis": -1, "largest": 1, "sorted": 1},
+        outputs=2,
+    )
     if keeps:
         call.output_codes(0, values)
     else:
@@ -45,7 +54,9 @@ def _top_k(call: OperatorCall) -> None:
 
 
 def _unique(call: OperatorCall) -> None:
-    """The values in the order of their first appearance, and for each element the number of its value."""
+    """The values in the order of their first appearance, and for each element the number of its
+    value.
+    """
     values, _, numbers = call.emit("Unique", [call.needed(0)], {"sorted": 0}, outputs=3)
     call.output_codes(0, values)
     call.output_codes(1, call.cast(numbers, call.output_type(1).dtype))
@@ -58,7 +69,12 @@ def _reverse(call: OperatorCall) -> None:
     count = len(axes)
     # From the last element back past the first.
     first, beyond = call.ints(*[-1] * count), call.ints(*[np.iinfo(np.int64).min] * count)
-    move(call, lambda x: call.emit("Slice", [x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)]))
+    move(
+        call,
+        lambda x: call.emit(
+            "Slice", [x, first, beyond, call.ints(*axes), call.ints(*[-1] * count)]
+        ),
+    )
 
 
 def _reverse_sequence(call: OperatorCall) -> None:
@@ -73,7 +89,9 @@ def _reverse_sequence(call: OperatorCall) -> None:
 
     def turned(x: Ref) -> Ref:
         if {time, batch} == {0, 1}:
-            return call.emit("ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": batch})
+            return call.emit(
+                "ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": batch}
+            )
         x = call.emit("Transpose", [x], {"perm": order})
         x = call.emit("ReverseSequence", [x, lengths], {"time_axis": 1, "batch_axis": 0})
         return call.emit("Transpose", [x], {"perm": back})
@@ -118,10 +136,18 @@ def _bucketise(call: OperatorCall) -> None:
 
 
 def _suppression(soft: bool) -> Mapper:
-    """Boxes that do not overlap better ones: their indices, their scores if soft, and how many they are."""
+    """Boxes that do not overlap better ones: their indices, their scores if soft, and how many they
+    are.
+    """
 
     def mapper(call: OperatorCall) -> None:
-        inputs: list[Ref | None] = [call.real(0), call.real(1), call.needed(2), call.real(3), call.real(4)]
+        inputs: list[Ref | None] = [
+            call.real(0),
+            call.real(1),
+            call.needed(2),
+            call.real(3),
+            call.real(4),
+        ]
         if soft:
             inputs.append(call.real(5))
         indices, scores, count = call.emit("PaddedNonMaxSuppression", inputs, outputs=3)

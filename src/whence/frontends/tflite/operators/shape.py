@@ -1,4 +1,6 @@
-"""Operators that give the same values another shape, or take some of them. They work on codes: LiteRT copies bytes, whatever the parameters say."""
+"""Operators that give the same values another shape, or take some of them. They work on codes:
+LiteRT copies bytes, whatever the parameters say.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def _squeeze(call: OperatorCall) -> None:
 
 
 def _expand_dims(call: OperatorCall) -> None:
-    call.output_codes(0, call.emit("Unsqueeze", [call.needed(0), call.ints(*call.numbers(1, "axis"))]))
+    call.output_codes(
+        0, call.emit("Unsqueeze", [call.needed(0), call.ints(*call.numbers(1, "axis"))])
+    )
 
 
 def _transpose(call: OperatorCall) -> None:
@@ -63,32 +67,54 @@ def _slice(call: OperatorCall) -> None:
     known = call.scope.value_of(size)
     if known is not None and np.any(known < 0):
         given = call.scope.value_of(begin)
-        ends = call.const(np.where(known < 0, END, given + known)) if given is not None else _choose(call, known < 0, END, ends)
+        ends = (
+            call.const(np.where(known < 0, END, given + known))
+            if given is not None
+            else _choose(call, known < 0, END, ends)
+        )
     elif known is None:
         rest = call.emit("Less", [size, call.ints(0)])
         ends = call.emit("Where", [rest, call.ints(END), ends])
     call.output_codes(0, call.emit("Slice", [call.needed(0), begin, ends, axes]))
 
 
-def _choose(call: OperatorCall, where: np.ndarray | Sequence[bool], value: int, otherwise: Ref) -> Ref:
+def _choose(
+    call: OperatorCall, where: np.ndarray | Sequence[bool], value: int, otherwise: Ref
+) -> Ref:
     """`value` at some places, what `otherwise` has at the others."""
-    return call.emit("Where", [call.const(np.asarray(where, np.bool_)), call.ints(value), otherwise])
+    return call.emit(
+        "Where", [call.const(np.asarray(where, np.bool_)), call.ints(value), otherwise]
+    )
 
 
 def _strided_slice(call: OperatorCall) -> None:
-    """Masks say for each entry of begin, end and strides what it really is: from the start, to the end, one index, a new axis, all axes left."""
+    """Masks say for each entry of begin, end and strides what it really is: from the start, to the
+    end, one index, a new axis, all axes left.
+    """
     if call.shape(1) != call.shape(3) or len(call.shape(1)) != 1:
         call.fail("its begin, end and strides are not lists of one length")
     strides = call.numbers(3, "strides")
     if 0 in strides:
         call.fail("a stride is 0")
-    masks = {name: call.integer(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    masks = {
+        name: call.integer(f"{name}_mask")
+        for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+    }
     axes, entries, new_axes, shrunk = _entries(call, len(strides), masks)
     if not entries:
         result = call.needed(0)
     else:
         begin, end = _bounds(call, entries, strides, masks)
-        result = call.emit("Slice", [call.needed(0), begin, end, call.ints(*axes), call.ints(*(strides[entry] for entry in entries))])
+        result = call.emit(
+            "Slice",
+            [
+                call.needed(0),
+                begin,
+                end,
+                call.ints(*axes),
+                call.ints(*(strides[entry] for entry in entries)),
+            ],
+        )
     if shrunk:
         result = call.emit("Squeeze", [result, call.ints(*shrunk)])
     if new_axes:
@@ -96,10 +122,16 @@ def _strided_slice(call: OperatorCall) -> None:
     call.output_codes(0, result)
 
 
-def _entries(call: OperatorCall, count: int, masks: dict[str, int]) -> tuple[list[int], list[int], list[int], list[int]]:
-    """Which axis each entry slices, the entries that slice, where new axes stand in the result, and the axes that leave."""
+def _entries(
+    call: OperatorCall, count: int, masks: dict[str, int]
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Which axis each entry slices, the entries that slice, where new axes stand in the result, and
+    the axes that leave.
+    """
     rank, axis, place = call.rank(0), 0, 0
-    taken = sum(1 for entry in range(count) if not (masks["ellipsis"] | masks["new_axis"]) >> entry & 1)
+    taken = sum(
+        1 for entry in range(count) if not (masks["ellipsis"] | masks["new_axis"]) >> entry & 1
+    )
     axes: list[int] = []
     entries: list[int] = []
     new_axes: list[int] = []
@@ -124,7 +156,9 @@ def _entries(call: OperatorCall, count: int, masks: dict[str, int]) -> tuple[lis
     return axes, entries, new_axes, shrunk
 
 
-def _bounds(call: OperatorCall, entries: list[int], strides: tuple[int, ...], masks: dict[str, int]) -> tuple[Ref, Ref]:
+def _bounds(
+    call: OperatorCall, entries: list[int], strides: tuple[int, ...], masks: dict[str, int]
+) -> tuple[Ref, Ref]:
     """Where the slices begin and end, the masks applied."""
     begin, end = call.whole(1), call.whole(2)
     if len(entries) != len(strides):
@@ -143,7 +177,9 @@ def _bounds(call: OperatorCall, entries: list[int], strides: tuple[int, ...], ma
     if single.any():
         # One element from -1 ends at the very end, not at 0.
         following = call.emit("Add", [begin, call.ints(1)])
-        last = call.emit("Where", [call.emit("Equal", [begin, call.ints(-1)]), call.ints(END), following])
+        last = call.emit(
+            "Where", [call.emit("Equal", [begin, call.ints(-1)]), call.ints(END), following]
+        )
         end = call.emit("Where", [call.const(single), last, end])
     return begin, end
 
