@@ -86,10 +86,10 @@ def _signature(op: str) -> _Signature | None:
     if schema is None:
         return None
     single = defs.OpSchema.FormalParameterOption.Single
-    # The package's stubs do not say that its kinds of attributes have names.
-    kinds: dict[str, str] = {
-        name: attribute.type.name for name, attribute in schema.attributes.items()
-    }  # type: ignore[attr-defined]
+    kinds: dict[str, str] = {}
+    for name, attribute in schema.attributes.items():
+        # The package's stubs do not say that its kinds of attributes have names.
+        kinds[name] = attribute.type.name  # type: ignore[attr-defined]
     return _Signature(
         schema.min_input,
         schema.max_input,
