@@ -3,7 +3,7 @@ per block.
 
 Beside ONNX's attributes, QuantizeLinear has `arithmetic`: "fixed_point" says that the codes are
 those of LiteRT, whose integer arithmetic passes then follow, and which rounds halves away from
-zero.
+zero. LiteRT also has codes of int32, which ONNX's QuantizeLinear has not.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ def requantise(
     """
     if dtype.is_integer:
         low, high = integer_range(dtype)
+        if dtype is DType.I32:
+            # float32 does not hold the largest of them.
+            real = real.astype(np.float64)
         rounded = round_away(real) if away else np.asarray(np.rint(real))
         if zero_point is not None:
             rounded += zero_point.astype(rounded.dtype)

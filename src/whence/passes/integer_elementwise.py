@@ -6,6 +6,7 @@
 3. q(prelu(dq(x), dq(slope))) = cast(clip(where(x' ≥ 0, scale(x'), scale(x' · slope')) + zero))
 4. q(f(dq(x))) = cast(clip(scale(x') + zero)) for codes of 16 bits, f being nothing, Relu or Clip;
    for LeakyRelu as in 3
+5. q(dq(x)) = cast(clip(scale(x') + zero)) where either is of 32 bits
 
 ONNX has no arithmetic of its own for these: dequantise, compute, quantise is what ONNX Runtime
 does.
@@ -155,7 +156,11 @@ def _centred(edit: Edit, operand: Operand, of: list[Node]) -> Ref:
     """The codes less their zero point, in int32."""
     if operand.value is not None:
         return edit.const(operand.value.astype(np.int32) - np.int32(operand.coding.zero))
-    value = edit.node("Cast", [operand.codes], {"to": int(DType.I32)}, of=of).ref()
+    value = (
+        operand.codes
+        if operand.coding.dtype is DType.I32
+        else edit.node("Cast", [operand.codes], {"to": int(DType.I32)}, of=of).ref()
+    )
     return (
         edit.node("Sub", [value, edit.const(np.int32(operand.coding.zero))], of=of).ref()
         if operand.coding.zero
@@ -181,15 +186,15 @@ def _replace_by_choice(
 
 
 def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
-    """Rule 4, with nothing between. True when it applied."""
+    """Rules 4, with nothing between, and 5. True when one applied."""
     graph, reals = rewriter.graph, last.input(0)
     x = None if reals is None else operand_of(graph, reals)
     result = coding_of(graph, last, last.ref())
     if (
         x is None
         or result is None
-        or x.coding.dtype is not DType.I16
-        or result.dtype not in CODES
+        or not {x.coding.dtype, result.dtype} <= {*CODES, DType.I32}
+        or not (x.coding.dtype in {DType.I16, DType.I32} or result.dtype is DType.I32)
         or not x.coding.is_single
         or not result.is_single
     ):

@@ -52,6 +52,7 @@ def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
         or not source.coding.is_single
         or source.value is not None
         or not result.dtype.is_integer
+        or result.dtype is DType.I32
     ):
         return False
     table = _table(graph, source, region, last, result)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.frontends.tflite.making import Model, Quantised, check, run_whence
+import whence
+from tests.frontends.tflite.making import Model, Quantised, check, read, run_litert, run_whence
+from tests.frontends.tflite.runtimes import convert, operators
+from whence.errors import ModelError
 
 RNG = np.random.default_rng(9)
 
@@ -230,6 +233,49 @@ def test_from_codes_to_other_codes(given, made):
     x = model.input((256,), given[0], Quantised(0.1, given[1]))
     model.output(model.op("QUANTIZE", [x], (256,), made[0], Quantised(0.15, made[1])))
     check(model, [np.arange(256).astype(np.uint8).view(given[0])])
+
+
+@pytest.mark.parametrize(
+    ("given", "scale", "made", "to"),
+    [
+        (np.int32, 1.5e-7, np.int16, 9.2e-4),
+        (np.int32, 3e-4, np.int16, 7e-5),
+        (np.int32, 2e-7, np.int8, 0.5),
+        (np.int16, 9.2e-4, np.int32, 1.5e-7),
+        (np.int16, 2e-5, np.int32, 3e-4),
+    ],
+)
+def test_codes_of_32_bits(given, scale, made, to, tmp_path):
+    """To QUANTIZE they are codes, with LiteRT's fixed-point arithmetic, whatever is done to the
+    model.
+    """
+    model = Model()
+    zero = 3 if made is np.int8 else 0
+    x = model.input((2000,), given, Quantised(scale))
+    model.output(model.op("QUANTIZE", [x], (2000,), made, Quantised(to, zero), version=2))
+    # LiteRT shifts to the left first, and what leaves 32 bits then is lost.
+    reach = 1 << (15 if given is np.int16 else 31 if scale < to else 28)
+    near = int(np.clip(40000 * to / scale, 1000, reach))
+    codes = np.concatenate(
+        [RNG.integers(-reach, reach, 1000), RNG.integers(-near, near, 1000)]
+    ).astype(given)
+    (theirs,) = run_litert(model, [codes])
+    (ours,) = run_whence(model, [codes])
+    # The interpreter computes in float32.
+    assert np.abs(ours - theirs.astype(np.float64)).max() <= max(1.0, np.abs(theirs).max() * 2**-22)
+    np.testing.assert_array_equal(whence.compile(read(model))(codes), theirs)
+    record = convert(model, tmp_path / "again.tflite")
+    assert operators(record) == ["QUANTIZE"]
+    np.testing.assert_array_equal(
+        run_litert((tmp_path / "again.tflite").read_bytes(), [codes])[0], theirs
+    )
+
+
+@pytest.mark.parametrize(("given", "made"), [(np.int32, np.int16), (np.int16, np.int32)])
+def test_codes_without_a_scale_are_refused(given, made):
+    wrong = (None, Quantised(0.5)) if given is np.int32 else (Quantised(0.5), None)
+    with pytest.raises(ModelError, match=r"\(QUANTIZE\): its .* without a scale"):
+        read(unary("QUANTIZE", (4,), given, wrong[1], wrong[0], made))
 
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 6.0), (0.5, 3.0), (-3.0, -1.0)])

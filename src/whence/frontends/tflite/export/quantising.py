@@ -7,6 +7,9 @@ from whence.frontends.tflite.export.codes import CODE_TYPES, codes_of
 from whence.frontends.tflite.export.units import dequantise_before
 from whence.types import DType
 
+_REQUANTISED = CODE_TYPES | {DType.I32}
+"""The codes that QUANTIZE takes and makes; those of 32 bits mean something to it alone."""
+
 
 def _quantise(call: ExportCall) -> None:
     """From reals, or straight from codes of another meaning."""
@@ -21,7 +24,7 @@ def _quantise(call: ExportCall) -> None:
         and source.inputs[0] is not None
     ):
         kind = call.graph.type_of(source.inputs[0])
-        if getattr(kind, "dtype", None) in CODE_TYPES:
+        if getattr(kind, "dtype", None) in _REQUANTISED:
             call.emit("QUANTIZE", [call.writer.codes_tensor(call.ref(0))], version=2)
             return
     if call.type(0).dtype is not DType.F32:

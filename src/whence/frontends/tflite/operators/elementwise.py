@@ -6,6 +6,8 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
+from whence.frontends.tflite.quantisation import FIXED_POINT
+from whence.frontends.tflite.records import TensorRecord
 from whence.graph.node import Ref
 from whence.types import DType
 
@@ -138,22 +140,42 @@ def _dequantise(call: OperatorCall) -> None:
 
 
 def _quantise(call: OperatorCall) -> None:
-    tensor = call.output_tensor(0)
-    found = tensor.quantisation
-    if tensor.type != "INT32" or found is None or len(found.scales) != 1 or not found.scales[0]:
-        call.output(0, call.real(0))
+    """From reals, or from codes of another meaning. Codes of 32 bits are codes to this operator
+    alone; to any other they are plain numbers.
+    """
+    scales = [_single_scale(call, tensor) for tensor in (call.tensor(0), call.output_tensor(0))]
+    source, result = call.tensor(0), call.output_tensor(0)
+    x = call.real(0)
+    if source.type == "INT32" and scales[0] is not None:
+        x = call.emit(
+            "DequantizeLinear", [call.needed(0), *(call.const(each) for each in scales[0])]
+        )
+    elif not call.tensor_type_of(x).dtype.is_float:
+        call.fail(f"its input is {call.type(0)} without a scale: what its codes mean is not known")
+    if result.type != "INT32":
+        if call.output_quantisation(0) is None:
+            call.fail(f"its output is {result.type} without a scale")
+        call.output(0, x)
         return
-    # Codes of 32 bits are no type of QuantizeLinear's.
-    steps = call.emit(
-        "Round", [call.emit("Div", [call.real(0), call.const(found.scales[0].reshape(()))])]
-    )
-    call.output_codes(
-        0,
-        call.emit(
-            "Add",
-            [call.cast(steps, DType.I32), call.const(np.array(found.zero_points[0], np.int32))],
-        ),
-    )
+    if scales[1] is None:
+        call.fail("its output is INT32 without a scale")
+    scale, zero = (call.const(each) for each in scales[1])
+    if call.quantisation(0) is not None or scales[0] is not None:
+        made = call.emit("QuantizeLinear", [x, scale, zero], {"arithmetic": FIXED_POINT})
+    else:
+        steps = call.emit("Round", [call.emit("Div", [x, scale])])
+        made = call.emit("Add", [call.cast(steps, DType.I32), zero])
+    call.output_codes(0, made)
+
+
+def _single_scale(call: OperatorCall, tensor: TensorRecord) -> tuple[np.ndarray, np.ndarray] | None:
+    """Scale and zero point of a tensor of 32-bit codes; `None` for other tensors."""
+    found = tensor.quantisation
+    if tensor.type != "INT32" or found is None or not len(found.scales):
+        return None
+    if len(found.scales) != 1 or not found.scales[0] > 0:
+        call.unsupported(f"codes of 32 bits with the scales {found.scales.tolist()}")
+    return found.scales.reshape(()), found.zero_points.astype(np.int32).reshape(())
 
 
 def _fake_quantise(call: OperatorCall) -> None:
