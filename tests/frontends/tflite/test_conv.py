@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import whence
-from tests.frontends.tflite.making import Model, Quantised, check, read
-from whence.errors import ModelError, UnsupportedError
+from tests.frontends.tflite.making import Model, Quantised, check, compare, read, run_litert
+from whence.errors import ModelError, UnsupportedError, WhenceError
 
 RNG = np.random.default_rng(5)
 SAME, VALID = 0, 1
@@ -122,6 +122,42 @@ def test_transpose_conv(padding, given, stride, made):
         )
     )
     check(model, [floats(1, given, given, 3)])
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize(
+    ("padding", "sizes"), [(SAME, (8, 12)), (SAME, (7, 11)), (VALID, (9, 14)), (VALID, (10, 15))]
+)
+def test_transpose_conv_to_a_size_that_is_given_at_run_time(padding, quantised, sizes):
+    model = Model()
+    kind: Any = np.int8 if quantised else np.float32
+    shape = model.input((4,), np.int32)
+    if quantised:
+        w = model.const(codes(np.int8, 2, 3, 4, 3), quantised=Quantised([0.01, 0.02], 0, 0))
+        b = model.const([500, -300], np.int32, Quantised([0.0005, 0.001], 0, 0))
+    else:
+        w, b = model.const(floats(2, 3, 4, 3)), model.const(floats(2))
+    x = model.input((1, 4, 6, 3), kind, Quantised(0.05, 3) if quantised else None)
+    made = model.op(
+        "TRANSPOSE_CONV",
+        [shape, w, x, b],
+        (1, 8, 12, 2),
+        kind,
+        Quantised(0.2, -4) if quantised else None,
+        padding=padding,
+        stride_h=2,
+        stride_w=2,
+        version=3,
+    )
+    model.output(made)
+    values = codes(np.int8, 1, 4, 6, 3) if quantised else floats(1, 4, 6, 3)
+    feeds = [np.array([1, *sizes, 2], np.int32), values]
+    check(model, feeds)
+    (theirs,) = run_litert(model, feeds)
+    compiled = whence.compile(read(model))
+    compare([compiled(*feeds)], [theirs], quanta=0)
+    with pytest.raises(WhenceError, match="out of range|index"):
+        compiled(np.array([1, 40, 40, 2], np.int32), values)
 
 
 def test_transpose_conv_with_bias_quantised():

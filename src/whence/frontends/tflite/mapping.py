@@ -283,18 +283,23 @@ class OperatorCall(Emitter):
         """Name a value in real numbers as output `index`, quantised where the file's tensor is."""
         if index >= len(self.record.outputs) or self.record.outputs[index] == ABSENT:
             return
+        self.output_codes(index, self.as_output(index, ref))
+
+    def as_output(self, index: int, ref: Ref) -> Ref:
+        """A value in real numbers as the file has output `index`: quantised where that tensor
+        is.
+        """
         tensor = self.output_tensor(index)
         found = quantisation_of(tensor)
-        if found is not None and self.tensor_type_of(ref).dtype.is_float:
-            scale, zero, axis = parameters(tensor, found)
-            if DType.of(zero) is not dtype_of(tensor):
-                self.output_codes(index, self._quantise_by_hand(ref, scale, zero, dtype_of(tensor)))
-                return
-            attrs: dict[str, Attr] = {"arithmetic": FIXED_POINT}
-            if scale.ndim:
-                attrs["axis"] = axis
-            ref = self.emit("QuantizeLinear", [ref, self.const(scale), self.const(zero)], attrs)
-        self.output_codes(index, ref)
+        if found is None or not self.tensor_type_of(ref).dtype.is_float:
+            return ref
+        scale, zero, axis = parameters(tensor, found)
+        if DType.of(zero) is not dtype_of(tensor):
+            return self._quantise_by_hand(ref, scale, zero, dtype_of(tensor))
+        attrs: dict[str, Attr] = {"arithmetic": FIXED_POINT}
+        if scale.ndim:
+            attrs["axis"] = axis
+        return self.emit("QuantizeLinear", [ref, self.const(scale), self.const(zero)], attrs)
 
     def output_codes(self, index: int, ref: Ref) -> None:
         """Name a value as output `index`, as it is."""

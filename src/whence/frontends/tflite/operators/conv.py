@@ -151,13 +151,14 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     """Input 0 is the shape of the output. Padding is that of the convolution which would take the
     output to the input.
     """
-    wanted = call.numbers(0, "output shape")
+    known = call.constant_codes(0) is not None
+    wanted = call.numbers(0, "output shape") if known else (0,) * (call.shape(0) or (0,))[0]
     rank = len(axes) + 2
     given, shape = call.type(2).shape, call.shape(1)
     if len(wanted) != rank or given is None or len(given) != rank:
         call.fail(
-            f"its input is {call.type(2)} and its output shape {list(wanted)}; both should have"
-            f" {rank} dimensions"
+            f"its input is {call.type(2)} and its output shape {list(wanted) if known else 'has'}"
+            f"{'' if known else f' {len(wanted)} numbers'}; both should have {rank} dimensions"
         )
     sizes = [size for size in given[1:-1] if isinstance(size, int)]
     if len(sizes) != len(axes):
@@ -165,10 +166,12 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     strides = [call.integer(f"stride_{axis}") for axis in axes]
     if any(stride < 1 for stride in strides):
         call.fail(f"strides {strides} must be positive")
+    kernels = [shape[axis] for axis in order[2:]]
+    if not known:
+        _transposed_to_computed_shape(call, order, kernels, strides)
+        return
     before, after, extra = [], [], []
-    for size, out, kernel, stride in zip(
-        sizes, wanted[1:-1], (shape[axis] for axis in order[2:]), strides, strict=True
-    ):
+    for size, out, kernel, stride in zip(sizes, wanted[1:-1], kernels, strides, strict=True):
         begin = same_padding(out, kernel, stride)[0] if call.integer("padding") == _SAME else 0
         end = (size - 1) * stride + kernel - begin - out
         before.append(begin)
@@ -177,11 +180,49 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     attrs: dict[str, Attr] = {"strides": tuple(strides), "pads": (*before, *after)}
     if any(extra):
         attrs["output_padding"] = tuple(extra)
+    call.output(0, _transposed_conv(call, order, attrs))
+
+
+def _transposed_conv(call: OperatorCall, order: Sequence[int], attrs: dict[str, Attr]) -> Ref:
     x, w = call.real(2), weights(call, 1, order, 2)
-    result = call.emit(
-        "ChannelsLastConvTranspose", [x, w, call.bias(3, bias_scale(call, 2, 1))], attrs
-    )
-    call.output(0, call.activate(result))
+    bias = call.bias(3, bias_scale(call, 2, 1))
+    return call.activate(call.emit("ChannelsLastConvTranspose", [x, w, bias], attrs))
+
+
+# conv_transpose(x) of size n = the elements begin to begin + n of the convolution without padding
+def _transposed_to_computed_shape(
+    call: OperatorCall, order: Sequence[int], kernels: Sequence[int], strides: Sequence[int]
+) -> None:
+    """The size of the output, and with it the padding, is known only when the model runs: the
+    largest that the strides allow is computed, and the part that is asked for is taken. Asking for
+    more is an index out of range.
+    """
+    attrs: dict[str, Attr] = {"strides": tuple(strides)}
+    if any(stride > 1 for stride in strides):
+        attrs["output_padding"] = tuple(stride - 1 for stride in strides)
+    result = call.as_output(0, _transposed_conv(call, order, attrs))
+    shape = call.whole(0)
+    zero, one = (call.const(np.array(number, np.int64)) for number in (0, 1))
+    for axis, (kernel, stride) in enumerate(zip(kernels, strides, strict=True), 1):
+        size = call.emit("Gather", [shape, call.const(np.array(axis, np.int64))], {"axis": 0})
+        indices = call.emit("Range", [zero, size, one])
+        if call.integer("padding") == _SAME:
+            begin = _same_padding_before(call, size, kernel, stride)
+            indices = call.emit("Add", [indices, begin])
+        result = call.emit("Gather", [result, indices], {"axis": axis})
+    call.output_codes(0, result)
+
+
+def _same_padding_before(call: OperatorCall, size: Ref, kernel: int, stride: int) -> Ref:
+    """The first number of `same_padding`, of a size that is computed when the model runs."""
+
+    def number(value: int) -> Ref:
+        return call.const(np.array(value, np.int64))
+
+    steps = call.emit("Div", [call.emit("Add", [size, number(stride - 1)]), number(stride)])
+    covered = call.emit("Add", [call.emit("Mul", [steps, number(stride)]), number(kernel - stride)])
+    total = call.emit("Max", [call.emit("Sub", [covered, size]), number(0)])
+    return call.emit("Div", [total, number(2)])
 
 
 def _transpose_conv(call: OperatorCall) -> None:
