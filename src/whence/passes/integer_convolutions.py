@@ -19,6 +19,7 @@ from whence.passes.integer_sums import (
     bias_of,
     biased,
     combined_scales,
+    makers_of_sums,
     whole_bytes,
     zero_points,
 )
@@ -79,7 +80,7 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
     )
-    of = [x.node, w.node, node]
+    of = makers_of_sums([x.node, w.node, node], bias)
     codes = (
         x.codes if last else edit.node("Transpose", [x.codes], {"perm": to_last(rank)}, of=of).ref()
     )

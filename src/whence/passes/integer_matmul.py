@@ -22,6 +22,7 @@ from whence.passes.integer_sums import (
     bias_of,
     biased,
     combined_scales,
+    makers_of_sums,
     whole_bytes,
     zero_points,
 )
@@ -150,8 +151,8 @@ def rewrite_product(match: QuantisedOp, rewriter: Rewriter) -> bool:
         *matched,
         rule=f"quantise({product.node.op}(dequantise(x))) = integer sums, scaled",
     )
-    sums = _sums(edit, product)
-    sums = biased(edit, sums, bias, product.nodes)
+    of = makers_of_sums(product.nodes, bias)
+    sums = biased(edit, _sums(edit, product, of), bias, of)
     edit.replace(match.last.ref(), tail.build(edit, sums))
     edit.apply()
     return True
@@ -176,7 +177,7 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
         *product.nodes,
         rule="matmul(dequantise(a), dequantise(b)) = integer sums · scales",
     )
-    sums = _sums(edit, product)
+    sums = _sums(edit, product, product.nodes)
     scales = np.asarray(product.a.coding.step * product.b.coding.scale, np.float32)
     real = edit.node("Cast", [sums], {"to": int(DType.F32)}).ref()
     edit.replace(
@@ -190,8 +191,8 @@ def rewrite_real_product(node: Node, rewriter: Rewriter) -> None:
     edit.apply()
 
 
-def _sums(edit: Edit, product: _Product) -> Ref:
-    a, b, of = product.a, product.b, product.nodes
+def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
+    a, b = product.a, product.b
     is_wide = DType.I16 in {a.coding.dtype, b.coding.dtype}
     codes, rank = b.codes, len(b.shape or ())
     if b.value is not None:

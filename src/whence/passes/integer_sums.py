@@ -92,6 +92,15 @@ def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
     return Bias(np.rint(exact).astype(np.int32), source)
 
 
+def makers_of_sums(nodes: list[Node], bias: Bias | None) -> list[Node]:
+    """The nodes whose work the sums do. Zeros are added by no node of their own: their source is
+    one of these.
+    """
+    if bias is None or bias.source is None or np.any(bias.value):
+        return nodes
+    return [*nodes, bias.source]
+
+
 def biased(edit: Edit, sums: Ref, bias: Bias | None, of: list[Node]) -> Ref:
     """Sums plus bias, in the type of the sums."""
     kind = edit.type_of(sums)
