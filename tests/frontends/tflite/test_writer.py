@@ -299,7 +299,11 @@ def test_activations_of_16_bits(tmp_path: Path) -> None:
     )
 
 
-def test_float_operators_keep_their_quantised_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asymmetric", [True, False])
+@pytest.mark.parametrize("ending", ["tflite", "circle"])
+def test_float_operators_keep_their_quantised_weights(
+    asymmetric: bool, ending: str, tmp_path: Path
+) -> None:
     model = Model()
     w = model.const(codes((5, 16), np.int8), np.int8, Quantised(0.01))
     model.output(
@@ -307,14 +311,18 @@ def test_float_operators_keep_their_quantised_weights(tmp_path: Path) -> None:
             "FULLY_CONNECTED",
             [model.input((2, 16)), w, -1],
             (2, 5),
-            asymmetric_quantize_inputs=True,
+            asymmetric_quantize_inputs=asymmetric,
             version=9,
         )
     )
-    written = convert(model, tmp_path / "out.tflite")
+    written = convert(model, tmp_path / f"out.{ending}")
     assert operators(written) == ["FULLY_CONNECTED"]
-    assert written.subgraphs[0].tensors[written.subgraphs[0].operators[0].inputs[1]].type == "INT8"
-    feeds = [real(2, 16)]
+    (operator,) = written.subgraphs[0].operators
+    assert written.subgraphs[0].tensors[operator.inputs[1]].type == "INT8"
+    assert bool(operator.options.get("asymmetric_quantize_inputs")) is asymmetric
+    if ending == "circle":
+        return
+    feeds = [real(2, 16) + 0.5]
     compare(run_litert((tmp_path / "out.tflite").read_bytes(), feeds), run_litert(model, feeds))
 
 

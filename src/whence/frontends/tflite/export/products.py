@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
+from whence.frontends.tflite.export.units import dequantise_before
 from whence.frontends.tflite.schema import Option
+from whence.ops.attributes import get_str
 from whence.types import DType, TensorType
 
 
@@ -16,9 +18,11 @@ def _fully_connected(call: ExportCall, weights: int, count: int, *, keep: bool) 
         "keep_num_dims": keep,
     }
     if not call.is_quantised and not call.type_of_tensor(weights).is_float:
-        # How a runtime that also quantises the input is to do it: with a zero point, as converters
-        # have asked for since 2020.
-        options["asymmetric_quantize_inputs"] = True
+        # How a runtime that also quantises the input is to do it: as the file that the model came
+        # from says, else with a zero point, as converters have asked for since 2020.
+        made_by = dequantise_before(call.graph, call.node.input(1))
+        said = "" if made_by is None else get_str(made_by.attrs, "arithmetic", "")
+        options["asymmetric_quantize_inputs"] = said != "hybrid"
     bias = call.bias(call.bias_of_unit(), count, weights)
     version = (
         4 if call.is_quantised and call.type_of_tensor(weights) is DType.I8 else 2 if keep else 1
