@@ -156,7 +156,7 @@ def test_transpose_conv_to_a_size_that_is_given_at_run_time(padding, quantised, 
     (theirs,) = run_litert(model, feeds)
     compiled = whence.compile(read(model))
     compare([compiled(*feeds)], [theirs], quanta=0)
-    with pytest.raises(WhenceError, match="out of range|index"):
+    with pytest.raises(WhenceError, match=r"out of range|index"):
         compiled(np.array([1, 40, 40, 2], np.int32), values)
 
 
