@@ -49,6 +49,8 @@ class Model:
 
     def __init__(self, graph: Graph, engine: CpuEngine, folder: Path, threads: int = 2) -> None:
         self.graph = graph
+        self.given_away: list[np.ndarray] = []
+        """What executions may still be writing to, whether or not the test looks at it."""
         library, header, _, self.weights, _ = export(
             build_program(graph, engine.toolchain, load=False), engine.toolchain, folder, "net"
         )
@@ -85,6 +87,7 @@ class Model:
             kind = self.graph.type_of(ref)
             assert isinstance(kind, TensorType)
             made.append(np.zeros(kind.static_shape or (), kind.dtype.numpy))
+        self.given_away += made
         given = (ctypes.c_void_p * max(len(inputs), 1))(*(each.ctypes.data for each in inputs))
         taken = (ctypes.c_void_p * max(len(made), 1))(*(each.ctypes.data for each in made))
         return int(self.code.whence_execute(stream, given, taken)), made

@@ -16,8 +16,8 @@ from whence.graph import Graph, Node, Ref
 from whence.runtime.layout import is_planned, nbytes
 from whence.runtime.program import Program, Segment
 
-_HEADERS = ("whence.h", "whence_description.h", "whence_runtime.h")
-_SOURCES = ("whence.c", "whence_runtime.c")
+_HEADERS = ("whence.h", "whence_description.h", "whence_runtime.h", "whence_stream.h")
+_SOURCES = ("whence.c", "whence_runtime.c", "whence_stream.c")
 # What our own files, or libraries that every program is linked with, are called.
 _TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80
@@ -172,9 +172,13 @@ def model_source(program: Program, stem: str) -> str:
             *_table("wh_copy copies", copies, "{0}"),
             *_table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
             *_table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
+            (
+                f"static const wh_plan plan = {{steps, slots, {len(steps)}, {len(slots)},"
+                f" {program.plan.scratch_bytes}, 0}};"
+            ),
             "static const struct whence_description description = {",
-            f"  {{steps, slots, {len(steps)}, {len(slots)}, {program.plan.scratch_bytes}, 0}},",
-            f"  step_names, copies, {len(copies)}, input_bytes, output_bytes,",
+            f"  &plan, step_names, {len(program.steps)},",
+            f"  copies, {len(copies)}, input_bytes, output_bytes,",
             (
                 f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)},"
                 f" {len(graph.outputs)},"

@@ -51,12 +51,17 @@ int whence_output_count(whence_model_t model);
 int64_t whence_input_bytes(whence_model_t model, int index);
 int64_t whence_output_bytes(whence_model_t model, int index);
 
-/* A model may run on several streams at the same time, each from a thread of its own. */
+/* A stream has memory and a thread of its own, so a model may run on several streams at the same time. Any number of threads may use one stream: its
+   executions happen one after the other, in the order in which they were submitted. Destroying a stream waits for them; streams go before their model. */
 whence_status_t whence_stream_create(whence_stream_t *stream, whence_model_t model, unsigned flags);
 void whence_stream_destroy(whence_stream_t stream);
 
-/* Inputs and outputs are dense, in the order the model's header lists them. Their memory must stay valid until the wait. */
+/* Submits an execution and returns, asynchronously as in oneDNN. Inputs and outputs are dense, in the order the model's header lists them. Their memory
+   is read and written until a wait has returned; the two arrays of pointers are not needed any more. */
 whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs, void *const *outputs);
+
+/* Returns when everything is done that was submitted before the call, with the status of the first execution that failed since the last wait. The calling
+   thread takes part in the work. */
 whence_status_t whence_stream_wait(whence_stream_t stream);
 
 /* Profiling. Every call here is whence_invalid_arguments on a stream without the profiling flag, and whence_runtime_error while executions
@@ -69,10 +74,25 @@ whence_status_t whence_reset_profiling(whence_stream_t stream);
    Otherwise writes that many numbers to `data`, in the order of submission, and leaves `num_entries` alone. */
 whence_status_t whence_query_profiling_data(whence_stream_t stream, whence_profiling_data_kind_t kind, int *num_entries, uint64_t *data);
 
-/* The name of step number `step`, and how often and how long it ran since the last reset; for a breakdown of an execution. */
+/* The steps of a model are its kernels, in the order in which they run. Step number `step` is the row of table `kernel` with that id in the debug
+   database NAME_debug.xml or NAME_debug.duckdb, and in table `queue` the command at offset 4 x `step`: from there to the operators of the source file. */
+
+/* The name of a step, and how often and how long it ran since the last reset. */
 int whence_step_count(whence_model_t model);
 const char *whence_step_name(whence_model_t model, int step);
 whence_status_t whence_query_step(whence_stream_t stream, int step, uint64_t *calls, uint64_t *nanoseconds);
+
+/* When one step of one execution ran, in nanoseconds. Executions count from 0 at the last reset. */
+typedef struct {
+  uint64_t begin;
+  uint64_t end;
+  uint32_t execution;
+  uint32_t step;
+} whence_sample_t;
+
+/* With `samples` NULL, sets `num_samples` to how many there are: of every step that ran since the last reset, the newest 65,536. Otherwise writes them to
+   `samples`, oldest first, and leaves `num_samples` alone. */
+whence_status_t whence_query_samples(whence_stream_t stream, int *num_samples, whence_sample_t *samples);
 
 #ifdef __cplusplus
 }

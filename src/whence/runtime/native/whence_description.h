@@ -12,8 +12,9 @@ typedef struct {
 } wh_copy;
 
 struct whence_description {
-  wh_plan plan;
+  const wh_plan *plan; /* NULL: not for the processor */
   const char *const *step_names;
+  int64_t n_steps;
   const wh_copy *copies;
   int64_t n_copies;
   const int64_t *input_bytes;
