@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.codegen.render_c import CWriter, c_index, c_literal
 from whence.kernels.conv import CHANNELS, LANE, PIXEL, Output
 from whence.kernels.index import Index, Var
@@ -146,7 +147,7 @@ class VectorWriter:
                 # Rounding to half precision: there and back.
                 return {part.dtype, part.args[0].dtype} == {DType.F32, DType.F16}
             choice = (
-                part.fn is Fn.SELECT
+                part.fn in (Fn.SELECT, Fn.CHOOSE)
                 and isinstance(part.args[0], Op)
                 and part.args[0].fn in _COMPARE
             )
@@ -176,19 +177,23 @@ class VectorWriter:
             counts[part] += 1
             if counts[part] == 1 and isinstance(part, Op):
                 stack.extend(part.args)
-        return self._text(expr, counts, {})
+        return without_recursion(self._text(expr, counts, {}))
 
-    def _text(self, expr: Expr, counts: Counter[Expr], names: dict[Expr, str]) -> str:
+    def _text(self, expr: Expr, counts: Counter[Expr], names: dict[Expr, str]) -> Recursive:
         if expr in names:
             return names[expr]
-        text = self._plain(expr, counts, names)
-        if counts[expr] > 1 and isinstance(expr, Op | Load) and expr.dtype is DType.F32:
+        text: str = yield self._plain(expr, counts, names)
+        if (
+            (counts[expr] > 1 or is_deep(text))
+            and isinstance(expr, Op | Load)
+            and expr.dtype is DType.F32
+        ):
             names[expr] = self._writer.fresh("t")
             self._writer.line(f"const vec {names[expr]} = {text};")
             return names[expr]
         return text
 
-    def _plain(self, expr: Expr, counts: Counter[Expr], names: dict[Expr, str]) -> str:
+    def _plain(self, expr: Expr, counts: Counter[Expr], names: dict[Expr, str]) -> Recursive:
         match expr:
             case Literal():
                 return f"(vec)({c_literal(expr)})"
@@ -202,7 +207,9 @@ class VectorWriter:
                     else f"(vec)({buffer}[{at}])"
                 )
             case Op(fn, args, _):
-                parts = [self._text(arg, counts, names) for arg in args]
+                parts = []
+                for arg in args:
+                    parts.append((yield self._text(arg, counts, names)))
                 if fn in _INFIX or fn in _COMPARE:
                     return f"({parts[0]} {(_INFIX | _COMPARE)[fn]} {parts[1]})"
                 if fn is Fn.CAST:
@@ -212,7 +219,7 @@ class VectorWriter:
                     )
                 if fn is Fn.NEG:
                     return f"(-{parts[0]})"
-                if fn is Fn.SELECT:
+                if fn in (Fn.SELECT, Fn.CHOOSE):
                     return f"({parts[0]} ? {parts[1]} : {parts[2]})"
                 if fn is Fn.SIGMOID:
                     return self._sigmoid(parts[0])

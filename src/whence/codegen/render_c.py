@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.errors import UnsupportedError
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import (
@@ -31,7 +32,7 @@ from whence.kernels.ir import (
     Stmt,
     Store,
     Table,
-    walk,
+    looked,
 )
 from whence.types import DType
 
@@ -54,6 +55,12 @@ C_TYPES: Mapping[DType, str] = {
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.AND: "&&", Fn.OR: "||", Fn.XOR: "!=",
           Fn.BIT_AND: "&", Fn.BIT_OR: "|", Fn.BIT_XOR: "^"}  # fmt: skip
 _PREFIX = {Fn.NEG: "-", Fn.NOT: "!", Fn.BIT_NOT: "~"}
+
+# Functions whose C form writes an argument more than once; a text this long gets a name before.
+_REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
+_LONG = 200
+# A guarded side of more parts, written out as a tree, becomes a branch of its own.
+_LARGE = 256
 
 Micros = Mapping[type[Micro], Callable[["CWriter", Micro], None]]
 """How each family of micro-kernels is written out."""
@@ -179,17 +186,15 @@ class CWriter:
         """The expression as C. Parts that occur more than once are computed once, in lines written
         before.
         """
-        repeated = _repeated(expr)
-        names: dict[Expr, str] = {}
-        return self._text(expr, repeated, names, conditional=False)
+        return without_recursion(self._text(expr, _Parts(expr), {}, conditional=False))
 
     def _text(
-        self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], *, conditional: bool
-    ) -> str:
+        self, expr: Expr, parts: _Parts, names: dict[Expr, str], *, conditional: bool
+    ) -> Recursive:
         if expr in names:
             return names[expr]
-        text = self._plain(expr, repeated, names, conditional)
-        if expr in repeated and not conditional:
+        text: str = yield self._plain(expr, parts, names, conditional)
+        if not conditional and (expr in parts.repeated or (isinstance(expr, Op) and is_deep(text))):
             name = self.fresh("t")
             self.line(f"const {_value_type(expr.dtype)} {name} = {text};")
             names[expr] = name
@@ -197,68 +202,115 @@ class CWriter:
         return text
 
     def _plain(
-        self, expr: Expr, repeated: frozenset[Expr], names: dict[Expr, str], conditional: bool
-    ) -> str:
+        self, expr: Expr, parts: _Parts, names: dict[Expr, str], conditional: bool
+    ) -> Recursive:
         match expr:
             case Literal():
                 return c_literal(expr)
             case Name(name, _):
                 return name
-            case Load(buffer, index, dtype):
-                element = f"{buffer}[{c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))}]"
-                return f"w_bf16_value({element})" if dtype is DType.BF16 else element
-            case Position(index, _):
-                return f"({c_index(index, lambda part: self._text(part, repeated, names, conditional=conditional))})"
-            case Table(data, index, dtype):
-                place = c_index(
-                    index, lambda part: self._text(part, repeated, names, conditional=conditional)
-                )
-                return f"{self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))}[{place}]"
+            case Load(_, index, _) | Position(index, _) | Table(_, index, _):
+                texts = {}
+                for part in looked(index):
+                    texts[part] = yield self._text(part, parts, names, conditional=conditional)
+                return self._at(expr, c_index(index, texts.__getitem__))
             case Op(Fn.SELECT, (condition, then, otherwise), _):
                 # Only the chosen side may be evaluated, so nothing in it is computed ahead unless
                 # it was needed anyway.
-                chosen = self._text(condition, repeated, names, conditional=conditional)
-                sides = [
-                    self._text(
-                        side, repeated, names, conditional=conditional or _touches_memory(side)
+                chosen = yield self._text(condition, parts, names, conditional=conditional)
+                guarded = [side in parts.touching for side in (then, otherwise)]
+                if not conditional and any(
+                    guard and isinstance(side, Op) and side.size > _LARGE
+                    for guard, side in zip(guarded, (then, otherwise), strict=True)
+                ):
+                    named: str = yield self._branches(expr, chosen, parts, names)
+                    return named
+                sides = []
+                for side, guard in zip((then, otherwise), guarded, strict=True):
+                    sides.append(
+                        (yield self._text(side, parts, names, conditional=conditional or guard))
                     )
-                    for side in (then, otherwise)
-                ]
                 return f"({chosen} ? {sides[0]} : {sides[1]})"
-            case Op(Fn.CAST, (value,), dtype):
-                made = converted(
-                    self._text(value, repeated, names, conditional=conditional), value.dtype, dtype
-                )
-                return f"w_bf16_value({made})" if dtype is DType.BF16 else made
             case Op(fn, args, dtype):
+                texts_of = []
+                for arg in args:
+                    text = yield self._text(arg, parts, names, conditional=conditional)
+                    if fn in _REPEATING and len(text) > _LONG and not conditional:
+                        text = self._bound(arg, text)
+                    texts_of.append(text)
+                if fn is Fn.CHOOSE:
+                    return f"({texts_of[0]} ? {texts_of[1]} : {texts_of[2]})"
+                if fn is Fn.CAST:
+                    made = converted(texts_of[0], args[0].dtype, dtype)
+                    return f"w_bf16_value({made})" if dtype is DType.BF16 else made
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
-                return written_call(
-                    fn,
-                    kind,
-                    tuple(
-                        self._text(arg, repeated, names, conditional=conditional) for arg in args
-                    ),
-                )
+                return written_call(fn, kind, tuple(texts_of))
+
+    def _at(self, expr: Load | Position | Table, place: str) -> str:
+        match expr:
+            case Load(buffer, _, dtype):
+                element = f"{buffer}[{place}]"
+                return f"w_bf16_value({element})" if dtype is DType.BF16 else element
+            case Position():
+                return f"({place})"
+            case Table(data, _, dtype):
+                table = self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))
+                return f"{table}[{place}]"
+
+    def _bound(self, expr: Expr, text: str) -> str:
+        """A name for a text that would be written several times."""
+        name = self.fresh("t")
+        self.line(f"const {_value_type(expr.dtype)} {name} = {text};")
+        return name
+
+    def _branches(self, expr: Op, chosen: str, parts: _Parts, names: dict[Expr, str]) -> Recursive:
+        """A choice as statements, so that what a side needs more than once has a name there."""
+        name = self.fresh("t")
+        self.line(f"{_value_type(expr.dtype)} {name};")
+        for head, side in ((f"if ({chosen})", expr.args[1]), ("else", expr.args[2])):
+            self.open(head)
+            text = yield self._text(side, parts, dict(names), conditional=False)
+            self.line(f"{name} = {text};")
+            self.close()
+        return name
 
 
-def _repeated(expr: Expr) -> frozenset[Expr]:
-    """The parts worth naming: operations and loads that occur more than once. Counted as a graph,
-    each part entered once.
-    """
-    counts: Counter[Expr] = Counter()
-    stack: list[Expr] = [expr]
-    while stack:
-        part = stack.pop()
-        counts[part] += 1
-        if counts[part] == 1 and isinstance(part, Op):
-            stack.extend(part.args)
-    return frozenset(
-        part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load)
-    )
+class _Parts:
+    """What writing an expression has to know of its parts."""
+
+    def __init__(self, expr: Expr) -> None:
+        counts: Counter[Expr] = Counter()
+        stack: list[Expr] = [expr]
+        inside: dict[Expr, list[Expr]] = {}
+        while stack:
+            part = stack.pop()
+            counts[part] += 1
+            if counts[part] == 1:
+                inside[part] = _operands(part)
+                stack.extend(inside[part])
+        self.repeated = frozenset(
+            part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load)
+        )
+        """The parts worth naming: operations and loads that occur more than once."""
+        users: dict[Expr, list[Expr]] = {}
+        for part, operands in inside.items():
+            for operand in operands:
+                users.setdefault(operand, []).append(part)
+        stack = [part for part in inside if isinstance(part, Load)]
+        touching = set(stack)
+        while stack:
+            for user in users.get(stack.pop(), ()):
+                if user not in touching:
+                    touching.add(user)
+                    stack.append(user)
+        self.touching = frozenset(touching)
+        """The parts that read memory."""
 
 
-def _touches_memory(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))
+def _operands(part: Expr) -> list[Expr]:
+    if isinstance(part, Op):
+        return list(part.args)
+    return list(looked(part.index)) if isinstance(part, Load | Position | Table) else []
 
 
 def c_type(dtype: DType) -> str:

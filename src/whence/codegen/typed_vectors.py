@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.codegen.render_c import CWriter, c_index, c_literal
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, walk
@@ -77,7 +78,7 @@ class TypedVectors:
                 return not (value.dtype is DType.F32 and dtype.is_integer) or (
                     dtype.bits <= 32 and _within_int32(value)
                 )
-            case Op(Fn.SELECT, (condition, _, _), dtype):
+            case Op(Fn.SELECT | Fn.CHOOSE, (condition, _, _), dtype):
                 return (
                     dtype in _NAMES
                     and isinstance(condition, Op)
@@ -153,16 +154,20 @@ class TypedVectors:
                 stack.extend(part.args)
             elif counts[part] == 1 and isinstance(part, Load) and (code := _code(part)) is not None:
                 stack.append(code)
-        return self._text(expr, counts, dict(self._loaded))
+        return without_recursion(self._text(expr, counts, dict(self._loaded)))
 
     def _type(self, dtype: DType) -> str:
         return vector_type(dtype, self._lanes)
 
-    def _text(self, expr: Expr, counts: Counter[Expr], known: dict[Expr, str]) -> str:
+    def _text(self, expr: Expr, counts: Counter[Expr], known: dict[Expr, str]) -> Recursive:
         if expr in known:
             return known[expr]
-        text = self._plain(expr, counts, known)
-        if counts[expr] > 1 and isinstance(expr, Op | Load) and expr.dtype in _NAMES:
+        text: str = yield self._plain(expr, counts, known)
+        if (
+            (counts[expr] > 1 or is_deep(text))
+            and isinstance(expr, Op | Load)
+            and expr.dtype in _NAMES
+        ):
             known[expr] = text = self._named(text, expr.dtype)
         return text
 
@@ -173,7 +178,7 @@ class TypedVectors:
         self._writer.line(f"const {self._type(dtype)} {name} = {text};")
         return name
 
-    def _plain(self, expr: Expr, counts: Counter[Expr], known: dict[Expr, str]) -> str:
+    def _plain(self, expr: Expr, counts: Counter[Expr], known: dict[Expr, str]) -> Recursive:
         match expr:
             case Literal(_, dtype):
                 return f"({self._type(dtype)})({c_literal(expr)})"
@@ -181,13 +186,14 @@ class TypedVectors:
                 return self._names[name]
             case Load():
                 code = _code(expr)
-                return (
-                    self._load(expr)
-                    if code is None
-                    else self._look_up(expr, code, self._text(code, counts, known))
-                )
+                if code is None:
+                    return self._load(expr)
+                return self._look_up(expr, code, (yield self._text(code, counts, known)))
             case Op(fn, args, dtype):
-                return self._op(fn, args, [self._text(arg, counts, known) for arg in args], dtype)
+                parts = []
+                for arg in args:
+                    parts.append((yield self._text(arg, counts, known)))
+                return self._op(fn, args, parts, dtype)
         raise AssertionError(expr)
 
     def _look_up(self, load: Load, code: Expr, text: str) -> str:
@@ -211,7 +217,7 @@ class TypedVectors:
             return f"({parts[0]} << {parts[1]})"
         if fn is Fn.CAST:
             return self._cast(args[0], parts[0], dtype)
-        if fn is Fn.SELECT:
+        if fn in (Fn.SELECT, Fn.CHOOSE):
             return self._select(args[0], parts, dtype)
         if fn in _FIXED_POINT:
             return f"{_FIXED_POINT[fn]}_x{self._lanes}({', '.join(parts)})"
@@ -278,7 +284,7 @@ def _within_int32(value: Expr) -> bool:
     it is.
     """
     match value:
-        case Op(Fn.SELECT, (Op(Fn.ISNAN, (tested,)), Literal(instead), clipped)):
+        case Op(Fn.SELECT | Fn.CHOOSE, (Op(Fn.ISNAN, (tested,)), Literal(instead), clipped)):
             return bool(tested == clipped and abs(instead) < 2**31 and _clipped(clipped))
     return _clipped(value)
 

@@ -25,6 +25,20 @@ Rule: TypeAlias = Callable[["Elements", Node, int, Indices], Expr]
 """The element of output number `int` of a node at an index."""
 
 
+_Element: TypeAlias = tuple[Ref, Indices]
+
+# Rules within rules, several calls each; the interpreter allows a thousand.
+_DEEPEST = 64
+
+
+class _TooDeepError(Exception):
+    """An element is asked for by too many rules that wait for each other."""
+
+    def __init__(self, element: _Element) -> None:
+        super().__init__(element)
+        self.element = element
+
+
 class Elements:
     """The elements of a group: members' outputs, by the rules; inputs, from buffers; an anchor's
     output, as given.
@@ -41,14 +55,40 @@ class Elements:
         self._buffers = buffers
         self._rules = rules
         self._given = given or {}
-        self._known: dict[tuple[Ref, Indices], Expr] = {}
+        self._known: dict[_Element, Expr] = {}
+        self._depth = 0
 
     def value(self, ref: Ref, index: Indices) -> Expr:
-        """The element of `ref` at `index`, in the type arithmetic is done in."""
+        """The element of `ref` at `index`, in the type arithmetic is done in.
+
+        Rules ask for each other's elements without end in sight. Where they are nested too deeply,
+        all of them are left, the element asked for last is made first, and then they begin again.
+        """
         key = (ref, index)
         if key not in self._known:
-            self._known[key] = self._make(ref, index)
+            if self._depth >= _DEEPEST:
+                raise _TooDeepError(key)
+            if self._depth > 0:
+                self._enter(key)
+            else:
+                self._from_the_bottom(key)
         return self._known[key]
+
+    def _from_the_bottom(self, key: _Element) -> None:
+        wanted = [key]
+        while wanted:
+            try:
+                self._enter(wanted[-1])
+                wanted.pop()
+            except _TooDeepError as deep:
+                wanted.append(deep.element)
+
+    def _enter(self, key: _Element) -> None:
+        self._depth += 1
+        try:
+            self._known[key] = self._make(*key)
+        finally:
+            self._depth -= 1
 
     def _make(self, ref: Ref, index: Indices) -> Expr:
         if ref in self._given:

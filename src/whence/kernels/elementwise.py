@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, compute_type, literal, select
+from whence.kernels.expressions import apply, cast, choose, compute_type, literal
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.activation import ACTIVATIONS
 from whence.ops.attributes import get_float, get_str
@@ -138,7 +138,7 @@ def _positive(x: Expr) -> Expr:
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return select(_positive(x), x, mul(like(alpha, x), _expm1(minimum(x, like(0.0, x)))))
+    return choose(_positive(x), x, mul(like(alpha, x), _expm1(minimum(x, like(0.0, x)))))
 
 
 def _selu(x: Expr, alpha: float, gamma: float) -> Expr:
@@ -151,7 +151,7 @@ def _softsign(x: Expr) -> Expr:
 
 _ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
     "Relu": lambda x, _a, _b: maximum(x, like(0.0, x)),
-    "LeakyRelu": lambda x, a, _b: select(apply(Fn.LT, x, like(0.0, x)), mul(x, like(a, x)), x),
+    "LeakyRelu": lambda x, a, _b: choose(apply(Fn.LT, x, like(0.0, x)), mul(x, like(a, x)), x),
     "Clip": clip,
     "Sigmoid": lambda x, _a, _b: apply(Fn.SIGMOID, x),
     "Tanh": lambda x, _a, _b: apply(Fn.TANH, x),
@@ -166,7 +166,7 @@ _ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
     "Softplus": lambda x, _a, _b: apply(Fn.SOFTPLUS, x),
     "Mish": lambda x, _a, _b: mul(x, apply(Fn.TANH, apply(Fn.SOFTPLUS, x))),
     "Softsign": lambda x, _a, _b: _softsign(x),
-    "ThresholdedRelu": lambda x, a, _b: select(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
+    "ThresholdedRelu": lambda x, a, _b: choose(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
     "Celu": lambda x, a, _b: add(
         maximum(x, like(0.0, x)), minimum(like(0.0, x), mul(like(a, x), _expm1(div(x, like(a, x)))))
     ),
@@ -233,7 +233,7 @@ def _where_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
     condition, then, otherwise = (
         elements.broadcast(ref, index) for ref in node.inputs if ref is not None
     )
-    return select(condition, then, otherwise)
+    return choose(condition, then, otherwise)
 
 
 def _mod_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -259,7 +259,7 @@ def _power(base: Expr, exponent: int) -> Expr:
 
 def _prelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     x, slope = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
-    return select(apply(Fn.LT, x, like(0.0, x)), mul(x, slope), x)
+    return choose(apply(Fn.LT, x, like(0.0, x)), mul(x, slope), x)
 
 
 def _shift_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

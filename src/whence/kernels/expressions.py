@@ -46,6 +46,15 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     return Op(Fn.SELECT, (condition, then, otherwise), then.dtype)
 
 
+def choose(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
+    """`select` between values that may both be computed: neither side reads what the condition
+    guards.
+    """
+    if isinstance(condition, Literal):
+        return then if condition.value else otherwise
+    return Op(Fn.CHOOSE, (condition, then, otherwise), then.dtype)
+
+
 def load(buffer: str, index: Index, dtype: DType) -> Expr:
     """A value from memory, in the type arithmetic is done in."""
     return cast(Load(buffer, index, dtype), compute_type(dtype))

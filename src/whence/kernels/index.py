@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from whence.kernels.ir import Expr
 
+# Expressions with more parts are not written out to be compared.
+_LONG = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Var:
@@ -153,7 +156,20 @@ class Index:
 
 def _sort_key(term: tuple[Atom, int]) -> tuple[str, str]:
     atom = term[0]
-    return type(atom).__name__, atom.name if isinstance(atom, Var) else repr(atom)
+    return type(atom).__name__, atom.name if isinstance(atom, Var) else _text(atom)
+
+
+def _text(atom: Quotient | Remainder | Looked) -> str:
+    """What an atom is, the same in every run: written out, unless what it looks up is long."""
+    size = _size(atom)
+    return repr(atom) if size <= _LONG else f"{type(atom).__name__} of {size} parts"
+
+
+def _size(atom: Atom) -> int:
+    """How many parts the expressions have that are looked up, as trees."""
+    if isinstance(atom, Looked):
+        return atom.value.size
+    return 0 if isinstance(atom, Var) else sum(_size(part) for part, _ in atom.of.terms)
 
 
 def _bounds(atom: Atom) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.elementwise import add, mul, sub
-from whence.kernels.expressions import apply, cast, literal, select
+from whence.kernels.expressions import apply, cast, choose, literal
 from whence.kernels.index import Looked, of
 from whence.kernels.ir import Expr, Fn
 from whence.ops.attributes import get_str
@@ -59,7 +59,7 @@ def _fixed_point_scale(elements: Elements, node: Node, output: int, index: Indic
     if np.all(shifts < 0):
         return apply(Fn.ROUND_SHIFT, high, right)
     one = literal(1, DType.I32)
-    return select(
+    return choose(
         apply(Fn.LT, right, one), high, apply(Fn.ROUND_SHIFT, high, apply(Fn.MAX, right, one))
     )
 
@@ -68,7 +68,7 @@ def _wide(value: Expr, factor: Expr, by: Expr) -> Expr:
     """A sum of 64 bits: the factor rounded to 16 bits, the product rounded once."""
     factor, by = cast(factor, DType.I64), cast(by, DType.I64)
     narrow = apply(Fn.SHIFT_RIGHT, add(factor, literal(1 << 15, DType.I64)), literal(16, DType.I64))
-    narrow = select(
+    narrow = choose(
         apply(Fn.LT, factor, literal(0x7FFF0000, DType.I64)), narrow, literal(0x7FFF, DType.I64)
     )
     total = sub(literal(15, DType.I64), by)

@@ -80,6 +80,10 @@ class Fn(enum.StrEnum):
     """`select(condition, then, else)`; only the chosen side is evaluated, so a guard makes a load
     safe.
     """
+    CHOOSE = "choose"
+    """The same where either side may be evaluated at any time, so that what both need is computed
+    once.
+    """
     ORDER = "order"
     """A 32-bit integer for a float32, in the order of the numbers; a maximum of those is found much
     faster. NaNs lie at the ends.
@@ -102,6 +106,14 @@ class Fn(enum.StrEnum):
 
 class _Expression:
     __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """The number of parts, written out as a tree, up to a billion; of an index that data
+        decides, too.
+        """
+        index = getattr(self, "index", None)
+        return 1 if index is None else 1 + sum(part.size for part in looked(index))
 
     def variables(self) -> set[Var]:
         """The loop variables it depends on."""
@@ -153,14 +165,76 @@ class Table(_Expression):
     dtype: DType
 
 
-@dataclass(frozen=True, slots=True)
+_HUGE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Op(_Expression):
+    """A function of expressions. They may share parts, so an expression is a graph: whatever goes
+    through one must enter each part once, and no function may call itself for each level.
+    """
+
     fn: Fn
     args: tuple[Expr, ...]
     dtype: DType
+    _size: int = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = 1 + sum(arg.size for arg in self.args)
+        object.__setattr__(self, "_size", min(size, _HUGE))
+        object.__setattr__(self, "_hash", hash((self.fn, self.args, self.dtype)))
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Op):
+            return NotImplemented
+        return _same(self, other)
 
 
 Expr: TypeAlias = Literal | Load | Position | Name | Table | Op
+
+
+def _same(first: Op, second: Op) -> bool:
+    """Structural equality that compares each pair of parts once."""
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[object, object]] = [(first, second)]
+    while stack:
+        one, other = stack.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
+        match one, other:
+            case Op(), Op():
+                if (one._hash, one.fn, one.dtype) != (other._hash, other.fn, other.dtype):
+                    return False
+                stack.append((one.args, other.args))
+            case (Load(buffer, index), Load(other_buffer, other_index)) if (
+                buffer == other_buffer and one.dtype is other.dtype
+            ):
+                stack.append((index.terms, other_index.terms))
+                if index.const != other_index.const:
+                    return False
+            case Looked(value, extent), Looked(other_value, other_extent):
+                if extent != other_extent:
+                    return False
+                stack.append((value, other_value))
+            case tuple(), tuple():
+                if len(one) != len(other):
+                    return False
+                stack.extend(zip(one, other, strict=True))
+            case _:
+                if one != other:
+                    return False
+    return True
 
 
 def walk(*exprs: Expr) -> Iterator[Expr]:
@@ -178,15 +252,16 @@ def walk(*exprs: Expr) -> Iterator[Expr]:
         if isinstance(part, Op):
             stack.extend(part.args)
         elif isinstance(part, Load | Position | Table):
-            stack.extend(_looked(part.index))
+            stack.extend(looked(part.index))
 
 
-def _looked(index: Index) -> Iterator[Expr]:
+def looked(index: Index) -> Iterator[Expr]:
+    """The expressions whose values are part of the index."""
     for atom, _ in index.terms:
         if isinstance(atom, Looked):
             yield atom.value
         elif isinstance(atom, Quotient | Remainder):
-            yield from _looked(atom.of)
+            yield from looked(atom.of)
 
 
 class LoopKind(enum.Enum):

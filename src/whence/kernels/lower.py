@@ -37,6 +37,10 @@ from whence.types import DType, TensorType
 # They change how a tensor is read, not a byte of it: their output is their input.
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 
+# A compiler takes more than twice as long for a function twice as long. Our own grouping stays far
+# below; NNVM's has no limit.
+_MOST_MEMBERS = 512
+
 _Family = Callable[[Group, Node, Tile], Kernel]
 _FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(GEMM_OPS, lower_product),
@@ -94,6 +98,8 @@ def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -
         return [
             Step(entry.name, entry.id, entry.members, (source,), entry.outputs, None, is_view=True)
         ]
+    if len(entry.members) > _MOST_MEMBERS:
+        return [_lower_member(graph, entry, node, tile, choices) for node in entry.members]
     group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
     try:
         return [

@@ -12,7 +12,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.elementwise import add, div, like, maximum, minimum, mul, sub
-from whence.kernels.expressions import apply, cast, compute_type, literal, select
+from whence.kernels.expressions import apply, cast, choose, compute_type, literal
 from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.row_nest import RowNest
@@ -52,9 +52,9 @@ def _rounded_away(real: Expr) -> Expr:
     whole = apply(Fn.FLOOR, size)
     up = add(
         whole,
-        select(apply(Fn.LE, like(0.5, real), sub(size, whole)), like(1.0, real), like(0.0, real)),
+        choose(apply(Fn.LE, like(0.5, real), sub(size, whole)), like(1.0, real), like(0.0, real)),
     )
-    return select(apply(Fn.LT, real, like(0.0, real)), apply(Fn.NEG, up), up)
+    return choose(apply(Fn.LT, real, like(0.0, real)), apply(Fn.NEG, up), up)
 
 
 def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool = False) -> Expr:
@@ -66,7 +66,7 @@ def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool =
     if zero_point is not None:
         rounded = add(rounded, cast(zero_point, real.dtype))
     clipped = minimum(maximum(rounded, like(float(low), real)), like(float(high), real))
-    safe = select(apply(Fn.ISNAN, clipped), like(0.0, real), clipped)
+    safe = choose(apply(Fn.ISNAN, clipped), like(0.0, real), clipped)
     return cast(cast(safe, DType.I32), dtype)
 
 
@@ -110,7 +110,7 @@ def lower_dynamic_quantise(group: Group, anchor: Node) -> Kernel:
     low = row.hold("low", minimum(row.fold("least", Fn.MIN, 0.0, row.x), zero))
     high = row.hold("high", maximum(row.fold("most", Fn.MAX, 0.0, row.x), zero))
     spread = div(sub(high, low), literal(255.0, DType.F32))
-    scale = row.hold("scale", select(apply(Fn.LT, low, high), spread, literal(1.0, DType.F32)))
+    scale = row.hold("scale", choose(apply(Fn.LT, low, high), spread, literal(1.0, DType.F32)))
     negated = div(apply(Fn.NEG, low), scale)
     zero_point = row.hold("zero_point", quantised(negated, None, DType.U8))
     return row.finish(

@@ -38,7 +38,7 @@ def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
     parts = list(walk(*values))
     if any(
         isinstance(part, Op)
-        and part.fn is Fn.SELECT
+        and part.fn in (Fn.SELECT, Fn.CHOOSE)
         and any(isinstance(each, Load) for each in walk(*part.args[1:]))
         for part in parts
     ):
@@ -66,18 +66,20 @@ def _plain(load: Load, var: Var) -> bool:
 def replaced(value: Expr, names: dict[Load, Name]) -> Expr:
     """The expression with these loads read from turned squares."""
     done: dict[Expr, Expr] = {}
-
-    def visit(part: Expr) -> Expr:
-        if part not in done:
-            if isinstance(part, Load) and part in names:
-                done[part] = names[part]
-            elif isinstance(part, Op):
-                done[part] = Op(part.fn, tuple(visit(arg) for arg in part.args), part.dtype)
+    stack = [value]
+    while stack:
+        part = stack[-1]
+        if part in done:
+            stack.pop()
+        elif isinstance(part, Op):
+            missing = [arg for arg in part.args if arg not in done]
+            if missing:
+                stack.extend(missing)
             else:
-                done[part] = part
-        return done[part]
-
-    return visit(value)
+                done[part] = Op(part.fn, tuple(done[arg] for arg in part.args), part.dtype)
+        else:
+            done[part] = names.get(part, part) if isinstance(part, Load) else part
+    return done[value]
 
 
 __all__ = ["SIDE", "Turn", "replaced", "runs_along", "strided_loads"]
