@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.exact_integers import codes, convolution_sums, requantised, weight_codes
 from tests.ops.oracle import (
     assert_close,
     assert_infers,
@@ -143,39 +144,38 @@ def test_conv_transpose_like_onnxruntime(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_integer_convolutions_like_onnxruntime(seed):
+def test_integer_convolutions_are_exact(seed):
+    attrs, x, w, _ = random_convolution(seed)
+    rng = np.random.default_rng(seed)
+    xi, wi = codes(rng, np.uint8, *x.shape), codes(rng, np.uint8, *w.shape)
+    zeros = [np.array(rng.integers(0, 256), np.uint8) for _ in range(2)]
+    sums = convolution_sums(attrs, xi, zeros[0], wi, zeros[1])
+    inputs = [xi, wi, *zeros]
+    (actual,) = evaluate(DEFINITIONS["ConvInteger"], attrs, inputs)
+    assert_close(actual, sums.astype(np.int32))
+    assert_close(actual, onnxruntime_outputs("ConvInteger", attrs, inputs)[0])
+
+
+@pytest.mark.parametrize("bits", [7, 8])
+@pytest.mark.parametrize("seed", range(20))
+def test_quantised_convolutions_are_exact(seed, bits):
     attrs, x, w, _ = random_convolution(seed)
     rng = np.random.default_rng(seed)
     filters = w.shape[0]
-    xi, wi = (
-        rng.integers(0, 256, x.shape).astype(np.uint8),
-        rng.integers(-128, 128, w.shape).astype(np.int8),
-    )
-    zero = np.array(rng.integers(0, 256), np.uint8)
-    inputs = [
-        xi,
-        (wi.astype(np.int16) + 128).astype(np.uint8),
-        zero,
-        np.array(rng.integers(0, 256), np.uint8),
-    ]
-    (actual,) = evaluate(DEFINITIONS["ConvInteger"], attrs, inputs)
-    assert_close(actual, onnxruntime_outputs("ConvInteger", attrs, inputs)[0])
+    draw = codes if bits == 8 else weight_codes
+    xi, wi = codes(rng, np.uint8, *x.shape), draw(rng, np.int8, *w.shape)
+    x_zero, y_zero = np.array(rng.integers(0, 256), np.uint8), np.array(100, np.uint8)
+    x_scale, y_scale = np.array(0.02, np.float32), np.array(0.2, np.float32)
     scales = rng.uniform(0.01, 0.03, filters).astype(np.float32)
     bias = rng.integers(-1000, 1000, filters).astype(np.int32)
     zeros = np.zeros(filters, np.int8)
-    inputs = [
-        xi,
-        np.array(0.02, np.float32),
-        zero,
-        wi,
-        scales,
-        zeros,
-        np.array(0.2, np.float32),
-        np.array(100, np.uint8),
-        bias,
-    ]
+    inputs = [xi, x_scale, x_zero, wi, scales, zeros, y_scale, y_zero, bias]
     (actual,) = evaluate(DEFINITIONS["QLinearConv"], attrs, inputs)
-    assert_close(actual, onnxruntime_outputs("QLinearConv", attrs, inputs)[0])
+    each = (-1, *(1,) * (x.ndim - 2))
+    sums = convolution_sums(attrs, xi, x_zero, wi, 0) + bias.reshape(each)
+    assert_close(actual, requantised(sums, (x_scale * scales / y_scale).reshape(each), y_zero))
+    if bits == 7:
+        assert_close(actual, onnxruntime_outputs("QLinearConv", attrs, inputs)[0])
 
 
 def test_float64_stays_float64(rng):

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.exact_integers import codes, requantised, weight_codes
 from tests.ops.oracle import (
     assert_close,
     assert_infers,
@@ -79,32 +80,28 @@ def test_narrow_floats_are_rounded_once(rng, dtype):
     assert (np.abs(product.astype(np.float64) - exact) <= half_step * np.abs(exact) + 1e-4).all()
 
 
+@pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize("seed", range(12))
-def test_integer_products_like_onnxruntime(seed):
+def test_integer_products_are_exact(seed, bits):
     rng, pick = np.random.default_rng(seed), random.Random(seed)
     a_type, b_type = pick.choice([(np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8)])
-    a = rng.integers(np.iinfo(a_type).min, np.iinfo(a_type).max, (2, 3, 70)).astype(a_type)
-    b = rng.integers(np.iinfo(b_type).min, np.iinfo(b_type).max, (70, 5)).astype(b_type)
-    a_zero = rng.integers(np.iinfo(a_type).min, np.iinfo(a_type).max, ()).astype(a_type)
-    b_zero = rng.integers(
-        np.iinfo(b_type).min, np.iinfo(b_type).max, pick.choice([(), (5,)])
-    ).astype(b_type)
+    a = codes(rng, a_type, 2, 3, 70)
+    b = (codes if bits == 8 else weight_codes)(rng, b_type, 70, 5)
+    a_zero, b_zero = codes(rng, a_type), codes(rng, b_type, *pick.choice([(), (5,)]))
     inputs: list[Any] = [a, b, a_zero, b_zero]
     (actual,) = evaluate(DEFINITIONS["MatMulInteger"], {}, inputs)
-    assert_close(actual, onnxruntime_outputs("MatMulInteger", {}, inputs)[0])
-    scale = np.asarray(rng.uniform(0.01, 0.1, b_zero.shape), dtype=np.float32)
-    inputs = [
-        a,
-        np.array(0.02, np.float32),
-        a_zero,
-        b,
-        scale,
-        b_zero,
-        np.array(3.0, np.float32),
-        a_zero,
-    ]
+    sums = (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero)
+    assert_close(actual, sums.astype(np.int32))
+    exact = bits == 7 or b_type is np.uint8
+    if exact:
+        assert_close(actual, onnxruntime_outputs("MatMulInteger", {}, inputs)[0])
+    a_scale, y_scale = np.array(0.02, np.float32), np.array(3.0, np.float32)
+    b_scale = np.asarray(rng.uniform(0.01, 0.1, b_zero.shape), dtype=np.float32)
+    inputs = [a, a_scale, a_zero, b, b_scale, b_zero, y_scale, a_zero]
     (actual,) = evaluate(DEFINITIONS["QLinearMatMul"], {}, inputs)
-    assert_close(actual, onnxruntime_outputs("QLinearMatMul", {}, inputs, opset=10)[0])
+    assert_close(actual, requantised(sums, a_scale * b_scale / y_scale, a_zero))
+    if exact:
+        assert_close(actual, onnxruntime_outputs("QLinearMatMul", {}, inputs, opset=10)[0])
 
 
 @pytest.mark.parametrize(

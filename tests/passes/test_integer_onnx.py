@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from tests.exact_integers import codes
 from tests.passes.litert import operators
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.onnx.writer import to_model
@@ -22,10 +23,6 @@ from whence.passes.pipeline import PREPARE
 from whence.types import DType
 
 TYPES = {np.int8: DType.I8, np.uint8: DType.U8}
-
-
-def codes(rng: np.random.Generator, dtype: Any, *shape: int) -> np.ndarray:
-    return rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
 
 
 def real(build: GraphBuilder, x: Symbol, scale: Any, zero: Any, **attrs: Any) -> Symbol:
@@ -199,16 +196,21 @@ def test_layers_that_share_weights_and_bias(rng: np.random.Generator, op: str, z
 
 
 def test_a_product_that_stays_real(rng: np.random.Generator) -> None:
+    """Exact sums, times a scale: a last place each for the scale, the sum and the product."""
     build = GraphBuilder()
     x = build.input("x", DType.U8, [5, 16])
-    w = real(build, build.const(codes(rng, np.int8, 16, 7)), 0.01, np.int8(0))
+    weights, given = codes(rng, np.int8, 16, 7), codes(rng, np.uint8, 5, 16)
+    w = real(build, build.const(weights), 0.01, np.int8(0))
     build.output("y", build.op("MatMul", real(build, x, 0.02, np.uint8(120)), w))
     graph = build.finish()
-    feeds = [codes(rng, np.uint8, 5, 16)]
-    (expected,) = onnx_runtime(graph, feeds)
+    scale = float(np.float32(0.02)) * float(np.float32(0.01))
+    exact = (given.astype(np.int64) - 120) @ weights.astype(np.int64) * scale
+    (fused,) = onnx_runtime(graph, [given])
     run_passes(graph, PREPARE, check=CheckLevel.INVARIANTS)
     assert operators(graph)["MatMulInteger"] == 1
-    np.testing.assert_allclose(graph.run(feeds)[0], expected, rtol=1e-5, atol=1e-5)
+    limit = 3 * float(np.finfo(np.float32).eps)
+    np.testing.assert_allclose(np.asarray(graph.run([given])[0]), exact, rtol=limit)
+    np.testing.assert_allclose(fused, exact, rtol=limit)
 
 
 @pytest.mark.parametrize("op", ["Sigmoid", "Tanh", "LeakyRelu", "Relu", "HardSwish", "Exp"])

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.exact_integers import seven_bits
 from tests.frontends.onnx.models import (
     MICROSOFT,
     assert_close,
@@ -158,7 +159,7 @@ EXACT: list[tuple[str, Arrays, dict[str, Any], int]] = [
         "MatMulIntegerToFloat",
         {
             "a": small(3, 8),
-            "c_b": small(8, 5, dtype=np.int8),
+            "c_b": seven_bits(small(8, 5, dtype=np.int8)),
             "as": scale(0.1),
             "bs": real(5),
             "az": U8,
@@ -363,7 +364,7 @@ QUANTISED: list[tuple[str, Arrays, dict[str, Any]]] = [
             "a": small(3, 4),
             "as": scale(0.1),
             "az": U8,
-            "b": (small(2, 4).astype(np.int16) - 128).astype(np.int8),
+            "b": seven_bits(small(2, 4, dtype=np.int8)),
             "bs": np.array([0.05, 0.02], np.float32),
             "bz": np.zeros(2, np.int8),
             "c": RNG.integers(-500, 500, (1, 2)).astype(np.int32),
