@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from whence.codegen.cache import default_folder
 from whence.errors import ModelError
+from whence.frontends.onnx.random_weights import with_random_weights
 
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
 MEMBER = "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx"
@@ -114,38 +114,3 @@ def packaged_squeezenet(folder: Path) -> Path:
     path = folder / "squeezenet_random.onnx"
     onnx.save(with_random_weights(onnx.load(file)), path)
     return path
-
-
-def with_random_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with weights in place of its constant fills, so that a wrong transformation
-    shows.
-    """
-    rng = np.random.default_rng(0)
-    shapes = {
-        init.name: tuple(int(dim) for dim in numpy_helper.to_array(init).reshape(-1))
-        for init in model.graph.initializer
-    }
-    # Scales and variances near what training leaves, so that values neither vanish nor drown each
-    # other on the way.
-    positive = {
-        node.input[index]
-        for node in model.graph.node
-        if node.op_type == "BatchNormalization"
-        for index in (1, 4)
-    }
-    kept = []
-    for node in model.graph.node:
-        if node.op_type != "ConstantOfShape":
-            kept.append(node)
-            continue
-        name, shape = node.output[0], shapes[node.input[0]]
-        fan_in = max(1, int(np.prod(shape[1:])))
-        weights = (
-            rng.uniform(0.4, 0.8, shape)
-            if name in positive
-            else rng.standard_normal(shape) * (0.1 if len(shape) < 2 else np.sqrt(1 / fan_in))
-        )
-        model.graph.initializer.append(numpy_helper.from_array(weights.astype(np.float32), name))
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
-    return model
