@@ -2,7 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from whence.graph.merge import common, merge, substitute, without_dims
+from whence.graph.merge import (
+    common,
+    merge,
+    substitute,
+    with_declared_elements,
+    without_dims,
+)
 from whence.types import UNKNOWN, DType, OptionalType, SequenceType, TensorType, ValueType
 
 
@@ -55,3 +61,16 @@ def test_named_dimensions_are_replaced() -> None:
     assert substitute(f32("n", "m", 3, None), {"n": 5}) == f32(5, "m", 3, None)
     assert substitute(SequenceType(f32("n")), {"n": 5}) == SequenceType(f32(5))
     assert without_dims(f32("n", 3)) == f32(None, None)
+
+
+def test_a_declaration_says_what_elements_are_and_nothing_of_shapes() -> None:
+    nothing, declared = TensorType(DType.UNDEFINED), f32(4, "n")
+    assert with_declared_elements(nothing, declared) == TensorType(DType.F32)
+    assert with_declared_elements(TensorType(DType.UNDEFINED, (2,)), declared) == f32(2)
+    assert with_declared_elements(f32(None, 3), declared) == f32(None, 3)
+    assert with_declared_elements(nothing, None) == nothing
+    listed = SequenceType(declared)
+    assert with_declared_elements(nothing, listed) == SequenceType(TensorType(DType.F32))
+    assert with_declared_elements(SequenceType(nothing), listed) == SequenceType(
+        TensorType(DType.F32)
+    )

@@ -125,10 +125,10 @@ computed (float[6] x, bool c) => (float[2] y) <uint8[2] codes = {0, 100}, float 
   >
 }"""
 LATE_AXIS = """
-axis (float[6] x, bool c, bool d, float[2,3] v) => (float[2] y) <int64[2] i = {0, 1}, int64[2] j = {0, 100}> {
+axis (float[6] x, bool c, bool d, float[2,3] v) => (float[2] y) <int64[2] i = {0, 1}, int64[2] j = {0, 100}, int64[1] k = {-1}> {
   z = If (d) <
     then_branch = a () => (float[n] p) { p = Relu(x) },
-    else_branch = b () => (float[m] q) { r = Abs(x) q = MatMul(v, r) }
+    else_branch = b () => (float[m] q) { r = Abs(x) s = MatMul(v, r) q = Reshape(s, k) }
   >
   y = If (c) <then_branch = yes () => (float[2] t) { t = Gather(z, i) }, else_branch = no () => (float[2] e) { e = Gather(z, j) }>
 }"""

@@ -201,26 +201,6 @@ def test_a_declared_shape_that_is_not_so_does_not_matter(
     )
 
 
-@pytest.mark.parametrize(
-    ("op", "given"),
-    [
-        ("Reshape", {"x": X, "s": np.array([4, 3])}),
-        ("Expand", {"x": X[:1], "s": np.array([2, 4])}),
-        ("Slice", {"x": X, "s": np.array([0]), "e": np.array([1])}),
-    ],
-)
-def test_a_size_that_only_the_data_decides(
-    op: str, given: dict[str, np.ndarray], engine: Engine, tmp_path: Path
-) -> None:
-    """The file says what cannot be known before the run; memory was planned by that, and what does
-    not fit it is an error then.
-    """
-    with pytest.raises(
-        ModelError, match=rf"\({op}\) made f32\[.*\] where the model says f32\[30,40\]"
-    ):
-        _run(_model(op, given, {}, [30, 40]), given, engine, tmp_path)
-
-
 @pytest.mark.parametrize("value", [10**12, -(10**12), 5, -6])
 @pytest.mark.parametrize(
     "op", ["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"]

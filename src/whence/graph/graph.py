@@ -46,6 +46,10 @@ class Graph:
         """
         self.files: tuple[Path, ...] = ()
         """Files besides the model's own that its constants were read from."""
+        self.claims: dict[int, tuple[ValueType | None, ...]] = {}
+        """What the file declares of outputs whose types do not follow from their inputs yet, by
+        node. Nothing relies on it: it is compared with what is found out later.
+        """
         self.consts = ConstCache()
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}

@@ -1,4 +1,4 @@
-"""Putting together what inference found and what the file declares."""
+"""Putting together what is known of one value from two sides."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from whence.types import Dim, DType, OptionalType, SequenceType, Shape, TensorTy
 
 
 def merge(found: ValueType, declared: ValueType | None) -> ValueType:
-    """What was found, with gaps filled from the declaration. Where the two contradict, what was
-    found holds.
+    """What was found, with gaps filled from what is known otherwise. Where the two contradict, what
+    was found holds.
     """
     if declared is None:
         return found
@@ -26,6 +26,36 @@ def merge(found: ValueType, declared: ValueType | None) -> ValueType:
     if isinstance(found, OptionalType) and isinstance(declared, OptionalType):
         return OptionalType(merge(found.element, declared.element))
     return found
+
+
+def with_declared_elements(found: ValueType, declared: ValueType | None) -> ValueType:
+    """What was found, with an element type that is not known taken from the declaration; nothing
+    that it says of shapes, which only the inputs decide.
+    """
+    if declared is None:
+        return found
+    if isinstance(found, TensorType):
+        if found.dtype is not DType.UNDEFINED:
+            return found
+        if isinstance(declared, TensorType):
+            return TensorType(declared.dtype, found.shape)
+        return found if found.shape is not None else without_shapes(declared)
+    if isinstance(found, SequenceType) and isinstance(declared, SequenceType):
+        return SequenceType(with_declared_elements(found.element, declared.element))
+    if isinstance(found, OptionalType) and isinstance(declared, OptionalType):
+        return OptionalType(with_declared_elements(found.element, declared.element))
+    return found
+
+
+def without_shapes(known: ValueType) -> ValueType:
+    """The type with nothing known of any shape."""
+    if isinstance(known, TensorType):
+        return TensorType(known.dtype)
+    if isinstance(known, SequenceType):
+        return SequenceType(without_shapes(known.element))
+    if isinstance(known, OptionalType):
+        return OptionalType(without_shapes(known.element))
+    return known
 
 
 def _merge_shape(found: Shape | None, declared: Shape | None) -> Shape | None:

@@ -1,16 +1,29 @@
-"""Do an operator's operands fit together, as far as their types and constants tell?"""
+"""Is an operator what it is said to be? Do its operands fit together, as far as their types and
+constants tell, and do its outputs have the types that follow from them?
+
+Kernels trust types. So every type is inferred again before kernels are made, when all is known that
+they rely on, and what contradicts it is refused, whoever wrote it down.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whence.errors import ModelError
+from whence.graph.change import contradict
+from whence.graph.in_words import in_words
 from whence.graph.node import Node
 from whence.ops.definition import TypeQuery
 from whence.ops.operand_rules import check_indices, check_operands
+from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
+
+# They neither add nor drop an element, whatever shapes they are given.
+_SAME_ELEMENTS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
 def why_it_fails(graph: Graph, node: Node) -> str:
@@ -28,6 +41,36 @@ def why_it_fails(graph: Graph, node: Node) -> str:
     try:
         check_operands(query)
         check_indices(query)
+        if node.outputs and not node.bodies and node.op not in ("Input", "Const"):
+            _check_outputs(node, graph.inference.infer(query))
+            _check_elements(node, types)
     except ModelError as error:
         return str(error)
     return ""
+
+
+def check_claim(graph: Graph, node: Node, found: Sequence[ValueType]) -> None:
+    """Raise `ModelError` when the file declares something else of the node's outputs than what was
+    found out about them.
+    """
+    for claimed, kind in zip(graph.claims[node.id], found, strict=True):
+        if claimed is not None and contradict(claimed, kind):
+            raise ModelError(
+                f"operator {in_words(node)} makes {kind}, and the model declares {claimed}"
+            )
+
+
+def _check_outputs(node: Node, found: Sequence[ValueType]) -> None:
+    for known, kind in zip(node.outputs, found, strict=True):
+        if contradict(known, kind):
+            raise ModelError(f"{node.op}: it makes {kind}, and is said to make {known}")
+
+
+def _check_elements(node: Node, types: Sequence[ValueType | None]) -> None:
+    if node.op not in _SAME_ELEMENTS or not types:
+        return
+    before, after = types[0], node.outputs[0]
+    if isinstance(before, TensorType) and isinstance(after, TensorType):
+        sizes = before.static_shape, after.static_shape
+        if None not in sizes and math.prod(sizes[0] or ()) != math.prod(sizes[1] or ()):
+            raise ModelError(f"{node.op}: {before} does not have as many elements as {after}")

@@ -53,6 +53,17 @@ class Inference:
 
     def infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
         """As the function `infer`."""
+        try:
+            return self._infer(query)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Rules trust that an operator has the inputs it must have; in a malformed file it may
+            # not.
+            raise ModelError(
+                f"{query.op} on ({', '.join(map(str, query.types))}): its inputs or attributes do"
+                f" not fit it: {first_line(error)}"
+            ) from error
+
+    def _infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
         check_operands(query)
         rule = lookup(query.op).infer
         if rule is not None:

@@ -7,8 +7,9 @@
 3. A nested graph learns the types of the values it captures, and an `If` what both its branches
    agree on.
 
-Nothing known is ever forgotten or contradicted: where inference disagrees with what a node already
-has, the node keeps it.
+Nothing known is ever forgotten. What a file declares of a value is compared with what is found out
+about it here, and an operator of which it says something else is refused. Where inference disagrees
+with what a pass wrote down, the node is left alone: no kernel is made of it (`graph/operands.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
 from whence.graph.merge import common, merge
+from whence.graph.operands import check_claim
 from whence.passes.base import Pass
 from whence.passes.captures import capture_count
 from whence.types import DType, TensorType, ValueType
@@ -77,11 +79,13 @@ class TypeRefresher:
         return self.refine(node, found)
 
     def refine(self, node: Node, found: tuple[ValueType, ...]) -> bool:
-        """Add what `found` says to the node's types; True when something was new. A contradiction
-        changes nothing.
+        """Add what `found` says to the node's types; True when something was new. What contradicts
+        the node's types changes nothing; what contradicts the file's claim is a `ModelError`.
         """
         if found == node.outputs or any(map(contradict, node.outputs, found)):
             return False
+        if node.id in self.graph.claims:
+            check_claim(self.graph, node, found)
         merged = tuple(map(merge, found, node.outputs))
         if merged == node.outputs:
             return False

@@ -93,13 +93,14 @@ def test_names_are_arbitrary_text() -> None:
     assert graph.inputs[0].name == name
 
 
-def test_types_are_inferred_and_completed_from_the_file() -> None:
+def test_shapes_are_inferred_and_never_taken_from_the_file() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Reshape", ["a", "s"], ["y"])]
     proto = model(nodes, {"x": (F32, ["n", 3]), "s": (I64, [2])}, ["y"])
     proto.graph.output[0].CopyFrom(info("y", F32, [7, None]))
     graph = read_onnx(proto)
     assert graph[1].type == TensorType(DType.F32, ("n", 3))
-    assert graph[2].type == TensorType(DType.F32, (7, None))
+    assert graph[2].type == TensorType(DType.F32, (None, None))
+    assert not graph.claims
 
 
 def test_given_shapes_replace_the_files() -> None:
@@ -114,8 +115,10 @@ def test_given_shapes_void_what_the_file_says_of_others() -> None:
     nodes = [node("Reshape", ["x", "s"], ["a"]), node("Relu", ["a"], ["y"])]
     proto = model(nodes, {"x": (F32, [1, 3]), "s": (I64, [2])}, ["y"])
     proto.graph.value_info.append(info("a", F32, [1, 3]))
-    assert str(read_onnx(proto)[2].type) == "f32[1,3]"
-    assert str(read_onnx(proto, {"x": [4, 3]})[2].type) == "f32[?,?]"
+    assert read_onnx(proto).claims == {1: (TensorType(DType.F32, (1, 3)),)}
+    given = read_onnx(proto, {"x": [4, 3]})
+    assert not given.claims
+    assert str(given[2].type) == "f32[...]"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from whence.frontends.onnx.signature import check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
-from whence.graph.merge import merge, substitute, without_dims
+from whence.graph.merge import merge, substitute, with_declared_elements, without_dims
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.inference import Inference
@@ -49,6 +49,10 @@ class Reading:
     trust_shapes: bool = True
     """False when given input shapes contradict the file's, so that its statements about other
     shapes are void too.
+    """
+    is_static: bool = True
+    """Does the file say the shapes of all inputs? Where it leaves one open, what it says of other
+    shapes may be true of some calls and not of others.
     """
 
     def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
@@ -275,10 +279,7 @@ class NodeBuilder:
                 check_signature(op, record, inputs, len(outputs), attrs)
             found = self._infer(op, inputs, attrs, len(outputs)) if types is None else types
             if self.declared:
-                found = [
-                    merge(kind, self.declared.get(name))
-                    for kind, name in zip(found, outputs, strict=True)
-                ]
+                found = self._declared_elements(node_id, found, outputs)
             node = Node(
                 node_id, op, inputs, found, attrs, name=record.name, origin=origin, bodies=bodies
             )
@@ -290,6 +291,24 @@ class NodeBuilder:
             if name:
                 self._define(name, Ref(node_id, index))
         return node
+
+    def _declared_elements(
+        self, node_id: int, found: Sequence[ValueType], outputs: Sequence[str]
+    ) -> list[ValueType]:
+        """The types with element types that only the file knows. What it says of shapes is noted as
+        a claim, where it says more than was found.
+        """
+        declared = [self.declared.get(name) for name in outputs]
+        if self.reading.trust_shapes and self.reading.is_static and not self._nested:
+            claims = tuple(
+                kind if kind is not None and merge(known, kind) != known else None
+                for known, kind in zip(found, declared, strict=True)
+            )
+            if any(claims):
+                self.graph.claims[node_id] = claims
+        return [
+            with_declared_elements(known, kind) for known, kind in zip(found, declared, strict=True)
+        ]
 
     def _infer(
         self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
@@ -311,13 +330,6 @@ class NodeBuilder:
             if self._nested:
                 return (UNKNOWN,) * n_outputs
             raise
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            # Rules trust that an operator has the inputs it must have; in a malformed file it may
-            # not.
-            raise ModelError(
-                f"{op} on ({', '.join(map(str, types))}): its inputs or attributes do not fit it:"
-                f" {error}"
-            ) from error
 
     def _ref(self, name: str, record: OpRecord) -> Ref | None:
         if not name:

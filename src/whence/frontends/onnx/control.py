@@ -18,7 +18,7 @@ from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.graph import Graph
-from whence.graph.merge import common, merge
+from whence.graph.merge import common, with_declared_elements
 from whence.graph.node import Ref
 from whence.types import UNKNOWN, DType, SequenceType, TensorType, ValueType
 
@@ -76,7 +76,7 @@ class _Control:
             )
         declared = build.reading.declared(proto.input)
         inputs = {
-            value.name: merge(kind, declared.get(value.name))
+            value.name: with_declared_elements(kind, declared.get(value.name))
             for value, kind in zip(proto.input, given, strict=True)
         }
         if len(inputs) != len(given):

@@ -143,6 +143,9 @@ def _inputs(
         if known is None:
             raise ModelError(f"the model's input {quoted(value.name)} has no type")
         inputs[value.name] = known
+    reading.is_static = all(
+        isinstance(kind, TensorType) and kind.is_static for kind in inputs.values()
+    )
     for name, shape in shapes.items():
         if name not in inputs:
             raise InputError(
