@@ -13,6 +13,8 @@ from onnx import parser
 from tests.cli.conftest import Whence
 from whence.api import load
 
+DATABASE = ("my_net_debug.xml", "my_net_debug.duckdb")
+
 
 def _model(path: Path, text: str) -> Path:
     onnx.save(parser.parse_model('<ir_version: 10, opset_import: ["" : 21]>' + text), path)
@@ -30,7 +32,7 @@ def net(tmp_path: Path) -> Path:
 def test_a_library_a_header_weights_and_sources(whence: Whence, net: Path, tmp_path: Path) -> None:
     done = whence("compile", net, "-o", tmp_path / "out")
     assert (done.code, done.err) == (0, "")
-    for name in ("libmy_net.so", "my_net.h", "whence.h", "my_net.weights", "src"):
+    for name in ("libmy_net.so", "my_net.h", "whence.h", "my_net.weights", "src", *DATABASE):
         assert (tmp_path / "out" / name).exists()
         assert f"out/{name}" in done.out
     assert "my-net.onnx →" in done.out
@@ -58,6 +60,7 @@ def test_the_library_runs(whence: Whence, net: Path, tmp_path: Path) -> None:
         )
         == 0
     )
+    assert code.whence_stream_wait(stream) == 0
     np.testing.assert_allclose(y, load(net).run([x])[0], rtol=1e-5)
     code.whence_stream_destroy(stream)
     code.whence_model_destroy(model)

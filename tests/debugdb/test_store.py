@@ -265,6 +265,9 @@ def test_a_folder_is_searched(tmp_path: Path) -> None:
         read_database(tmp_path)
     (tmp_path / "a_debug.xml").write_text(xml_text(small()), newline="")
     assert read_database(tmp_path) == small()
+    # The same database in another form, as `whence compile` leaves it.
+    write_duckdb(small(), tmp_path / "a_debug.duckdb")
+    assert read_database(tmp_path) == small()
     (tmp_path / "b_debug.xml").write_text(xml_text(small()), newline="")
     with pytest.raises(ModelError, match="holds 2 debug databases"):
         read_database(tmp_path)

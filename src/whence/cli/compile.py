@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whence.api import load, prepare
+from whence.api import load, prepare_with_report
 from whence.cli.console import (
     ModelPath,
     ShapeOption,
@@ -23,6 +23,7 @@ from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
+from whence.report.debug_database import write_compiled_database
 from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.export import export, identifier
@@ -59,8 +60,8 @@ def compile_command(
         ),
     ] = 0,
 ) -> None:
-    """Compile MODEL ahead of time: a shared library, a C header, its weights, and the C it was made
-    from.
+    """Compile MODEL ahead of time: a shared library, a C header, its weights, the C it was made
+    from, and a debug database that ties its steps to the operators of MODEL.
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
     [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]
@@ -90,7 +91,8 @@ def compile_command(
             raise UnsupportedError(
                 f"'{model.name}' leaves input shapes open: fix them with {fixed}"
             )
-        prepare(graph)
+        read = graph.copy()
+        reports = prepare_with_report(graph)
         if tune:
             engine = CpuEngine(threads=threads, toolchain=toolchain)
             findings, tuned = engine.tune(graph, fusion=fusion, progress=show), engine.tuned
@@ -103,6 +105,9 @@ def compile_command(
             load=False,
         )
         files = export(program, toolchain, output, identifier(model.stem))
+        files += write_compiled_database(
+            program, reports, model=str(model), read=read, library=files[0]
+        )
     console = out()
     if findings is not None:
         print_findings(console, findings)

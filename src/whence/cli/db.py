@@ -64,6 +64,15 @@ def db(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Rows of an answer to show.")] = 1000,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            "--samples",
+            metavar="CSV",
+            help="Add samples that a C program took: execution,kernel_id,begin_ns,end_ns.",
+            show_default=False,
+        ),
+    ] = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -109,11 +118,13 @@ def db(
     [dim]whence db out/ --sql "FROM time_by_source LIMIT 10"[/dim]   where the time went
     [dim]whence db out/ --sql "FROM removed"[/dim]             what no longer runs, and why
     [dim]whence db out/ --sql "FROM kernels_of_source WHERE name = '/conv1/Conv'"[/dim]
+    [dim]whence db out/ --samples samples.csv --sql "FROM time_by_source"[/dim]   of a C program
     [dim]whence db cnn_debug.xml --parquet tables/[/dim]       from Vela (either core)
     [dim]whence db cnn_debug.xml --model cnn.tflite[/dim]      its cycles by operator
     [dim]whence db cnn_debug.xml --model cnn.tflite --cycles measured.csv -o out/[/dim]
     """
     from whence.debugdb.locate import read_database
+    from whence.debugdb.sample_csv import read_samples
     from whence.debugdb.store import ask, write_duckdb, write_parquet
     from whence.debugdb.vela_xml import write_xml
 
@@ -127,6 +138,8 @@ def db(
     check_folder(output)
     _refuse_model(database)
     found = read_database(database)
+    if samples is not None:
+        found.sample.extend(read_samples(samples, found))
     profile = None
     if model is not None:
         found, profile = _joined(found, model, cycles, clock)

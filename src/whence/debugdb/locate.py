@@ -38,7 +38,10 @@ def _in_folder(folder: Path) -> DebugDatabase:
     for name in ("profile.duckdb", "debug.duckdb", "debug.xml"):
         if (folder / name).is_file():
             return read_database(folder / name)
-    found = sorted([*folder.glob("*_debug.xml"), *folder.glob("*.duckdb")])
+    # `whence compile` leaves both forms of one database.
+    stored = sorted(folder.glob("*.duckdb"))
+    twins = {path.with_suffix(".xml") for path in stored}
+    found = [*stored, *sorted(set(folder.glob("*_debug.xml")) - twins)]
     if not found:
         raise ModelError(
             f"'{folder}' holds no debug database: neither debug.xml nor *_debug.xml, *.duckdb or"

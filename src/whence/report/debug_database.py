@@ -1,5 +1,6 @@
 """debug.xml and profile.duckdb: the debug database of what was profiled, with the times in it. Both
-hold the same rows.
+hold the same rows. NAME_debug.xml and NAME_debug.duckdb: that of what was compiled ahead of time,
+without times.
 
 `measured`, `attributed` and `residual` have the nanoseconds of the profile, which add up to its
 wall time exactly; the views are of them.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from whence.attribution.local_paths import shorten_location
@@ -18,8 +20,35 @@ from whence.attribution.profile import Background, Profile
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
 from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
+from whence.graph import Graph
+from whence.passes.manager import PassReport
+from whence.runtime.program import Program
 
 _FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
+
+
+def write_compiled_database(
+    program: Program,
+    reports: Sequence[PassReport],
+    *,
+    model: str,
+    read: Graph,
+    library: Path,
+) -> list[Path]:
+    """`NAME_debug.xml` and `NAME_debug.duckdb` beside a compiled library, of what is known before
+    it runs: a kernel's id is the number of its step in the C interface.
+    """
+    db = from_program(program, reports, model, read=read)
+    db.optimised_path = library.name
+    db.operator[:] = [
+        row._replace(line=shorten_location(row.line), stack=_shortened(row.stack))
+        for row in db.operator
+    ]
+    stem = library.stem.removeprefix("lib")
+    files = [library.with_name(f"{stem}_debug.xml"), library.with_name(f"{stem}_debug.duckdb")]
+    write_xml(db, files[0])
+    write_duckdb(db, files[1])
+    return files
 
 
 def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
