@@ -21,7 +21,7 @@ def check_fused(fused: FusedGraph) -> None:
     5. Every edge between two entries has a reason for not being fused, and no edge inside one has.
     """
     graph = fused.graph
-    made: set[Ref] = {node.ref() for node in graph if node.op in ("Input", "Const")}
+    made: set[Ref] = {node.ref() for node in graph if node.op in ("Input", "Variable", "Const")}
     placed: dict[int, FuseEntry] = {}
     names: dict[str, str] = {}
     keys: dict[str, str] = {}

@@ -101,8 +101,10 @@ class FusedGraph:
 
     @property
     def outputs(self) -> tuple[Ref, ...]:
-        """What the graph's outputs read, in the order of the model's signature."""
-        return tuple(ref for node in self.graph.outputs for ref in node.inputs if ref is not None)
+        """What the graph's outputs read, in the order of the model's signature, then what is
+        assigned to variables.
+        """
+        return tuple(ref for node in self.graph.results for ref in node.inputs if ref is not None)
 
 
 def fuse(graph: Graph, groups: FusibleGroups) -> FusedGraph:

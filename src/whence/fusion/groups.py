@@ -120,7 +120,7 @@ def make_groups(
     for node in graph:
         decision = decisions.get(node.id)
         ids.append(node.id)
-        roots.append(decision.root if decision else NO_NODE if node.op == "Output" else node.id)
+        roots.append(decision.root if decision else node.id if node.outputs else NO_NODE)
         masters.append(decision.master if decision else NO_NODE)
         patterns.append(decision.pattern if decision else Pattern.OPAQUE)
     position = {node_id: index for index, node_id in enumerate(ids)}

@@ -73,8 +73,8 @@ class _Search:
             for read in reads:
                 self.references[read.producer] += 1
         position = {node.id: index for index, node in enumerate(wiring.nodes)}
-        for output in wiring.graph.outputs:
-            for ref in output.inputs:
+        for result in wiring.graph.results:
+            for ref in result.inputs:
                 if ref is not None and ref.node in position:
                     self.references[position[ref.node]] += 2
 

@@ -1,6 +1,6 @@
 """A graph's operators by position: 0, 1, ... in list order, with what each reads of the others.
 
-Inputs, constants and outputs are left out: they run nothing. Grouping works on positions because
+Inputs, constants, outputs, variables and what is assigned to them are left out: they run nothing. Grouping works on positions because
 they are dense and topologically sorted.
 """
 
@@ -13,13 +13,12 @@ from typing import NamedTuple
 from whence.fusion.operands import is_inlined
 from whence.fusion.patterns import PatternOf, same_shape
 from whence.graph import Graph, Node
+from whence.graph.state import BOUNDARY
 from whence.ops.definition import Pattern
-
-_NO_OPERATORS = frozenset({"Input", "Const", "Output"})
 
 
 def is_operator(node: Node) -> bool:
-    return node.op not in _NO_OPERATORS
+    return node.op not in BOUNDARY
 
 
 class Read(NamedTuple):
@@ -46,7 +45,9 @@ class Wiring:
     pattern among the inputs that connect them.
     """
     is_output: Sequence[bool]
-    """Is a result of this operator an output of the graph?"""
+    """Does a result of this operator leave the graph, as an output or as the new value of a
+    variable?
+    """
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -84,8 +85,8 @@ def wire(graph: Graph, pattern_of: PatternOf) -> Wiring:
             known = readers[producer].get(consumer, Pattern.ELEMWISE)
             readers[producer][consumer] = max(known, pattern)
         reads.append(found)
-    for output in graph.outputs:
-        for ref in output.inputs:
+    for result in graph.results:
+        for ref in result.inputs:
             if ref is not None and ref.node in position:
                 is_output[position[ref.node]] = True
     return Wiring(graph, nodes, patterns, reads, readers, is_output)

@@ -71,6 +71,17 @@ class GraphBuilder:
     ) -> Symbol:
         return self._add(_Entry(op, inputs, attrs, name, n_outputs=n_outputs))
 
+    def variable(self, name: str, initial: Any) -> Symbol:
+        """A value that outlives a run, with what it is before the first; see `whence.graph.state`."""
+        array = np.asarray(initial)
+        return self._add(
+            _Entry("Variable", attrs={"initial": array}, name=name, kind=TensorType.of(array))
+        )
+
+    def assign(self, variable: str, value: Symbol) -> None:
+        """What the variable of this name is when the next run begins."""
+        self._add(_Entry("Assign", (value,), {"variable": variable}))
+
     def output(self, name: str, value: Symbol) -> None:
         self._add(_Entry("Output", (value,), name=name))
 
@@ -80,14 +91,16 @@ class GraphBuilder:
         """
         ledger = Ledger()
         operators = [
-            entry for entry in self._entries if entry.op not in ("Input", "Const", "Output")
+            entry
+            for entry in self._entries
+            if entry.op not in ("Input", "Variable", "Const", "Output")
         ]
         for number, entry in enumerate(operators, 1):
             entry.name = entry.name or f"{entry.op}_{number}"
             ledger.add_source(SourceOp(number, entry.name, entry.op))
         graph = Graph(self._name, ledger, Inference())
         placed: dict[int, Node] = {}
-        for wanted in ("Const", "Input"):
+        for wanted in ("Const", "Input", "Variable"):
             for index, entry in enumerate(self._entries):
                 if entry.op == wanted:
                     kind = entry.kind if entry.value is None else TensorType.of(entry.value)
@@ -98,13 +111,14 @@ class GraphBuilder:
                             entry.op,
                             (),
                             (kind,),
+                            entry.attrs,
                             name=entry.name,
                             value=entry.value,
                         )
                     )
         number = 0
         for index, entry in enumerate(self._entries):
-            if entry.op in ("Input", "Const"):
+            if entry.op in ("Input", "Variable", "Const"):
                 continue
             inputs = tuple(
                 None if symbol is None else Ref(placed[symbol.entry].id, symbol.index)
@@ -115,7 +129,11 @@ class GraphBuilder:
                 continue
             number += 1
             attrs = dict(entry.attrs or {})
-            types = infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
+            types = (
+                ()
+                if entry.op == "Assign"
+                else infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
+            )
             placed[index] = graph.append(
                 Node(
                     number,

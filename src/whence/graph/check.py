@@ -8,6 +8,7 @@ from collections import Counter
 from whence.errors import GraphError, ProvenanceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node
+from whence.graph.state import GIVEN, why_state_is_wrong
 
 
 class Check(enum.Flag):
@@ -31,6 +32,9 @@ def check_graph(graph: Graph, flags: Check = Check.NONE, *, after: str = "") -> 
     for nested in graph.nested():
         nodes = _check_list(nested, ids, after)
         _check_refs(nested, nodes, after)
+        why = why_state_is_wrong(nested, nodes, is_outermost=nested is graph)
+        if why:
+            raise _fail(nested, after, why)
         if Check.HASH in flags:
             _check_indexes(nested, nodes, after)
         if Check.DEADNODES in flags:
@@ -130,7 +134,12 @@ def _check_indexes(graph: Graph, nodes: list[Node], after: str) -> None:
             )
     if counts != graph.op_counts:
         raise _fail(graph, after, "operator counts are wrong")
-    for listed, op in ((graph._inputs, "Input"), (graph._outputs, "Output")):
+    for listed, op in (
+        (graph._inputs, "Input"),
+        (graph._outputs, "Output"),
+        (graph._variables, "Variable"),
+        (graph._assigns, "Assign"),
+    ):
         if set(listed) != {node.id for node in nodes if node.op == op}:
             raise _fail(graph, after, f"the list of {op} nodes is wrong")
     if set(graph._holders) != {node.id for node in nodes if node.bodies}:
@@ -140,7 +149,7 @@ def _check_indexes(graph: Graph, nodes: list[Node], after: str) -> None:
 def _check_dead(graph: Graph, nodes: list[Node], after: str) -> None:
     used = {ref.node for node in nodes for ref in node.inputs if ref is not None}
     for node in nodes:
-        if node.id not in used and not node.retained and node.op != "Input":
+        if node.id not in used and not node.retained and node.op not in GIVEN:
             raise _fail(graph, after, f"{node!r} is dead: nothing reads it")
 
 

@@ -241,7 +241,7 @@ class Edit:
         gone: dict[int, Node] = {}
         for node in sorted(self._matched, key=lambda match: match._order, reverse=True):
             if node.id not in self._new:
-                if node.retained or node.op in {"Input", "Const"} or node.id in needed:
+                if node.retained or node.op in {"Input", "Variable", "Const"} or node.id in needed:
                     continue
                 refs = frozenset(node.ref(index) for index in range(len(node.outputs)))
                 if any(

@@ -7,6 +7,9 @@ whatever rewires consumers rewires graph outputs too, without a special case.
 Nested graphs (the bodies of `If`, `Loop`, `Scan`) are closed: a value used from outside is an extra
 input of the node that holds the body, and an extra `Input` at the end of each body's inputs. So
 liveness and rewiring need not look inside.
+
+State is part of the graph: a `Variable` is a value that outlives a run, an `Assign` gives it the
+value that the next run begins with (`graph/state.py`). Both stand in the outermost graph only.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from whence.graph.copying import copy_graph
 from whence.graph.interpreter import Observer, run
 from whence.graph.node import Node, Ref
 from whence.graph.order import number
+from whence.graph.state import State
 from whence.ops.definition import OpClass, Value
 from whence.ops.inference import Inference
 from whence.ops.registry import classes_of
@@ -55,6 +59,8 @@ class Graph:
         self._nodes: dict[int, Node] = {}
         self._inputs: dict[int, None] = {}
         self._outputs: dict[int, None] = {}
+        self._variables: dict[int, None] = {}
+        self._assigns: dict[int, None] = {}
         self._holders: dict[int, None] = {}
         self._first: Node | None = None
         self._last: Node | None = None
@@ -105,6 +111,30 @@ class Graph:
     def outputs(self) -> list[Node]:
         """The `Output` nodes, in the order of the model's signature."""
         return [self._nodes[node_id] for node_id in self._outputs]
+
+    @property
+    def variables(self) -> list[Node]:
+        """The `Variable` nodes: values that outlive a run, each with a name of its own."""
+        return [self._nodes[node_id] for node_id in self._variables]
+
+    @property
+    def assigns(self) -> list[Node]:
+        """The `Assign` nodes: at most one for each variable."""
+        return [self._nodes[node_id] for node_id in self._assigns]
+
+    def variable(self, name: str) -> Node:
+        """The variable that is called so."""
+        for node in self.variables:
+            if node.name == name:
+                return node
+        raise GraphError(f"graph {self.name!r} has no variable {name!r}")
+
+    @property
+    def results(self) -> list[Node]:
+        """What a run is for: the outputs, then the new values of variables. Each reads one
+        value.
+        """
+        return [*self.outputs, *self.assigns]
 
     @property
     def first(self) -> Node | None:
@@ -175,10 +205,18 @@ class Graph:
                 yield from body.nested()
 
     def run(
-        self, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None
+        self,
+        inputs: Mapping[str, Value] | Sequence[Value],
+        observe: Observer | None = None,
+        state: State | None = None,
     ) -> list[Value]:
-        """The outputs for these inputs, computed by the operators' reference implementations."""
-        return run(self, inputs, observe)
+        """The outputs for these inputs, computed by the operators' reference implementations.
+
+        `state` has the value of each variable by name, and gets the new ones when the run is done
+        (`whence.graph.state.initial_state` makes one); without it, variables have their initial
+        values, as in the first run of a model.
+        """
+        return run(self, inputs, observe, state)
 
     def copy(self) -> Graph:
         """An independent graph with the same nodes, ids and history."""
@@ -313,6 +351,10 @@ class Graph:
             self._inputs[node.id] = None
         elif node.op == "Output":
             self._outputs[node.id] = None
+        elif node.op == "Variable":
+            self._variables[node.id] = None
+        elif node.op == "Assign":
+            self._assigns[node.id] = None
         if node.bodies:
             self._holders[node.id] = None
         self._add_uses(node, node.inputs)
@@ -328,6 +370,8 @@ class Graph:
             self.op_counts[node.op] -= 1
         self._inputs.pop(node.id, None)
         self._outputs.pop(node.id, None)
+        self._variables.pop(node.id, None)
+        self._assigns.pop(node.id, None)
         self._holders.pop(node.id, None)
         self._drop_uses(node, node.inputs)
         node.graph = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from whence.graph.node import Node, Ref
+from whence.graph.state import BOUNDARY
 from whence.ops.definition import Value
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
     """
     if "Choose" not in graph.op_counts:
         return {}
-    nodes = [node for node in graph if node.op not in ("Input", "Const", "Output")]
+    nodes = [node for node in graph if node.op not in BOUNDARY]
     work = [
         Work(
             (node,),
@@ -62,7 +63,7 @@ def guards_of_nodes(graph: Graph) -> Mapping[int, Guards]:
         )
         for node in nodes
     ]
-    wanted = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
+    wanted = [ref for node in graph.results for ref in node.inputs if ref is not None]
     return {
         node.id: guards
         for node, guards in zip(nodes, find_guards(work, wanted), strict=True)

@@ -14,6 +14,7 @@ from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
 from whence.graph.guards import guards_of_nodes, holds
 from whence.graph.in_words import in_words
 from whence.graph.node import Node, Ref
+from whence.graph.state import State, fitting, initial_state
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
@@ -28,12 +29,16 @@ RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
 
 
 def run(
-    graph: Graph, inputs: Mapping[str, Value] | Sequence[Value], observe: Observer | None = None
+    graph: Graph,
+    inputs: Mapping[str, Value] | Sequence[Value],
+    observe: Observer | None = None,
+    state: State | None = None,
 ) -> list[Value]:
     """The graph's outputs for these inputs, given by name or in order. `observe` sees every node's
-    results as they are made.
+    results as they are made. `state` is brought up to date when the run is done, and stays as it
+    was when it fails.
     """
-    return _run(graph, bind_inputs(graph, inputs), observe)
+    return _run(graph, bind_inputs(graph, inputs), observe, state)
 
 
 def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
@@ -41,16 +46,25 @@ def bind_inputs(graph: Graph, inputs: Mapping[str, Value] | Sequence[Value]) -> 
     return bind_values([Port(node.name, node.type) for node in graph.inputs], inputs)
 
 
-def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list[Value]:
+def _run(
+    graph: Graph,
+    feeds: Sequence[Value],
+    observe: Observer | None,
+    state: State | None = None,
+) -> list[Value]:
     values: dict[Ref, Value] = {}
     pending: dict[int, int] = {}
     results: dict[int, Value] = {}
+    state = initial_state(graph) if state is None else state
+    assigned: dict[str, Value] = {}
+    for node in graph.variables:
+        values[node.ref()] = fitting(node, state.get(node.name))
     for node, value in zip(graph.inputs, feeds, strict=True):
         values[node.ref()] = value
     guards = guards_of_nodes(graph)
     for node in graph:
         pending[node.id] = graph.use_count(node)
-        if node.op == "Input":
+        if node.op in ("Input", "Variable"):
             continue
         if node.op == "Const":
             values[node.ref()] = node.value
@@ -58,6 +72,13 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
         if node.op == "Output":
             assert node.inputs[0] is not None
             results[node.id] = values[node.inputs[0]]
+        elif node.op == "Assign":
+            # Reads see the old value until the run is done, wherever they stand.
+            assert node.inputs[0] is not None
+            variable = str(node.attrs["variable"])
+            assigned[variable] = np.array(
+                fitting(node, values[node.inputs[0]], graph.variable(variable).type)
+            )
         elif all(holds(guard, values[guard.condition]) for guard in guards.get(node.id, ())):
             # A choice reads a value that is not there when that was not needed.
             found = values.get if node.op == "Choose" else values.__getitem__
@@ -73,6 +94,7 @@ def _run(graph: Graph, feeds: Sequence[Value], observe: Observer | None) -> list
                 if pending[ref.node] == 0:
                     for index in range(len(graph[ref.node].outputs)):
                         values.pop(Ref(ref.node, index), None)
+    state.update(assigned)
     return [results[node.id] for node in graph.outputs]
 
 

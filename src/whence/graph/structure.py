@@ -29,13 +29,13 @@ def structure(graph: Graph, *, values: bool = True) -> str:
 def _lines(graph: Graph, values: bool, nested: bool) -> list[str]:
     numbers: dict[int, int] = {}
     order: list[Node] = []
-    for output in graph.outputs:
-        _visit(graph, output, numbers, order)
+    for result in graph.results:
+        _visit(graph, result, numbers, order)
     labels = {
         node.id: repr(place if nested else node.name)
         for ends in (graph.inputs, graph.outputs)
         for place, node in enumerate(ends)
-    }
+    } | {node.id: repr(node.name) for node in graph.variables}
     head = "inputs " + ", ".join(
         f"{labels[node.id]}:{escape(str(node.type))}" for node in graph.inputs
     )

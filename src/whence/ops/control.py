@@ -29,5 +29,8 @@ OPS: tuple[OpDef, ...] = (
     OpDef("Input", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
     OpDef("Const", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
     OpDef("Output", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
+    # State: the value that a run begins with, and the one that the next run will begin with.
+    OpDef("Variable", Pattern.OPAQUE, OpClass.STATE, _unknown, flops=0),
+    OpDef("Assign", Pattern.OPAQUE, OpClass.STATE, _unknown, flops=0),
 )
 INTERPRETED: frozenset[str] = frozenset(op.name for op in OPS)

@@ -69,6 +69,8 @@ class OpClass(enum.Flag):
     """Holds nested graphs: If, Loop, Scan, SequenceMap."""
     RANDOM = enum.auto()
     """Two evaluations differ, so it is never folded and never merged with its twin."""
+    STATE = enum.auto()
+    """Reads or writes a value that outlives a run: Variable, Assign."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import ml_dtypes
 import numpy as np
 
 from whence.errors import GraphError, WhenceError
 from whence.graph import Graph, Node
+from whence.graph.state import initial_state
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
 from whence.types import DType, OptionalType, TensorType
@@ -32,7 +35,7 @@ class Probe:
             return
         self.inputs = random_inputs(graph, seed)
         try:
-            self.expected = graph.run(self.inputs)
+            self.expected = results_of(graph, self.inputs)
         except WhenceError as error:
             self.why_not = str(error)
 
@@ -47,14 +50,13 @@ class Probe:
         limit = self.tolerance if tolerance is None else tolerance
         if not self.comparable:
             return self
-        for node, was, now in zip(
-            graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True
+        for name, was, now in zip(
+            _names(graph), self.expected, self._outputs(graph, pass_name), strict=True
         ):
             gap = difference(was, now)
             if not gap <= limit:
                 raise GraphError(
-                    f"pass '{pass_name}' changed output {node.name!r} by {gap:.3g} of its largest"
-                    " magnitude"
+                    f"pass '{pass_name}' changed {name} by {gap:.3g} of its largest magnitude"
                 )
         return self
 
@@ -64,22 +66,20 @@ class Probe:
         """
         if not self.comparable:
             return self
-        for node, was, now in zip(
-            graph.outputs, self.expected, self._outputs(graph, pass_name), strict=True
+        for name, was, now in zip(
+            _names(graph), self.expected, self._outputs(graph, pass_name), strict=True
         ):
             before, after = (
                 TensorType.of(value) if isinstance(value, np.ndarray) else type(value)
                 for value in (was, now)
             )
             if before != after:
-                raise GraphError(
-                    f"pass '{pass_name}' made output {node.name!r} a {after}, it was a {before}"
-                )
+                raise GraphError(f"pass '{pass_name}' made {name} a {after}, it was a {before}")
         return Probe(graph)
 
     def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
         try:
-            results = graph.run(self.inputs)
+            results = results_of(graph, self.inputs)
         except WhenceError as error:
             raise GraphError(
                 f"pass '{pass_name}' left a graph that does not run any more: {error}"
@@ -89,6 +89,26 @@ class Probe:
                 f"pass '{pass_name}' left {len(results)} outputs, there were {len(self.expected)}"
             )
         return results
+
+
+def results_of(graph: Graph, inputs: Mapping[str, Value]) -> list[Value]:
+    """The outputs; of a graph with state those of two runs that follow each other, and the state
+    after them.
+    """
+    if not graph.variables:
+        return graph.run(inputs)
+    state = initial_state(graph)
+    first, second = (graph.run(inputs, state=state) for _ in range(2))
+    return [*first, *second, *(state[node.name] for node in graph.variables)]
+
+
+def _names(graph: Graph) -> list[str]:
+    """What messages call the results above."""
+    outputs = [f"output {node.name!r}" for node in graph.outputs]
+    if not graph.variables:
+        return outputs
+    again = [f"{name} of a second run" for name in outputs]
+    return [*outputs, *again, *(f"variable {node.name!r}" for node in graph.variables)]
 
 
 def _why_not(graph: Graph) -> str:

@@ -22,6 +22,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
 from whence.graph.operands import why_it_fails
+from whence.graph.state import BOUNDARY
 from whence.passes.base import Pass, Property
 from whence.passes.fold_shapes import FoldShapes
 from whence.passes.inlining import Inlining
@@ -105,7 +106,7 @@ def _is_certain_to_fail(body: Graph) -> bool:
     whose indices lead nowhere?
     """
     for node in body:
-        if node.bodies or node.op in ("Input", "Const", "Output"):
+        if node.bodies or node.op in BOUNDARY:
             continue
         try:
             infer_types(body, node.op, node.inputs, node.attrs, len(node.outputs))

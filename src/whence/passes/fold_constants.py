@@ -27,6 +27,7 @@ from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import Change, contradict
 from whence.graph.node import Birth
+from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
 from whence.ops.definition import Call, OpClass, TypeQuery, Value
 from whence.ops.registry import classes_of, evaluate
@@ -37,7 +38,7 @@ from whence.passes.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import TensorType, ValueType
 
-_KEPT = frozenset({"Input", "Const", "Output", "QuantizeLinear", "DequantizeLinear"})
+_KEPT = BOUNDARY | {"QuantizeLinear", "DequantizeLinear"}
 # Their results may be of any size whatever the size of their inputs, so an unknown size is a reason
 # not to try.
 _GROWING = frozenset(

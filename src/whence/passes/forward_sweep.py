@@ -112,7 +112,7 @@ class ForwardSweep:
         """
         producer = self.graph[value.node]
         known = producer.outputs[value.index]
-        if producer.op in ("Input", "Const"):
+        if producer.op in ("Input", "Variable", "Const"):
             return
         merged = merge(known, was)
         if merged != known:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node, Rewriter
+from whence.graph.state import GIVEN
 from whence.ops.definition import Attrs, OpClass
 from whence.ops.registry import REGISTRY, classes_of
 from whence.passes.base import Pass
@@ -50,7 +51,7 @@ class MergeDuplicates(Pass):
                         node, [twin.ref()], reason=Reason.CSE, rule="equal constants are one"
                     )
                 continue
-            if not node.outputs or node.op == "Input" or node.bodies:
+            if not node.outputs or node.op in GIVEN or node.bodies:
                 continue
             kind = kinds.get(node.op)
             if kind is None:

@@ -69,7 +69,7 @@ class TypeRefresher:
         """Infer the node's types again; True when something new came out."""
         if node.bodies:
             return self.refine(node, self._through_bodies(node))
-        if not node.outputs or node.op in ("Input", "Const"):
+        if not node.outputs or node.op in ("Input", "Variable", "Const"):
             return False
         try:
             found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))

@@ -127,7 +127,7 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
         activations.insert(0, node)
         reader, node = node, source
     # An operator with several outputs, such as Split, may have its outputs quantised one by one.
-    if node.op in {"Input", "Const", "DequantizeLinear"} or (
+    if node.op in {"Input", "Variable", "Const", "DequantizeLinear"} or (
         len(node.outputs) == 1 and not is_single_consumer(graph, node, reader)
     ):
         return None

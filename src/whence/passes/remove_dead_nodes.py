@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.change import Change
+from whence.graph.state import GIVEN
 from whence.passes.base import Pass, Property
 from whence.passes.captures import drop_captures, unused_captures
 from whence.provenance import Reason
@@ -35,7 +36,7 @@ class RemoveDeadNodes(Pass):
                 if user not in dead:
                     break
             else:
-                if node.outputs and not node.retained and node.op != "Input":
+                if node.outputs and not node.retained and node.op not in GIVEN:
                     dead[node.id] = node
                     continue
             if node.bodies:
@@ -76,7 +77,7 @@ def remove_unread(
     waiting = [ref.node for ref in refs if ref is not None]
     while waiting:
         node = graph.get(waiting.pop())
-        if node is None or node._uses or node.retained or node.op == "Input":
+        if node is None or node._uses or node.retained or node.op in GIVEN:
             continue
         if node.op not in last:
             waiting.extend(ref.node for ref in node.inputs if ref is not None)

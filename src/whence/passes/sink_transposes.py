@@ -25,6 +25,7 @@ import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
+from whence.graph.state import BOUNDARY
 from whence.ops.definition import OpClass
 from whence.passes.axes import Perm, compose, is_identity, perm_of
 from whence.passes.base import RulePass
@@ -203,7 +204,7 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
             if perm_of(graph, node) == perm:
                 region.add_source(node)
             continue
-        turn = None if node.op in {"Input", "Const", "Output"} else region.perm_at(node)
+        turn = None if node.op in BOUNDARY else region.perm_at(node)
         if turn is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
             continue
         turned = rewritten(
@@ -261,7 +262,7 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
         perm = region.perm_at(node)
         if (
             node.id in region.nodes
-            or node.op in {"Transpose", "Output"}
+            or node.op in {"Transpose", "Output", "Assign"}
             or perm is None
             or few_consumers(graph, node, _MAX_CONSUMERS) is None
         ):

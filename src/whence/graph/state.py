@@ -1,0 +1,133 @@
+"""State: values that outlive a run.
+
+    %3 f32[1,8] = Variable()  # h
+    %9 f32[1,8] = Add(%3, %2)
+    %11 = Assign(%9) variable=h
+
+A `Variable` is the value that its name has when a run begins, at every place of the graph: reads
+need no order among each other. An `Assign` says what it will be when the next run begins; it reads
+one value, has no outputs, and takes effect when everything else is done. So order is part of the
+data flow: who wants the new value in the same run reads what is assigned, who wants the old one
+reads the variable, and no rewrite can confuse the two. There is at most one `Assign` for a variable;
+of several in a file the last counts. Whether the new value may be written over the old one is
+decided where memory is planned, which knows when the last step has read it.
+
+The type of a variable is static and never changes. Its initial value is the attribute `initial`, an
+array of that type or a single element for all; without it, it is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from whence.errors import InputError
+from whence.graph.in_words import in_words
+from whence.graph.node import Node
+from whence.ops.definition import Value
+from whence.types import DType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
+
+State: TypeAlias = MutableMapping[str, Value]
+"""The present value of each variable, by name."""
+
+GIVEN = frozenset({"Input", "Variable"})
+"""Operators whose values are there when a run begins. They stay even if nothing reads them."""
+BOUNDARY = frozenset({"Input", "Const", "Output", "Variable", "Assign"})
+"""Nodes that compute nothing: what a run is given, and what it hands on."""
+
+
+def initial_value(node: Node) -> np.ndarray:
+    """What a variable is before the first run; not to be written to."""
+    kind = _static(node.type)
+    initial = node.attrs.get("initial")
+    if initial is None:
+        return np.zeros(kind.static_shape or (), kind.dtype.numpy)
+    assert isinstance(initial, np.ndarray)
+    return np.broadcast_to(initial, kind.static_shape or ())
+
+
+def initial_state(graph: Graph) -> dict[str, Value]:
+    """The state before the first run."""
+    return {node.name: initial_value(node) for node in graph.variables}
+
+
+def fitting(node: Node, value: Value, kind: ValueType | None = None) -> np.ndarray:
+    """The value, which must have the type of the variable that `node` is, or assigns to."""
+    kind = _static(kind or node.type)
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype != kind.dtype.numpy
+        or value.shape != kind.static_shape
+    ):
+        found = TensorType.of(value) if isinstance(value, np.ndarray) else "not there"
+        raise InputError(f"operator {in_words(node)}: its variable is {kind}, the value is {found}")
+    return value
+
+
+def _static(kind: ValueType) -> TensorType:
+    assert isinstance(kind, TensorType)
+    return kind
+
+
+def why_state_is_wrong(graph: Graph, nodes: Sequence[Node], *, is_outermost: bool) -> str:
+    """What is wrong with the variables and assignments of a graph, or the empty string."""
+    types: dict[str, ValueType] = {}
+    assigned: set[str] = set()
+    for node in nodes:
+        if node.op not in ("Variable", "Assign"):
+            continue
+        if not is_outermost:
+            return f"{node!r} stands in a nested graph, which cannot have state of its own"
+        if node.op == "Variable":
+            why = _why_variable(node)
+            if why or node.name in types:
+                return why or f"two variables are called {node.name!r}"
+            types[node.name] = node.type
+            continue
+        name = node.attrs.get("variable")
+        if not isinstance(name, str) or name not in types:
+            return f"{node!r} assigns to {name!r}, and no variable before it is called so"
+        if name in assigned:
+            return f"variable {name!r} is assigned to twice"
+        assigned.add(name)
+        why = _why_assign(graph, node, types[name])
+        if why:
+            return why
+    return ""
+
+
+def _why_variable(node: Node) -> str:
+    if node.inputs or len(node.outputs) != 1 or not node.name:
+        return f"{node!r} is no variable: it needs a name, one output and no input"
+    kind = node.type
+    if not isinstance(kind, TensorType) or not kind.is_static or kind.dtype in _UNSIZED:
+        return f"variable {node.name!r} is {kind}: its size must be known"
+    initial = node.attrs.get("initial")
+    if initial is not None and (
+        not isinstance(initial, np.ndarray)
+        or initial.dtype != kind.dtype.numpy
+        or initial.shape not in ((), kind.static_shape)
+    ):
+        return f"the initial value of variable {node.name!r}, {kind}, is not of its type"
+    return ""
+
+
+_UNSIZED = (DType.STRING, DType.UNDEFINED)
+
+
+def _why_assign(graph: Graph, node: Node, kind: ValueType) -> str:
+    if len(node.inputs) != 1 or node.inputs[0] is None or node.outputs:
+        return f"{node!r} is no assignment: it reads one value and has no outputs"
+    found = graph.type_of(node.inputs[0])
+    assert isinstance(kind, TensorType)
+    if not isinstance(found, TensorType):
+        return f"{node!r} assigns {found} to a variable that is {kind}"
+    shape = found.static_shape
+    if found.dtype is not kind.dtype or (shape is not None and shape != kind.static_shape):
+        return f"{node!r} assigns {found} to a variable that is {kind}"
+    return ""
