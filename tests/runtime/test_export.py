@@ -285,6 +285,8 @@ def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
         "whence_kernels.h",
         "whence_runtime.c",
         "whence_runtime.h",
+        "whence_state.c",
+        "whence_state.h",
         "whence_stream.c",
         "whence_stream.h",
     ]
@@ -317,7 +319,7 @@ def test_a_name_that_is_taken_gets_a_prefix(engine: CpuEngine, tmp_path: Path, n
         build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, name
     )
     assert written[0].name == f"libmodel_{name}.so"
-    assert len({path.name for path in (tmp_path / "src").iterdir()}) == 10
+    assert len({path.name for path in (tmp_path / "src").iterdir()}) == 12
 
 
 def test_exporting_again_replaces(engine: CpuEngine, tmp_path: Path) -> None:

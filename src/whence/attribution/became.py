@@ -40,11 +40,11 @@ class Whereabouts:
 
 def without_kernel(ops: Collection[str]) -> str:
     """Why nothing is done at run time for an operator that the graph still has, as these."""
-    return (
-        "in place: its inputs are written where its output lies"
-        if "Concat" in ops
-        else "a view, nothing to do at run time"
-    )
+    if "Assign" in ops:
+        return "in place: what it assigns is computed where the variable lies"
+    if "Concat" in ops:
+        return "in place: its inputs are written where its output lies"
+    return "a view, nothing to do at run time"
 
 
 def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from whence.attribution.became import without_kernel
 from whence.graph import Graph, Node
 from whence.graph.fates import fates
+from whence.graph.state import BOUNDARY
 from whence.provenance import Fate, SourceOp
 from whence.runtime.program import Program, ProgramStep
 
@@ -46,10 +47,13 @@ def links_of(graph: Graph) -> dict[int, Links]:
     return found
 
 
+_ENDS = BOUNDARY - {"Const"}
+
+
 def _ends(node: Node) -> Iterable[int | str]:
     if node.origin:
         return sorted(node.origin)
-    return [f"{node.op.lower()} {node.name}"] if node.op in ("Input", "Output") else []
+    return [f"{node.op.lower()} {node.name}"] if node.op in _ENDS else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,13 @@ from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
 from whence.cli.beside import race_onnxruntime
 from whence.cli.console import check_folder, out, progress, safe
-from whence.cli.demo_model import LICENCE, PACKAGE, Recogniser, fetch_recogniser, packaged_squeezenet
+from whence.cli.demo_model import (
+    LICENCE,
+    PACKAGE,
+    Recogniser,
+    fetch_recogniser,
+    packaged_squeezenet,
+)
 from whence.cli.picture import as_input, draw, read_grey_png
 from whence.cli.why import print_kernels, print_story, print_time
 from whence.errors import InputError, ModelError
@@ -115,7 +121,9 @@ def _subject(console: Console, scope: ExitStack) -> _Subject:
         )
         folder = Path(scope.enter_context(tempfile.TemporaryDirectory(prefix="whence-demo-")))
         path = packaged_squeezenet(folder)
-        _say(console, "so: SqueezeNet from the onnx package, with random weights and a random input")
+        _say(
+            console, "so: SqueezeNet from the onnx package, with random weights and a random input"
+        )
         sample = sample_inputs(load(path)).values
         inputs = {name: np.asarray(value) for name, value in sample.items()}
         return _Subject(path, "SqueezeNet", inputs, None)

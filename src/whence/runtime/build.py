@@ -21,7 +21,7 @@ from whence.kernels.tile import AVX2, AVX512, NEON, Tile
 from whence.provenance import Origin
 from whence.runtime import native_library as native
 from whence.runtime.layout import is_planned, lay_out, nbytes
-from whence.runtime.places import Layout, Place, Region
+from whence.runtime.places import Layout, Place, Region, written
 from whence.runtime.program import (
     Block,
     Copy,
@@ -35,6 +35,7 @@ from whence.runtime.program import (
 )
 from whence.runtime.runnable import is_native, runnable
 from whence.runtime.share import share_memory
+from whence.runtime.state import assignments, variables_of
 from whence.runtime.weights import Packing, Weights
 from whence.types import TensorType
 
@@ -82,6 +83,8 @@ def build_program(
     tile = tile_for(toolchain, halves=halves)
     unshared = lower(fused, tile, choices)
     lowered, sharing = share_memory(graph, unshared)
+    copies = assignments(graph, lowered, sharing)
+    unshared, lowered = [*unshared, *copies], [*lowered, *copies]
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     emitted = emit(
         [kernel_of(lowered[position]) for position in positions],
@@ -119,6 +122,7 @@ def build_program(
             (step.kernel.scratch_bytes for step in running if step.kernel is not None), default=0
         ),
         n_slots=builder.n_slots,
+        variables=variables_of(graph, layout, weights),
     )
     details = Details(
         graph=graph,
@@ -159,7 +163,9 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
         place = min(
             (order[ref] for ref in step.outputs if ref in order), default=entries[step.entry]
         )
-        placed.append((place, step, Work(step.members, step.inputs, step.outputs)))
+        # An assignment makes nothing for this run: a variable that is a condition is what it was.
+        makes = () if step.members[0].op == "Assign" else step.outputs
+        placed.append((place, step, Work(step.members, step.inputs, makes)))
     standing = {id(step) for step in steps}
     placed += [
         (place, None, Work(step.members, step.inputs, step.outputs))
@@ -169,7 +175,7 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
     placed.sort(key=lambda each: each[0])
     found = find_guards(
         [work for _, _, work in placed],
-        [ref for node in graph.outputs for ref in node.inputs if ref is not None],
+        [ref for node in graph.results for ref in node.inputs if ref is not None],
     )
     return [
         guards
@@ -290,7 +296,8 @@ class _Actions:
             return
         kernel, operands = step.kernel, (*step.inputs, *step.outputs)
         self._slots += [
-            self._slot(ref, kernel.packings.get(position)) for position, ref in enumerate(operands)
+            self._slot(ref, kernel.packings.get(position), is_written=position >= len(step.inputs))
+            for position, ref in enumerate(operands)
         ]
         self._slots += [self._slot(guard.condition) for guard in guards]
         address = None if self._library is None else self._library.address(symbol)
@@ -306,9 +313,12 @@ class _Actions:
         self._flush()
         return tuple(self._done)
 
-    def _slot(self, ref: Ref, packing: Packing | None = None) -> native.Slot:
+    def _slot(
+        self, ref: Ref, packing: Packing | None = None, *, is_written: bool = False
+    ) -> native.Slot:
         node = self._graph[self._layout.owner(ref).node]
         place = self._weights.place(node, packing) if node.is_const else self._layout.places[ref]
+        place = written(place) if is_written else place
         assert place.region is not Region.DYNAMIC
         return native.Slot(int(place.region), place.index, place.offset)
 

@@ -73,8 +73,16 @@ class Engine:
         """The memory of one run of the program at a time."""
         raise NotImplementedError
 
-    def run(self, instance: Any, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
-        """One run: the outputs for these inputs. Waits until they are there."""
+    def state(self, program: Program) -> Any:
+        """Memory for the variables of a program that has some, with their initial values."""
+        raise NotImplementedError
+
+    def run(
+        self, instance: Any, inputs: Sequence[Value], stream: Stream | None, state: Any = None
+    ) -> list[Value]:
+        """One run: the outputs for these inputs. Waits until they are there. `state` is what
+        `state` made, where the program has variables; the caller holds its lock.
+        """
         raise NotImplementedError
 
     def queue(self, *, profiling: bool) -> Any:
@@ -145,8 +153,15 @@ class CpuEngine(Engine):
 
         return Instance(program, self)
 
-    def run(self, instance: Any, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
-        made: list[Value] = instance.run(inputs, None if stream is None else stream.profiler)
+    def state(self, program: Program) -> Any:
+        from whence.runtime.state_memory import StateMemory
+
+        return StateMemory(program)
+
+    def run(
+        self, instance: Any, inputs: Sequence[Value], stream: Stream | None, state: Any = None
+    ) -> list[Value]:
+        made: list[Value] = instance.run(inputs, None if stream is None else stream.profiler, state)
         return made
 
     def queue(self, *, profiling: bool) -> Any:

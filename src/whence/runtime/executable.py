@@ -48,7 +48,11 @@ class Executable:
     """A compiled model. Shapes are fixed inside a program; a model with open shapes gets one per
     signature, on first use, and keeps it.
 
-    Any number of threads may call it at the same time.
+    Any number of threads may call it at the same time. A model with state (variables that outlive a
+    run) has one state, whatever stream or thread runs it: its runs take turns, each sees what the
+    one before it left, and `clone` makes a model with a state of its own for another sequence of
+    calls. A run that raises may leave variables that it wrote in place already: `reset` before
+    going on.
     """
 
     def __init__(
@@ -65,7 +69,47 @@ class Executable:
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
         self._programs: dict[Signature, _Prepared] = {}
-        self._compiling = threading.Lock()
+        # Held again by a clone, which asks the model it was made of for the graph.
+        self._compiling = threading.RLock()
+        self._state: Any = None
+        self._making_state = threading.Lock()
+
+    def reset(self) -> None:
+        """Give the model's variables their initial values, as before its first run. Waits for a run
+        that is on its way. A model without variables is as it always is.
+        """
+        with self._making_state:
+            state = self._state
+        if state is not None:
+            with state.lock:
+                state.reset()
+
+    def clone(self) -> Executable:
+        """The same compiled model with a state of its own, which begins with the initial values.
+        Everything else is shared.
+        """
+        twin = Executable(self.inputs, self.engine, self._specialise, lambda: self.graph)
+        twin._programs, twin._compiling = self._programs, self._compiling
+        return twin
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy of what the model's variables are now, by name. A model that has not run yet, and
+        was not compiled for known shapes, has none to show.
+        """
+        programs = self.programs
+        if not programs or not programs[0].plan.variables:
+            return {}
+        state = self._state_of(programs[0])
+        with state.lock:
+            values: dict[str, np.ndarray] = state.values()
+            return values
+
+    def _state_of(self, program: Program) -> Any:
+        with self._making_state:
+            if self._state is None:
+                self._state = self.engine.state(program)
+            return self._state
 
     @property
     def graph(self) -> Graph:
@@ -149,11 +193,25 @@ class Executable:
         except IndexError:
             instance = self.engine.instance(program)
         try:
-            if stream is not None and stream.profiler is not None:
-                stream.profiler.begin(program)
-            return self.engine.run(instance, inputs, stream)
+            if not program.plan.variables:
+                return self._run_on(instance, program, inputs, stream, None)
+            state = self._state_of(program)
+            with state.lock:
+                return self._run_on(instance, program, inputs, stream, state)
         finally:
             free.append(instance)
+
+    def _run_on(
+        self,
+        instance: Any,
+        program: Program,
+        inputs: Sequence[Value],
+        stream: Stream | None,
+        state: Any,
+    ) -> list[Value]:
+        if stream is not None and stream.profiler is not None:
+            stream.profiler.begin(program)
+        return self.engine.run(instance, inputs, stream, state)
 
     def _prepared(self, signature: Signature) -> _Prepared:
         found = self._programs.get(signature)

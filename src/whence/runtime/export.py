@@ -16,8 +16,14 @@ from whence.graph import Graph, Node, Ref
 from whence.runtime.layout import is_planned, nbytes
 from whence.runtime.program import Program, Segment
 
-_HEADERS = ("whence.h", "whence_description.h", "whence_runtime.h", "whence_stream.h")
-_SOURCES = ("whence.c", "whence_runtime.c", "whence_stream.c")
+_HEADERS = (
+    "whence.h",
+    "whence_description.h",
+    "whence_runtime.h",
+    "whence_state.h",
+    "whence_stream.h",
+)
+_SOURCES = ("whence.c", "whence_runtime.c", "whence_state.c", "whence_stream.c")
 # What our own files, or libraries that every program is linked with, are called.
 _TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80
@@ -109,6 +115,14 @@ def header_text(program: Program, stem: str) -> str:
             for index, node in enumerate(nodes)
         )
         lines.append("*/")
+    if graph.variables:
+        lines.append("/* State, of which every stream has its own (whence_reset_state):")
+        lines.extend(
+            f"     {c_comment(node.name)}  {c_comment(str(node.type))},"
+            f" {nbytes(graph, node.ref())} bytes"
+            for node in graph.variables
+        )
+        lines.append("*/")
     lines += [
         "",
         "#ifdef __cplusplus",
@@ -151,6 +165,11 @@ def model_source(program: Program, stem: str) -> str:
         f" {copy.output}, {copy.size}}}"
         for copy in program.copies
     ]
+    variables = [
+        f"{{{each.nbytes}, {each.initial_offset}, {each.initial_bytes},"
+        f" {int(each.in_place or not each.is_assigned)}}}"
+        for each in program.plan.variables
+    ]
     graph = program.graph
     return "\n".join(
         [
@@ -170,6 +189,7 @@ def model_source(program: Program, stem: str) -> str:
                 "0",
             ),
             *_table("wh_copy copies", copies, "{0}"),
+            *_table("wh_variable variables", variables, "{0}"),
             *_table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
             *_table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
             (
@@ -181,7 +201,7 @@ def model_source(program: Program, stem: str) -> str:
             f"  copies, {len(copies)}, input_bytes, output_bytes,",
             (
                 f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)},"
-                f" {len(graph.outputs)},"
+                f" {len(graph.outputs)}, variables, {len(variables)},"
             ),
             "};",
             "",

@@ -13,19 +13,22 @@ from whence.errors import InputError, ModelError, UnsupportedError
 from whence.ops.definition import Value
 from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine
-from whence.runtime.places import Place, Region
+from whence.runtime.places import Place, Region, written
 from whence.runtime.profiler import Profiler
 from whence.runtime.program import Block, Program, ReferenceStep, Segment
+from whence.runtime.state_memory import StateMemory
 from whence.runtime.weights import aligned_bytes
 from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
 
+_NO_ARRAYS: tuple[np.ndarray, ...] = ()
+
 
 class Instance:
     """A program with an arena of its own. Two instances of one program may run at the same time,
-    one does one run at a time.
+    one does one run at a time. What outlives a run is not here but in a `StateMemory`.
     """
 
     def __init__(self, program: Program, engine: CpuEngine) -> None:
@@ -43,18 +46,49 @@ class Instance:
             native.room_for(len(plan.outputs)),
         )
         self._pointers = native.room_for(plan.n_slots)
+        self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
         self._reads, self._writes = (
             [index for index, block in enumerate(blocks) if block is not None]
             for blocks in (plan.inputs, plan.outputs)
         )
-        addresses = (ctypes.addressof(each) for each in (self._given, self._made, self._pointers))
+        addresses = (
+            ctypes.addressof(each)
+            for each in (self._given, self._made, self._state, self._next, self._pointers)
+        )
         self._memory = native.Memory(
             self._arena.ctypes.data, program.weights.ctypes.data, *addresses
         )
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
 
-    def run(self, inputs: Sequence[Value], profiler: Profiler | None = None) -> list[Value]:
-        """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
+    def run(
+        self,
+        inputs: Sequence[Value],
+        profiler: Profiler | None = None,
+        state: StateMemory | None = None,
+    ) -> list[Value]:
+        """The outputs for these inputs. Outputs are new arrays, inputs are not kept.
+
+        `state` is what the variables are, and has their new values afterwards; without it, this is
+        a first run.
+        """
+        if not self._plan.variables:
+            return self._run(inputs, profiler, _NO_ARRAYS, _NO_ARRAYS)
+        state = state or StateMemory(self.program)
+        before, after = state.begin(self._plan.variables)
+        for addresses, arrays in ((self._state, before), (self._next, after)):
+            for index, array in enumerate(arrays):
+                addresses[index] = native.address_of(array)
+        made = self._run(inputs, profiler, before, after)
+        state.finish(self._plan.variables)
+        return made
+
+    def _run(
+        self,
+        inputs: Sequence[Value],
+        profiler: Profiler | None,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+    ) -> list[Value]:
         plan, engine, memory = self._plan, self.engine, self._memory
         given = [
             value if wanted is None else dense(wanted, value)
@@ -76,7 +110,9 @@ class Instance:
                 while (
                     reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)
                 ) < len(action.symbols):
-                    others = others or _Others(self.program, engine, self._arena, given, made)
+                    others = others or _Others(
+                        self.program, engine, self._arena, given, made, before, after
+                    )
                     others.do(
                         next(
                             step
@@ -86,11 +122,13 @@ class Instance:
                         profiler,
                     )
             else:
-                others = others or _Others(self.program, engine, self._arena, given, made)
+                others = others or _Others(
+                    self.program, engine, self._arena, given, made, before, after
+                )
                 others.do(action, profiler)
         if len(self._writes) == len(made):
             return made
-        others = others or _Others(self.program, engine, self._arena, given, made)
+        others = others or _Others(self.program, engine, self._arena, given, made, before, after)
         return [others.collect(index) for index in range(len(made))]
 
 
@@ -128,6 +166,8 @@ class _Others:
         arena: np.ndarray,
         given: Sequence[Value],
         made: Sequence[np.ndarray | None],
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
     ) -> None:
         self.program = program
         self.engine = engine
@@ -137,6 +177,8 @@ class _Others:
         """Room for the outputs that steps write in place; `None` for one that is collected
         afterwards.
         """
+        self.before, self.after = before, after
+        """The variables as they were, and as they will be."""
         self.dynamic: dict[Ref, Value] = {}
 
     # ---- reference steps ----
@@ -154,6 +196,9 @@ class _Others:
 
         node = self.program.graph[step.node]
         values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
+        if node.op == "Assign":
+            self._assign(node, values[0])
+            return
         run_nested = self.program.bodies(self.engine).runner(node) if node.bodies else None
         for index, value in enumerate(
             evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]
@@ -164,6 +209,13 @@ class _Others:
                 self.dynamic[ref] = self._kept(value)
             else:
                 self._memory(ref, place)[...] = as_declared(node, index, value)
+
+    def _assign(self, node: Node, value: Value) -> None:
+        from whence.graph.state import fitting
+
+        variable = self.program.graph.variable(str(node.attrs["variable"]))
+        place = written(self.program.layout.places[variable.ref()])
+        self._memory(variable.ref(), place)[...] = fitting(node, value, variable.type)
 
     def _value(self, ref: Ref) -> Value:
         owner = self.program.layout.owner(ref)
@@ -183,14 +235,21 @@ class _Others:
         kind = self._type(ref)
         block: Value = self.arena
         if place.region is not Region.ARENA:
-            block = (
-                self.made[place.index] if place.region is Region.OUTPUT else self.given[place.index]
-            )
+            block = self._blocks(place.region)[place.index]
             assert block is not None
             block = block.reshape(-1).view(np.uint8)
         size = (kind.elements or 0) * kind.dtype.numpy.itemsize
         array: np.ndarray = block[place.offset : place.offset + size].view(kind.dtype.numpy)
         return array.reshape(kind.static_shape or ())
+
+    def _blocks(self, region: Region) -> Sequence[Value]:
+        """What a place in this region is in, by number."""
+        return {
+            Region.INPUT: self.given,
+            Region.OUTPUT: self.made,
+            Region.STATE: self.before,
+            Region.NEXT: self.after,
+        }[region]
 
     def _type(self, ref: Ref) -> TensorType:
         kind = self.program.graph.type_of(ref)
@@ -202,7 +261,10 @@ class _Others:
         of what they are given.
         """
         if isinstance(value, np.ndarray):
-            return value.copy() if np.may_share_memory(value, self.arena) else value
+            reused = (self.arena, *self.before, *self.after)
+            return (
+                value.copy() if any(np.may_share_memory(value, each) for each in reused) else value
+            )
         if isinstance(value, list):
             return [self._kept(item) for item in value]
         return value

@@ -27,7 +27,15 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
 from whence.ops.binding import Port
 from whence.runtime import native_library as native
-from whence.runtime.program import Block, Plan, Program, ReferenceStep, Segment, make_segment
+from whence.runtime.program import (
+    Block,
+    Plan,
+    Program,
+    ReferenceStep,
+    Segment,
+    Variable,
+    make_segment,
+)
 from whence.runtime.source_digest import source_digest
 from whence.runtime.tuned import Tuned
 from whence.runtime.type_json import decode_type, encode_type
@@ -275,6 +283,16 @@ def _encode_plan(plan: Plan) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "scratch_bytes": plan.scratch_bytes,
         "n_slots": plan.n_slots,
+        "variables": [
+            (
+                _encode_block(each.block),
+                each.initial_offset,
+                each.initial_bytes,
+                each.is_assigned,
+                each.in_place,
+            )
+            for each in plan.variables
+        ],
     }
 
 
@@ -286,6 +304,7 @@ def _decode_plan(record: Mapping[str, Any], library: native.Library | None) -> P
         arena_bytes=int(record["arena_bytes"]),
         scratch_bytes=int(record["scratch_bytes"]),
         n_slots=int(record["n_slots"]),
+        variables=tuple(_decode_variable(row) for row in record["variables"]),
     )
 
 
@@ -305,6 +324,13 @@ def _decode_block(row: Sequence[Any] | None) -> Block | None:
     if not isinstance(kind, TensorType) or kind.static_shape is None:
         raise ValueError(f"{kind} has no fixed size")
     return Block(name, kind.dtype.numpy, kind.static_shape)
+
+
+def _decode_variable(row: Sequence[Any]) -> Variable:
+    block = _decode_block(row[0])
+    if block is None:
+        raise ValueError("a variable without a type")
+    return Variable(block, int(row[1]), int(row[2]), bool(row[3]), bool(row[4]))
 
 
 def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:

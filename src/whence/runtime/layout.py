@@ -52,6 +52,9 @@ def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None)
         places[node.ref()] = Place(
             Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index
         )
+    numbers = {node.name: index for index, node in enumerate(graph.variables)}
+    for index, node in enumerate(graph.variables):
+        places[node.ref()] = Place(Region.STATE, index)
     made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {
         part.whole: True for part in sharing.parts.values()
     }
@@ -64,6 +67,16 @@ def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None)
         owner = owners.get(ref, ref)
         if made.get(owner) and owner not in places:
             places[owner] = Place(Region.OUTPUT, index)
+    # What is assigned to a variable is made there, unless a step of its own copies it.
+    copied = {node.id for step in running for node in step.members if node.op == "Assign"}
+    for node in graph.assigns:
+        (ref,) = node.inputs
+        assert ref is not None
+        owner = owners.get(ref, ref)
+        if node.id not in copied:
+            assert made.get(owner)
+            assert owner not in places
+            places[owner] = Place(Region.NEXT, numbers[str(node.attrs["variable"])])
     lives = _lifetimes(running, owners, sharing.parts)
     _check_sizes(graph, [*places, *lives])
     blocks: dict[Ref, list[Lifetime]] = {}
@@ -83,7 +96,41 @@ def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None)
         if lies.whole in places:
             place = places[lies.whole]
             places[ref] = Place(place.region, place.index, place.offset + lies.offset)
-    return Layout(places, owners, memory)
+    return Layout(places, owners, memory, _in_place(graph, running, within, places, lives))
+
+
+def _in_place(
+    graph: Graph,
+    running: Sequence[Step],
+    within: Mapping[Ref, Stretch],
+    places: Mapping[Ref, Place],
+    lives: Mapping[Ref, tuple[int, int]],
+) -> frozenset[int]:
+    """The variables that nothing reads any more when the first step writes their new value."""
+    end = len(running)
+    last_read: dict[Ref, int] = {}
+    for number, step in enumerate(running):
+        for ref in step.inputs:
+            last_read[root(within, ref).whole] = number
+    for output in graph.outputs:
+        (given,) = output.inputs
+        assert given is not None
+        last_read[root(within, given).whole] = end
+    # Conditions are asked again by every step that they guard.
+    for node in graph if "Choose" in graph.op_counts else ():
+        if node.op == "Choose" and node.inputs[0] is not None:
+            last_read[root(within, node.inputs[0]).whole] = end
+    first_write = dict.fromkeys(range(len(graph.variables)), end)
+    for ref, (first, _) in lives.items():
+        # A step that copies to a variable counts as making it.
+        place = places[root(within, ref).whole]
+        if place.region in (Region.NEXT, Region.STATE):
+            first_write[place.index] = min(first_write[place.index], first)
+    return frozenset(
+        index
+        for index, node in enumerate(graph.variables)
+        if last_read.get(node.ref(), -1) < first_write[index]
+    )
 
 
 def root(within: Mapping[Ref, Stretch], ref: Ref) -> Stretch:

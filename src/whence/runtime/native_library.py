@@ -52,6 +52,8 @@ class Memory(ctypes.Structure):
         ("weights", ctypes.c_void_p),
         ("inputs", ctypes.c_void_p),
         ("outputs", ctypes.c_void_p),
+        ("state", ctypes.c_void_p),
+        ("next", ctypes.c_void_p),
         ("pointers", ctypes.c_void_p),
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from whence.runtime.memory import MemoryPlan
@@ -26,15 +26,26 @@ class Region(enum.IntEnum):
     """Not in planned memory: a value whose size is known only when it exists, kept by the run
     itself.
     """
+    STATE = 5
+    """The value of a variable when the run begins."""
+    NEXT = 6
+    """The value that a variable gets; the same memory as `STATE` for one that is written in
+    place.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     region: Region
     index: int = 0
-    """Of the input or output."""
+    """Of the input, output or variable."""
     offset: int = 0
     """In bytes, into what it is in."""
+
+
+def written(place: Place) -> Place:
+    """Where a step writes that makes what lies there: it never changes what a variable was."""
+    return replace(place, region=Region.NEXT) if place.region is Region.STATE else place
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +71,8 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Views and parts lie within other values, outputs lie with the caller, the rest in the arena
-    by lifetime.
+    """Views and parts lie within other values, outputs lie with the caller, variables with the
+    state, the rest in the arena by lifetime.
     """
 
     places: Mapping[Ref, Place]
@@ -71,6 +82,10 @@ class Layout:
     owners: Mapping[Ref, Ref]
     """What each view is a view of, or of a part of, which is not a view itself."""
     memory: MemoryPlan
+    in_place: frozenset[int] = frozenset()
+    """The variables whose new value is written over the old one, by number: nothing reads that any
+    more when the writing begins.
+    """
 
     def owner(self, ref: Ref) -> Ref:
         return self.owners.get(ref, ref)

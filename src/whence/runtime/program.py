@@ -7,6 +7,7 @@ cache loads it when somebody asks.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,6 +91,26 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class Variable:
+    """A value that outlives a run, and how a run treats it."""
+
+    block: Block
+    initial_offset: int
+    """Where its initial value lies in the weights: so many bytes, repeated until it is full."""
+    initial_bytes: int
+    """0 when it begins with zeros."""
+    is_assigned: bool
+    in_place: bool
+    """Is the new value written over the old one? Else it is written elsewhere, and the two change
+    places when the run is done.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.block.shape) * self.block.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
     """What explains a program."""
 
@@ -121,6 +142,7 @@ class Plan:
     scratch_bytes: int
     """What each worker needs."""
     n_slots: int
+    variables: tuple[Variable, ...] = ()
 
     @property
     def is_native(self) -> bool:
@@ -224,7 +246,7 @@ class Program:
         steps = [self.graph[step.node] for step in self.plan.references]
         read = {
             self.layout.owner(ref).node
-            for node in (*steps, *self.graph.outputs)
+            for node in (*steps, *self.graph.results)
             for ref in node.inputs
             if ref is not None
         }

@@ -54,6 +54,8 @@ def is_shared(graph: Graph, source: Ref, view: Ref) -> bool:
 def _reference(step: Step, node: Node, why: str) -> Step:
     inputs = tuple(dict.fromkeys(ref for ref in node.inputs if ref is not None))
     outputs = tuple(node.ref(index) for index in range(len(node.outputs)))
+    if node.op == "Assign":
+        outputs = step.outputs
     return Step(
         f"reference_{node.op}", step.entry, (node,), inputs, outputs, None, why_reference=why
     )

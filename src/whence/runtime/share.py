@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from whence.fusion.stretches import begins_of_inputs, begins_of_outputs
 from whence.graph import Graph, Node, Ref
+from whence.graph.state import GIVEN
 from whence.kernels.group import Group
 from whence.kernels.lower import Step
 from whence.kernels.put import lower_put
@@ -45,11 +46,13 @@ class _Sharer:
         }
         self._given = {
             root(self._within, ref).whole
-            for output in graph.outputs
-            for ref in output.inputs
+            for result in graph.results
+            for ref in result.inputs
             if ref is not None
         }
-        """What the caller gets lies with the caller."""
+        """What the caller gets lies with the caller, what is assigned to a variable with the
+        state.
+        """
 
     def keep(self, step: Step) -> Iterator[Step]:
         """The step, what is left of it, or nothing."""
@@ -110,7 +113,7 @@ class _Sharer:
     def _is_free(self, ref: Ref) -> bool:
         """Can the value be made anywhere?"""
         node = self.graph[ref.node]
-        return ref not in self._given and not node.is_const and node.op != "Input"
+        return ref not in self._given and not node.is_const and node.op not in GIVEN
 
     def _put(self, step: Step, node: Node, left: Sequence[tuple[Ref, int]]) -> Step:
         kind = self.graph.type_of(node.ref())

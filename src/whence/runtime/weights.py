@@ -41,6 +41,10 @@ class Weights:
             )
         return self._places[key]
 
+    def bytes_at(self, data: np.ndarray) -> int:
+        """Where these bytes will lie."""
+        return self._offset(data)
+
     def _offset(self, data: np.ndarray) -> int:
         """Where the bytes will lie: tied weights are often in a file twice, and equal small
         constants a hundred times.

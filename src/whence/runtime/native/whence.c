@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "whence_state.h"
 #include "whence_stream.h"
 
 typedef struct {
@@ -24,6 +25,7 @@ typedef struct job {
 typedef struct {
   struct whence_stream base;
   void *arena;
+  void **state; /* as wh_state_create makes it */
   void **pointers;
   pthread_cond_t more; /* for the stream's own thread: there are jobs that nobody does, or it has to end */
   pthread_cond_t less; /* for those who wait: a job is done */
@@ -80,12 +82,14 @@ static whence_status_t run(cpu_stream *self, const job *work) {
   wh_profiler *profiler = stream->profiling ? &stream->profiler : NULL;
   const uint64_t first = profiler ? profiler->written : 0;
   void *const *inputs = work->addresses, *const *outputs = work->addresses + description->n_inputs;
-  const wh_memory memory = {self->arena, model->weights, inputs, outputs, self->pointers};
+  const wh_memory memory = {self->arena, model->weights, inputs, outputs, self->state, self->state + description->n_variables,
+                            self->pointers};
   if (wh_run(description->plan, 0, model->pool, &memory, profiler) < 0) return whence_out_of_memory;
   for (int64_t i = 0; i < description->n_copies; i++) {
     const wh_copy *copy = &description->copies[i];
     memcpy(outputs[copy->output], wh_address(&copy->from, &memory), (size_t)copy->bytes);
   }
+  wh_state_advance(description, self->state);
   if (profiler) wh_profile_end(stream, first);
   return whence_success;
 }
@@ -135,7 +139,9 @@ whence_status_t whence_stream_create(whence_stream_t *stream, whence_model_t mod
   made->process = getpid();
   made->arena = block(description->arena_bytes);
   made->pointers = calloc((size_t)description->plan->n_slots + 1, sizeof *made->pointers);
-  if (!status && made->arena && made->pointers) made->started = pthread_create(&made->thread, NULL, stream_main, made) == 0;
+  made->state = wh_state_create(description);
+  if (made->state) wh_state_reset(description, made->state, ((const cpu_model *)model)->weights);
+  if (!status && made->arena && made->pointers && made->state) made->started = pthread_create(&made->thread, NULL, stream_main, made) == 0;
   if (!made->started) {
     whence_stream_destroy(&made->base);
     return whence_out_of_memory;
@@ -157,6 +163,7 @@ static void destroy_stream(whence_stream_t stream) {
     pthread_cond_destroy(&self->less);
   }
   free(self->arena);
+  wh_state_free(stream->model->description, self->state);
   free(self->pointers);
   wh_stream_free(stream);
 }
@@ -199,4 +206,20 @@ static whence_status_t wait_for_all(whence_stream_t stream) {
   return failure;
 }
 
-static const wh_engine_functions cpu = {destroy_model, destroy_stream, execute, wait_for_all};
+static whence_status_t reset_state(whence_stream_t stream) {
+  cpu_stream *self = (cpu_stream *)stream;
+  pthread_mutex_lock(&stream->lock);
+  const uint64_t awaited = stream->submitted;
+  while (self->running || self->done < awaited) {
+    if (!self->running)
+      do_jobs(self, awaited);
+    else
+      pthread_cond_wait(&self->less, &stream->lock);
+  }
+  /* No job begins while the lock is held. */
+  wh_state_reset(stream->model->description, self->state, ((const cpu_model *)stream->model)->weights);
+  pthread_mutex_unlock(&stream->lock);
+  return whence_success;
+}
+
+static const wh_engine_functions cpu = {destroy_model, destroy_stream, execute, wait_for_all, reset_state};

@@ -64,6 +64,11 @@ whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs
    thread takes part in the work. */
 whence_status_t whence_stream_wait(whence_stream_t stream);
 
+/* A model with state (variables that outlive an execution; its header lists them) keeps it in the stream: each stream is a sequence of
+   executions of its own, and streams of one model never see each other's. A new stream begins with the initial values; this gives them to it
+   again, after everything that was submitted before the call. */
+whence_status_t whence_reset_state(whence_stream_t stream);
+
 /* Profiling. Every call here is whence_invalid_arguments on a stream without the profiling flag, and whence_runtime_error while executions
    have not been waited for. Data is kept until it is reset. */
 

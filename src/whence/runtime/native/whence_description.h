@@ -11,6 +11,15 @@ typedef struct {
   int64_t bytes;
 } wh_copy;
 
+/* A value that outlives an execution. It begins with `initial_bytes` bytes of the weights, repeated, or with zeros if there are none.
+   One that is not written in place has a second block for its next value; the two change places after an execution. */
+typedef struct {
+  int64_t bytes;
+  int64_t initial_offset;
+  int64_t initial_bytes;
+  int in_place;
+} wh_variable;
+
 struct whence_description {
   const wh_plan *plan; /* NULL: not for the processor */
   const char *const *step_names;
@@ -23,6 +32,8 @@ struct whence_description {
   int64_t weights_bytes;
   int n_inputs;
   int n_outputs;
+  const wh_variable *variables;
+  int n_variables;
 };
 
 #endif

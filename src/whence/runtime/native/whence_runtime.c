@@ -321,7 +321,9 @@ void *wh_address(const wh_slot *slot, const wh_memory *memory) {
   char *base = slot->region == WH_ARENA     ? memory->arena
                : slot->region == WH_WEIGHTS ? (char *)memory->weights
                : slot->region == WH_INPUT   ? memory->inputs[slot->index]
-                                            : memory->outputs[slot->index];
+               : slot->region == WH_OUTPUT  ? memory->outputs[slot->index]
+               : slot->region == WH_STATE   ? memory->state[slot->index]
+                                            : memory->next[slot->index];
   return base + slot->offset;
 }
 

@@ -18,9 +18,10 @@ enum { WH_LINE = 64, WH_HEADER = WH_LINE, WH_TOGETHER = -1 };
 /* Work items [begin, end) of one kernel. `buf` holds its parameters in order; `scratch` is private to the worker. */
 typedef void (*wh_kernel)(void *const *buf, int64_t begin, int64_t end, void *scratch);
 
-enum wh_region { WH_ARENA = 0, WH_WEIGHTS = 1, WH_INPUT = 2, WH_OUTPUT = 3 };
+enum wh_region { WH_ARENA = 0, WH_WEIGHTS = 1, WH_INPUT = 2, WH_OUTPUT = 3, WH_STATE = 5, WH_NEXT = 6 };
 
-/* Where a kernel parameter lies: `offset` bytes into a region, or into input or output number `index`. */
+/* Where a kernel parameter lies: `offset` bytes into a region, or into input, output or variable number `index`. WH_STATE is the value of
+   a variable when the run begins, WH_NEXT the one it gets, which may be the same memory. */
 typedef struct {
   int32_t region;
   int32_t index;
@@ -79,6 +80,8 @@ typedef struct {
   const void *weights;
   void *const *inputs;
   void *const *outputs;
+  void *const *state; /* of each variable; may be NULL when there are none */
+  void *const *next;
   void **pointers; /* room for n_slots addresses, which a run that goes on must find as it left them */
 } wh_memory;
 

@@ -93,6 +93,8 @@ whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs
   return stream->engine->execute(stream, inputs, outputs);
 }
 
+whence_status_t whence_reset_state(whence_stream_t stream) { return stream ? stream->engine->reset_state(stream) : whence_invalid_arguments; }
+
 whence_status_t whence_stream_wait(whence_stream_t stream) { return stream ? stream->engine->wait(stream) : whence_invalid_arguments; }
 
 /* Takes the lock of a stream whose profile may be read: nothing runs as long as it is held. */

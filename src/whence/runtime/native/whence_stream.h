@@ -14,6 +14,7 @@ typedef struct {
   void (*destroy_stream)(whence_stream_t stream);
   whence_status_t (*execute)(whence_stream_t stream, const void *const *inputs, void *const *outputs);
   whence_status_t (*wait)(whence_stream_t stream);
+  whence_status_t (*reset_state)(whence_stream_t stream);
 } wh_engine_functions;
 
 /* The first member of an engine's own model. */

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whence.runtime.build import Progress
     from whence.runtime.opencl.instance import OpenClInstance
     from whence.runtime.opencl.program import OpenClProgram
+    from whence.runtime.opencl.state import DeviceState
     from whence.runtime.program import Program
     from whence.runtime.stream import Stream
 
@@ -87,13 +88,22 @@ class OpenClEngine(Engine):
         assert isinstance(program, OpenClProgram)
         return OpenClInstance(program, self)
 
+    def state(self, program: Program) -> DeviceState:
+        from whence.runtime.opencl.state import DeviceState
+
+        return DeviceState(program, self)
+
     def run(
-        self, instance: OpenClInstance, inputs: Sequence[Value], stream: Stream | None
+        self,
+        instance: OpenClInstance,
+        inputs: Sequence[Value],
+        stream: Stream | None,
+        state: DeviceState | None = None,
     ) -> list[Value]:
         if stream is None:
-            return instance.run(inputs, self.queue(profiling=False))
+            return instance.run(inputs, self.queue(profiling=False), None, state)
         assert stream.profiler is None or isinstance(stream.profiler, DeviceProfiler)
-        return instance.run(inputs, stream.queue, stream.profiler)
+        return instance.run(inputs, stream.queue, stream.profiler, state)
 
     def profiler(self) -> DeviceProfiler:
         return DeviceProfiler()

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.graph import Ref
+from whence.graph import Node, Ref
 from whence.graph.guards import holds
 from whence.graph.interpreter import evaluate_node
+from whence.graph.state import fitting
 from whence.ops.definition import Value
 from whence.runtime.instance import as_declared, copied, dense
 from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.opencl.profiler import DeviceProfiler
 from whence.runtime.opencl.program import HostStep, LaunchStep, OpenClProgram
-from whence.runtime.places import Place, Region
+from whence.runtime.opencl.state import DeviceState
+from whence.runtime.places import Place, Region, written
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -54,6 +56,9 @@ class OpenClInstance:
             ),
             default=0,
         )
+        self.before: Sequence[Any] = ()
+        self.after: Sequence[Any] = ()
+        """The variables of the run that is on its way, as they were and as they will be."""
         self._scratch = engine.buffer(scratch) if scratch else None
         # A kernel object holds its arguments, so every step has one of its own and they are set
         # once.
@@ -63,7 +68,10 @@ class OpenClInstance:
                 kernel = cl.Kernel(program.built, action.launch.symbol)
                 arguments: list[Any] = []
                 for place in action.places:
-                    arguments += [self.memory(place), np.int64(place.offset)]
+                    # Where variables lie changes from run to run.
+                    moves = place.region in (Region.STATE, Region.NEXT)
+                    room = self.arena if moves else self.memory(place)
+                    arguments += [room, np.int64(place.offset)]
                 kernel.set_args(
                     *arguments, *([self._scratch] if action.launch.scratch_bytes else [])
                 )
@@ -75,12 +83,40 @@ class OpenClInstance:
             return self.inputs[place.index]
         if place.region is Region.OUTPUT:
             return self.outputs[place.index]
+        if place.region is Region.STATE:
+            return self.before[place.index]
+        if place.region is Region.NEXT:
+            return self.after[place.index]
         return self.arena if place.region is Region.ARENA else self.program.device_weights
 
     def run(
-        self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None = None
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None = None,
+        state: DeviceState | None = None,
     ) -> list[Value]:
-        """The outputs for these inputs. Outputs are new arrays, inputs are not kept."""
+        """The outputs for these inputs. Outputs are new arrays, inputs are not kept. `state` is
+        what the variables are, and has their new values afterwards; without it, this is a first
+        run.
+        """
+        variables = self.program.plan.variables
+        if not variables:
+            return self._run(inputs, queue, profiler)
+        state = state or DeviceState(self.program, self.engine)
+        self.before, self.after = state.begin(variables)
+        for action in self.program.launches:
+            if isinstance(action, LaunchStep):
+                for position, place in enumerate(action.places):
+                    if place.region in (Region.STATE, Region.NEXT):
+                        self.kernels[action.number].set_arg(2 * position, self.memory(place))
+        made = self._run(inputs, queue, profiler)
+        state.finish(variables)
+        return made
+
+    def _run(
+        self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None
+    ) -> list[Value]:
         blocks = self.program.plan.inputs
         given = [
             value if wanted is None else dense(wanted, value)
@@ -151,6 +187,9 @@ class _Run:
     def _do(self, step: HostStep) -> None:
         node = self._program.graph[step.node]
         values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
+        if node.op == "Assign":
+            self._assign(node, values[0])
+            return
         began = time.monotonic_ns()
         made = evaluate_node(node, values)[: len(node.outputs)]
         if self._profiler is not None:
@@ -161,8 +200,18 @@ class _Run:
             self._host[ref] = (
                 np.require(as_declared(node, index, value), requirements="C") if planned else value
             )
-            if planned and ref in self._program.read_by_device:
+            if planned and (
+                ref in self._program.read_by_device
+                or self._program.layout.places[ref].region is Region.NEXT
+            ):
                 self._upload(ref, self._host[ref])
+
+    def _assign(self, node: Node, value: Value) -> None:
+        """Copy to a variable what only the host has."""
+        variable = self._program.graph.variable(str(node.attrs["variable"]))
+        self._upload(
+            variable.ref(), np.require(fitting(node, value, variable.type), requirements="C"), True
+        )
 
     def _value(self, ref: Ref) -> Value:
         """A value on the host, fetched from the device if it is only there."""
@@ -191,8 +240,9 @@ class _Run:
 
     # ---- copies ----
 
-    def _upload(self, ref: Ref, value: Value) -> None:
+    def _upload(self, ref: Ref, value: Value, is_assigned: bool = False) -> None:
         place = self._program.layout.places[ref]
+        place = written(place) if is_assigned else place
         if value.nbytes:
             began = time.monotonic_ns()
             event = self._cl.enqueue_copy(

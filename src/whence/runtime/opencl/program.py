@@ -9,6 +9,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
@@ -29,9 +31,10 @@ from whence.runtime.build import (
 )
 from whence.runtime.layout import lay_out
 from whence.runtime.opencl.devices import require_pyopencl
-from whence.runtime.places import Layout, Place, Region
+from whence.runtime.places import Layout, Place, Region, Sharing, written
 from whence.runtime.program import Details, Plan, Program, ProgramStep
 from whence.runtime.runnable import is_native, runnable
+from whence.runtime.state import assignments, variables_of
 from whence.runtime.weights import Weights
 
 if TYPE_CHECKING:
@@ -73,10 +76,11 @@ class OpenClProgram(Program):
         plan: Plan,
         details: Details,
         built: Any,
+        initial: np.ndarray,
         device_weights: Any,
         actions: tuple[LaunchStep | HostStep, ...],
     ) -> None:
-        super().__init__(plan, Weights().finish(), None, details)
+        super().__init__(plan, initial, None, details)
         self.built = built
         """pyopencl's program; `None` when nothing runs on the device."""
         self.device_weights = device_weights
@@ -97,7 +101,7 @@ class OpenClProgram(Program):
         ]
         read = {
             self.layout.owner(ref).node
-            for node in (*nodes, *self.graph.outputs)
+            for node in (*nodes, *self.graph.results)
             for ref in node.inputs
             if ref is not None
         }
@@ -119,6 +123,7 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
     # concatenations apart.
     fused = fuse(graph, find_groups(graph, fusion, Limits(in_place=False)))
     lowered = lower(fused, TILE)
+    lowered += assignments(graph, lowered, Sharing())
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     kernels = [kernel_of(lowered[position]) for position in positions]
     emitted = emit_opencl(
@@ -138,7 +143,8 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
     steps = runnable(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
     layout = lay_out(graph, steps)
-    weights = Weights()
+    # Initial values stay on the host, which writes them when the state is made or reset.
+    weights, initial = Weights(), Weights()
     actions: list[LaunchStep | HostStep] = []
     guards = guards_of(graph, steps, steps)
     for number, step in enumerate(running):
@@ -173,9 +179,17 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
         layout.memory.arena_bytes,
         0,
         0,
+        variables_of(graph, layout, initial),
     )
     built = _compile(engine, emitted.source) if emitted.functions else None
-    return OpenClProgram(plan, details, built, engine.buffer_of(weights.finish()), tuple(actions))
+    return OpenClProgram(
+        plan,
+        details,
+        built,
+        initial.finish(),
+        engine.buffer_of(weights.finish()),
+        tuple(actions),
+    )
 
 
 def _symbol(launch: Launch | None) -> str:
@@ -201,7 +215,7 @@ def _launch_step(
             else layout.places[ref]
         )
         assert place.region is not Region.DYNAMIC
-        places.append(place)
+        places.append(written(place) if position >= len(step.inputs) else place)
     reads = tuple(ref for ref in step.inputs if not graph[layout.owner(ref).node].is_const)
     return LaunchStep(number, launch, tuple(places), reads, guards)
 

@@ -1,0 +1,104 @@
+"""State in a program: which steps assign to variables, and what a variable begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.graph import Graph, Node
+from whence.graph.state import GIVEN, initial_value
+from whence.kernels.group import Group
+from whence.kernels.lower import Step
+from whence.kernels.put import lower_put
+from whence.runtime.layout import is_planned, nbytes, root
+from whence.runtime.places import Layout, Sharing, Stretch
+from whence.runtime.program import Block, Variable
+from whence.runtime.runnable import is_shared
+from whence.runtime.weights import Weights
+from whence.types import TensorType
+
+
+def assignments(graph: Graph, steps: Sequence[Step], sharing: Sharing) -> list[Step]:
+    """A step for each `Assign` whose value cannot be made where the variable lies: what the caller
+    gives or gets, constants, other variables, part of another value, or assigned twice.
+
+    They come last, when everything has read what the variables were.
+    """
+    if not graph.assigns:
+        return []
+    within = {
+        **sharing.views,
+        **{
+            step.outputs[0]: Stretch(step.inputs[0])
+            for step in steps
+            if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
+        },
+        **sharing.parts,
+    }
+    taken = {
+        root(within, ref).whole
+        for output in graph.outputs
+        for ref in output.inputs
+        if ref is not None
+    }
+    found = []
+    for node in graph.assigns:
+        (ref,) = node.inputs
+        assert ref is not None
+        lies = root(within, ref)
+        source = graph[lies.whole.node]
+        is_free = (
+            source.op not in GIVEN
+            and not source.is_const
+            and lies.whole not in taken
+            and is_planned(graph, lies.whole)
+            and lies.offset == 0
+            and nbytes(graph, lies.whole) == nbytes(graph, ref)
+        )
+        taken.add(lies.whole)
+        if not is_free:
+            found.append(_copy(graph, node))
+    return found
+
+
+def _copy(graph: Graph, node: Node) -> Step:
+    (ref,) = node.inputs
+    assert ref is not None
+    target = graph.variable(str(node.attrs["variable"])).ref()
+    if not graph[ref.node].is_const and not is_planned(graph, ref):
+        why = f"what is assigned is {graph.type_of(ref)}, whose size is known only at run time"
+        return Step("reference_Assign", 0, (node,), (ref,), (target,), None, why_reference=why)
+    group = Group(graph, "assign", (node,), (ref,), (target,))
+    return Step(group.name, 0, (node,), (ref,), (target,), lower_put(group, node, [0]))
+
+
+def variables_of(graph: Graph, layout: Layout, weights: Weights) -> tuple[Variable, ...]:
+    """The variables of a program, their initial values among its constants."""
+    assigned = {node.attrs["variable"] for node in graph.assigns}
+    found = []
+    for index, node in enumerate(graph.variables):
+        kind = node.type
+        assert isinstance(kind, TensorType)
+        pattern = _pattern(node)
+        found.append(
+            Variable(
+                Block(node.name, kind.dtype.numpy, kind.static_shape or ()),
+                weights.bytes_at(pattern) if pattern.size else 0,
+                pattern.size,
+                node.name in assigned,
+                index in layout.in_place,
+            )
+        )
+    return tuple(found)
+
+
+def _pattern(node: Node) -> np.ndarray:
+    """The bytes that, repeated, are the initial value; none when all are zero."""
+    initial = node.attrs.get("initial")
+    value = np.ascontiguousarray(
+        initial_value(node) if initial is None or np.ndim(initial) else initial
+    )
+    if initial is None or not value.view(np.uint8).any():
+        return np.empty(0, np.uint8)
+    return value.reshape(-1).view(np.uint8)
