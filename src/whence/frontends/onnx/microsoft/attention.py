@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from whence.frontends.onnx.microsoft.cache import by_beam, lengthened, places, write
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
-from whence.types import DType
+from whence.types import Dim, DType
 
 
 def split_heads(build: Rewrite, data: str, heads: int) -> str:
@@ -52,11 +53,13 @@ def causal(build: Rewrite, query: str, key: str) -> str:
     return build.op("LessOrEqual", columns, build.op("Unsqueeze", rows, build.ints(1)))
 
 
-def mask_bias(build: Rewrite, mask: str, query: str, key: str, batch: int | str | None) -> str:
-    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank says which kind
-    it is.
+def mask_bias(
+    build: Rewrite, mask: str, query: str, key: str, batch: Dim, rank: int | None = None
+) -> str:
+    """What a mask adds to the scores, as [batch, 1, 1 or length, total]. Its rank, which must be
+    given for a mask that is computed here, says which kind it is.
     """
-    rank = build.known_rank(mask)
+    rank = build.known_rank(mask) if rank is None else rank
     if rank == 1:
         shape = build.shape(mask)
         if (
@@ -151,6 +154,10 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     width = shape[-1] if shape else None
     if not isinstance(width, int):
         raise record.unsupported("the size of its query is not known")
+    if record.output(3):
+        raise record.unsupported("the scores as an output")
+    # Keys of four dimensions are those of a cache, with their heads apart and their bias added.
+    apart = build.rank(key) == 4
     if record.input(3):
         shared = build.shape(record.input(3))
         rest = shared[0] if shared else None
@@ -159,14 +166,20 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         parts = build.multi(
             "Split", 3, record.input(3), build.ints(width, width, rest - 2 * width), axis=0
         )
-        query, key, value = (
-            build.op("Add", data, part)
-            for data, part in zip((query, key, value), parts, strict=True)
-        )
+        query = build.op("Add", query, parts[0])
+        if not apart:
+            key, value = build.op("Add", key, parts[1]), build.op("Add", value, parts[2])
     query = split_heads(build, query, heads)
-    # Keys of four dimensions come from a cache, with their heads apart already.
-    if build.rank(record.input(1)) != 4:
+    if not apart:
         key, value = split_heads(build, key, heads), split_heads(build, value, heads)
+    bias, mask = record.input(5), record.input(4)
+    one_sided = bool(record.integer("unidirectional", 0))
+    if record.input(6) and record.input(8):
+        held = build.shape(record.input(1)) if shape else None
+        count = held[2 if apart else 1] if held else None
+        return _with_buffer(build, query, key, value, width // heads, count)
+    if record.input(8) or record.input(9):
+        raise record.unsupported("a length of the past, or origins of beams, without a past")
     if record.input(6):
         key, value = (
             build.op("Concat", record.input(6), key, axis=2),
@@ -175,15 +188,66 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     for index, part in ((1, key), (2, value)):
         if record.output(index):
             build.into([record.output(index)], "Identity", part)
-    if record.output(3):
-        raise record.unsupported("the scores as an output")
-    bias = record.input(5)
-    if record.input(4):
-        masked = mask_bias(build, record.input(4), query, key, shape[0] if shape else None)
+    if mask:
+        masked = mask_bias(build, mask, query, key, shape[0] if shape else None)
         bias = build.op("Add", masked, bias) if bias else masked
-    visible = causal(build, query, key) if record.integer("unidirectional", 0) else ""
+    visible = causal(build, query, key) if one_sided else ""
     scale = record.number("scale", 0.0) or 1 / math.sqrt(max(width // heads, 1))
     return attend(build, query, key, value, scale=scale, bias=bias, visible=visible)
+
+
+def _with_buffer(
+    build: Rewrite, query: str, key: str, value: str, size: int, count: Dim
+) -> list[OpRecord]:
+    """Attention whose past is a buffer with room for the present, which input 8 says where to put.
+
+    What lies behind the present stays in the buffer and is not seen. As in ONNX Runtime, beams
+    (input 9) are told apart when there is one query for each text, not in prompts.
+    """
+    record = build.record
+    length = build.dim(record.required(6), 2)
+    first = build.op("Reshape", record.required(8), build.ints(1, 1))
+    first = build.op("Cast", first, to=int(DType.I64))
+    where = places(build, length, first, key, count)
+    present = [
+        write(build, record.required(index), part, where, behind=record.required(index))
+        for index, part in ((6, key), (7, value))
+    ]
+    for index, part in enumerate(present, 1):
+        if record.output(index):
+            build.into([record.output(index)], "Identity", part)
+    if record.input(9):
+        if not isinstance(count, int):
+            raise record.unsupported("beams, where the number of queries is not known")
+        if count == 1:
+            present = [by_beam(build, part, record.input(9), first) for part in present]
+    key, value = present
+    inside = build.op("Less", where.every, where.end)
+    # A buffer may hold anything behind its content, and nothing times infinity is not nothing.
+    behind = build.op("Unsqueeze", inside, build.ints(1, 3))
+    value = build.op("Where", behind, value, build.like(0.0, value))
+    bias = record.input(5)
+    if bias:
+        bias = lengthened(build, bias, -1, build.known_rank(bias), length)
+    if record.input(4):
+        mask, rank = record.input(4), build.known_rank(record.input(4))
+        if rank == 4:
+            raise record.unsupported("a mask of four dimensions with a past that is a buffer")
+        if rank > 1:
+            mask = lengthened(build, mask, -1, rank, length)
+        shape = build.shape(record.required(0))
+        masked = mask_bias(build, mask, query, key, shape[0] if shape else None, rank)
+        bias = build.op("Add", masked, bias) if bias else masked
+    if record.integer("unidirectional", 0):
+        rows = build.op("Range", build.scalar_int(0), length_of(build, query), build.scalar_int(1))
+        rows = build.op(
+            "Unsqueeze",
+            build.op("Add", build.op("Reshape", first, build.ints(1)), rows),
+            build.ints(1),
+        )
+        inside = build.op("LessOrEqual", where.every, rows)
+    scale = record.number("scale", 0.0) or 1 / math.sqrt(max(size, 1))
+    return attend(build, query, key, value, scale=scale, bias=bias, visible=inside)
 
 
 def _rotary_embedding(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:

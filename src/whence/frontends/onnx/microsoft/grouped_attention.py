@@ -9,49 +9,87 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from whence.frontends.onnx.microsoft.attention import counted_positions, length_of, split_heads
+from whence.frontends.onnx.microsoft.attention import split_heads
+from whence.frontends.onnx.microsoft.cache import lengthened, places, write
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
 from whence.ops.definition import Attr
 from whence.types import DType
 
 
 def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """Causal attention over the past and the present. All texts of a batch must be of one length,
-    as exporters for one text have it.
+    """Causal attention over the past and the present.
+
+    Input 5 says for each text at which place its last key stands, input 6 how many places the
+    longest text has. A prompt, whose queries are all there is, begins at the first place and may be
+    padded behind its end.
     """
-    if record.integer("smooth_softmax", 0) > 0 or record.input(11):
-        raise record.unsupported("a softmax with a sink")
     if record.output(3):
         raise record.unsupported("the scores as an output")
+    if record.input(12) or record.input(13):
+        raise record.unsupported("a cache of quantised keys and values")
     build = Rewrite(record, scope)
     heads, groups = record.integer("num_heads", 1), record.integer("kv_num_heads", 1)
     query, key, value, size = _projections(build, heads, groups)
-    total = build.op(
-        "Cast", build.op("Reshape", record.required(6), build.ints(1)), to=int(DType.I64)
+    count = build.dim(record.required(0), 1)
+    total, last = (
+        build.op("Cast", build.op("Reshape", given, build.ints(*shape)), to=int(DType.I64))
+        for given, shape in ((record.required(6), (1,)), (record.required(5), (-1, 1)))
     )
-    past = build.op("Sub", total, build.op("Shape", query, start=2, end=3))
+    first = build.op(
+        "Where",
+        build.op("Equal", count, total),
+        build.ints(0),
+        build.op("Sub", build.op("Add", last, build.ints(1)), count),
+    )
+    rows = build.op("Add", first, _range(build, count))
     if record.integer("do_rotary", 0):
-        positions = record.input(9) or counted_positions(
-            build, record.required(0), past, length_axis=1
-        )
+        positions = record.input(9) or rows
         query, key = (_rotated(build, data, positions, size) for data in (query, key))
-    if record.input(3):
-        key, value = (
-            build.op(
-                "Concat",
-                build.op("Slice", record.input(index), build.ints(0), past, build.ints(2)),
-                data,
-                axis=2,
-            )
-            for index, data in ((3, key), (4, value))
-        )
+    if _has_past(build):
+        key, value = _appended(build, (key, value), first, total)
     for index, data in ((1, key), (2, value)):
         if record.output(index):
-            build.into(
-                [record.output(index)], "Pad", data, _room(build, record.input(index + 2), total)
-            )
+            build.into([record.output(index)], "Identity", data)
+    if _has_past(build):
+        # A cache longer than what it holds is not looked at beyond.
+        key, value = (
+            build.op("Slice", data, build.ints(0), total, build.ints(2)) for data in (key, value)
+        )
     scale = record.number("scale", 0.0) or 1 / math.sqrt(size)
-    return _attend(build, (query, key, value), heads, groups, size, scale)
+    visible = _visible(build, rows, last, key, record.integer("local_window_size", -1))
+    return _attend(build, (query, key, value), heads, groups, size, scale, visible)
+
+
+def _has_past(build: Rewrite) -> bool:
+    shape = build.shape(build.record.input(3)) if build.record.input(3) else (0, 0, 0, 0)
+    return shape is None or shape[2] != 0
+
+
+def _appended(build: Rewrite, present: tuple[str, str], first: str, total: str) -> tuple[str, str]:
+    """The caches with the present in its place, lengthened where it does not fit; behind it they
+    are zero.
+    """
+    record = build.record
+    shape = build.shape(record.required(0))
+    length = build.op("Max", build.dim(record.required(3), 2), total)
+    where = places(build, length, first, present[0], shape[1] if shape else None)
+    key, value = (
+        write(
+            build,
+            lengthened(build, record.required(index), 2, 4, length),
+            data,
+            where,
+            behind=build.like(0.0, record.required(0)),
+        )
+        for index, data in ((3, present[0]), (4, present[1]))
+    )
+    return key, value
+
+
+def _range(build: Rewrite, length: str) -> str:
+    """0, 1, ... of a length that is a one-element tensor."""
+    end = build.op("Squeeze", length, build.ints(0))
+    return build.op("Range", build.scalar_int(0), end, build.scalar_int(1))
 
 
 def _projections(build: Rewrite, heads: int, groups: int) -> tuple[str, str, str, int]:
@@ -92,25 +130,20 @@ def _rotated(build: Rewrite, data: str, positions: str, size: int) -> str:
     )
 
 
-def _room(build: Rewrite, past: str, total: str) -> str:
-    """How much to pad the present by: a cache longer than what it holds keeps its length."""
-    if not past:
-        return build.ints(0, 0, 0, 0, 0, 0, 0, 0)
-    missing = build.op(
-        "Max", build.op("Sub", build.op("Shape", past, start=2, end=3), total), build.ints(0)
-    )
-    return build.op("Concat", build.ints(0, 0, 0, 0, 0, 0), missing, build.ints(0), axis=0)
-
-
 def _attend(
-    build: Rewrite, parts: tuple[str, str, str], heads: int, groups: int, size: int, scale: float
+    build: Rewrite,
+    parts: tuple[str, str, str],
+    heads: int,
+    groups: int,
+    size: int,
+    scale: float,
+    visible: str,
 ) -> list[OpRecord]:
     """Queries as [batch, groups, heads of a group, length, size], so that the keys and values of a
     group are broadcast.
     """
     record, data = build.record, build.record.required(0)
     query, key, value = parts
-    visible = _visible(build, query, key, record.integer("local_window_size", -1))
     query = build.op("Mul", query, build.like(scale, data))
     query = build.op(
         "Reshape",
@@ -138,7 +171,7 @@ def _attend(
         scores = build.op("Add", scores, bias)
     dtype = build.dtype(data) or DType.F32
     lowest = build.like(-65504.0 if dtype is DType.F16 else float(np.finfo(np.float32).min), data)
-    weights = build.op("Softmax", build.op("Where", visible, scores, lowest), axis=-1)
+    weights = _weights(build, build.op("Where", visible, scores, lowest), heads, groups)
     context = build.op(
         "Reshape", build.op("MatMul", weights, value), build.ints(0, heads, -1, size)
     )
@@ -157,16 +190,35 @@ def _bias_shape(build: Rewrite, single: bool, groups: int, heads: int) -> list[s
     ]
 
 
-def _visible(build: Rewrite, query: str, key: str, window: int) -> str:
-    """Row i of the queries sees the keys up to its own place, counted from the end, and no farther
-    back than the window.
+def _weights(build: Rewrite, scores: str, heads: int, groups: int) -> str:
+    """The softmax of the scores. With a sink, one more score takes its share of the weight and is
+    left out of the result: 0, or what input 11 says for each head.
     """
-    length, total = length_of(build, query), length_of(build, key)
-    zero, one = build.scalar_int(0), build.scalar_int(1)
-    rows = build.op("Add", build.op("Range", zero, length, one), build.op("Sub", total, length))
-    rows = build.op("Unsqueeze", rows, build.ints(1))
-    columns = build.op("Range", zero, total, one)
-    visible = build.op("LessOrEqual", columns, rows)
+    record, data = build.record, build.record.required(0)
+    sink = record.input(11)
+    if not sink and record.integer("smooth_softmax", 0) <= 0:
+        return build.op("Softmax", scores, axis=-1)
+    extra = (
+        build.op("Reshape", sink, build.ints(1, groups, heads // groups, 1, 1))
+        if sink
+        else build.like(0.0, data)
+    )
+    full = build.op("Concat", build.op("Shape", scores, start=0, end=4), build.ints(1), axis=0)
+    joined = build.op("Concat", scores, build.op("Expand", extra, full), axis=-1)
+    weights = build.op("Softmax", joined, axis=-1)
+    return build.op("Slice", weights, build.ints(0), build.ints(-1), build.ints(-1))
+
+
+def _visible(build: Rewrite, rows: str, last: str, key: str, window: int) -> str:
+    """A query sees the keys up to its own place or the end of its text, and no farther back than
+    the window: [batch, 1, 1, length, total] of booleans.
+    """
+    columns = _range(build, build.op("Shape", key, start=2, end=3))
+    rows, ends = (
+        build.op("Unsqueeze", each, build.ints(1, 2, 4))
+        for each in (rows, build.op("Min", rows, last))
+    )
+    visible = build.op("LessOrEqual", columns, ends)
     if window <= 0:
         return visible
     return build.op(
