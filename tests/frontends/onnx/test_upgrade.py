@@ -451,23 +451,6 @@ def test_softmax_of_unknown_rank_is_flattened() -> None:
     assert_like_ort(proto, {"x": X, "shape": np.array([6, 4])})
 
 
-def test_batched_scan_is_refused() -> None:
-    body = helper.make_graph(
-        [node("Identity", ["s"], ["s2"])],
-        "b",
-        [helper.make_tensor_value_info("s", 1, [1])],
-        [helper.make_tensor_value_info("s2", 1, [1])],
-    )
-    proto = model(
-        [node("Scan", ["", "x"], ["y"], body=body, num_scan_inputs=1)],
-        {"x": real(1, 2, 1)},
-        ["y"],
-        opset=8,
-    )
-    with pytest.raises(UnsupportedError, match="batched Scan of opset 8"):
-        read_onnx(proto)
-
-
 def test_helpers_of_a_restated_operator_are_in_the_ledger() -> None:
     graph = read_onnx(single("Softmax", {"x": X}, 9, axis=1))
     made = [each for each in graph if each.op not in ("Input", "Const", "Output")]

@@ -14,6 +14,13 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
+from whence.frontends.onnx.batched_scan import (
+    first_dim,
+    scan_of_one_text,
+    split_inputs,
+    with_first,
+    without_first,
+)
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
@@ -32,13 +39,14 @@ def add_control(
     """Make the node of an operator that holds graphs, and the graphs."""
     if record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
+    batched = record.op == "Scan" and build.upgrader.opsets.get("", 1) < _SCAN_WITHOUT_BATCH
     (record,) = build.upgrader(record, build)
     wanted = ("then_branch", "else_branch") if record.op == "If" else ("body",)
     missing = [name for name in wanted if name not in bodies]
     if missing:
         raise ModelError(f"{record} lacks its graph '{missing[0]}'")
     captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
-    _KINDS[record.op](
+    (_batched_scan if batched else _KINDS[record.op])(
         _Control(
             build, record, {name: bodies[name] for name in wanted}, captured, constants, carried
         )
@@ -60,7 +68,7 @@ class _Control:
         self.build = build
         self.record = record
         self._planned = planned
-        self._captured = captured
+        self.captured = captured
         self._constants = constants
         self._carried = carried
         self.inputs = [build.type_of(name) or UNKNOWN if name else None for name in record.inputs]
@@ -81,7 +89,7 @@ class _Control:
         }
         if len(inputs) != len(given):
             raise ModelError(f"{self.record}: graph '{name}' has two inputs of one name")
-        for value, ref in self._captured.items():
+        for value, ref in self.captured.items():
             # A graph may use the name for a value of its own; then it does not read the outer one,
             # and any name will do.
             inputs[value if value in planned.free else f"{value}\0outer"] = build.graph.type_of(ref)
@@ -127,7 +135,7 @@ class _Control:
             full,
             main,
             build.origin_of(record, self._carried),
-            captures=list(self._captured.values()),
+            captures=list(self.captured.values()),
             bodies=bodies,
             types=types,
         )
@@ -284,6 +292,29 @@ def _scan(control: _Control) -> None:
     )
 
 
+def _batched_scan(control: _Control) -> None:
+    record, build = control.record, control.build
+    lengths, states, scans = split_inputs(record)
+    kinds = [build.type_of(name) or UNKNOWN for name in (*states, *scans)]
+    texts = [without_first(kind) for kind in kinds]
+    rows = [without_first(kind) for kind in texts[len(states) :]]
+    body = control.body("body", [*texts[: len(states)], *rows])
+    made = _output_types(body)
+    text = scan_of_one_text(
+        build, record, body, (texts[: len(states)], texts[len(states) :]), control.captured
+    )
+    batch, count = first_dim(kinds[0]), first_dim(texts[len(states)])
+    inputs = [*states, *scans, *([lengths] if lengths else [])]
+    control.record = record.with_(inputs=inputs, attrs={"num_scan_inputs": len(inputs)})
+    control.finish(
+        {"body": text},
+        [
+            *(with_first(kind, batch) for kind in made[: len(states)]),
+            *(with_first(kind, batch, count) for kind in made[len(states) :]),
+        ],
+    )
+
+
 def _sequence_map(control: _Control) -> None:
     items = [
         kind.element if isinstance(kind, SequenceType) else kind or UNKNOWN
@@ -293,4 +324,6 @@ def _sequence_map(control: _Control) -> None:
     control.finish({"body": body}, [SequenceType(kind) for kind in _output_types(body)])
 
 
+_SCAN_WITHOUT_BATCH = 9
+"""Since this opset, Scan knows no batch."""
 _KINDS = {"If": _if, "Loop": _loop, "Scan": _scan, "SequenceMap": _sequence_map}

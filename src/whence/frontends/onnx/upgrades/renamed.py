@@ -25,13 +25,8 @@ def _roi_align(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     ]
 
 
-def _batched_scan(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    raise record.unsupported("the batched Scan of opset 8; convert the model to opset 9 or later")
-
-
 RENAMED: tuple[Adapter, ...] = (
     Adapter("Scatter", 11, _scatter),
     Adapter("GridSample", 20, _grid_sample),
     Adapter("RoiAlign", 16, _roi_align),
-    Adapter("Scan", 9, _batched_scan),
 )
