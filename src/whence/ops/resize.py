@@ -92,6 +92,9 @@ def source_positions(mode: str, plan: ResizeAxis) -> np.ndarray:
         return size / 2 * (one - adjustment) + (at + half) / scale - half
     if mode == "asymmetric":
         return at / scale
+    if mode == "tf_half_pixel_for_nn":
+        # Of opsets 11 and 12; exporters still write it.
+        return (at + half) / scale
     if mode == "align_corners":
         return at * (size - one) / (output - one) if plan.output > 1 else np.zeros_like(at)
     if mode == "tf_crop_and_resize":

@@ -62,26 +62,29 @@ def _asymmetric(build: Rewrite, data: str, scales: str, mode: str, rounding: str
     )
 
 
+_FOR_NEAREST = {"floor": "round_prefer_ceil", "round_prefer_floor": "ceil"}
+"""Rounding of (i + 1/2) / s, and the same pixel as a rounding of (i + 1/2) / s - 1/2: floor(p + 1/2)
+rounds halves upwards, ceil(p + 1/2 - 1/2) is ceil.
+"""
+
+
 def _half_pixel_for_nn(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
-    """A coordinate mode that opset 13 dropped: floor((i + 1/2) / s) = round((i + 1/2) / s - 1/2),
-    halves upwards.
+    """A coordinate mode that opset 13 dropped, in the terms of half_pixel where that can be said;
+    files of any opset have it.
     """
-    if record.text("coordinate_transformation_mode", "half_pixel") != "tf_half_pixel_for_nn":
-        return [record]
+    rounding = _FOR_NEAREST.get(record.text("nearest_mode", "round_prefer_floor"))
     if (
-        record.text("mode", "nearest") != "nearest"
-        or record.text("nearest_mode", "round_prefer_floor") != "floor"
+        record.text("coordinate_transformation_mode", "half_pixel") != "tf_half_pixel_for_nn"
+        or record.text("mode", "nearest") != "nearest"
+        or rounding is None
     ):
-        raise record.unsupported(
-            "coordinate mode tf_half_pixel_for_nn is known only with mode nearest and nearest_mode"
-            " floor"
-        )
+        return [record]
     return [
         record.with_(
             attrs={
                 **record.attrs,
                 "coordinate_transformation_mode": "half_pixel",
-                "nearest_mode": "round_prefer_ceil",
+                "nearest_mode": rounding,
             }
         )
     ]
@@ -103,10 +106,14 @@ def _absent_inputs(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     return [record] if inputs == record.inputs else [record.with_(inputs=inputs)]
 
 
+def _newest(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
+    (record,) = _half_pixel_for_nn(record, scope)
+    return _absent_inputs(record, scope)
+
+
 RESIZE: tuple[Adapter, ...] = (
     Adapter("Upsample", 9, _upsample_scales),
     Adapter("Upsample", 10, _upsample),
     Adapter("Resize", 11, _resize_10),
-    Adapter("Resize", 13, _half_pixel_for_nn),
-    Adapter("Resize", EVERY_OPSET, _absent_inputs),
+    Adapter("Resize", EVERY_OPSET, _newest),
 )
