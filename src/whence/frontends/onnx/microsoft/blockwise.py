@@ -8,6 +8,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
+from whence.ops.definition import Attr
 from whence.types import DType
 
 _DTYPES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
@@ -83,48 +84,78 @@ def _zero_points(
 
 def _gather_block_quantised(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """Rows of a quantised table: the numbers, scales and zero points of the rows wanted are
-    gathered first, then put together.
+    gathered first, then put together. A table that is gathered or quantised along another axis is
+    put together as a whole.
     """
-    table, scales = scope.value_of(record.required(0)), scope.value_of(record.required(2))
-    if (
-        table is None
-        or scales is None
-        or (record.input(3) and scope.value_of(record.input(3)) is None)
-    ):
-        raise record.unsupported("a table that is not constant")
-    bits, last = record.integer("bits", 4), table.ndim - 1
-    gather_axis, block_axis = (
-        record.integer("gather_axis", 0) % table.ndim,
-        record.integer("quantize_axis", 1) % table.ndim,
-    )
-    if gather_axis != 0 or block_axis != last or last == 0 or bits not in _DTYPES:
-        raise record.unsupported("a table that is not gathered by row and quantised along the row")
-    packed = table.dtype == np.uint8
-    zeros = scope.value_of(record.input(3)) if record.input(3) else None
-    if packed:
-        numbers = unpack(table, bits, table.shape[-1] * 8 // bits)
-        zeros = (
-            np.full(scales.shape, 1 << (bits - 1), np.uint8)
-            if zeros is None
-            else unpack(zeros, bits, scales.shape[-1])
-        )
-    else:
-        kind = np.int8 if DType.of(table) in (DType.I4, DType.I8) else np.uint8
-        numbers = table.astype(kind)
-        zeros = np.zeros(scales.shape, kind) if zeros is None else zeros.astype(kind)
     build = Rewrite(record, scope)
-    rows, row_scales, row_zeros = (
-        build.op("Gather", build.constant(part), record.required(1), axis=0)
-        for part in (numbers, np.ascontiguousarray(scales), zeros)
+    table, indices, scales = (record.required(index) for index in range(3))
+    dtype, rank, bits = build.dtype(table), build.known_rank(table), record.integer("bits", 4)
+    if dtype is None or bits not in _DTYPES:
+        raise record.unsupported(f"a table of {bits}-bit numbers, or of unknown element type")
+    block = record.integer("block_size", 128)
+    gather_axis, block_axis = (
+        record.integer("gather_axis", 0) % rank,
+        record.integer("quantize_axis", 1) % rank,
     )
-    return build.result(
-        "DequantizeLinear",
-        rows,
-        row_scales,
-        row_zeros,
-        axis=-1,
-        block_size=record.integer("block_size", 128),
-    )
+    parts = [table, scales, record.input(3)] if record.input(3) else [table, scales]
+    by_row = gather_axis == 0 and block_axis == rank - 1 and rank > 1
+    if by_row:
+        parts = [build.op("Gather", _plain(build, part), indices, axis=0) for part in parts]
+    is_packed = dtype is DType.U8 and bits < 8
+    if dtype is DType.U8:
+        if block_axis != rank - 1:
+            raise record.unsupported("numbers packed along another axis than the last")
+        numbers = _unpacked(build, parts[0], bits) if is_packed else parts[0]
+        if len(parts) == 3:
+            # A row of zero points is filled up to whole bytes.
+            blocks = build.op("Shape", parts[1], start=-1)
+            zeros = _unpacked(build, parts[2], bits) if is_packed else parts[2]
+            zeros = build.op("Slice", zeros, build.ints(0), blocks, build.ints(-1))
+        else:
+            zeros = build.constant(np.array(1 << (bits - 1), np.uint8))
+            zeros = build.op("Expand", zeros, build.op("Shape", parts[1]))
+    else:
+        numbers = parts[0]
+        zeros = parts[2] if len(parts) == 3 else ""
+    axis = -1 if by_row else block_axis
+    attrs: dict[str, Attr] = {"axis": axis, "block_size": block}
+    if by_row:
+        return build.result("DequantizeLinear", numbers, parts[1], zeros, **attrs)
+    whole = build.op("DequantizeLinear", numbers, parts[1], zeros, **attrs)
+    return build.result("Gather", whole, indices, axis=gather_axis)
+
+
+def _plain(build: Rewrite, part: str) -> str:
+    """A constant of numbers smaller than a byte with one to a byte, in which rows can be found."""
+    value = build.scope.value_of(part)
+    kind = build.dtype(part)
+    if kind is None or kind.bits >= 8:
+        return part
+    wide = DType.I8 if kind in (DType.I2, DType.I4) else DType.U8
+    if value is None:
+        return build.op("Cast", part, to=int(wide))
+    return build.constant(value.astype(wide.numpy))
+
+
+def _unpacked(build: Rewrite, packed: str, bits: int) -> str:
+    """The unsigned numbers of each row of bytes, lowest bits first, one to a byte."""
+    mask = build.constant(np.array((1 << bits) - 1, np.uint8))
+    lanes = [
+        build.op(
+            "Unsqueeze",
+            build.op(
+                "BitwiseAnd",
+                build.op(
+                    "BitShift", packed, build.constant(np.array(shift, np.uint8)), direction="RIGHT"
+                ),
+                mask,
+            ),
+            build.ints(-1),
+        )
+        for shift in range(0, 8, bits)
+    ]
+    shape = build.op("Concat", build.op("Shape", packed, end=-1), build.ints(-1), axis=0)
+    return build.op("Reshape", build.op("Concat", *lanes, axis=-1), shape)
 
 
 BLOCKWISE: tuple[Adapter, ...] = (
