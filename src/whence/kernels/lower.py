@@ -32,6 +32,8 @@ from whence.kernels.scatter import SCATTER_OPS, lower_scatter
 from whence.kernels.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
 from whence.kernels.tile import Tile
 from whence.kernels.topk import lower_topk
+from whence.ops.definition import Pattern
+from whence.ops.registry import REGISTRY
 from whence.types import DType, TensorType
 
 # They change how a tensor is read, not a byte of it: their output is their input.
@@ -151,6 +153,8 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
     """One kernel for the group. Raises `UnsupportedError` when no family covers it."""
     if not _is_static(group.members):
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
+    if _has_empty(group):
+        raise UnsupportedError(f"'{anchor.name}' reads or makes a tensor without elements")
     choice = chosen(group, anchor, tile, choices)
     if choice is not None:
         return lower_choice(group, anchor, tile, choice)
@@ -161,6 +165,19 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
         if node.op not in RULES:
             raise UnsupportedError(f"{node.op} has no native kernel")
     return lower_loopnest(group)
+
+
+def _has_empty(group: Group) -> bool:
+    """Is a tensor of the group without elements? Index arithmetic divides by dimensions, and there
+    is nothing to be quick about. A concatenation may have empty parts, which it never reads, and
+    element by element nothing is divided.
+    """
+    if all(REGISTRY[node.op].pattern <= Pattern.BROADCAST for node in group.members):
+        return False
+    made = [kind for node in group.members for kind in node.outputs]
+    read = [] if group.members[0].op == "Concat" and len(group.members) == 1 else group.inputs
+    kinds = [*made, *(group.graph.type_of(ref) for ref in read)]
+    return any(isinstance(kind, TensorType) and kind.elements == 0 for kind in kinds)
 
 
 def _is_static(nodes: Sequence[Node]) -> bool:
