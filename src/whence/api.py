@@ -127,10 +127,8 @@ def compile_model(
     is_static = _is_static(model)
 
     def specialise(inputs: Shapes) -> Program:
-        graph = model.copy()
-        return _build(
-            graph if is_static else fix_input_shapes(graph, inputs), engine, fusion, tune, progress
-        )
+        graph = fix_input_shapes(model.copy(), inputs)
+        return _build(graph, engine, fusion, tune, progress)
 
     executable = Executable(
         [Port(node.name, node.type) for node in model.inputs], engine, specialise, lambda: model
@@ -199,11 +197,19 @@ def _compile_file(
         kept.note(source)
         fresh.append(source)
         interface = Interface(
-            tuple(Port(node.name, node.type) for node in source.inputs), lambda: source
+            tuple(Port(node.name, node.type) for node in source.inputs),
+            lambda: source,
+            tuple(Port(name, kind) for name, kind in source.listed_inputs),
         )
     is_static = all(
         isinstance(port.type, TensorType) and port.type.is_static for port in interface.inputs
     )
+
+    declared = {
+        port.name: port.type.static_shape
+        for port in interface.inputs
+        if isinstance(port.type, TensorType)
+    }
 
     def specialise(inputs: Shapes) -> Program:
         if not tune and (found := kept.program(inputs)) is not None:
@@ -211,19 +217,20 @@ def _compile_file(
         if keep_apart(inputs) and (found := kept.program(inputs)) is not None:
             return found
         # Reading again infers every type from the shapes given, nested graphs included.
+        as_declared = is_static and declared == inputs
         graph = (
             fresh[0].copy()
-            if fresh and is_static
-            else load(path, shapes=shapes if is_static else {**shapes, **inputs})
+            if fresh and as_declared
+            else load(path, shapes=shapes if as_declared else {**shapes, **inputs})
         )
         program = _build(graph, engine, fusion, tune, progress)
         if kept.is_unchanged():
             kept.keep_program(inputs, program)
-        elif not (fresh and is_static):
+        elif not (fresh and as_declared):
             raise ModelError(f"'{path}' has changed since it was compiled; compile it again")
         return program
 
-    executable = Executable(interface.inputs, engine, specialise, interface.graph)
+    executable = Executable(interface.inputs, engine, specialise, interface.graph, interface.listed)
     if is_static:
         executable.prepare_static()
     for source in fresh:

@@ -54,6 +54,10 @@ class Graph:
         """What the file declares of outputs whose types do not follow from their inputs yet, by
         node. Nothing relies on it: it is compared with what is found out later.
         """
+        self.listed_inputs: tuple[tuple[str, ValueType], ...] = ()
+        """The inputs that the file lists, in its order, where some of them are constants here: they
+        have a default, and whoever compiles the file may override it.
+        """
         self.consts = ConstCache()
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}

@@ -114,3 +114,8 @@ def without_dims(known: ValueType) -> ValueType:
     if isinstance(known, TensorType) and known.shape is not None:
         return TensorType(known.dtype, (None,) * len(known.shape))
     return known
+
+
+def without_shape(known: ValueType) -> ValueType:
+    """The type with not even the number of its dimensions known."""
+    return TensorType(known.dtype) if isinstance(known, TensorType) else known

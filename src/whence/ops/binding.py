@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import InputError
 from whence.ops.definition import Value
-from whence.types import Dim, DType, TensorType, ValueType
+from whence.types import Dim, DType, OptionalType, SequenceType, TensorType, ValueType
 
 
 class Port(NamedTuple):
@@ -97,12 +97,43 @@ def bind_values(
     return Binder(ports).bind(inputs)
 
 
+def warn_of_disagreement(ports: Sequence[Port], shapes: Sequence[Sequence[int] | None]) -> None:
+    """Warn where given shapes contradict what the inputs declare in ways that other engines let
+    pass: a scalar that is none, a dimension's name that means two sizes.
+    """
+    sizes: dict[str, int] = {}
+    for port, shape in zip(ports, shapes, strict=True):
+        if shape is None or not isinstance(port.type, TensorType) or port.type.shape is None:
+            continue
+        if port.type.shape == () and shape:
+            _warn(f"input '{port.name}' is declared as a scalar and given with shape {list(shape)}")
+        for dim, size in zip(port.type.shape, shape, strict=False):
+            if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
+                _warn(
+                    f"dimension '{dim}' is given as {sizes[dim]} and, for input '{port.name}', as"
+                    f" {size}"
+                )
+
+
+def _warn(what: str) -> None:
+    import warnings
+
+    warnings.warn(f"{what}: the shapes that the file states are not believed", stacklevel=2)
+
+
 def _checked(port: Port, value: Value) -> Value:
     expected = port.type
+    if isinstance(expected, OptionalType):
+        return None if value is None else _checked(Port(port.name, expected.element), value)
+    if isinstance(expected, SequenceType):
+        if not isinstance(value, (list, tuple)):
+            raise InputError(f"input {port.name!r} is no list, the model takes {expected}")
+        return [_checked(Port(port.name, expected.element), item) for item in value]
     if not isinstance(expected, TensorType) or value is None:
         return value
     array = np.asarray(value)
-    fits = expected.shape is None or _fits(expected.shape, array.shape)
+    # Exporters declare inputs of unknown rank as scalars, and ONNX Runtime takes what it is given.
+    fits = not expected.shape or _fits(expected.shape, array.shape)
     if fits and expected.dtype is not DType.UNDEFINED and array.dtype == expected.dtype.numpy:
         return array
     try:

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
-from whence.ops.type_rules import normalise_axes, normalise_axis, reduce, same_type, tensor_type
+from whence.ops.type_rules import normalise_axes, normalise_axis, reduce, tensor_type
 from whence.types import DType, TensorType, ValueType
 
 _Axes: TypeAlias = tuple[int, ...]
@@ -138,6 +139,15 @@ def accumulate(
     return np.ascontiguousarray(np.flip(result, axis)) if reverse else result
 
 
+def _running_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    x, axis = tensor_type(query, 0), query.values[1] if len(query.values) > 1 else None
+    if x.shape == ():
+        raise ModelError(f"{query.op}: {x} has no axis")
+    if x.shape is not None and isinstance(axis, np.ndarray) and axis.size == 1:
+        normalise_axis(query.op, int(axis.reshape(-1)[0]), len(x.shape))
+    return (x,)
+
+
 def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
@@ -148,7 +158,7 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
         )
         return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
 
-    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, same_type, reference)
+    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, _running_type, reference)
 
 
 OPS: tuple[OpDef, ...] = (

@@ -21,7 +21,7 @@ from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
-from whence.graph.merge import common, merge
+from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.passes.base import Pass
 from whence.passes.captures import capture_count
@@ -121,15 +121,26 @@ class TypeRefresher:
 
 def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
-    that follows.
+    that follows. An input that is declared as a scalar may get any shape; then none that the file
+    states is believed.
     """
     types = TypeRefresher(graph)
     for node in graph.inputs:
         if node.name in shapes and isinstance(node.type, TensorType):
+            if node.type.shape == () and shapes[node.name]:
+                _forget_shapes(graph)
+                graph.set_types(node, (without_shape(node.type),))
             types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
     for node in graph:
         types.visit(node)
     return graph
+
+
+def _forget_shapes(graph: Graph) -> None:
+    graph.claims.clear()
+    for node in graph:
+        if node.op not in ("Input", "Const"):
+            graph.set_types(node, tuple(map(without_shape, node.outputs)))
 
 
 def has_gap(kind: ValueType) -> bool:

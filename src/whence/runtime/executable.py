@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from whence.errors import InputError
-from whence.ops.binding import Binder, Port
+from whence.ops.binding import Binder, Port, warn_of_disagreement
 from whence.ops.definition import Value
 from whence.runtime.engine import Engine
 from whence.runtime.program import Program
@@ -61,11 +61,16 @@ class Executable:
         engine: Engine,
         specialise: Specialise,
         graph: Callable[[], Graph],
+        listed: Sequence[Port] = (),
     ) -> None:
         self.inputs = tuple(inputs)
         """What it takes."""
+        self._listed = tuple(listed)
+        """All that the file lists as inputs, where some have a default: they may be given too."""
+        self._overriding: dict[frozenset[str], Executable] = {}
         self.engine = engine
         self._binder = Binder(self.inputs)
+        self._tensors = tuple(isinstance(port.type, TensorType) for port in self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
         self._programs: dict[Signature, _Prepared] = {}
@@ -88,7 +93,9 @@ class Executable:
         """The same compiled model with a state of its own, which begins with the initial values.
         Everything else is shared.
         """
-        twin = Executable(self.inputs, self.engine, self._specialise, lambda: self.graph)
+        twin = Executable(
+            self.inputs, self.engine, self._specialise, lambda: self.graph, self._listed
+        )
         twin._programs, twin._compiling = self._programs, self._compiling
         return twin
 
@@ -125,6 +132,8 @@ class Executable:
         """Run the model. Inputs in order or by name; one output is returned as it is, several as a
         tuple.
         """
+        if self._listed and (other := self._taking(kwargs)) is not self:
+            return other(**self._by_name(args), **kwargs)
         outputs = self._run(self._binder.call(args, kwargs), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
@@ -136,6 +145,8 @@ class Executable:
             raise InputError(
                 "the stream belongs to another engine; make it with whence.Stream(model.engine)"
             )
+        if self._listed and (other := self._taking(kwargs)) is not self:
+            return other.execute(stream, **self._by_name(args), **kwargs)
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
         stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream))
@@ -162,6 +173,25 @@ class Executable:
         finally:
             pending.ended = time.monotonic_ns()
 
+    def _by_name(self, args: Sequence[Value]) -> dict[str, Value]:
+        return {port.name: value for port, value in zip(self.inputs, args, strict=False)}
+
+    def _taking(self, names: Iterable[str]) -> Executable:
+        """The same model with those of the named inputs that have a default as inputs."""
+        own = {port.name for port in self.inputs}
+        extra = {port.name for port in self._listed} - own
+        wanted = extra.intersection(names)
+        if not wanted:
+            return self
+        key = frozenset(wanted)
+        with self._compiling:
+            if key not in self._overriding:
+                ports = [port for port in self._listed if port.name in own | wanted]
+                self._overriding[key] = Executable(
+                    ports, self.engine, self._specialise, lambda: self.graph
+                )
+            return self._overriding[key]
+
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
         return self._prepared(
@@ -179,7 +209,7 @@ class Executable:
 
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
-        return self._prepared(_signature(inputs)).program
+        return self._prepared(self._signature(inputs)).program
 
     @property
     def programs(self) -> tuple[Program, ...]:
@@ -187,7 +217,7 @@ class Executable:
         return tuple(prepared.program for prepared in list(self._programs.values()))
 
     def _run(self, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
-        program, free = self._prepared(_signature(inputs))
+        program, free = self._prepared(self._signature(inputs))
         try:
             instance = free.pop()
         except IndexError:
@@ -213,6 +243,14 @@ class Executable:
             stream.profiler.begin(program)
         return self.engine.run(instance, inputs, stream, state)
 
+    def _signature(self, inputs: Sequence[Value]) -> Signature:
+        return tuple(
+            [
+                value.shape if is_tensor and isinstance(value, np.ndarray) else None
+                for value, is_tensor in zip(inputs, self._tensors, strict=True)
+            ]
+        )
+
     def _prepared(self, signature: Signature) -> _Prepared:
         found = self._programs.get(signature)
         if found is not None:
@@ -221,6 +259,7 @@ class Executable:
         with self._compiling:
             found = self._programs.get(signature)
             if found is None:
+                warn_of_disagreement(self.inputs, signature)
                 shapes = {
                     port.name: shape
                     for port, shape in zip(self.inputs, signature, strict=True)
@@ -236,7 +275,3 @@ class _Prepared(NamedTuple):
     """Instances that are not running. Threads take from and give to the list itself, each in one
     step that no other comes between.
     """
-
-
-def _signature(inputs: Sequence[Value]) -> Signature:
-    return tuple([value.shape if isinstance(value, np.ndarray) else None for value in inputs])

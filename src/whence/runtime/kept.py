@@ -61,6 +61,8 @@ class Interface:
 
     inputs: tuple[Port, ...]
     graph: Callable[[], Graph]
+    listed: tuple[Port, ...] = ()
+    """All inputs that the file lists, where some have a default that may be overridden."""
 
 
 class KeptModel:
@@ -98,13 +100,14 @@ class KeptModel:
         try:
             others = [(str(name), str(digest)) for name, digest in record["files"]]
             inputs = tuple(Port(name, decode_type(kind)) for name, kind in record["inputs"])
+            listed = tuple(Port(name, decode_type(kind)) for name, kind in record["listed"])
             source = str(record["source"])
         except _MISREAD:
             return None
         if others != self._digests([name for name, _ in others]) or not self._cache.has(source):
             return None
         self._others = others
-        return Interface(inputs, lambda: self._thaw(source))
+        return Interface(inputs, lambda: self._thaw(source), listed)
 
     def note(self, graph: Graph) -> None:
         """The model was loaded just now: remember which other files it was read from, and what they
@@ -160,6 +163,7 @@ class KeptModel:
             record = {
                 "files": self._others,
                 "inputs": [(node.name, encode_type(node.type)) for node in graph.inputs],
+                "listed": [(name, encode_type(kind)) for name, kind in graph.listed_inputs],
                 "source": self._freeze(graph),
             }
             self._cache.put(self._key, json.dumps(record).encode())

@@ -127,7 +127,6 @@ def test_given_shapes_void_what_the_file_says_of_others() -> None:
         ({"q": [1]}, "the model's inputs are 'x', 'z'"),
         ({"x": [1]}, r"shape \[1\] is given for input 'x', which is f32\[n,3\]"),
         ({"x": [-1, 3]}, "is given for input 'x'"),
-        ({"x": [4, 3], "z": [5, 3]}, "dimension 'n' is given as 4 and, for input 'z', as 5"),
     ],
 )
 def test_shapes_that_do_not_fit(shapes: dict[str, list[int]], message: str) -> None:

@@ -4,7 +4,7 @@ the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +20,13 @@ from whence.frontends.onnx.signature import check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
-from whence.graph.merge import merge, substitute, with_declared_elements, without_dims
+from whence.graph.merge import (
+    merge,
+    substitute,
+    with_declared_elements,
+    without_dims,
+    without_shape,
+)
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.inference import Inference
@@ -54,6 +60,10 @@ class Reading:
     """Does the file say the shapes of all inputs? Where it leaves one open, what it says of other
     shapes may be true of some calls and not of others.
     """
+    trust_ranks: bool = True
+    """False when an input that is declared as a scalar is none, so that nothing is believed of any
+    shape.
+    """
 
     def declared(self, values: Iterable[ValueInfoProto]) -> dict[str, ValueType]:
         """The types a file states for values."""
@@ -64,7 +74,13 @@ class Reading:
             known = value_type(value.type)
             if known is not None:
                 known = substitute(known, self.symbols)
-                types[value.name] = known if self.trust_shapes else without_dims(known)
+                types[value.name] = (
+                    known
+                    if self.trust_shapes
+                    else without_dims(known)
+                    if self.trust_ranks
+                    else without_shape(known)
+                )
         return types
 
 
@@ -142,9 +158,12 @@ class NodeBuilder:
         self.sign(node.id, carried)
         self._give(name, node.ref())
 
-    def add_initializers(self, proto: GraphProto) -> None:
+    def add_initializers(self, proto: GraphProto, given: Container[str]) -> None:
+        """The constants of a graph, less those that are given as inputs."""
         n_carried = self.reading.n_carried
         for tensor in proto.initializer:
+            if tensor.name in given:
+                continue
             carried = None
             if n_carried and tensor.metadata_props:
                 carried = read_carried(
@@ -154,6 +173,8 @@ class NodeBuilder:
                 )
             self.add_const(tensor.name, self.reading.tensors.read(tensor), carried)
         for sparse in proto.sparse_initializer:
+            if sparse.values.name in given:
+                continue
             self.add_const(sparse.values.name, self.reading.tensors.read_sparse(sparse))
 
     def add_output(self, name: str) -> None:
@@ -402,7 +423,7 @@ def build_graph(
     build = NodeBuilder(reading, graph, upgrader, nested=outer is not None)
     proto = planned.proto
     build.declared = reading.declared((*proto.value_info, *proto.output))
-    build.add_initializers(proto)
+    build.add_initializers(proto, inputs)
     for name, array in (outer or {}).items():
         build.add_const(name, array)
     build.add_constants(planned)

@@ -9,7 +9,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
-from whence.errors import InputError, ModelError
+from whence.errors import InputError, ModelError, UnsupportedError
 from whence.frontends.carried import (
     HISTORY,
     LOAD,
@@ -27,9 +27,10 @@ from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
+from whence.graph.merge import without_shape
 from whence.ops.inference import Inference
 from whence.provenance import Ledger, Reason, SourceOp, Tombstone
-from whence.types import TensorType, ValueType
+from whence.types import UNKNOWN, TensorType, ValueType
 
 
 def read_onnx(
@@ -41,7 +42,8 @@ def read_onnx(
 
     `shapes` gives the shapes of inputs, by name, where the file leaves them open or others are
     wanted. An initializer that is
-    also listed as an input is a constant. A file that cannot be read is a `ModelError`, one that
+    also listed as an input is a constant, unless a shape is given for it: then it is an input. A
+    file that cannot be read is a `ModelError`, one that
     asks for what whence does not
     have an `UnsupportedError`.
     """
@@ -53,7 +55,7 @@ def read_onnx(
             else _parse(source if isinstance(source, bytes) else content(Path(source)), path)
         )
         with without_collection():
-            return _read(model, path, shapes or {})
+            return _read_scalars(model, path, shapes or {})
     except UnicodeDecodeError as error:
         raise ModelError(
             f"{_label(path)} has a name that is not UTF-8 text: {error.reason} at byte"
@@ -85,7 +87,38 @@ def _parse(content: bytes, path: Path | None) -> ModelProto:
     return model
 
 
-def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def _read_scalars(
+    model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[int]]
+) -> Graph:
+    """As `_read`. Some exporters (tf2onnx) declare inputs of unknown rank as scalars: what is wrong
+    for scalars is read with their shapes open.
+    """
+    try:
+        return _read(model, path, shapes)
+    except ModelError:
+        scalars = frozenset(
+            value.name
+            for value in model.graph.input
+            if value.name not in shapes
+            and isinstance(known := value_type(value.type), TensorType)
+            and known.shape == ()
+        )
+        if not scalars:
+            raise
+        try:
+            return _read(model, path, shapes, scalars)
+        except ModelError:
+            # What is wrong is something else, said best of the model as it is.
+            pass
+        raise
+
+
+def _read(
+    model: ModelProto,
+    path: Path | None,
+    shapes: Mapping[str, Sequence[int]],
+    open_inputs: frozenset[str] = frozenset(),
+) -> Graph:
     if not model.HasField("graph"):
         raise ModelError(f"{_label(path)} holds no graph: it is not an ONNX model, or is cut off")
     upgrader = Upgrader(_opsets(model))
@@ -103,11 +136,16 @@ def _read(model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[in
     history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
     reading = Reading(tensors, ledger, Inference(), add_control, n_first, history)
     graph = Graph(model.graph.name, ledger, reading.inference)
-    inputs = _inputs(model, reading, shapes)
+    inputs = _inputs(model, reading, shapes, open_inputs)
     build_graph(reading, planned, upgrader, graph, inputs)
     _restore_tombstones(ledger, properties.get(TOMBSTONES), n_first)
     graph.metadata.update(_metadata(model, properties))
     graph.files = tensors.files
+    if len(inputs) < len(model.graph.input):
+        graph.listed_inputs = tuple(
+            (value.name, inputs.get(value.name) or value_type(value.type) or UNKNOWN)
+            for value in model.graph.input
+        )
     return graph
 
 
@@ -127,25 +165,35 @@ def _ledger(sources: Sequence[SourceOp]) -> Ledger:
 
 
 def _inputs(
-    model: ModelProto, reading: Reading, shapes: Mapping[str, Sequence[int]]
+    model: ModelProto,
+    reading: Reading,
+    shapes: Mapping[str, Sequence[int]],
+    open_inputs: frozenset[str],
 ) -> dict[str, ValueType]:
-    """The inputs that must be given, with their types."""
+    """The inputs that must be given, with their types; of `open_inputs` no shape is believed."""
     constants = {tensor.name for tensor in model.graph.initializer} | {
         tensor.values.name for tensor in model.graph.sparse_initializer
     }
     inputs: dict[str, ValueType] = {}
     for value in model.graph.input:
-        if value.name in constants:
+        if value.name in constants and value.name not in shapes:
             continue
         if value.name in inputs:
             raise ModelError(f"the model has two inputs named {quoted(value.name)}")
         known = value_type(value.type)
         if known is None:
             raise ModelError(f"the model's input {quoted(value.name)} has no type")
+        if value.type.WhichOneof("value") == "sparse_tensor_type":
+            raise UnsupportedError(
+                f"the model's input {quoted(value.name)} is a sparse tensor, which whence does not"
+                " take"
+            )
         inputs[value.name] = known
     reading.is_static = all(
         isinstance(kind, TensorType) and kind.is_static for kind in inputs.values()
     )
+    if open_inputs:
+        reading.trust_shapes = reading.trust_ranks = reading.is_static = False
     for name, shape in shapes.items():
         if name not in inputs:
             raise InputError(
@@ -155,7 +203,11 @@ def _inputs(
         inputs[name] = _with_shape(name, inputs[name], shape, reading)
     declared = reading.declared(model.graph.input)
     return {
-        name: known if name in shapes else declared.get(name, known)
+        name: without_shape(known)
+        if name in open_inputs
+        else known
+        if name in shapes or open_inputs
+        else declared.get(name, known)
         for name, known in inputs.items()
     }
 
@@ -168,6 +220,10 @@ def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Read
         raise InputError(
             f"a shape is given for input {quoted(name)}, which is not a tensor but {known}"
         )
+    given = TensorType(known.dtype, tuple(int(dim) for dim in shape))
+    if known.shape == () and shape:
+        reading.trust_shapes = reading.trust_ranks = False
+        return given
     if any(dim < 0 for dim in shape) or (
         known.shape is not None and len(known.shape) != len(shape)
     ):
@@ -175,13 +231,10 @@ def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Read
     for declared, dim in zip(known.shape or (), shape, strict=False):
         if isinstance(declared, str):
             if reading.symbols.setdefault(declared, dim) != dim:
-                raise InputError(
-                    f"dimension {quoted(declared)} is given as {reading.symbols[declared]} and, for"
-                    f" input {quoted(name)}, as {dim}"
-                )
+                reading.trust_shapes = False
         elif declared is not None and declared != dim:
             reading.trust_shapes = False
-    return TensorType(known.dtype, tuple(int(dim) for dim in shape))
+    return given
 
 
 def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:

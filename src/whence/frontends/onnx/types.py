@@ -244,7 +244,12 @@ def value_type(proto: TypeProto) -> ValueType | None:
         element = value_type(proto.map_type.value_type)
         return None if element is None else MapType(_dtype(proto.map_type.key_type), element)
     if kind == "sparse_tensor_type":
-        raise UnsupportedError("sparse tensors as run-time values")
+        # Sparse is how a file holds a tensor; at run time it is dense.
+        sparse = proto.sparse_tensor_type
+        return TensorType(
+            _dtype(sparse.elem_type),
+            tuple(_dim(dim) for dim in sparse.shape.dim) if sparse.HasField("shape") else None,
+        )
     return None
 
 
