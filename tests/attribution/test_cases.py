@@ -23,7 +23,8 @@ from whence.runtime.engine import Engine
 from whence.types import DType
 
 pytestmark = pytest.mark.skipif(
-    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+    not Target.default().has(Feature.AMX_BF16),
+    reason="this machine has no matrix units for bfloat16",
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from whence.codegen import target as module
 from whence.codegen.target import KIB, MIB, Arch, Feature, System, Target, usable_cores
+from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 
 CPUINFO_X86 = """processor\t: 0
@@ -167,3 +168,43 @@ def test_other_machines_are_refused(
 
 def test_usable_cores_is_at_most_the_affinity() -> None:
     assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.skipif(
+    Target.host().arch is not Arch.X86_64 or Target.host().system is not System.LINUX,
+    reason="narrows Linux on x86-64",
+)
+def test_the_environment_narrows_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Target.host()
+    for name in ("", "host"):
+        monkeypatch.setenv("WHENCE_TARGET", name)
+        assert Target.default() == host
+    monkeypatch.setenv("WHENCE_TARGET", "x86-64-v2")
+    narrow = Target.default()
+    assert narrow.features == frozenset()
+    assert (narrow.march, narrow.lanes) == ("x86_64_v2", 4)
+    assert (narrow.l1d, narrow.l2, narrow.l3) == (host.l1d, host.l2, host.l3)
+    assert narrow.cores == host.cores
+    assert narrow.key() != host.key()
+    assert Toolchain().target == narrow
+
+
+def test_the_environment_cannot_name_a_machine_that_this_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = "aarch64" if Target.host().arch is Arch.X86_64 else "x86-64-v3"
+    monkeypatch.setenv("WHENCE_TARGET", other)
+    with pytest.raises(UnsupportedError, match=f"WHENCE_TARGET is '{other}', whose code"):
+        Target.default()
+    monkeypatch.setenv("WHENCE_TARGET", "pdp11")
+    with pytest.raises(UnsupportedError, match=r"no target named 'pdp11'; .*x86-64-v4"):
+        Target.default()
+
+
+def test_levels_of_x86_have_their_usual_names() -> None:
+    assert Target.named("x86-64-v2") is Target.named("x86_64")
+    assert Target.named("x86-64-v3").lanes == 8
+    assert Target.named("x86-64-v4").lanes == 16
+    assert Target.named("x86-64-v4").runs(Target.named("x86-64-v3"))
+    assert not Target.named("x86-64-v3").runs(Target.named("x86-64-v4"))
+    assert not Target.named("x86-64-v4").runs(Target.named("aarch64"))

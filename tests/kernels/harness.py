@@ -36,14 +36,14 @@ class Cases:
     def __init__(self, seed: int = 0) -> None:
         self.build = GraphBuilder("cases")
         self.rng = np.random.default_rng(seed)
-        self._feeds: dict[str, np.ndarray] = {}
+        self.feeds: dict[str, np.ndarray] = {}
         self._limits: dict[str, float] = {}
 
     def feed(self, value: Any) -> Symbol:
         """An input of the graph that holds this array."""
         array = np.asarray(value)
-        name = f"x{len(self._feeds)}"
-        self._feeds[name] = array
+        name = f"x{len(self.feeds)}"
+        self.feeds[name] = array
         return self.build.input(name, DType.of(array), array.shape)
 
     def normal(self, *shape: int, dtype: type = np.float32) -> Symbol:
@@ -77,14 +77,15 @@ class Cases:
             if isinstance(action, Segment):
                 for number in range(action.plan.n_steps):
                     action.plan.steps[number].grain = min(action.plan.steps[number].grain, 1)
-        inputs = [self._feeds[node.name] for node in graph.inputs]
+        inputs = [self.feeds[node.name] for node in graph.inputs]
         results = Instance(program, engine()).run(inputs, None)
-        self._compare("the reference", graph.run(inputs), results)
+        self.compare("the reference", graph.run(inputs), results)
         if peer:
-            self._compare("ONNX Runtime", self._peer(graph), results)
+            self.compare("ONNX Runtime", self._peer(graph), results)
         return program
 
-    def _compare(self, whom: str, expected: list[Any], results: list[Any]) -> None:
+    def compare(self, whom: str, expected: list[Any], results: list[Any]) -> None:
+        """Each result against what somebody else has for it, by its own limit."""
         gaps = {
             name: difference(np.asarray(was), np.asarray(now))
             for (name, _), was, now in zip(self._limits.items(), expected, results, strict=True)
@@ -97,4 +98,4 @@ class Cases:
             path = Path(folder) / "cases.onnx"
             write_onnx(graph, path)
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            return list(session.run(None, self._feeds))
+            return list(session.run(None, self.feeds))

@@ -32,7 +32,8 @@ from whence.ops.blocked import from_blocked
 MATRIX = replace(AVX512, cache_bytes=2 << 20, halves=True)
 PADS = (1, 1, 1, 1)
 runs_here = pytest.mark.skipif(
-    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+    not Target.default().has(Feature.AMX_BF16),
+    reason="this machine has no matrix units for bfloat16",
 )
 
 

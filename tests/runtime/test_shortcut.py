@@ -21,7 +21,8 @@ from whence.types import DType
 RNG = np.random.default_rng(0)
 SHAPE = (1, 256, 28, 28)
 has_units = pytest.mark.skipif(
-    not Target.host().has(Feature.AMX_BF16), reason="this machine has no matrix units for bfloat16"
+    not Target.default().has(Feature.AMX_BF16),
+    reason="this machine has no matrix units for bfloat16",
 )
 
 

@@ -18,7 +18,7 @@ def devices() -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("engine", "device", "cores", "memory", "driver"):
         table.add_column(title, overflow="fold")
-    host = Target.host()
+    host = Target.default()
     features = ", ".join(sorted(host.features))
     table.add_row(
         "cpu", safe(f"{host.arch} ({features})"), str(host.cores), "", "whence's own code"

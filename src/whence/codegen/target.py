@@ -103,6 +103,23 @@ class Target:
         )
 
     @classmethod
+    def default(cls) -> Target:
+        """The machine we are on, without what the target named in WHENCE_TARGET does not have: with
+        `x86-64-v3` there, a CPU with AVX-512 is one with AVX2.
+        """
+        name, host = os.environ.get("WHENCE_TARGET", ""), cls.host()
+        if name in ("", "host"):
+            return host
+        narrow = cls.named(name)
+        if not host.runs(narrow):
+            lacks = ", ".join(sorted(narrow.features - host.features)) or narrow.triple
+            raise UnsupportedError(
+                f"WHENCE_TARGET is '{name}', whose code this machine ({host.triple}) does not run:"
+                f" it lacks {lacks}"
+            )
+        return replace(narrow, l1d=host.l1d, l2=host.l2, l3=host.l3, cores=host.cores)
+
+    @classmethod
     def named(cls, name: str) -> Target:
         """A machine by name, to make code for elsewhere; `host` is this one. `Target.names()` lists
         them.
@@ -110,10 +127,10 @@ class Target:
         if name == "host":
             return cls.host()
         try:
-            return _NAMED[name]
+            return _NAMED[_ALIASES.get(name, name)]
         except KeyError:
             raise UnsupportedError(
-                f"no target named '{name}'; there are {', '.join(cls.names())}"
+                f"no target named '{name}'; there are {', '.join((*cls.names(), *_ALIASES))}"
             ) from None
 
     @staticmethod
@@ -129,6 +146,11 @@ class Target:
     def has(self, *features: Feature) -> bool:
         """Whether it has all of them."""
         return self.features.issuperset(features)
+
+    def runs(self, other: Target) -> bool:
+        """Can this machine execute code made for the other one?"""
+        same = (self.arch, self.system) == (other.arch, other.system)
+        return same and self.has(*other.features)
 
     @property
     def lanes(self) -> int:
@@ -367,4 +389,10 @@ _NAMED: Mapping[str, Target] = {
         l1d=64 * KIB,
         l2=4 * MIB,
     ),
+}
+# The levels of the x86-64 psABI, by the names that compilers and distributions use.
+_ALIASES: Mapping[str, str] = {
+    "x86-64-v2": "x86_64",
+    "x86-64-v3": "x86_64-avx2",
+    "x86-64-v4": "x86_64-avx512",
 }

@@ -62,7 +62,7 @@ class Toolchain:
     def __init__(
         self, target: Target | None = None, cache: Cache | None = None, jobs: int | None = None
     ) -> None:
-        self.target = Target.host() if target is None else target
+        self.target = Target.default() if target is None else target
         self.cache = Cache() if cache is None else cache
         self.jobs = usable_cores() if jobs is None else max(1, jobs)
         self._zig, self._version = _find_zig()

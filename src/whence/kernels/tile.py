@@ -48,3 +48,5 @@ class Tile:
 AVX512 = Tile(rows=14, vectors=2, lanes=16, cache_bytes=1 << 20)
 AVX2 = Tile(rows=6, vectors=2, lanes=8, cache_bytes=1 << 18)
 NEON = Tile(rows=8, vectors=3, lanes=4, cache_bytes=1 << 18)
+# Sixteen registers: twelve accumulators, a row's value, and vectors of the other operand.
+SSE = Tile(rows=6, vectors=2, lanes=4, cache_bytes=1 << 18)

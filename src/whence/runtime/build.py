@@ -17,7 +17,7 @@ from whence.graph.operands import why_it_fails
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel, Member
 from whence.kernels.lower import Step, lower
-from whence.kernels.tile import AVX2, AVX512, NEON, Tile
+from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.provenance import Origin
 from whence.runtime import native_library as native
 from whence.runtime.layout import is_planned, lay_out, nbytes
@@ -54,7 +54,8 @@ def tile_for(toolchain: Toolchain, *, halves: bool = False) -> Tile:
     """The register tile of the toolchain's target; with `halves`, its matrix units too, if it has
     them.
     """
-    base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, NEON)
+    narrow = NEON if toolchain.target.vector_registers == 32 else SSE
+    base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, narrow)
     has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
     return Tile(
         base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves and has_units

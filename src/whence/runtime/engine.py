@@ -123,7 +123,7 @@ class CpuEngine(Engine):
         self.index = index
         if precise:
             toolchain = Toolchain(
-                (toolchain.target if toolchain is not None else Target.host()).precise()
+                (toolchain.target if toolchain is not None else Target.default()).precise()
             )
         self.toolchain = toolchain if toolchain is not None else Toolchain()
         self.runtime = NativeRuntime(self.toolchain)

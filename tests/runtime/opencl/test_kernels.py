@@ -21,7 +21,7 @@ class DeviceCases(Cases):
     ) -> None:
         """`prepared` runs the passes first; `host` are the operators that may run on the host."""
         graph = self.build.finish()
-        inputs = [self._feeds[node.name] for node in graph.inputs]
+        inputs = [self.feeds[node.name] for node in graph.inputs]
         expected = graph.run(inputs)
         if prepared:
             prepare(graph)
