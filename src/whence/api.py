@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from whence.codegen.toolchain import Toolchain
     from whence.graph import Graph
     from whence.ops.definition import Value
-    from whence.passes.manager import CheckLevel, PassReport, Progress
+    from whence.passes.manager import CheckLevel, Progress
+    from whence.provenance import PassReport
     from whence.runtime.build import Progress as CompileProgress
     from whence.runtime.engine import CpuEngine, Engine
     from whence.runtime.executable import Executable

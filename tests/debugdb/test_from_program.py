@@ -40,9 +40,9 @@ def compiled(
     path = folder / "m.onnx"
     onnx.save(model, path)
     graph = load(path)
-    reports = prepare_with_report(graph)
+    prepare_with_report(graph)
     program = build_program(graph, engine.toolchain)
-    return program, from_program(program, reports, "m.onnx", read=load(path))
+    return program, from_program(program, "m.onnx", read=load(path))
 
 
 def test_conv_bn_relu(engine: CpuEngine, tmp_path: Path) -> None:

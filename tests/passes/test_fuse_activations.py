@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from tests.passes.rewriting import carried, edges_into, is_left_alone, only, operators, rewrite
-from whence.errors import GraphError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.structure import structure
 from whence.ops.fused import FUSED_ACTIVATIONS
-from whence.passes.base import Pass, Property
 from whence.passes.fold_constants import FoldConstants
 from whence.passes.fuse_activations import FuseActivations
-from whence.passes.manager import check_order
 from whence.types import DType
 
 
@@ -387,17 +384,6 @@ def test_float16_rounds_once() -> None:
     graph = finished(build, build.op("Sigmoid", y))
     rewrite(graph, FuseActivations(), tolerance=2e-3)
     assert operators(graph) == ["FusedGemm"]
-
-
-def test_the_graph_is_no_longer_portable() -> None:
-    assert FuseActivations.breaks is Property.PORTABLE
-
-    class NeedsPortable(FuseActivations):
-        requires = Property.PORTABLE
-
-    order: list[Pass] = [FuseActivations(), NeedsPortable()]
-    with pytest.raises(GraphError, match="PORTABLE"):
-        check_order(order)
 
 
 def test_bounds_that_were_computed_are_part_of_the_supernode() -> None:

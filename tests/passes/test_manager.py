@@ -9,11 +9,11 @@ import pytest
 
 from tests.graph.making import X, assert_sound, chain, fresh, ops_of, with_branches
 from whence.errors import GraphError, ProvenanceError, RewriteError, WhenceError
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Check, Graph, Node, Ref, Rewriter
 from whence.graph.builder import GraphBuilder
 from whence.ops.definition import OpClass
-from whence.passes.base import Pass, Property, RulePass
-from whence.passes.manager import CheckLevel, check_order, run_passes
+from whence.passes.base import Pass, RulePass
+from whence.passes.manager import CheckLevel, run_passes
 from whence.provenance import Reason
 from whence.types import DType
 
@@ -23,7 +23,6 @@ class DropIdentities(RulePass):
     name: ClassVar[str] = "drop_identities"
     summary: ClassVar[str] = "identity(x) = x"
     anchors: ClassVar[frozenset[str]] = frozenset({"Identity"})
-    ensures: ClassVar[Property] = Property.NO_OPS_REMOVED
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.inputs[0] is not None:
@@ -49,26 +48,6 @@ class CancelNegations(RulePass):
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsNoOpsRemoved(Pass):
-    name: ClassVar[str] = "needs"
-    summary: ClassVar[str] = ""
-    requires: ClassVar[Property] = Property.NO_OPS_REMOVED
-
-    def run(self, rewriter: Rewriter) -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
-class AddsNoOps(Pass):
-    name: ClassVar[str] = "breaks"
-    summary: ClassVar[str] = ""
-    breaks: ClassVar[Property] = Property.NO_OPS_REMOVED
-
-    def run(self, rewriter: Rewriter) -> None:
-        pass
-
-
-@dataclass(frozen=True, slots=True)
 class OnConvolutions(Pass):
     name: ClassVar[str] = "on_convolutions"
     summary: ClassVar[str] = ""
@@ -76,23 +55,6 @@ class OnConvolutions(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         raise AssertionError("there are no convolutions")
-
-
-class TestOrder:
-    def test_requirements_are_met_by_an_earlier_pass(self) -> None:
-        check_order([DropIdentities(), NeedsNoOpsRemoved()])
-        check_order([])
-
-    def test_a_missing_requirement_is_named_before_anything_runs(self) -> None:
-        graph = chain("Identity")
-        with pytest.raises(GraphError, match="pass 'needs' requires NO_OPS_REMOVED"):
-            run_passes(graph, [NeedsNoOpsRemoved(), DropIdentities()])
-        assert ops_of(graph) == ["Identity"]
-
-    def test_a_broken_promise_in_between(self) -> None:
-        with pytest.raises(GraphError, match="requires NO_OPS_REMOVED"):
-            check_order([DropIdentities(), AddsNoOps(), NeedsNoOpsRemoved()])
-        check_order([DropIdentities(), AddsNoOps(), DropIdentities(), NeedsNoOpsRemoved()])
 
 
 class TestReports:
@@ -123,6 +85,16 @@ class TestReports:
         assert third.skipped == "no operator of class CONV"
         assert third.changes == 0
         assert_sound(graph)
+
+    def test_the_ledger_keeps_them(self) -> None:
+        graph = chain("Identity", "Relu")
+        reports = run_passes(graph, [DropIdentities(), CancelNegations()])
+        reports += run_passes(graph, [OnConvolutions()])
+        assert graph.ledger.passes == reports
+        twin = graph.copy()
+        run_passes(twin, [OnConvolutions()])
+        assert graph.ledger.passes == reports
+        assert len(twin.ledger.passes) == 4
 
     def test_rule_passes_are_skipped_by_their_anchors(self) -> None:
         graph = chain("Relu")
@@ -214,7 +186,7 @@ class Miscompiling(RulePass):
 class Littering(Pass):
     name: ClassVar[str] = "littering"
     summary: ClassVar[str] = ""
-    ensures: ClassVar[Property] = Property.NO_DEAD_NODES | Property.CONSTS_FIRST
+    ensures: ClassVar[Check] = Check.DEADNODES | Check.NONCONST
 
     def run(self, rewriter: Rewriter) -> None:
         rewriter.graph.append(
@@ -229,6 +201,22 @@ class TestBlame:
             ProvenanceError, match=r"pass 'careless' lost 'node2' \(Neg, number 2\)"
         ):
             run_passes(chain("Relu", "Neg"), [DropIdentities(), Careless()], check=level)
+
+    @pytest.mark.parametrize("level", list(CheckLevel))
+    def test_what_was_lost_before_is_no_fault_of_a_pass(self, level: CheckLevel) -> None:
+        graph = chain("Relu", "Neg")
+        Careless().run(Rewriter(graph, ""))
+        with pytest.raises(
+            ProvenanceError, match=r"neither .* for 'node2' \(Neg, number 2\), and no pass has run"
+        ):
+            run_passes(graph, [DropIdentities()], check=level)
+
+    def test_what_was_broken_before_is_no_fault_of_a_pass(self) -> None:
+        graph = chain("Relu", "Neg")
+        Corrupting().run(Rewriter(graph, ""))
+        with pytest.raises(GraphError) as found:
+            run_passes(graph, [DropIdentities()], check=CheckLevel.INVARIANTS)
+        assert "pass" not in str(found.value)
 
     def test_broken_invariants(self) -> None:
         run_passes(chain("Relu", "Neg"), [Corrupting()], check=CheckLevel.OFF)

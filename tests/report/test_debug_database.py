@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from tests.attribution.harness import conv_bn_relu
-from whence.api import compile_model
+from whence.api import compile_model, save
 from whence.attribution import Profile, profile_executable
 from whence.debugdb import DebugDatabase
 from whence.debugdb.rows import TABLES
 from whence.debugdb.store import ask, read_duckdb
 from whence.debugdb.vela_xml import read_xml
 from whence.graph.builder import GraphBuilder
+from whence.passes.pipeline import PREPARE
 from whence.report.debug_database import debug_database, write_debug_database
 from whence.types import DType
 
@@ -146,3 +147,23 @@ def test_local_paths_stay_at_home(tmp_path: Path) -> None:
 def test_a_profile_from_a_file_has_no_database(profile: Profile, tmp_path: Path) -> None:
     assert write_debug_database(dataclasses.replace(profile, background=None), tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_pass_is_in_it_with_its_time_and_effects(tmp_path: Path) -> None:
+    """Of a model from the cache as well: it was compiled at another time."""
+    path = tmp_path / "model.onnx"
+    save(conv_bn_relu(""), path)
+    found = []
+    for _ in range(2):
+        profile = profile_executable(compile_model(path, threads=1), runs=1, warmup=0)
+        assert profile.background is not None
+        found.append(debug_database(profile, profile.background))
+    first, again = found
+    assert again.passes == first.passes
+    assert again.rule == first.rule
+    assert [row.name for row in first.passes] == [each.name for each in PREPARE]
+    assert all(row.time_ns > 0 for row in first.passes)
+    assert all(row.skipped for row in first.passes if row.name == "expand_stft")
+    folding = next(row for row in first.passes if row.name == "fold_batch_norm")
+    assert (folding.changes, folding.skipped) == (1, "")
+    assert [row.applied for row in first.rule if row.pass_id == folding.id] == [1]

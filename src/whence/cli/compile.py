@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whence.api import load, prepare_with_report
+from whence.api import load, prepare
 from whence.cli.console import (
     ModelPath,
     ShapeOption,
@@ -92,7 +92,7 @@ def compile_command(
                 f"'{model.name}' leaves input shapes open: fix them with {fixed}"
             )
         read = graph.copy()
-        reports = prepare_with_report(graph)
+        prepare(graph)
         if tune:
             engine = CpuEngine(threads=threads, toolchain=toolchain)
             findings, tuned = engine.tune(graph, fusion=fusion, progress=show), engine.tuned
@@ -105,9 +105,7 @@ def compile_command(
             load=False,
         )
         files = export(program, toolchain, output, identifier(model.stem))
-        files += write_compiled_database(
-            program, reports, model=str(model), read=read, library=files[0]
-        )
+        files += write_compiled_database(program, model=str(model), read=read, library=files[0])
     console = out()
     if findings is not None:
         print_findings(console, findings)

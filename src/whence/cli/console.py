@@ -19,7 +19,7 @@ from whence.api import load, prepare_with_report
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.printer import escape
-from whence.passes.manager import PassReport
+from whence.provenance import PassReport
 
 ModelPath = Annotated[
     Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)

@@ -17,9 +17,9 @@
    away at compile time weighs nothing, an elementwise one what it costs per element of the result,
    and products and convolutions share
    the rest.
-5. `pass` and `rule` have what the passes reported. Of a program whose passes ran at another time,
-   they have what the ledger remembers: passes
-   that changed something, in order, without times.
+5. `pass` and `rule` have what the passes reported, as the ledger keeps it. Of a graph that was
+   prepared when its file was written and not since, they have what its edges tell: passes that
+   changed something, in order, without times.
 6. `ofm_*` and `kernel_*`: of tensors with four dimensions or more, depth is the second, and height
    and width are the last two (ONNX keeps
    channels first; a channel-blocked tensor counts whole); of smaller ones, depth is the last, as in
@@ -57,7 +57,6 @@ from whence.graph.endings import endings
 from whence.graph.fates import fates
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
-from whence.passes.manager import PassReport
 from whence.passes.pipeline import PREPARE
 from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.runtime.program import Program, ProgramStep
@@ -76,15 +75,13 @@ _Shape = tuple[int | None, int | None, int | None, int | None, int | None]
 
 def from_program(
     program: Program,
-    reports: Sequence[PassReport] = (),
     model_path: str = "",
     *,
     read: Graph | None = None,
     weights: Weights | None = None,
     member_weights: Weights | None = None,
 ) -> DebugDatabase:
-    """Everything known about a program before it runs. `reports` are of its passes, `read` is the
-    graph before them.
+    """Everything known about a program before it runs. `read` is the graph before its passes.
 
     `weights` and `member_weights` are taken instead of the estimate for the nodes and steps they
     hold.
@@ -145,7 +142,7 @@ def from_program(
         EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into)
         for end in endings(graph)
     )
-    for number, report in enumerate(reports, 1):
+    for number, report in enumerate(ledger.passes, 1):
         db.passes.append(
             PassRow(
                 number,
@@ -159,7 +156,7 @@ def from_program(
             )
         )
         db.rule.extend(RuleRow(number, rule, count) for rule, count in report.rules.items())
-    if not reports:
+    if not ledger.passes:
         _add_remembered_passes(db, ledger)
     return db
 

@@ -7,31 +7,14 @@ rules at each.
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
 from whence.errors import GraphError
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Check, Graph, Node, Rewriter
 from whence.ops.definition import OpClass
-
-
-class Property(enum.Flag):
-    """What a pass may rely on, and what it leaves true. The manager refuses an order that breaks
-    these promises.
-    """
-
-    NONE = 0
-    CONSTANTS_FOLDED = enum.auto()
-    """Operators on constants only are gone, except those too large to fold."""
-    NO_OPS_REMOVED = enum.auto()
-    """Identities, casts to the same type and the like are gone."""
-    NO_DEAD_NODES = enum.auto()
-    CONSTS_FIRST = enum.auto()
-    PORTABLE = enum.auto()
-    """Only operators of the ONNX standard, so that the graph can be written to a file as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +28,10 @@ class Pass(ABC):
     """One line for `whence passes`."""
     classes: ClassVar[OpClass] = OpClass.NONE
     """Skip the pass when the graph holds no operator of these classes. `NONE` never skips."""
-    requires: ClassVar[Property] = Property.NONE
-    ensures: ClassVar[Property] = Property.NONE
-    breaks: ClassVar[Property] = Property.NONE
-    """Properties that may no longer hold afterwards."""
+    ensures: ClassVar[Check] = Check.NONE
+    """What the graph is afterwards, beyond the invariants that every pass keeps. Verified like
+    them.
+    """
     rounds_otherwise: ClassVar[bool] = False
     """The pass gives quantised operators the arithmetic of their runtime: codes may change by a
     quantum, and what follows from them by more.

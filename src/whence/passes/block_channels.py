@@ -29,7 +29,7 @@ from whence.graph.search import producer_of
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
-from whence.passes.base import Property, RulePass
+from whence.passes.base import RulePass
 from whence.passes.blocked_op import (
     Input,
     Layout,
@@ -89,7 +89,6 @@ class BlockChannels(RulePass):
     name: ClassVar[str] = "block_channels"
     summary: ClassVar[str] = "convolutions, and what lies between them, work on blocks of channels"
     classes: ClassVar[OpClass] = OpClass.CONV
-    breaks: ClassVar[Property] = Property.PORTABLE
     anchors: ClassVar[frozenset[str]] = (
         _CONVOLUTIONS | _TRANSPOSED | _OTHERS | _BY_ELEMENT | {"ToBlocked"}
     )

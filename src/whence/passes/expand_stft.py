@@ -17,7 +17,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int
-from whence.passes.base import Property, RulePass
+from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.provenance import EdgeKind
 from whence.types import DType
@@ -30,7 +30,6 @@ _LONGEST = 4096
 class ExpandStft(RulePass):
     name: ClassVar[str] = "expand_stft"
     summary: ClassVar[str] = "short-time Fourier transforms become convolutions"
-    breaks: ClassVar[Property] = Property.NONE
     anchors: ClassVar[frozenset[str]] = frozenset({"STFT"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

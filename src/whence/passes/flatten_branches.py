@@ -23,7 +23,7 @@ from whence.graph.builder import infer_types
 from whence.graph.guards import DEEPEST
 from whence.graph.operands import why_it_fails
 from whence.graph.state import BOUNDARY
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.fold_shapes import FoldShapes
 from whence.passes.inlining import Inlining
 from whence.types import DType, TensorType, ValueType
@@ -33,7 +33,6 @@ from whence.types import DType, TensorType, ValueType
 class FlattenBranches(Pass):
     name = "flatten_branches"
     summary = "an If whose branches give the same types becomes both, and a choice"
-    breaks = Property.PORTABLE
 
     folding: FoldShapes = field(default_factory=FoldShapes)
     """What is folded whenever a branch was flattened: more is known of what an If gives then, on

@@ -31,7 +31,7 @@ from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
 from whence.ops.definition import Call, OpClass, TypeQuery, Value
 from whence.ops.registry import classes_of, evaluate
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.captures import capture_count, capture_input, drop_captures
 from whence.passes.propagate_types import TypeRefresher
 from whence.passes.remove_dead_nodes import remove_unread
@@ -56,7 +56,6 @@ _CAPTURE = "a captured constant is a constant of the nested graph"
 class FoldConstants(Pass):
     name = "fold_constants"
     summary = "operators on constants are evaluated now"
-    ensures = Property.CONSTANTS_FOLDED
 
     max_bytes: int = 64 << 20
     """Larger results are not folded, unless they take the place of a constant at least as large."""

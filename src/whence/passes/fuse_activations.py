@@ -12,7 +12,7 @@ from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
 from whence.passes.activations import activation_after
-from whence.passes.base import Property, RulePass
+from whence.passes.base import RulePass
 from whence.passes.operands import (
     consts_with_origin,
     is_addition,
@@ -55,7 +55,6 @@ class FuseActivations(RulePass):
         "fuse convolutions and products with bias, residual and activation into supernodes"
     )
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL
-    breaks: ClassVar[Property] = Property.PORTABLE
     anchors: ClassVar[frozenset[str]] = frozenset({*_SUPERNODES, *_SUPERNODES.values()})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

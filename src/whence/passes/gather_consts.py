@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.graph import Rewriter
-from whence.passes.base import Pass, Property
+from whence.graph import Check, Rewriter
+from whence.passes.base import Pass
 
 
 @dataclass(frozen=True, slots=True)
 class GatherConsts(Pass):
     name = "gather_consts"
     summary = "constants stand before everything else"
-    ensures = Property.CONSTS_FIRST
+    ensures = Check.NONCONST
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
-from whence.passes.base import Property, RulePass
+from whence.passes.base import RulePass
 from whence.passes.integer_codes import ON_CODES, rewrite_max_pool, rewrite_on_codes
 from whence.passes.integer_convolutions import (
     CONVOLUTIONS,
@@ -69,7 +69,6 @@ class IntegerArithmetic(RulePass):
     name: ClassVar[str] = "integer_arithmetic"
     summary: ClassVar[str] = "quantised operators compute on their codes"
     classes: ClassVar[OpClass] = OpClass.QUANTISE
-    breaks: ClassVar[Property] = Property.PORTABLE
     rounds_otherwise: ClassVar[bool] = True
     anchors: ClassVar[frozenset[str]] = frozenset(
         {"QuantizeLinear", "ConvInteger", "MaxPool", *HYBRIDS}

@@ -1,4 +1,4 @@
-"""Running passes in order: contracts, skipping, timing, checking, and a report of what each did."""
+"""Running passes in order: skipping, timing, checking, and a report of what each did."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import enum
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
-from whence.errors import GraphError, WhenceError
+from whence.errors import WhenceError
 from whence.graph import Check, Graph, Rewriter, check_graph
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.equivalence import Probe
+from whence.provenance import PassReport
 
 
 class CheckLevel(enum.IntEnum):
@@ -37,25 +37,6 @@ class CheckLevel(enum.IntEnum):
         return cls(int(text))
 
 
-@dataclass(frozen=True, slots=True)
-class PassReport:
-    """What one pass did."""
-
-    name: str
-    summary: str
-    nanoseconds: int
-    added: int
-    removed: int
-    rules: Mapping[str, int] = field(default_factory=dict)
-    """How often each rule was applied."""
-    skipped: str = ""
-    """Why it did not run, or empty."""
-
-    @property
-    def changes(self) -> int:
-        return sum(self.rules.values())
-
-
 Progress = Callable[[str, int, int], None]
 """Called before each pass with its name, its position and how many there are."""
 
@@ -67,11 +48,15 @@ def run_passes(
     check: CheckLevel | None = None,
     progress: Progress | None = None,
 ) -> list[PassReport]:
-    """Run the passes over the graph and all graphs nested in it. Raises an error that names the
-    pass when one breaks a promise.
+    """Run the passes over the graph and all graphs nested in it; the ledger keeps the reports.
+    Raises an error that names the pass when one breaks a promise, and one that names none when the
+    graph was broken before.
     """
     level = CheckLevel.from_environment() if check is None else check
-    check_order(passes)
+    # What is wrong before the first pass is not its fault.
+    graph.ledger.check_conserved()
+    if level >= CheckLevel.INVARIANTS:
+        check_graph(graph, Check.HASH | Check.ORIGIN)
     probe = Probe(graph) if level >= CheckLevel.OUTPUTS else None
     reports = []
     for position, each in enumerate(passes):
@@ -79,12 +64,10 @@ def run_passes(
             progress(each.name, position, len(passes))
         report = _run_one(graph, each)
         reports.append(report)
+        graph.ledger.passes.append(report)
         graph.ledger.check_conserved(each.name)
         if level >= CheckLevel.INVARIANTS and not report.skipped:
-            flags = Check.HASH | Check.ORIGIN
-            flags |= Check.DEADNODES if Property.NO_DEAD_NODES in each.ensures else Check.NONE
-            flags |= Check.NONCONST if Property.CONSTS_FIRST in each.ensures else Check.NONE
-            check_graph(graph, flags, after=each.name)
+            check_graph(graph, Check.HASH | Check.ORIGIN | each.ensures, after=each.name)
         if probe is not None and report.changes:
             # From there on the graph computes something else, by some quanta: the passes after it
             # are held to that.
@@ -94,19 +77,6 @@ def run_passes(
                 else probe.compare(graph, each.name)
             )
     return reports
-
-
-def check_order(passes: Sequence[Pass]) -> None:
-    """Raise unless every pass finds what it requires."""
-    holds = Property.NONE
-    for each in passes:
-        missing = each.requires & ~holds
-        if missing:
-            raise GraphError(
-                f"pass '{each.name}' requires {missing.name}: put a pass that ensures it earlier,"
-                " and nothing that breaks it between"
-            )
-        holds = (holds & ~each.breaks) | each.ensures
 
 
 def _run_one(graph: Graph, each: Pass) -> PassReport:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from whence.graph import Graph, Rewriter
 from whence.graph.guards import guards_of_nodes
 from whence.graph.operands import why_it_fails
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 
 _RULE = "what cannot work says so when it is needed"
 
@@ -24,7 +24,6 @@ _RULE = "what cannot work says so when it is needed"
 class PostponeFailures(Pass):
     name = "postpone_failures"
     summary = "operators that cannot work fail only in runs that need them"
-    breaks = Property.PORTABLE
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from whence.graph import Node, Ref, Rewriter
+from whence.graph import Check, Node, Ref, Rewriter
 from whence.graph.change import Change
 from whence.graph.state import GIVEN
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.captures import drop_captures, unused_captures
 from whence.provenance import Reason
 
@@ -25,7 +25,7 @@ from whence.provenance import Reason
 class RemoveDeadNodes(Pass):
     name = "remove_dead_nodes"
     summary = "what no output needs leaves"
-    ensures = Property.NO_DEAD_NODES
+    ensures = Check.DEADNODES
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

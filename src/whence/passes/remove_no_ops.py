@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
 from whence.passes.forward_sweep import ForwardSweep
 from whence.provenance import Reason
@@ -38,7 +38,6 @@ _TO_THE_END = 2**31 - 1
 class RemoveNoOps(Pass):
     name = "remove_no_ops"
     summary = "operators that return their input leave"
-    ensures = Property.NO_OPS_REMOVED
 
     def run(self, rewriter: Rewriter) -> None:
         graph, sweep = rewriter.graph, ForwardSweep(rewriter)

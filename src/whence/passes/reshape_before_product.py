@@ -12,7 +12,7 @@ from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import OpClass
 from whence.passes.axes import reshape_target
-from whence.passes.base import Property, RulePass
+from whence.passes.base import RulePass
 from whence.passes.operands import is_float
 from whence.passes.pattern import same_dim, shape_of
 
@@ -32,7 +32,6 @@ class ReshapeBeforeProduct(RulePass):
     name: ClassVar[str] = "reshape_before_product"
     summary: ClassVar[str] = "reshape the rows of a product before it instead of after"
     classes: ClassVar[OpClass] = OpClass.MATMUL
-    breaks: ClassVar[Property] = Property.PORTABLE
     anchors: ClassVar[frozenset[str]] = frozenset({"Gemm", "MatMul"})
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

@@ -19,7 +19,7 @@ from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
-from whence.passes.base import Pass, Property
+from whence.passes.base import Pass
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
@@ -57,7 +57,6 @@ class WidenHalf(Pass):
     name = "widen_half"
     summary = "half precision is computed in single, and rounded where the file says so"
     classes = _HEAVY
-    breaks = Property.PORTABLE
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

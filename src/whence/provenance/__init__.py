@@ -3,6 +3,7 @@ carry origins in files.
 """
 
 from whence.provenance.ledger import Edge, EdgeKind, Entry, Fate, Ledger, Reason, Tombstone
+from whence.provenance.pass_report import PassReport
 from whence.provenance.source import NO_ORIGIN, Origin, SourceOp, union_of
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Fate",
     "Ledger",
     "Origin",
+    "PassReport",
     "Reason",
     "SourceOp",
     "Tombstone",

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from whence.errors import ProvenanceError
+from whence.provenance.pass_report import PassReport
 from whence.provenance.source import NO_ORIGIN, Origin, SourceOp, union_of
 
 
@@ -114,6 +115,10 @@ class Ledger:
         self.sources: list[SourceOp] = []
         self.edges: list[Edge] = []
         self.tombstones: list[Tombstone] = []
+        self.passes: list[PassReport] = []
+        """What every pass did, in the order they ran; of passes before the file was written, the
+        edges alone tell.
+        """
         self._carriers: list[int] = [0]
         self._suspects: set[int] = set()
         self._next_id = 1
@@ -156,6 +161,7 @@ class Ledger:
             list(self.edges),
             list(self.tombstones),
         )
+        twin.passes = list(self.passes)
         twin._carriers, twin._suspects = list(self._carriers), set(self._suspects)
         twin._next_id, twin._next_step = self._next_id, self._next_step
         return twin
@@ -215,9 +221,9 @@ class Ledger:
         self._suspects = {s for s in self._suspects if self._carriers[s] == 0}
         return [self.source(s) for s in sorted(self._suspects)]
 
-    def check_conserved(self, pass_name: str) -> None:
-        """Raise a `ProvenanceError` that names the pass when it lost an operator. Costs time only
-        for what the pass removed.
+    def check_conserved(self, pass_name: str = "") -> None:
+        """Raise a `ProvenanceError` that names the pass when it lost an operator; no pass, when
+        none has run. Costs time only for what the pass removed.
         """
         lost = self.lost()
         if lost:
@@ -225,6 +231,11 @@ class Ledger:
                 f"{source.name!r} ({source.op}, number {source.id})" for source in lost[:5]
             )
             more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+            if not pass_name:
+                raise ProvenanceError(
+                    f"the graph has neither a node nor a tombstone for {names}{more}, and no pass"
+                    " has run yet: what made the graph must give each source operator one"
+                )
             raise ProvenanceError(
                 f"pass '{pass_name}' lost {names}{more}: make new nodes through Edit.node so that"
                 " they inherit, or bury the operator with a reason"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 from whence.attribution.local_paths import shorten_location
@@ -21,24 +20,18 @@ from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, writ
 from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
-from whence.passes.manager import PassReport
 from whence.runtime.program import Program
 
 _FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
 
 
 def write_compiled_database(
-    program: Program,
-    reports: Sequence[PassReport],
-    *,
-    model: str,
-    read: Graph,
-    library: Path,
+    program: Program, *, model: str, read: Graph, library: Path
 ) -> list[Path]:
     """`NAME_debug.xml` and `NAME_debug.duckdb` beside a compiled library, of what is known before
     it runs: a kernel's id is the number of its step in the C interface.
     """
-    db = from_program(program, reports, model, read=read)
+    db = from_program(program, model, read=read)
     db.optimised_path = library.name
     db.operator[:] = [
         row._replace(line=shorten_location(row.line), stack=_shortened(row.stack))
@@ -80,7 +73,6 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
     }
     db = from_program(
         background.program,
-        (),
         profile.model,
         read=background.source_graph,
         weights=weights,
