@@ -201,6 +201,8 @@ def _sources(
                 module=source.module,
                 line=source.line,
                 scope=source.scope,
+                positions=source.positions,
+                table_id=source.table_id,
                 became=describe(ledger, ends, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),

@@ -17,6 +17,7 @@ _VERBS: Mapping[str, str] = {
     Reason.CSE: "an identical operator does its work",
     Reason.CANCELLED: "cancelled by its neighbours",
     Reason.ABSORBED: "absorbed by a neighbour",
+    Reason.EARLIER: "removed before the file was written",
     Reason.INLINED: "replaced by what is inside it",
 }
 

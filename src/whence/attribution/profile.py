@@ -262,6 +262,8 @@ def _source_json(row: SourceRow) -> dict[str, Any]:
         "module": row.module,
         "line": row.line,
         "scope": row.scope,
+        "positions": None if row.positions is None else list(row.positions),
+        "table_id": row.table_id,
         "became": row.became,
         "inserted_ns": row.inserted_ns,
         "band_ns": list(row.band),

@@ -69,6 +69,12 @@ def _source(row: Mapping[str, Any]) -> SourceRow:
         module=str(row.get("module", "")),
         line=str(row.get("line", "")),
         scope=str(row.get("scope", "")),
+        positions=(
+            None
+            if row.get("positions") is None
+            else tuple(int(position) for position in row["positions"])
+        ),
+        table_id=None if row.get("table_id") is None else int(row["table_id"]),
         became=str(row.get("became", "")),
         inserted_ns=int(row.get("inserted_ns", 0)),
         band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),

@@ -62,6 +62,10 @@ class SourceRow:
     """What happened to it, in a few words."""
     inserted_ns: int = 0
     band: Band = NO_BAND
+    positions: tuple[int, ...] | None = None
+    """Where the operators of the file that came from it stand, see `SourceOp.positions`."""
+    table_id: int | None = None
+    """Its id in the file's own table of source operators, where the file has one."""
     error_ns: int = 0
     """The standard error of its time that measuring its parts of kernels has left, at most; 0 where
     these are modelled.

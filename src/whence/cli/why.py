@@ -33,7 +33,7 @@ from whence.graph import Graph, print_node
 from whence.graph.endings import endings
 from whence.graph.fates import coverage, fates
 from whence.graph.story import Step, Story, tell
-from whence.provenance import EdgeKind, Fate, Ledger, Origin, SourceOp
+from whence.provenance import EdgeKind, Fate, Ledger, Origin, Reason, SourceOp
 from whence.report.terminal import duration, policy_name, shorten
 from whence.runtime.build import build_program
 from whence.runtime.program import Program
@@ -48,7 +48,9 @@ def why(
     operator: Annotated[
         str | None,
         typer.Argument(
-            help="An operator by name, by the end of its name, or by number.", show_default=False
+            help="An operator by name, by the end of its name, by number, or by its id in luci's"
+            " source table: id:12.",
+            show_default=False,
         ),
     ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
@@ -201,14 +203,27 @@ def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
 
 
 def find_source(ledger: Ledger, wanted: str) -> SourceOp:
-    """The source operator meant: by exact name, by number, or by a part of the name that fits only
-    one.
+    """The source operator meant: by exact name, by number, by its id in the file's own table
+    (`id:12`), or by a part of the name that fits only one.
     """
     for source in ledger.sources:
         if source.name == wanted:
             return source
     if wanted.isdigit() and 1 <= int(wanted) <= ledger.n_sources:
         return ledger.source(int(wanted))
+    table_id = wanted.removeprefix("id:")
+    if table_id != wanted and table_id.isdigit():
+        for source in ledger.sources:
+            if source.table_id == int(table_id):
+                return source
+        raise ModelError(
+            f"no source table of the model has the id {int(table_id)}"
+            + (
+                ""
+                if any(source.table_id is not None for source in ledger.sources)
+                else ": it has no such table"
+            )
+        )
     for fits in (lambda name: name.endswith(wanted), lambda name: wanted in name):
         found = [source for source in ledger.sources if fits(source.name)]
         if len(found) == 1:
@@ -249,6 +264,10 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     ends = {end.source_id: end for end in endings(graph)}
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("#", justify="right", style="dim")
+    # Of a file with luci's tables: what they call the operator.
+    with_ids = any(source.table_id is not None for source in ledger.sources)
+    if with_ids:
+        table.add_column("id", justify="right", style="dim")
     table.add_column("operator", no_wrap=True)
     table.add_column("type", no_wrap=True)
     table.add_column("fate")
@@ -261,11 +280,18 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
                 " ..." if len(carriers[source.id]) > 2 else ""
             )
         elif source.id in ends:
-            now = f"{ends[source.id].reason} ({ends[source.id].pass_name})"
+            end = ends[source.id]
+            now = (
+                f"removed by {end.pass_name}"
+                if end.reason == Reason.EARLIER
+                else f"{end.reason} ({end.pass_name})"
+            )
         else:
             now = ""
+        table_id = "" if source.table_id is None else str(source.table_id)
         table.add_row(
             str(source.id),
+            *([table_id] if with_ids else []),
             safe(shorten(source.name, name_width)),
             safe(source.op),
             safe(fate.value, _STYLES[fate]),
@@ -289,6 +315,7 @@ def print_story(console: Console, graph: Graph, story: Story) -> None:
     console.print(
         safe(
             f"  read from the file as number {source.id}"
+            + ("" if source.table_id is None else f", id {source.table_id} in its source table")
             + (f", inside {source.scope}" if source.scope else "")
         ),
         soft_wrap=True,
@@ -302,6 +329,13 @@ def print_story(console: Console, graph: Graph, story: Story) -> None:
         if step.rule:
             console.print(safe(f"      {step.rule}", "dim"), soft_wrap=True)
     for stone in story.tombstones:
+        if stone.reason is Reason.EARLIER:
+            console.print(
+                safe(f"  removed by {stone.pass_name}, before this file was written"),
+                soft_wrap=True,
+            )
+            console.print(safe(f"      {stone.rule}", "dim"), soft_wrap=True)
+            continue
         into = (
             f", its users read {_describe(graph, stone.into)} instead"
             if stone.into is not None

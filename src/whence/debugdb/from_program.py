@@ -1,7 +1,9 @@
 """The debug database of a compiled program.
 
 1. `source` has every operator of the file under its number, 1, 2, ... Shapes are those of the graph
-   as it was read, when that is given.
+   as it was read, when that is given. Of a file that says what its own sources were, `source` has
+   those; `file_operator` has every operator of the file that came from one, and the ids of the
+   file's tables.
 2. `optimised` has every operator of the graph as it runs, nested graphs included, and the constants
    that operators were folded into.
    Inputs, outputs and weights are left out, as in Vela. `source_id` is the source operator with the
@@ -39,6 +41,7 @@ from whence.debugdb.rows import (
     WORD,
     CmdstreamRow,
     EndingRow,
+    FileOperatorRow,
     KernelRow,
     MemberRow,
     OperatorRow,
@@ -96,7 +99,13 @@ def from_program(
     )
     for source, fate in zip(ledger.sources, fates(graph), strict=True):
         shape = _shape(*as_read[source.id]) if source.id in as_read else _NO_SHAPE
-        db.source.append(SourceRow(source.id, source.op, *shape, places[source.scope]))
+        known = source.positions
+        position = places[source.scope] if known is None else next(iter(known), None)
+        db.source.append(SourceRow(source.id, source.op, *shape, position))
+        db.file_operator.extend(
+            FileOperatorRow(source.id, source.table_id, each)
+            for each in ((position,) if known is None else known or (None,))
+        )
         db.operator.append(
             OperatorRow(
                 source.id,

@@ -40,7 +40,9 @@ class SourceRow(NamedTuple):
     ofm_h: int | None
     ofm_d: int | None
     ext_key: int | None
-    """Its position in the file, from 0, within its own (sub)graph: not unique."""
+    """Its position in the file, from 0, within its own (sub)graph: not unique. Of several operators
+    that came from it, that of the first; `None` where there is none.
+    """
 
 
 class OptimisedRow(NamedTuple):
@@ -91,6 +93,19 @@ class OperatorRow(NamedTuple):
     line: str
     stack: str
     fate: str
+
+
+class FileOperatorRow(NamedTuple):
+    """An operator of the file that was compiled came from this source operator: itself, unless
+    another tool made the file of an earlier one. A source operator that is not in the file any more
+    has one row.
+    """
+
+    source_id: int
+    table_id: int | None
+    """The id of the source operator in the file's own table, luci-profile's `ONE_source_table`."""
+    position: int | None
+    """Of the operator in its (sub)graph, from 0; `None` when none is left."""
 
 
 class OriginRow(NamedTuple):
@@ -283,6 +298,7 @@ VELA_TABLES = (
 )
 OWN_TABLES = (
     _table("operator", OperatorRow, "source_id name:s scope:s module:s line:s stack:s fate:s"),
+    _table("file_operator", FileOperatorRow, "source_id table_id? position?"),
     _table("origin", OriginRow, "optimised_id source_id weight:f"),
     _table(
         "tombstone", TombstoneRow, "id optimised_id source_id reason:s pass_name:s rule:s into_id?"

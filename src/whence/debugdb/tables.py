@@ -54,6 +54,7 @@ class DebugDatabase:
     queue: list[rows.QueueRow] = field(default_factory=list)
     cmdstream: list[rows.CmdstreamRow] = field(default_factory=list)
     operator: list[rows.OperatorRow] = field(default_factory=list)
+    file_operator: list[rows.FileOperatorRow] = field(default_factory=list)
     origin: list[rows.OriginRow] = field(default_factory=list)
     tombstone: list[rows.TombstoneRow] = field(default_factory=list)
     ending: list[rows.EndingRow] = field(default_factory=list)

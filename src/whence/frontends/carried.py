@@ -23,6 +23,8 @@ FOLDED = "whence.folded"
 HISTORY = "whence.history"
 LOAD = "load"
 """What readers sign the ledger with."""
+EARLIER_TOOL = "an earlier tool"
+"""Who removed what a file lists as its source and has no operator for."""
 
 
 class Carried(NamedTuple):

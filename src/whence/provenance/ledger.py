@@ -61,6 +61,8 @@ class Reason(enum.StrEnum):
     """It and its neighbours undid each other."""
     ABSORBED = "absorbed"
     """Its effect moved into attributes of a neighbour."""
+    EARLIER = "removed-earlier"
+    """It is not in the file: the tool that wrote the file had removed it."""
     INLINED = "inlined"
     """A call or a branch was replaced by the operators inside it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Origin: TypeAlias = frozenset[int]
@@ -47,3 +47,12 @@ class SourceOp:
     """The whole stack behind `line`."""
     outputs: tuple[str, ...] = ()
     """What the file calls the values this operator makes."""
+    positions: tuple[int, ...] | None = field(default=None, compare=False)
+    """Where the operators that came from it stand in the file that was read, each counted from 0
+    within its own (sub)graph. In a file that another tool made, they may be several or none;
+    `None` where there is no file.
+    """
+    table_id: int | None = field(default=None, compare=False)
+    """Its id in the file's own table of source operators (luci-profile's), where the file has
+    one.
+    """

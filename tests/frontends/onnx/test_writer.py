@@ -424,8 +424,8 @@ def test_what_other_tools_add_and_drop() -> None:
     dropped = graph.ledger.tombstones[-1]
     assert dropped.origin == {4}
     assert (dropped.reason, dropped.rule) == (
-        Reason.DEAD,
-        "dropped by another tool before this file was read",
+        Reason.EARLIER,
+        "in whence.sources, but no operator of this file came from it",
     )
 
 

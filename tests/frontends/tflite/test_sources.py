@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from tests.frontends.tflite.making import Model, read
+from whence.cli.why import find_source
 from whence.errors import ModelError
 from whence.frontends.tflite.records import read_records
+from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.sources import NO_NAME, SOURCE_IDS, find_sources
+from whence.frontends.tflite.writer import to_records
 from whence.graph.check import check_graph
-from whence.graph.fates import coverage
-from whence.provenance import Reason
+from whence.graph.fates import coverage, fates
+from whence.provenance import Fate, Reason
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE
 
 
@@ -115,9 +118,59 @@ def test_sources_that_no_operator_has_any_more_are_accounted_for():
         with_tables(chain(circle=True), {0: "a", 1: "b", 2: "gone"}, {0: [0], 1: [1], 2: [1]})
     )
     assert coverage(graph).lost == 0
-    stones = graph.ledger.tombstones_of(3)
-    assert len(stones) == 1
-    assert "no operator of this file" in stones[0].rule
+    (stone,) = graph.ledger.tombstones_of(3)
+    assert (stone.reason, stone.pass_name) == (Reason.EARLIER, "an earlier tool")
+    assert "no operator of this file" in stone.rule
+    assert fates(graph)[2] is Fate.REMOVED
+
+
+def test_what_the_tables_do_not_say_follows_from_the_operators():
+    """Positions in this file, ids of the tables, and types where one operator has one source."""
+    graph = read(
+        with_tables(
+            chain(circle=True),
+            {4: "first", 7: "bn", 9: "relu", 12: "gone"},
+            {0: [4], 1: [7, 9], 2: [4]},
+        )
+    )
+    # Two operators came from the first: the one with its name is the one it was.
+    assert [(each.op, each.positions, each.table_id) for each in graph.ledger.sources] == [
+        ("ABS", (0, 2), 4),
+        ("?", (1,), 7),
+        ("?", (1,), 9),
+        ("?", (), 12),
+    ]
+    plain = read(chain())
+    assert [(each.positions, each.table_id) for each in plain.ledger.sources] == [
+        ((0,), None),
+        ((1,), None),
+        ((2,), None),
+    ]
+
+
+def test_a_name_that_the_table_has_twice():
+    model = with_tables(
+        chain(circle=True), {0: "same", 1: "same", 5: "other"}, {0: [0], 1: [1], 2: [5]}
+    )
+    graph = read(model)
+    assert [each.name for each in graph.ledger.sources] == ["same", "same#2", "other"]
+    assert [find_source(graph.ledger, wanted).id for wanted in ("same", "same#2", "2", "id:1")] == [
+        1,
+        2,
+        2,
+        2,
+    ]
+    with pytest.raises(ModelError, match="no source table of the model has the id 3"):
+        find_source(graph.ledger, "id:3")
+    # In the next file they are what they were.
+    record = to_records(graph, "circle")
+    assert dict(record.metadata)["ONE_source_table"] == model.metadata["ONE_source_table"]
+    again = read(serialise(record))
+    assert [(each.name, each.op) for each in again.ledger.sources] == [
+        ("same", "ABS"),
+        ("same#2", "SQRT"),
+        ("other", "EXP"),
+    ]
 
 
 @pytest.mark.parametrize(

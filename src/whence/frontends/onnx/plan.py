@@ -7,7 +7,7 @@ before the function's operators, which are listed once for every call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
@@ -83,6 +83,7 @@ class Planner:
         self._n_first = len(sources)
         self._continues = continues
         self._names = {source.name for source in sources}
+        self._positions: dict[int, list[int]] = {}
         self._repeats: dict[str, int] = {}
         self._sizes: dict[FunctionKey, int] = {}
         for function in functions:
@@ -116,7 +117,16 @@ class Planner:
         self._operators(planned, proto.node, scope, bindings or {}, depth)
         if depth:
             planned.free = _free_names(planned)
+        else:
+            self._locate_carried()
         return planned
+
+    def _locate_carried(self) -> None:
+        """Source operators of an earlier file stand where the operators that carry them do."""
+        self.sources[: self._n_first] = [
+            replace(source, positions=tuple(self._positions.get(source.id, ())))
+            for source in self.sources[: self._n_first]
+        ]
 
     def _operators(
         self,
@@ -162,6 +172,8 @@ class Planner:
         wanted = given or next((name for name in outputs if name), "") or f"{op}_{number}"
         if carried is not None:
             planned.carried[position] = carried
+            for source in carried.origin:
+                self._positions.setdefault(source, []).append(position)
             name = wanted
         else:
             name = self._unique(wanted)
@@ -177,6 +189,7 @@ class Planner:
                     place.line,
                     place.stack,
                     tuple(outputs),
+                    (position,),
                 )
             )
         record = OpRecord(op, domain, name, inputs, outputs, {}, {}, number, metadata)

@@ -11,8 +11,8 @@ from onnx import ModelProto
 
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.frontends.carried import (
+    EARLIER_TOOL,
     HISTORY,
-    LOAD,
     SOURCES,
     TOMBSTONES,
     read_history,
@@ -247,9 +247,9 @@ def _restore_tombstones(ledger: Ledger, text: str | None, n_first: int) -> None:
             Tombstone(
                 0,
                 dropped,
-                Reason.DEAD,
-                LOAD,
-                "dropped by another tool before this file was read",
+                Reason.EARLIER,
+                EARLIER_TOOL,
+                f"in {SOURCES}, but no operator of this file came from it",
                 None,
             )
         )

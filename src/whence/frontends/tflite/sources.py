@@ -6,8 +6,9 @@ named after its first output, `(noname)` where the file gives that no name. In t
 an operator of subgraph 0 has the source id it has there, its position; ours is one more.
 
 With luci's tables (`ONE_source_table` and `ONE_op_table`, both with entries) the source operators
-are those of the source table, in ascending order of their ids, under the names it has;
-`graph.metadata[SOURCE_IDS]` keeps the ids. Keys of the op table are positions of operators, those
+are those of the source table, in ascending order of their ids, under the names it has, the second
+of a name as `name#2`; `graph.metadata[SOURCE_IDS]` keeps the ids. Their types are not in the
+tables: they are those of operators that stem from one source alone. Keys of the op table are positions of operators, those
 of later subgraphs counted on from the ones before. An operator that the op table leaves out becomes
 a source operator of its own with a new number: luci gives it its position, which may be the id of
 another.
@@ -20,13 +21,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whence.errors import ModelError
 from whence.frontends.carried import (
+    EARLIER_TOOL,
     FOLDED,
     HISTORY,
-    LOAD,
     SOURCES,
     TOMBSTONES,
     Passage,
@@ -37,10 +38,12 @@ from whence.frontends.carried import (
 )
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
 from whence.frontends.tflite.scope import Place
-from whence.provenance import NO_ORIGIN, Ledger, Reason, SourceOp, Tombstone
+from whence.provenance import NO_ORIGIN, Ledger, Origin, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 
 NO_NAME = "(noname)"
+UNKNOWN = "?"
+"""The type of a source operator of which only the name is known."""
 SOURCE_IDS = "luci.source_ids"
 SOURCE_NAMES = "luci.source_names"
 
@@ -56,7 +59,9 @@ class Sources:
     """The ids that luci's tables have for the first of the operators; `None` without tables."""
     notes: tuple[str, ...]
     luci_names: Sequence[str] = ()
-    """The names in the tables beside those ids, where one of them is not text."""
+    """The names in the tables beside those ids, where one of them is not text, or is there
+    twice.
+    """
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of others, where the file says so."""
 
@@ -101,9 +106,8 @@ def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
         places.append([])
         for operator in subgraph.operators:
             number = len(operators) + 1
-            source = _source(
-                number, names.unique(node_name(subgraph, operator)), index, subgraph, operator
-            )
+            name = names.unique(node_name(subgraph, operator))
+            source = _source(number, name, index, subgraph, operator, len(places[-1]))
             operators.append(source)
             places[-1].append(Place(source.name, number, frozenset((number,))))
     return Sources(operators, places, (), None, notes)
@@ -115,7 +119,8 @@ def _continued(
     ids = sorted(tables.sources)
     number_of = {luci: number for number, luci in enumerate(ids, 1)}
     own = dict(model.metadata)
-    operators = _named(tables, ids, own.get(SOURCES))
+    names = _Names()
+    operators = _named(tables, ids, names, own.get(SOURCES))
     n_first = len(operators)
     stones = (
         read_tombstones(_text(own[TOMBSTONES], TOMBSTONES), n_first) if TOMBSTONES in own else []
@@ -124,6 +129,7 @@ def _continued(
     n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
     folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
     places: list[list[Place]] = []
+    carriers = _Carriers()
     position = 0
     for index, subgraph in enumerate(model.subgraphs):
         places.append([])
@@ -131,19 +137,33 @@ def _continued(
             name = node_name(subgraph, operator)
             listed = by_operator.get(position)
             if listed is None:
-                number = len(operators) + 1
-                operators.append(_source(number, name, index, subgraph, operator))
+                number, name = len(operators) + 1, names.unique(name)
+                operators.append(_source(number, name, index, subgraph, operator, len(places[-1])))
                 places[-1].append(Place(name, number, frozenset((number,))))
             else:
                 origin = frozenset(number_of[luci] for luci in listed)
+                carriers.add(origin, operator.name, name, len(places[-1]))
                 places[-1].append(Place(name, 0, origin, origin & folded.get(position, NO_ORIGIN)))
             position += 1
+    operators[:n_first] = [
+        replace(
+            source,
+            op=carriers.type_of(source) if source.op == UNKNOWN else source.op,
+            positions=carriers.positions(source),
+            table_id=luci,
+        )
+        for source, luci in zip(operators, ids, strict=False)
+    ]
     if any(key >= n_operators for key in by_operator):
         raise ModelError(
             f"{OP_TABLE.name} lists operator {max(by_operator)}, the file has {n_operators}"
         )
-    names = [tables.sources[luci] for luci in ids]
-    as_they_are = () if all(_printable(name) == name for name in names) else names
+    written = [tables.sources[luci] for luci in ids]
+    as_they_are = (
+        ()
+        if all(source.name == name for source, name in zip(operators, written, strict=False))
+        else written
+    )
     return Sources(
         operators,
         places,
@@ -155,38 +175,77 @@ def _continued(
     )
 
 
-def _named(tables: LuciTables, ids: Sequence[int], kinds: bytes | None) -> list[SourceOp]:
+def _named(
+    tables: LuciTables, ids: Sequence[int], names: _Names, kinds: bytes | None
+) -> list[SourceOp]:
     """The source operators of the tables, with what whence wrote of them beside the tables when it
-    did.
+    did. In the tables two may have one name.
     """
     known = read_sources(_text(kinds, SOURCES)) if kinds is not None else []
-    names = [_printable(tables.sources[luci]) for luci in ids]
-    if len(known) == len(names) and all(
-        source.name == name for source, name in zip(known, names, strict=True)
+    written = [_printable(tables.sources[luci]) for luci in ids]
+    unique = [names.unique(name) for name in written]
+    if len(known) == len(ids) and all(
+        source.name in (first, second)
+        for source, first, second in zip(known, unique, written, strict=True)
     ):
-        return known
-    return [SourceOp(number, name, "?") for number, name in enumerate(names, 1)]
+        return [replace(source, name=name) for source, name in zip(known, unique, strict=True)]
+    return [SourceOp(number, name, UNKNOWN) for number, name in enumerate(unique, 1)]
+
+
+class _Carriers:
+    """The operators of the file by the source operators they stem from."""
+
+    def __init__(self) -> None:
+        self._positions: dict[int, list[int]] = {}
+        self._alone: dict[int, list[tuple[str, str]]] = {}
+
+    def add(self, origin: Origin, op: str, name: str, position: int) -> None:
+        for number in origin:
+            self._positions.setdefault(number, []).append(position)
+        if len(origin) == 1:
+            (number,) = origin
+            self._alone.setdefault(number, []).append((op, name))
+
+    def positions(self, source: SourceOp) -> tuple[int, ...]:
+        return tuple(self._positions.get(source.id, ()))
+
+    def type_of(self, source: SourceOp) -> str:
+        """The tables have no types. What an operator that stems from this source alone is, the
+        source was: if there are several, the one that still has its name.
+        """
+        alone = self._alone.get(source.id, [])
+        types = {op for op, _ in alone}
+        if len(types) > 1:
+            types = {op for op, name in alone if name == source.name}
+        return types.pop() if len(types) == 1 else UNKNOWN
 
 
 def _dropped(
     n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[Tombstone]
 ) -> list[Tombstone]:
     """A stone for source operators that no operator of the file stems from and nothing explains:
-    another tool removed them.
+    the tool that wrote the file had removed them.
     """
     present = {number for row in places for place in row for number in place.origin}
     explained = {number for stone in stones for number in stone.origin}
     missing = frozenset(range(1, n_first + 1)) - present - explained
     rule = f"in {SOURCE_TABLE.name}, but no operator of this file stems from it"
-    return [Tombstone(0, missing, Reason.DEAD, LOAD, rule, None)] if missing else []
+    return [Tombstone(0, missing, Reason.EARLIER, EARLIER_TOOL, rule, None)] if missing else []
 
 
 def _source(
-    number: int, name: str, index: int, subgraph: SubgraphRecord, operator: OperatorRecord
+    number: int,
+    name: str,
+    index: int,
+    subgraph: SubgraphRecord,
+    operator: OperatorRecord,
+    position: int,
 ) -> SourceOp:
     outputs = tuple(subgraph.tensors[tensor].name for tensor in operator.outputs if tensor >= 0)
     scope = "" if index == 0 else subgraph.name or f"subgraph_{index}"
-    return SourceOp(number, name, operator.name, scope=scope, outputs=outputs)
+    return SourceOp(
+        number, name, operator.name, scope=scope, outputs=outputs, positions=(position,)
+    )
 
 
 def _printable(name: str) -> str:
