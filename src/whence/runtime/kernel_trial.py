@@ -27,7 +27,11 @@ def time_steps(
     samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
     profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
     memory = native.Memory(
-        0, weights, ctypes.addressof(inputs), ctypes.addressof(outputs), ctypes.addressof(pointers)
+        arena=0,
+        weights=weights,
+        inputs=ctypes.addressof(inputs),
+        outputs=ctypes.addressof(outputs),
+        pointers=ctypes.addressof(pointers),
     )
     engine.runtime.run(plan, 0, engine.pool, memory, ctypes.byref(profiler))
     lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
