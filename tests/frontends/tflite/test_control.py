@@ -150,11 +150,12 @@ def test_what_is_assigned_is_computed_though_this_run_does_not_read_it():
         (source.op, fate) for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
     ]
     assert ("MUL", Fate.LIVE) in found
-    # The third prepares the variable, which is done before the first run.
+    # The second assigns to the same variable after the first, so that no run sees what that did; the
+    # third gives it its initial value, which is done before the first run.
     assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [
+        Fate.DEAD,
         Fate.LIVE,
-        Fate.LIVE,
-        Fate.REMOVED,
+        Fate.FOLDED,
     ]
 
 

@@ -12,11 +12,12 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.carried import LOAD, Passage
 from whence.frontends.naming import quoted, shown
-from whence.frontends.tflite.scope import GraphScope, Place, known_results
+from whence.frontends.tflite.scope import Assignment, GraphScope, Place, known_results
+from whence.frontends.tflite.variables import Key
 from whence.graph.graph import Graph
-from whence.graph.node import Node, NodeFlag, Ref
+from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
-from whence.provenance import EdgeKind
+from whence.provenance import EdgeKind, Reason, Tombstone
 from whence.types import DType, TensorType, ValueType
 
 _AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
@@ -35,6 +36,8 @@ class Emitter:
         self._path = path
         self._pending: list[Node] = []
         self._types: dict[int, tuple[ValueType, ...]] = {}
+        self._is_accounted_for = False
+        """Does the ledger know of the operator even if it leaves no node here?"""
 
     # ---- values ----
 
@@ -118,12 +121,6 @@ class Emitter:
         )
         return [node.ref(index) for index in range(len(types))]
 
-    def keep(self, ref: Ref) -> None:
-        """Have a value that was just emitted computed even though nothing reads it."""
-        for node in self._pending:
-            if node.id == ref.node:
-                node.flags |= NodeFlag.RETAIN
-
     def cast(self, ref: Ref, dtype: DType) -> Ref:
         """The value as `dtype`; the same one when it is that already."""
         return (
@@ -138,6 +135,32 @@ class Emitter:
             "Clip", [ref, self.const(np.array(low, dtype)), self.const(np.array(high, dtype))]
         )
 
+    # ---- variables ----
+
+    def assign(self, key: Key, ref: Ref) -> None:
+        """Give a variable a new value, for the operators after this one and for the next run."""
+        scope = self.scope
+        if scope.is_nested:
+            # Stands for the operator: the graph that this one is held in assigns.
+            scope.present[key] = self.emit("Identity", [ref])
+            return
+        before = scope.assigned.get(key)
+        if before is not None and before.claims:
+            scope.graph.ledger.bury(
+                Tombstone(
+                    before.place.number,
+                    before.place.origin,
+                    Reason.DEAD,
+                    LOAD,
+                    "another value is assigned before the run ends",
+                    None,
+                )
+            )
+        scope.present[key] = ref
+        claims = not self._pending
+        scope.assigned[key] = Assignment(ref, self.name, self.place, claims)
+        self._is_accounted_for = True
+
     # ---- graphs ----
 
     def inline(self, index: int, arguments: Sequence[Ref]) -> list[Ref]:
@@ -146,10 +169,6 @@ class Emitter:
         """
         self.flush()
         return self.scope.read(index, arguments, self._path)
-
-    def subgraph(self, index: int, inputs: Sequence[ValueType]) -> Graph:
-        """Subgraph `index` as a closed graph whose inputs have the given types."""
-        return self.body(f"subgraph {index}", inputs, lambda body, given: body.inline(index, given))
 
     def body(
         self,
@@ -162,7 +181,8 @@ class Emitter:
         """
         outer = self.scope
         graph = Graph(f"{self.place.name}/{label}", outer.graph.ledger, outer.graph.inference)
-        inner = Emitter(GraphScope(outer.reading, graph), self.name, self.place, self._path)
+        scope = GraphScope(outer.reading, graph, is_nested=True)
+        inner = Emitter(scope, self.name, self.place, self._path)
         refs = [
             graph.append(Node(graph.new_id(), "Input", (), (kind,), name=f"input_{position}")).ref()
             for position, kind in enumerate(inputs)
@@ -193,6 +213,28 @@ class Emitter:
         for node in self._pending:
             self._enter(node, EdgeKind.LOWER)
         self._pending.clear()
+
+    def finish_assignment(self, key: Key, assignment: Assignment) -> None:
+        """Put the `Assign` of a variable into the main graph, where everything is read."""
+        scope = self.scope
+        name = scope.reading.names[key]
+        kind, found = scope.graph.variable(name).type, self.tensor_type_of(assignment.value)
+        shape = found.static_shape
+        assert isinstance(kind, TensorType)
+        if found.dtype is not kind.dtype or (shape is not None and shape != kind.static_shape):
+            self.unsupported(f"it assigns {found} to variable {quoted(name)}, which is {kind}")
+        number = scope.reading.claim(self.place.number) if assignment.claims else 0
+        node = self._hold(
+            Node(
+                number or scope.graph.new_id(),
+                "Assign",
+                [assignment.value],
+                (),
+                {"variable": name},
+            )
+        )
+        self._pending.clear()
+        self._enter(node, EdgeKind.COPY if assignment.claims else EdgeKind.LOWER)
 
     def _hold(self, node: Node) -> Node:
         node.name, node.origin = self.place.name, self.place.origin

@@ -64,7 +64,6 @@ class OperatorCall(Emitter):
         self.options = record.options
         self._subgraph = subgraph
         self._outputs: dict[int, Ref] = {}
-        self._is_buried = False
 
     # ---- the operator as the file has it ----
 
@@ -327,10 +326,25 @@ class OperatorCall(Emitter):
         self.scope.learn(node.ref(), array)
         self._outputs[index] = node.ref()
 
-    def assign(self, index: int, ref: Ref) -> None:
-        """Give input `index`, a variable tensor, a new value for the operators after this one."""
-        self.flush()
-        self._subgraph.assign(self._input(index), ref)
+    def keeps(self, index: int) -> bool:
+        """Is input `index` a variable tensor, which the operator keeps from one run to the next?"""
+        return self.has(index) and self._subgraph.kept(self._input(index)) is not None
+
+    def keep_state(self, index: int, ref: Ref) -> None:
+        """Give input `index`, where it is a variable tensor, the value, in real numbers or in the
+        codes of the file, that operators after this one and the next run see.
+        """
+        key = self._subgraph.kept(self._input(index)) if self.has(index) else None
+        if key is None:
+            return
+        tensor = self.tensor(index)
+        found = quantisation_of(tensor)
+        if found is not None and self.tensor_type_of(ref).dtype.is_float:
+            scale, zero, _ = parameters(tensor, found)
+            ref = self.emit("QuantizeLinear", [ref, self.const(scale), self.const(zero)])
+        if self.tensor_type_of(ref).static_shape != tensor.shape:
+            ref = self.emit("Reshape", [ref, self.ints(*tensor.shape)])
+        self.assign(key, self.cast(ref, dtype_of(tensor)))
 
     # ---- the end ----
 
@@ -341,7 +355,7 @@ class OperatorCall(Emitter):
         self.scope.graph.ledger.bury(
             Tombstone(self.place.number, self.place.origin, reason, LOAD, rule, node)
         )
-        self._is_buried = True
+        self._is_accounted_for = True
 
     def finish(self) -> None:
         """Put all nodes into the graph, one of them as the operator itself, and define the
@@ -353,7 +367,7 @@ class OperatorCall(Emitter):
             self._rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)
         for node in self._pending:
             self._enter(node, EdgeKind.COPY if node is keeper else EdgeKind.LOWER)
-        if not self._pending and not self._outputs and not self._is_buried:
+        if not self._pending and not self._outputs and not self._is_accounted_for:
             self.bury(Reason.ABSORBED, f"{self.name} does nothing but tell others what to do")
         for index, tensor in enumerate(self.record.outputs):
             if tensor == ABSENT:

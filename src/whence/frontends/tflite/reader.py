@@ -10,6 +10,7 @@ from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
 from whence.frontends.carried import LOAD
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import quoted
+from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
 from whence.frontends.tflite.records import (
@@ -92,9 +93,30 @@ def _build(
     results = scope.read(0, arguments)
     for name, ref in zip(_output_names(main), results, strict=True):
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))
+    _assign(scope)
     _bury(sources, graph)
     graph.metadata.update(_metadata(model, sources))
     return graph
+
+
+def _assign(scope: GraphScope) -> None:
+    """What the operators of the file assigned last is what the next run begins with."""
+    for key, each in scope.assigned.items():
+        scope.declare(key)
+        emitter = Emitter(scope, each.name, each.place, ())
+        if key in scope.reading.names:
+            emitter.finish_assignment(key, each)
+        elif each.claims:
+            scope.graph.ledger.bury(
+                Tombstone(
+                    each.place.number,
+                    each.place.origin,
+                    Reason.ABSORBED,
+                    LOAD,
+                    "no run reads what another assigned",
+                    None,
+                )
+            )
 
 
 def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Place) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from whence.frontends.tflite.records import (
     TensorRecord,
 )
 from whence.frontends.tflite.tensors import array_of, declared_type, dtype_of
+from whence.frontends.tflite.variables import Key, VariableUse
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, Call, TypeQuery
@@ -75,6 +76,14 @@ class Reading:
     n_copied: int = 0
     """Bytes of constants that were stored anew in another arrangement."""
     arrays: dict[tuple[int, int], np.ndarray | None] = field(default_factory=dict)
+    initial: dict[Key, np.ndarray] = field(default_factory=dict)
+    """What resources are before the first run."""
+    names: dict[Key, str] = field(default_factory=dict)
+    """What the variables of the graph are called, no two alike."""
+    use: VariableUse = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.use = VariableUse(self.model)
 
     def array(self, subgraph: int, tensor: int) -> np.ndarray | None:
         """The constant that a tensor is, decoded once."""
@@ -107,18 +116,81 @@ class Reading:
         return number
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The last that a run assigns to a variable, and the operator that does."""
+
+    value: Ref
+    name: str
+    """The operator's type."""
+    place: Place
+    claims: bool
+    """Is it all that the operator does, so that it bears the operator's number?"""
+
+
 class GraphScope:
     """A graph under construction. Small integers that follow from shapes are worked out on the way:
     shapes that a file computes are then known.
     """
 
-    def __init__(self, reading: Reading, graph: Graph) -> None:
+    def __init__(self, reading: Reading, graph: Graph, *, is_nested: bool = False) -> None:
         self.reading = reading
         self.graph = graph
-        self.variables: dict[str, Ref] = {}
-        """The present value of each resource variable, by name."""
+        self.is_nested = is_nested
+        """Is this a graph that an operator holds?"""
+        self.present: dict[Key, Ref] = {}
+        """The present value of each variable."""
+        self.assigned: dict[Key, Assignment] = {}
+        """What the main graph assigns to each, so far."""
         self._known: dict[Ref, np.ndarray] = {}
         self._shared: dict[tuple[str, tuple[int, ...], bytes], Ref] = {}
+
+    def variable(self, key: Key) -> Ref | None:
+        """The present value of a variable; `None` when it has none."""
+        found = self.present.get(key)
+        if found is not None:
+            return found
+        if isinstance(key, tuple):
+            found = self._make_variable(key, *self._tensor_state(*key))
+        elif key in self.reading.initial:
+            value = self.reading.initial[key]
+            found = (
+                self._make_variable(key, key.removeprefix("/"), value)
+                if self.reading.use.is_assigned(key)
+                else self.const(value, key.removeprefix("/"))
+            )
+        if found is not None:
+            self.present[key] = found
+        return found
+
+    def declare(self, key: Key) -> None:
+        """Make the variable of a resource that no operator has read."""
+        if key not in self.reading.names and key in self.reading.initial:
+            assert isinstance(key, str)
+            self._make_variable(key, key.removeprefix("/"), self.reading.initial[key])
+
+    def _tensor_state(self, subgraph: int, index: int) -> tuple[str, np.ndarray]:
+        tensor = self.reading.model.subgraphs[subgraph].tensors[index]
+        stored = self.reading.array(subgraph, index)
+        return tensor.name or f"state_{index}", zero_state(tensor) if stored is None else stored
+
+    def _make_variable(self, key: Key, name: str, value: np.ndarray) -> Ref:
+        if self.is_nested:
+            raise UnsupportedError(f"variable {quoted(name)} is used where its value is not known")
+        taken = self.reading.names.values()
+        unique, count = name or "variable", 1
+        while unique in taken:
+            count += 1
+            unique = f"{name}#{count}"
+        self.reading.names[key] = unique
+        kind = TensorType.of(value)
+        attrs: dict[str, Attr] = {}
+        if np.any(value):
+            flat = value.reshape(-1)
+            # One element says it all where all are equal.
+            attrs["initial"] = np.array(flat[0]) if np.all(flat == flat[0]) else value
+        node = Node(self.graph.new_id(), "Variable", (), (kind,), attrs, name=unique)
+        return self.graph.prepend(node).ref()
 
     def const(self, array: np.ndarray, name: str = "") -> Ref:
         """A constant; small unnamed ones are shared."""
@@ -157,8 +229,16 @@ class GraphScope:
 
     def rename(self, old: int, new: int) -> None:
         """A node got another id before it entered the graph."""
-        for ref in [ref for ref in self._known if ref.node == old] if old != new else ():
+        if old == new:
+            return
+        for ref in [ref for ref in self._known if ref.node == old]:
             self._known[Ref(new, ref.index)] = self._known.pop(ref)
+        for key, ref in self.present.items():
+            if ref.node == old:
+                self.present[key] = Ref(new, ref.index)
+        for key, each in self.assigned.items():
+            if each.value.node == old:
+                self.assigned[key] = replace(each, value=Ref(new, each.value.index))
 
     def read(self, index: int, arguments: Sequence[Ref], path: tuple[int, ...] = ()) -> list[Ref]:
         """Read a subgraph's operators into this graph, with the given values as its inputs; its
@@ -216,6 +296,19 @@ def known_results(
     return found if len(found) == len(outputs) else None
 
 
+def zero_state(tensor: TensorRecord) -> np.ndarray:
+    """State starts at zero: the code that means it."""
+    found = quantisation_of(tensor)
+    zero = 0 if found is None else int(found.zero_points[0])
+    if min(tensor.shape, default=1) < 0 or math.prod(tensor.shape) > 1 << 26:
+        raise ModelError(
+            f"the state {quoted(tensor.name)} of shape {list(tensor.shape)} is too large"
+        )
+    # Zeros take no memory until something is written to them.
+    dtype = dtype_of(tensor).numpy
+    return np.full(tensor.shape, zero, dtype) if zero else np.zeros(tensor.shape, dtype)
+
+
 class SubgraphScope:
     """One subgraph being read into a graph: which value each of its tensors is."""
 
@@ -250,6 +343,10 @@ class SubgraphScope:
 
     def value(self, index: int) -> Ref:
         """The value of a tensor, in the codes of the file."""
+        if (key := self.kept(index)) is not None:
+            found = self.scope.variable(key)
+            assert found is not None
+            return found
         ref = self._values.get(index)
         if ref is None:
             tensor = self.tensor(index)
@@ -258,6 +355,8 @@ class SubgraphScope:
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a tensor in the codes of the file, when it is known."""
+        if self.kept(index) is not None:
+            return None
         ref = self._values.get(index)
         return (
             self.scope.value_of(ref)
@@ -279,9 +378,9 @@ class SubgraphScope:
             raise ModelError(f"tensor {quoted(self.tensor(index).name)} is made twice")
         self._values[index] = ref
 
-    def assign(self, index: int, ref: Ref) -> None:
-        """Give a variable tensor its new value."""
-        self._values[index] = ref
+    def kept(self, index: int) -> Key | None:
+        """The variable that a tensor is, if an operator keeps it from one run to the next."""
+        return (self.index, index) if self.scope.reading.use.is_kept(self.index, index) else None
 
     def declared(self, index: int) -> TensorType:
         """What the file says of a tensor, as far as it can be trusted."""
@@ -301,17 +400,5 @@ class SubgraphScope:
         if 0 in tensor.shape and min(tensor.shape) >= 0:
             return np.empty(tensor.shape, dtype_of(tensor).numpy)
         if tensor.is_variable and min(tensor.shape, default=1) > 0:
-            # State starts at zero: the code that means it.
-            found = quantisation_of(tensor)
-            zero = 0 if found is None else int(found.zero_points[0])
-            if math.prod(tensor.shape) > 1 << 26:
-                raise ModelError(
-                    f"the state {quoted(tensor.name)} of shape {list(tensor.shape)} is too large"
-                )
-            # Zeros take no memory until something is written to them.
-            return (
-                np.full(tensor.shape, zero, dtype_of(tensor).numpy)
-                if zero
-                else np.zeros(tensor.shape, dtype_of(tensor).numpy)
-            )
+            return zero_state(tensor)
         raise ModelError(f"tensor {quoted(tensor.name)} is read but neither made nor stored")

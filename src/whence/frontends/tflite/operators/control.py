@@ -1,24 +1,27 @@
 """Operators that call subgraphs: `IF`, `WHILE`, `CALL_ONCE`; and the variables that such models
-keep.
+keep (see `frontends/tflite/variables.py`).
 
-A graph of whence has no memory: a variable has, at every place of the graph, the value that was
-last assigned to it, and at the beginning the one that `CALL_ONCE` gives it. So a run of the graph
-is the first run of the model.
+Branches and loops have no state of their own: the present values of the variables that they use go
+in with their other inputs, and those they assign come out with their other outputs. What
+`CALL_ONCE` does is done here: it says what variables are before the first run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
+from whence.frontends.carried import LOAD
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
+from whence.frontends.tflite.variables import Key, resource_key
 from whence.graph.graph import Graph
 from whence.graph.merge import common, without_dims
 from whence.graph.node import Ref
+from whence.provenance import Reason, Tombstone, union_of
 from whence.types import DType, TensorType, ValueType
 
 
@@ -27,39 +30,97 @@ def _results(graph: Graph) -> list[ValueType]:
 
 
 def _if(call: OperatorCall) -> None:
+    indices = [call.integer(f"{side}_subgraph_index") for side in ("then", "else")]
+    inner = _Variables(call, indices)
     given = [call.needed(index) for index in range(1, call.n_inputs)]
+    given += inner.values
     types = [call.type_of(ref) for ref in given]
-    then = call.subgraph(call.integer("then_subgraph_index"), types)
-    otherwise = call.subgraph(call.integer("else_subgraph_index"), types)
+    then, otherwise = (inner.body(index, types) for index in indices)
     first, second = _results(then), _results(otherwise)
-    if not len(first) == len(second) == call.n_outputs:
+    if not len(first) == len(second) == call.n_outputs + len(inner.assigned):
+        extra = len(inner.assigned)
         call.fail(
-            f"its branches have {len(first)} and {len(second)} outputs, it has {call.n_outputs}"
+            f"its branches have {len(first) - extra} and {len(second) - extra} outputs, it has"
+            f" {call.n_outputs}"
         )
     found = [common(a, b) for a, b in zip(first, second, strict=True)]
     bodies = {"then_branch": then, "else_branch": otherwise}
-    for index, ref in enumerate(
-        call.emit_holder("If", [call.needed(0), *given], bodies, found, len(given))
-    ):
+    made = call.emit_holder("If", [call.needed(0), *given], bodies, found, len(given))
+    for index, ref in enumerate(made[: call.n_outputs]):
         call.output_codes(index, ref)
+    inner.assign(made[call.n_outputs :])
 
 
 def _while(call: OperatorCall) -> None:
     """A loop whose body ends with the question whether to go on; the question is asked once before
     it, too.
     """
+    inner = _Variables(call, [call.integer(f"{part}_subgraph_index") for part in ("cond", "body")])
     state = [call.needed(index) for index in range(call.n_inputs)]
     if call.n_outputs != len(state):
         call.fail(f"it has {len(state)} inputs and {call.n_outputs} outputs")
     asked = _condition(call, call.inline(call.integer("cond_subgraph_index"), state))
+    # The question may have assigned something.
+    state += inner.values
     start = [call.type_of(ref) for ref in state]
-    body, types = _steady_body(call, start)
+    body, types = _steady_body(call, start, inner)
     # A loop that never turns yields what it started with.
     found = [common(before, after) for before, after in zip(start, types, strict=True)]
-    for index, ref in enumerate(
-        call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)
-    ):
+    made = call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)
+    for index, ref in enumerate(made[: call.n_outputs]):
         call.output_codes(index, ref)
+    inner.assign(
+        ref
+        for key, ref in zip(inner.used, made[call.n_outputs :], strict=True)
+        if key in inner.assigned
+    )
+
+
+class _Variables:
+    """The variables that the subgraphs of an operator use."""
+
+    def __init__(self, call: OperatorCall, subgraphs: Sequence[int]) -> None:
+        self._call = call
+        touched = call.scope.reading.use.of(*subgraphs)
+        self.used = [key for key in touched.used if call.scope.variable(key) is not None]
+        self.assigned = [key for key in self.used if key in touched.assigned]
+
+    @property
+    def values(self) -> list[Ref]:
+        """What they are before the operator."""
+        return [self._call.scope.present[key] for key in self.used]
+
+    def body(self, index: int, types: Sequence[ValueType]) -> Graph:
+        """A subgraph whose inputs have these types, those of the variables last."""
+
+        def fill(body: Emitter, given: list[Ref]) -> list[Ref]:
+            return self.around(body, given, lambda own: body.inline(index, own))
+
+        return self._call.body(f"subgraph {index}", types, fill)
+
+    def around(
+        self,
+        body: Emitter,
+        given: list[Ref],
+        fill: Callable[[list[Ref]], list[Ref]],
+        *,
+        every: bool = False,
+    ) -> list[Ref]:
+        """What `fill` makes of the operator's own inputs, then the variables that were assigned, or
+        all of them.
+        """
+        count = len(given) - len(self.used)
+        body.scope.present.update(zip(self.used, given[count:], strict=True))
+        made = fill(given[:count])
+        return [
+            *made,
+            *(body.scope.present[key] for key in (self.used if every else self.assigned)),
+        ]
+
+    def assign(self, values: Iterable[Ref]) -> None:
+        """They are these after the operator."""
+        for key, ref in zip(self.assigned, values, strict=True):
+            self._call.assign(key, ref)
 
 
 def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
@@ -78,7 +139,9 @@ def _condition(emitter: Emitter, found: Sequence[Ref]) -> Ref:
     return emitter.emit("Gather", [flat, emitter.const(np.array(0, np.int64))])
 
 
-def _steady_body(call: OperatorCall, start: Sequence[ValueType]) -> tuple[Graph, list[ValueType]]:
+def _steady_body(
+    call: OperatorCall, start: Sequence[ValueType], inner: _Variables
+) -> tuple[Graph, list[ValueType]]:
     """The body, made for values that keep their shape. Those that do not are taken to have any
     size, then all are.
     """
@@ -89,7 +152,7 @@ def _steady_body(call: OperatorCall, start: Sequence[ValueType]) -> tuple[Graph,
     while True:
         used, graves, n_read = set(reading.used), len(ledger.tombstones), reading.n_read
         try:
-            body = _body(call, wanted)
+            body = _body(call, wanted, inner)
         except (ModelError, UnsupportedError):
             # For sizes that it never sees, the body may be a contradiction.
             if wanted == loosest:
@@ -125,10 +188,13 @@ def _steady_body(call: OperatorCall, start: Sequence[ValueType]) -> tuple[Graph,
         wanted = changed
 
 
-def _body(call: OperatorCall, state: Sequence[ValueType]) -> Graph:
+def _body(call: OperatorCall, state: Sequence[ValueType], inner: _Variables) -> Graph:
     def fill(body: Emitter, given: list[Ref]) -> list[Ref]:
-        made = body.inline(call.integer("body_subgraph_index"), given[2:])
-        return [_condition(body, body.inline(call.integer("cond_subgraph_index"), made)), *made]
+        def turn(own: list[Ref]) -> list[Ref]:
+            made = body.inline(call.integer("body_subgraph_index"), own)
+            return [_condition(body, body.inline(call.integer("cond_subgraph_index"), made)), *made]
+
+        return inner.around(body, given[2:], turn, every=True)
 
     return call.body("body", [TensorType(DType.I64, ()), TensorType(DType.BOOL, ()), *state], fill)
 
@@ -159,9 +225,37 @@ def _looser(before: ValueType, after: ValueType) -> ValueType:
 
 
 def _call_once(call: OperatorCall) -> None:
-    made = call.inline(call.integer("init_subgraph_index"), [])
-    if made:
-        call.fail("the subgraph that prepares the model has outputs")
+    """Runs the subgraph now, on nothing, for what it assigns."""
+    reading, index = call.scope.reading, call.integer("init_subgraph_index")
+    if call.scope.is_nested:
+        call.unsupported("it stands in a branch or a loop")
+    keys: list[Key] = []
+
+    def fill(body: Emitter, _: list[Ref]) -> list[Ref]:
+        if body.inline(index, []):
+            call.fail("the subgraph that prepares the model has outputs")
+        keys.extend(body.scope.present)
+        return list(body.scope.present.values())
+
+    body = call.body("initial values", [], fill)
+    sizes = [
+        kind.nbytes if isinstance(kind, TensorType) else None
+        for node in body
+        for kind in node.outputs
+    ]
+    stored = sum(buffer.nbytes for buffer in reading.model.buffers)
+    if None in sizes or sum(size or 0 for size in sizes) > _MOST_INITIAL + 16 * stored:
+        call.unsupported("the initial values of its variables take too much to compute")
+    reading.initial.update(zip(keys, map(np.asarray, body.run([])), strict=True))
+    done = union_of(node.origin for node in body)
+    for node in reversed(body):
+        body.remove(node)
+    rule = "it gives variables their initial values, before the first run"
+    for source in sorted(done):
+        call.scope.graph.ledger.bury(
+            Tombstone(source, frozenset((source,)), Reason.FOLDED, LOAD, rule, None)
+        )
+    call.bury(Reason.FOLDED, rule)
 
 
 def _inlined(option: str) -> Mapper:
@@ -181,6 +275,9 @@ def _inlined(option: str) -> Mapper:
     return mapper
 
 
+_MOST_INITIAL = 1 << 28
+
+
 def _handle(call: OperatorCall) -> str:
     known = call.constant_codes(0)
     if known is None or known.size != 1 or not isinstance(name := known.reshape(-1)[0], str):
@@ -189,27 +286,20 @@ def _handle(call: OperatorCall) -> str:
 
 
 def _var_handle(call: OperatorCall) -> None:
-    container, name = (str(call.options.get(key) or "") for key in ("container", "shared_name"))
     # A handle is the text of its name.
-    call.output_constant(0, np.array(f"{container}/{name}", np.object_))
+    call.output_constant(0, np.array(resource_key(call.record), np.object_))
 
 
 def _read_variable(call: OperatorCall) -> None:
     name = _handle(call)
-    value = call.scope.variables.get(name)
+    value = call.scope.variable(name)
     if value is None:
         call.fail(f"variable {quoted(name)} is read before it has a value")
     call.output_codes(0, value)
 
 
 def _assign_variable(call: OperatorCall) -> None:
-    value = call.needed(1)
-    call.scope.variables[_handle(call)] = value
-    # Stands for the operator: moving the value to its place is its work, and the next run would
-    # need what it computed.
-    moved = call.emit("Identity", [value])
-    if call.scope.value_of(value) is None:
-        call.keep(moved)
+    call.assign(_handle(call), call.needed(1))
 
 
 MAPPINGS: Mappings = {

@@ -12,8 +12,10 @@ from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
+    Made,
     biases,
     clip_limit,
+    keep_states,
     stack_inputs,
     start_of,
 )
@@ -36,7 +38,7 @@ def _is_plain(layer: Layer) -> bool:
     )
 
 
-def _plain(layer: Layer, x: Ref) -> Ref:
+def _plain(layer: Layer, x: Ref) -> Made:
     """ONNX's LSTM on (time, batch, input); (time, batch, hidden)."""
     call = layer.call
     coupled = layer.is_coupled
@@ -92,12 +94,17 @@ def _plain(layer: Layer, x: Ref) -> Ref:
     }
     if coupled:
         attrs["input_forget"] = 1
-    return call.emit("Squeeze", [call.emit("LSTM", inputs, attrs), call.ints(1)])
+    # A layer that keeps no state is asked for none.
+    outputs = 3 if call.keeps(layer.hidden_state) or call.keeps(layer.cell_state) else 1
+    made = call.emit("LSTM", inputs, attrs, outputs=outputs)
+    every = call.emit("Squeeze", [made[0], call.ints(1)])
+    ends = [call.emit("Squeeze", [ref, front]) for ref in made[1:]] or [every, every]
+    return Made(every, *ends)
 
 
 def run_layer(layer: Layer, x: Ref) -> Ref:
-    """(time, batch, input) → (time, batch, output)."""
-    return _plain(layer, x) if _is_plain(layer) else stepwise(layer, x)
+    """(time, batch, input) → (time, batch, output). The states after it are kept."""
+    return keep_states(layer, _plain(layer, x) if _is_plain(layer) else stepwise(layer, x))
 
 
 def turned(call: OperatorCall, x: Ref, *, is_turned: bool) -> Ref:
@@ -115,7 +122,9 @@ def _sequence(call: OperatorCall) -> None:
             0,
             turned(
                 call,
-                integer_layer(layer, turned(call, call.needed(0), is_turned=swap)),
+                keep_states(
+                    layer, integer_layer(layer, turned(call, call.needed(0), is_turned=swap))
+                ),
                 is_turned=swap,
             ),
         )

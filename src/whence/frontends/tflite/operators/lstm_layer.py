@@ -162,9 +162,27 @@ def clip_limit(call: OperatorCall, option: str) -> float:
     return limit if np.isfinite(limit) and limit > 0 else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a layer gives."""
+
+    every: Ref
+    """The results of all steps, (time, batch, ...)."""
+    hidden: Ref
+    """The states after the last step, (batch, ...)."""
+    cell: Ref
+
+
 def start_of(call: OperatorCall, state: int) -> Ref | None:
     """The state before the first step; `None` when it is zero."""
     if not call.has(state):
         return None
     known = call.constant(state)
     return None if known is not None and not np.any(known) else call.real(state)
+
+
+def keep_states(layer: Layer, made: Made) -> Ref:
+    """Hand the states after the last step to the next run; the results of all steps."""
+    layer.call.keep_state(layer.hidden_state, made.hidden)
+    layer.call.keep_state(layer.cell_state, made.cell)
+    return made.every

@@ -16,6 +16,7 @@ from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
+    Made,
     Rounding,
     biases,
     clip_limit,
@@ -155,7 +156,7 @@ def _cell(layer: Layer) -> Cell:
     )
 
 
-def stepwise(layer: Layer, x: Ref) -> Ref:
+def stepwise(layer: Layer, x: Ref) -> Made:
     """(time, batch, input) → (time, batch, output), in small operators."""
     call = layer.call
     weights = _transposed(
@@ -196,9 +197,9 @@ class Steps(Protocol):
 
 def run_steps(
     call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
-) -> Ref:
-    """The hidden states after each step, (time, batch, ...), from the input's share of the gates at
-    each.
+) -> Made:
+    """The hidden states after each step, from the input's share of the gates at each, and both
+    states after the last.
     """
     shape = call.tensor_type_of(shares).static_shape
     if shape is None:
@@ -218,12 +219,13 @@ def run_steps(
         made.append(call.emit("Unsqueeze", [hidden, call.ints(0)]))
     if backwards:
         made.reverse()
-    return made[0] if len(made) == 1 else call.emit("Concat", made, {"axis": 0})
+    every = made[0] if len(made) == 1 else call.emit("Concat", made, {"axis": 0})
+    return Made(every, hidden, memory)
 
 
 def _scanned(
     call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
-) -> Ref:
+) -> Made:
     names, captured = list(cell.values), list(cell.values.values())
     rows = call.tensor_type_of(shares)
     assert rows.shape is not None
@@ -250,6 +252,7 @@ def _scanned(
         "scan_input_directions": way,
         "scan_output_directions": way,
     }
-    return call.emit_holder(
+    hidden, memory, every = call.emit_holder(
         "Scan", [hidden, memory, shares, *captured], {"body": body}, types, len(captured), attrs
-    )[2]
+    )
+    return Made(every, hidden, memory)

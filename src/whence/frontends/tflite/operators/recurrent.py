@@ -1,6 +1,4 @@
-"""Recurrent layers without a cell: simple ones over a sequence or for one step, Circle's GRU, and
-SVDF filters.
-"""
+"""Recurrent layers without a cell: simple ones over a sequence or for one step, and Circle's GRU."""
 
 from __future__ import annotations
 
@@ -8,8 +6,6 @@ import numpy as np
 
 from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm import turned
-from whence.frontends.tflite.operators.lstm_layer import Rounding
-from whence.frontends.tflite.quantisation import parameters
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -49,9 +45,11 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     }
     if function == "Affine":
         attrs |= {"activation_alpha": (1.0,), "activation_beta": (0.0,)}
-    return call.emit(
-        "Squeeze", [call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs), call.ints(1)]
-    )
+    outputs = 2 if call.keeps(first + 3) else 1
+    every, *ends = call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs, outputs=outputs)
+    for end in ends:
+        call.keep_state(first + 3, call.emit("Squeeze", [end, front]))
+    return call.emit("Squeeze", [every, call.ints(1)])
 
 
 def _rnn(call: OperatorCall) -> None:
@@ -114,56 +112,15 @@ def _gru(call: OperatorCall) -> None:
     every, last = call.emit(
         "GRU", [call.real(0), weights, recurrent, bias, None, start], attrs, outputs=2
     )
+    call.keep_state(5, last)
     call.output(
         0, call.emit("Squeeze", [every, call.ints(1)]) if call.flag("return_sequences") else last
     )
-
-
-def _svdf(call: OperatorCall) -> None:
-    """A filter over features, then a filter over time of what it gave in the last runs; `rank` of
-    them added up make a unit.
-
-    The state has, for each filter, its last results, the oldest first. A run drops the oldest and
-    appends the new.
-    """
-    rank = call.integer("rank", 1)
-    filters, memory = call.shape(2)
-    batch = call.shape(0)[0]
-    if rank < 1 or filters % rank or call.shape(1)[0] != filters or memory < 1:
-        call.fail(f"{filters} filters over {memory} steps are not {rank} for each unit")
-    features = call.emit(
-        "MatMul", [call.real(0), call.emit("Transpose", [call.real(1)], {"perm": (1, 0)})]
-    )
-    found = call.quantisation(4)
-    if found is not None and len(found.scales) == 1:
-        scale, zero, _ = parameters(call.tensor(4), found)
-        features = Rounding(scale, zero).apply(call, features)
-    newest = call.emit("Unsqueeze", [features, call.ints(-1)])
-    before = call.emit("Reshape", [call.real(4), call.ints(batch, filters, memory)])
-    kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
-    state = call.emit("Concat", [kept, newest], {"axis": -1})
-    sums = call.emit(
-        "ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0}
-    )
-    units = call.emit("Reshape", [sums, call.ints(batch, filters // rank, rank)])
-    result = call.emit("ReduceSum", [units, call.ints(-1)], {"keepdims": 0})
-    if call.has(3):
-        times, states = call.quantisation(2), call.quantisation(4)
-        scale = (
-            np.ones(1, np.float32)
-            if times is None or states is None
-            else times.scales * states.scales
-        )
-        bias = call.bias(3, scale)
-        assert bias is not None
-        result = call.emit("Add", [result, bias])
-    call.output(0, call.activate(result))
 
 
 MAPPINGS: Mappings = {
     "BIDIRECTIONAL_SEQUENCE_RNN": _bidirectional_rnn,
     "GRU": _gru,
     "RNN": _rnn,
-    "SVDF": _svdf,
     "UNIDIRECTIONAL_SEQUENCE_RNN": _sequence_rnn,
 }

@@ -1,0 +1,149 @@
+"""SVDF: a filter over features, then a filter over time of what it gave in the last runs.
+
+Quantised ones are computed in the integers of LiteRT's own arithmetic, to the last bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.tflite.mapping import Mappings, OperatorCall
+from whence.frontends.tflite.operators.lstm_integer import fixed_point
+from whence.frontends.tflite.operators.lstm_layer import Rounding
+from whence.frontends.tflite.quantisation import parameters
+from whence.frontends.tflite.tensors import dtype_of
+from whence.graph.node import Ref
+from whence.ops.quantise import integer_range
+from whence.types import DType
+
+
+def _svdf(call: OperatorCall) -> None:
+    rank = call.integer("rank", 1)
+    filters, memory = call.shape(2)
+    if rank < 1 or filters % rank or call.shape(1)[0] != filters or memory < 1:
+        call.fail(f"{filters} filters over {memory} steps are not {rank} for each unit")
+    if _is_integer(call):
+        _integer(call, rank)
+    else:
+        _real(call, rank)
+
+
+def _real(call: OperatorCall, rank: int) -> None:
+    """A filter over features, then a filter over time of what it gave in the last runs; `rank` of
+    them added up make a unit.
+
+    The state has, for each filter, its last results, the oldest first. A run drops the oldest and
+    appends the new.
+    """
+    filters, memory = call.shape(2)
+    batch = call.shape(0)[0]
+    features = call.emit(
+        "MatMul", [call.real(0), call.emit("Transpose", [call.real(1)], {"perm": (1, 0)})]
+    )
+    found = call.quantisation(4)
+    if found is not None and len(found.scales) == 1:
+        scale, zero, _ = parameters(call.tensor(4), found)
+        features = Rounding(scale, zero).apply(call, features)
+    newest = call.emit("Unsqueeze", [features, call.ints(-1)])
+    before = call.emit("Reshape", [call.real(4), call.ints(batch, filters, memory)])
+    kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
+    state = call.emit("Concat", [kept, newest], {"axis": -1})
+    call.keep_state(4, state)
+    sums = call.emit(
+        "ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0}
+    )
+    units = call.emit("Reshape", [sums, call.ints(batch, filters // rank, rank)])
+    result = call.emit("ReduceSum", [units, call.ints(-1)], {"keepdims": 0})
+    if call.has(3):
+        times, states = call.quantisation(2), call.quantisation(4)
+        scale = (
+            np.ones(1, np.float32)
+            if times is None or states is None
+            else times.scales * states.scales
+        )
+        bias = call.bias(3, scale)
+        assert bias is not None
+        result = call.emit("Add", [result, bias])
+    call.output(0, call.activate(result))
+
+
+_INTEGER = (("INT8",), ("INT8",), ("INT8", "INT16"), ("INT32",), ("INT8", "INT16"))
+"""The types of the inputs that integer kernels take."""
+
+
+def _is_integer(call: OperatorCall) -> bool:
+    for index, types in enumerate(_INTEGER):
+        if index == 3 and not call.has(3):
+            continue
+        if not call.has(index) or call.tensor(index).type not in types:
+            return False
+        found = call.quantisation(index)
+        if index != 3 and (found is None or len(found.scales) != 1):
+            return False
+    made = call.output_quantisation(0)
+    weights = call.constant_codes(1)
+    return (
+        made is not None
+        and len(made.scales) == 1
+        and call.output_tensor(0).type == "INT8"
+        and weights is not None
+    )
+
+
+def _integer(call: OperatorCall, rank: int) -> None:
+    """The same in integers. The kernels that this follows apply no activation: the codes end where
+    it would.
+    """
+    filters, memory = call.shape(2)
+    batch = call.shape(0)[0]
+    scale = [_scale(call, index) for index in (0, 1, 2, 4)]
+    made = call.output_quantisation(0)
+    weights = call.constant_codes(1)
+    assert made is not None
+    assert weights is not None
+    last = call.ints(-1)
+    columns = call.const(np.ascontiguousarray(weights.T))
+    sums = call.emit("MatMulInteger", [call.needed(0), columns, call.const(_zero(call, 0))])
+    newest = _rescaled(call, sums, scale[0] * scale[1] / scale[3], int(_zero(call, 4)), 4)
+    before = call.emit("Reshape", [call.needed(4), call.ints(batch, filters, memory)])
+    kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
+    state = call.emit("Concat", [kept, call.emit("Unsqueeze", [newest, last])], {"axis": -1})
+    call.keep_state(4, state)
+    centred = call.cast(state, DType.I32)
+    if _zero(call, 4):
+        zero = call.const(np.array(int(_zero(call, 4)), np.int32))
+        centred = call.emit("Sub", [centred, zero])
+    products = call.emit("Mul", [centred, call.cast(call.needed(2), DType.I32)])
+    units = call.emit("Reshape", [products, call.ints(batch, filters // rank, rank * memory)])
+    result = call.emit("ReduceSum", [units, last], {"keepdims": 0})
+    if call.has(3):
+        result = call.emit("Add", [result, call.needed(3)])
+    ratio = scale[3] * scale[2] / np.float32(made.scales[0])
+    call.output_codes(0, _rescaled(call, result, ratio, int(made.zero_points[0]), None))
+
+
+def _rescaled(call: OperatorCall, sums: Ref, ratio: np.float32, zero: int, like: int | None) -> Ref:
+    """Sums in the codes of input `like`, or of the output."""
+    dtype = dtype_of(call.output_tensor(0) if like is None else call.tensor(like))
+    multiplier, shift = (
+        call.const(np.array(number, np.int32)) for number in fixed_point(float(ratio))
+    )
+    scaled = call.emit("FixedPointScale", [sums, multiplier, shift])
+    if zero:
+        scaled = call.emit("Add", [scaled, call.const(np.array(zero, np.int32))])
+    return call.cast(call.clip(scaled, *integer_range(dtype)), dtype)
+
+
+def _scale(call: OperatorCall, index: int) -> np.float32:
+    found = call.quantisation(index)
+    assert found is not None
+    return np.float32(found.scales[0])
+
+
+def _zero(call: OperatorCall, index: int) -> np.ndarray:
+    found = call.quantisation(index)
+    assert found is not None
+    return np.array(found.zero_points[0], dtype_of(call.tensor(index)).numpy)
+
+
+MAPPINGS: Mappings = {"SVDF": _svdf}

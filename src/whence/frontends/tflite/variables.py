@@ -1,0 +1,123 @@
+"""Variables of a file while it is read: resources (`VAR_HANDLE`, `READ_VARIABLE`,
+`ASSIGN_VARIABLE`, initialised by `CALL_ONCE`) and tensors that an operator keeps from one run to the
+next (`is_variable`).
+
+While operators are read in order, a variable has at every place a present value: at first a
+`Variable` of the graph, then what was assigned last. What the last assignment of the file gives it
+becomes an `Assign` at the end. A graph that an operator holds (a branch, the body of a loop) gets
+the present values from outside, and hands out those it assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from whence.frontends.tflite.records import ModelRecord, OperatorRecord
+
+Key: TypeAlias = str | tuple[int, int]
+"""A resource by container and name, or a tensor by its subgraph and its place there."""
+
+KEEPING: Mapping[str, tuple[int, ...]] = {
+    "BIDIRECTIONAL_SEQUENCE_LSTM": (35, 36, 37, 38),
+    "BIDIRECTIONAL_SEQUENCE_RNN": (4, 8),
+    "GRU": (5,),
+    "LSTM": (18, 19),
+    "RNN": (4,),
+    "SVDF": (4,),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": (18, 19),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": (4,),
+}
+"""Operators that keep state in variable tensors, and which of their inputs these are."""
+
+_CALLED = (
+    "then_subgraph_index",
+    "else_subgraph_index",
+    "cond_subgraph_index",
+    "body_subgraph_index",
+    "subgraph",
+    "decomposition_subgraph_index",
+)
+
+
+def resource_key(operator: OperatorRecord) -> str:
+    """The resource that a `VAR_HANDLE` names."""
+    options = operator.options
+    return "/".join(str(options.get(key) or "") for key in ("container", "shared_name"))
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The variables that a subgraph, and what it calls, uses, in the order of the file."""
+
+    used: tuple[Key, ...]
+    assigned: frozenset[Key]
+
+
+@dataclass(slots=True)
+class VariableUse:
+    """Which variables the subgraphs of a file use. Found once, when first asked for."""
+
+    model: ModelRecord
+    _known: dict[int, Touched] = field(default_factory=dict)
+
+    def of(self, *subgraphs: int) -> Touched:
+        """What these subgraphs use together."""
+        found = [self._of(index, ()) for index in subgraphs]
+        used = dict.fromkeys(key for each in found for key in each.used)
+        return Touched(tuple(used), frozenset[Key]().union(*(each.assigned for each in found)))
+
+    def is_assigned(self, key: Key) -> bool:
+        """Does a run of the model assign to it, or may it?"""
+        return key in self.of(0).assigned
+
+    def is_kept(self, subgraph: int, tensor: int) -> bool:
+        """Is it a tensor that an operator keeps from one run to the next?"""
+        record = self.model.subgraphs[subgraph]
+        return record.tensors[tensor].is_variable and (subgraph, tensor) in self._own(subgraph)[0]
+
+    def _of(self, index: int, path: tuple[int, ...]) -> Touched:
+        if index in path or not 0 <= index < len(self.model.subgraphs):
+            # Refused where it is read.
+            return Touched((), frozenset())
+        if index not in self._known:
+            used, assigned = self._own(index)
+            for called in self._calls(index):
+                inner = self._of(called, (*path, index))
+                used |= dict.fromkeys(inner.used)
+                assigned |= inner.assigned
+            self._known[index] = Touched(tuple(used), frozenset(assigned))
+        return self._known[index]
+
+    def _own(self, index: int) -> tuple[dict[Key, None], set[Key]]:
+        """What its own operators use and assign."""
+        record = self.model.subgraphs[index]
+        handles: dict[int, Key] = {}
+        used: dict[Key, None] = {}
+        assigned: set[Key] = set()
+        for operator in record.operators:
+            if operator.name == "VAR_HANDLE" and operator.outputs:
+                handles[operator.outputs[0]] = resource_key(operator)
+                used[resource_key(operator)] = None
+            elif operator.name == "ASSIGN_VARIABLE" and operator.inputs:
+                key = handles.get(operator.inputs[0])
+                if key is not None:
+                    assigned.add(key)
+            for tensor in _kept_tensors(operator):
+                if 0 <= tensor < len(record.tensors) and record.tensors[tensor].is_variable:
+                    used[index, tensor] = None
+                    assigned.add((index, tensor))
+        return used, assigned
+
+    def _calls(self, index: int) -> Iterator[int]:
+        for operator in self.model.subgraphs[index].operators:
+            for option in _CALLED:
+                called = operator.options.get(option)
+                if isinstance(called, int):
+                    yield called
+
+
+def _kept_tensors(operator: OperatorRecord) -> Iterable[int]:
+    places: Sequence[int] = KEEPING.get(operator.name, ())
+    return (operator.inputs[place] for place in places if place < len(operator.inputs))
