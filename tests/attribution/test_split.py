@@ -156,6 +156,31 @@ def test_a_residual_addition_pays_for_the_operand_it_reads() -> None:
     assert part["conv"] > part["add"] > part["relu"] > 0
 
 
+@pytest.mark.parametrize("view_first", [True, False])
+def test_a_view_costs_nothing_beside_what_moves_data(view_first: bool) -> None:
+    build = GraphBuilder("head")
+    x = build.input("x", DType.F32, [1, 64, 100] if view_first else [1, 4, 16, 100])
+    if view_first:
+        x = build.op("Reshape", x, build.const(np.array([1, 4, 16, 100])), name="view")
+    # The innermost axis stays where it is: no element is fetched out of order.
+    x = build.op("Transpose", x, perm=(0, 2, 1, 3), name="transpose")
+    if not view_first:
+        x = build.op("Reshape", x, build.const(np.array([1, 64, 100])), name="view")
+    build.output("y", x)
+    found = profile_of(build.finish())
+    assert shares(found) == {"view": 0, "transpose": 1}
+
+
+def test_operators_that_became_one_transpose_leave_its_time_to_the_transpose() -> None:
+    build = GraphBuilder("absorbed")
+    x = build.input("x", DType.F32, [8, 16, 100])
+    view = build.op("Unsqueeze", x, build.const(np.array([0])), name="view")
+    turned = build.op("Transpose", view, perm=(0, 1, 3, 2), name="transpose")
+    build.output("y", build.op("Squeeze", turned, build.const(np.array([0])), name="narrow"))
+    part = shares(profile_of(build.finish()))
+    assert part["transpose"] == 1
+
+
 def test_of_twins_the_one_that_stays_has_the_work_and_the_other_says_so() -> None:
     build = GraphBuilder("twins")
     x = build.input("x", DType.F32, [64, 64])

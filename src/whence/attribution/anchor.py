@@ -6,14 +6,15 @@ rest.
 2. In a group of elementwise operators and index changes it is the operator at which all that the
    kernel reads comes together: the first
    whose operands, direct or through other members, are all of the kernel's inputs, or most of them
-   by size. An operator that only moves
-   elements is passed over while there is another.
+   by size. An operator that only moves elements is passed over while there is one that computes,
+   and a view, which does not even move them, while there is any other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from whence.attribution.cost_model import VIEWS
 from whence.graph import Graph, Node, Ref
 from whence.kernels.ir import Member
 from whence.ops.definition import Pattern
@@ -34,7 +35,11 @@ def anchor_of(program: Program, step: ProgramStep, members: Sequence[Member]) ->
             if member.node == entry.master.id:
                 return member
     cones = _cones(program.graph, step)
-    working = [member for member in members if member.flops] or list(members)
+    working = (
+        [member for member in members if member.flops]
+        or [member for member in members if member.op not in VIEWS]
+        or list(members)
+    )
     return max(
         working, key=lambda member: sum(_nbytes(program.graph, ref) for ref in cones[member.node])
     )

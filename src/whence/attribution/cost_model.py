@@ -30,6 +30,10 @@ _SHOWN_PERCENT = 22
 # An element that a transpose fetches out of order, for kernels that fit the caches and those that
 # do not.
 _TURNED_PS, _TURNED_FAR_PS = 750, 3300
+VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Operators whose result is their operand, element by element in the same order: nothing to do for
+whoever reads it, wherever it lies.
+"""
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
 # Per element of the result. The last three groups have no vector code.

@@ -8,7 +8,8 @@
    of other kinds have what they add, too. Otherwise each has by what it cost in the file: its
    arithmetic, and those of its inputs that no
    other operator of the member makes.
-   Operators that were only folded into it did their work at compile time and get nothing.
+   Operators that were only folded into it did their work at compile time and get nothing. Nor does
+   a view, while there is anything else: reading through it is the work of who reads.
 3. A node that was inserted because of another is charged to that one's source operators, and
    marked: a layout change to the convolution or product
    among them, or to the addition whose operand it prepares.
@@ -23,6 +24,7 @@ from typing import NamedTuple
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
 from whence.attribution.cost_model import (
+    VIEWS,
     arithmetic_ps,
     byte_ps,
     elements_of,
@@ -172,7 +174,11 @@ class Splitter:
         return Savings(
             whole,
             {
-                number: saved(arithmetic[number], side_bytes(graph, node, inside))
+                number: (
+                    0
+                    if node.op in VIEWS
+                    else saved(arithmetic[number], side_bytes(graph, node, inside))
+                )
                 for number, node in nodes.items()
             },
             {source: saved(*cost) for source, cost in added.items()},
@@ -214,11 +220,12 @@ class Splitter:
             return dict.fromkeys(causes, 1) | dict.fromkeys(sorted(node.origin - set(causes)), 0)
         if node.bodies and node.op != "If":
             return self._body_prices(node, working, per_byte)
-        prices = dict.fromkeys(working, 1)
-        if len(working) > 1:
-            prices = {source: self._price(graph, node, source, per_byte) for source in working}
-            prices = prices if any(prices.values()) else dict.fromkeys(working, 1)
-        return prices | dict.fromkeys(sorted(folded - set(working)), 0)
+        moving = [source for source in working if not self._kinds[source] <= VIEWS] or working
+        prices = dict.fromkeys(moving, 1)
+        if len(moving) > 1:
+            prices = {source: self._price(graph, node, source, per_byte) for source in moving}
+            prices = prices if any(prices.values()) else dict.fromkeys(moving, 1)
+        return prices | dict.fromkeys(sorted(node.origin - set(moving)), 0)
 
     def _causes(self, graph: Graph, node: Node, working: Sequence[int]) -> Sequence[int]:
         """Those of the operators for which a node was inserted that it is really there for: a

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, descendants, main_input
-from whence.attribution.cost_model import is_contraction
+from whence.attribution.cost_model import VIEWS, is_contraction
 from whence.attribution.source_costs import Kinds
 from whence.errors import UnsupportedError
 from whence.fusion.fuse import FuseEntry, fuse
@@ -248,8 +248,12 @@ def _shape_of(kind: TensorType) -> np.ndarray:
 
 
 def left_outs(nest: Nest) -> Iterator[int | Role]:
-    """Everything that can be tried."""
-    yield from (number for number in nest.nodes if number != nest.anchor)
+    """Everything that can be tried. A view saves nothing: that needs no measurement."""
+    yield from (
+        number
+        for number in nest.nodes
+        if number != nest.anchor and nest.graph[number].op not in VIEWS
+    )
     yield from roles(nest)
 
 
