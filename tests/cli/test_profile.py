@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
+from rich.console import Console
 
 from tests.cli.conftest import Whence, conv_bn_relu
+from whence.cli.console import progress
 
 
 def test_profile_prints_a_table_that_adds_up(whence: Whence, tiny: Path) -> None:
@@ -123,3 +129,90 @@ def test_exact_measures_by_leaving_out(whence: Whence, tiny: Path, tmp_path: Pat
     assert content["policy"].encode() in gzip.decompress((tmp_path / "profile.pb.gz").read_bytes())
     for name in ("trace.pftrace", "speedscope.json", "model_explorer.json", "report.html"):
         assert b"Measured by leaving out" in (tmp_path / name).read_bytes(), name
+
+
+def test_a_shape_needs_no_name_where_there_is_one_input(whence: Whence, tmp_path: Path) -> None:
+    path = save_exp(tmp_path / "one.onnx", "x")
+    done = whence("profile", path, "--runs", 1, "--shape", "4x8", "--by", "kernel")
+    assert done.code == 0
+    assert "sizes open" not in done.err
+    assert whence("run", path, "--shape", "3x8").out.startswith("xy  f32[3,8]")
+    assert whence("convert", path, "--shape", "3x8", "-o", tmp_path / "out.onnx").code == 0
+
+
+def test_a_shape_without_a_name_is_refused_where_there_are_two_inputs(
+    whence: Whence, tmp_path: Path
+) -> None:
+    path = save_exp(tmp_path / "two.onnx", "a", "b")
+    done = whence("profile", path, "--shape", "4x8")
+    assert done.code == 1
+    assert "--shape a=4x8 or --shape b=4x8" in done.err
+    done = whence("profile", path, "--shape", "a=4x8", "--shape", "a=3x8")
+    assert "two shapes" in done.err
+
+
+def test_passes_work_on_the_sizes_that_a_profile_would_take(whence: Whence, tmp_path: Path) -> None:
+    done = whence("passes", save_exp(tmp_path / "one.onnx", "x"))
+    assert done.code == 0
+    assert "these are taken: --shape x=1x8" in done.err
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_run(
+    whence: Whence, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    for option, place, reason in (
+        ("-o", tmp_path / "file" / "deep", "is a file"),
+        ("--json", tmp_path, "is a folder"),
+        ("-o", Path("/proc/whence"), "cannot write to '/proc'"),
+        ("--json", Path("/proc/whence/x.json"), "cannot write to '/proc'"),
+    ):
+        monkeypatch.setattr(
+            "whence.cli.profile.compile_model", lambda *_, **__: pytest.fail("it was compiled")
+        )
+        done = whence("profile", tiny, option, place)
+        assert done.code == 1
+        assert reason in done.err
+        assert not done.out
+
+
+def test_files_are_written_before_the_table_is_read(tiny: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from whence.cli.main import main; sys.argv[1:] ="
+        f" ['profile', {str(tiny)!r}, '--runs', '1', '-o', {str(tmp_path / 'out')!r}]; main()"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    assert running.stderr is not None
+    # As `| head -0` does.
+    running.stdout.close()
+    assert "Traceback" not in running.stderr.read()
+    running.wait(timeout=120)
+    running.stderr.close()
+    assert (tmp_path / "out" / "report.html").exists()
+    assert (tmp_path / "out" / "profile.json").exists()
+
+
+def test_a_bar_shows_no_count_while_there_is_none() -> None:
+    shown = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with progress("compiling", shown) as bar:
+        bar.refresh()
+        bar.update(bar.task_ids[0], completed=2, total=5)
+        bar.refresh()
+    assert isinstance(shown.file, io.StringIO)
+    assert "None" not in shown.file.getvalue()
+    assert "2/5" in shown.file.getvalue()
+
+
+def save_exp(path: Path, *names: str) -> Path:
+    """A model that leaves the rows of its inputs open."""
+    kinds = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8])
+        for name in (*names, *(f"{name}y" for name in names))
+    ]
+    nodes = [helper.make_node("Exp", [name], [f"{name}y"]) for name in names]
+    graph = helper.make_graph(nodes, "open", kinds[: len(names)], kinds[len(names) :])
+    onnx.save(helper.make_model(graph), path)
+    return path

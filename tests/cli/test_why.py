@@ -146,7 +146,7 @@ def test_a_profile_of_another_model_is_refused(whence: Whence, tiny: Path, tmp_p
     assert done.err.count("\n") == 1
 
 
-def test_open_shapes_have_no_kernels_yet(whence: Whence, tmp_path: Path) -> None:
+def test_open_shapes_are_those_that_a_profile_would_take(whence: Whence, tmp_path: Path) -> None:
     path = tmp_path / "open.onnx"
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xy"]
     onnx.save(
@@ -157,7 +157,11 @@ def test_open_shapes_have_no_kernels_yet(whence: Whence, tmp_path: Path) -> None
         ),
         path,
     )
-    assert "give them, say --shape x=1x8" in whence("why", path, "exp").out
+    done = whence("why", path, "exp")
+    assert "runs in kernel 0" in done.out
+    assert "f32[1,8]" in done.out
+    assert "these are taken: --shape x=1x8" in done.err
+    assert "f32[4,8]" in whence("why", path, "exp", "--shape", "4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--shape", "x=4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--time").out
 

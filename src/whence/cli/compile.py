@@ -9,15 +9,8 @@ from typing import Annotated
 import typer
 
 from whence.api import load, prepare
-from whence.cli.console import (
-    ModelPath,
-    ShapeOption,
-    check_folder,
-    out,
-    parse_shapes,
-    progress,
-    safe,
-)
+from whence.cli.console import ModelPath, check_folder, out, progress, safe
+from whence.cli.shapes import ShapeOption, parse_shapes
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
@@ -97,7 +90,7 @@ def compile_command(
         def show(doing: str, done: int, total: int) -> None:
             bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
 
-        graph = load(model, shapes=parse_shapes(shape))
+        graph = load(model, shapes=parse_shapes(shape, model))
         opened = [
             node
             for node in graph.inputs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +12,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
-from whence.api import load, prepare_with_report
+from whence.api import prepare_with_report
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.printer import escape
@@ -24,17 +31,7 @@ from whence.provenance import PassReport
 ModelPath = Annotated[
     Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)
 ]
-ShapeOption = Annotated[
-    list[str],
-    typer.Option(
-        "--shape",
-        metavar="NAME=1x3x224x224",
-        help="Fix the shape of an input that the model leaves open. May be repeated.",
-    ),
-]
-
 _PIPE_WIDTH = 240
-_SHAPE = re.compile(r"(?P<name>.+)=(?P<dims>\d+(x\d+)*|scalar)")
 
 
 def out() -> Console:
@@ -57,40 +54,52 @@ def safe(text: str, style: str = "") -> Text:
     return Text(escape(text), style=style)
 
 
-def parse_shapes(options: list[str]) -> dict[str, tuple[int, ...]]:
-    """`["x=1x3x224x224"]` → `{"x": (1, 3, 224, 224)}`."""
-    shapes = {}
-    for option in options:
-        found = _SHAPE.fullmatch(option)
-        if found is None:
-            raise typer.BadParameter(
-                f"'{option}' is not NAME=1x3x224x224 (NAME=scalar for no dimensions)",
-                param_hint="--shape",
-            )
-        dims = found["dims"]
-        shapes[found["name"]] = (
-            () if dims == "scalar" else tuple(int(dim) for dim in dims.split("x"))
-        )
-    return shapes
-
-
 def check_folder(output: Path | None) -> None:
-    """Refuse a folder to write to that is a file, or would lie in one. Asked before the long
-    work.
+    """Refuse a folder that cannot be written to: a file, or one in a place that is not ours. Asked
+    before the long work, so that its result is not lost.
     """
-    for each in (output, *output.parents) if output is not None else ():
-        if each.exists() and not each.is_dir():
+    if output is None:
+        return
+    for each in (output, *output.absolute().parents):
+        if not each.exists():
+            continue
+        if not each.is_dir():
             raise InputError(f"'{each}' is a file; -o names a folder")
+        try:
+            with tempfile.TemporaryFile(dir=each):
+                return
+        except OSError as error:
+            raise InputError(
+                f"cannot write to '{each}': {error.strerror}; name another folder"
+            ) from error
+
+
+def check_file(output: Path | None) -> None:
+    """Refuse a file that cannot be written, before the long work."""
+    if output is None:
+        return
+    if output.is_dir():
+        raise InputError(f"'{output}' is a folder; name a file")
+    if output.exists() and not os.access(output, os.W_OK):
+        raise InputError(f"cannot write to '{output}': no permission")
+    check_folder(output.parent)
+
+
+class _Count(ProgressColumn):
+    """How much of it is done; nothing while nobody knows how much there is."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Progress]:
+def progress(title: str, console: Console | None = None) -> Iterator[Progress]:
     """A bar on stderr that disappears when done; nothing when stderr is not a terminal."""
-    console = err()
+    console = console or err()
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        _Count(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -98,11 +107,6 @@ def progress(title: str) -> Iterator[Progress]:
     ) as bar:
         bar.add_task(title, total=None)
         yield bar
-
-
-def load_with_bar(model: Path, shapes: dict[str, tuple[int, ...]]) -> Graph:
-    with progress(f"reading {escape(model.name)}"):
-        return load(model, shapes=shapes)
 
 
 def prepare_with_bar(graph: Graph, *, portable: bool = False) -> list[PassReport]:

@@ -8,16 +8,8 @@ from typing import Annotated
 import typer
 
 from whence.api import WRITTEN, save
-from whence.cli.console import (
-    ModelPath,
-    ShapeOption,
-    load_with_bar,
-    out,
-    parse_shapes,
-    prepare_with_bar,
-    progress,
-    safe,
-)
+from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
+from whence.cli.shapes import ShapeOption, load_with_bar, parse_shapes
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.fates import coverage
@@ -47,7 +39,7 @@ def convert(
         raise UnsupportedError(
             f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
         )
-    graph = load_with_bar(model, parse_shapes(shape))
+    graph = load_with_bar(model, parse_shapes(shape, model))
     before = _operators(model, graph)
     prepare_with_bar(graph, portable=True)
     with progress("writing"):

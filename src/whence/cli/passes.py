@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from whence.cli.console import ShapeOption, load_with_bar, out, parse_shapes, prepare_with_bar, safe
+from whence.cli.console import out, prepare_with_bar, safe
+from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
 from whence.graph.fates import coverage
 from whence.passes.pipeline import PREPARE
 
@@ -42,7 +43,7 @@ def passes(
         console.print(table)
         return
 
-    graph = load_with_bar(model, parse_shapes(shape))
+    graph = load_sized(model, parse_shapes(shape, model))
     before = len(graph)
     reports = prepare_with_bar(graph)
     table = Table(box=None, header_style="bold", pad_edge=False)

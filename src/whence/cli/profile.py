@@ -11,17 +11,9 @@ from whence.api import compile_model, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS
 from whence.attribution.sample_inputs import guess_shapes
-from whence.cli.console import (
-    ModelPath,
-    ShapeOption,
-    check_folder,
-    out,
-    parse_shapes,
-    progress,
-    safe,
-)
+from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
-from whence.cli.open_shapes import mention_open_shapes
+from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
 from whence.report.files import WRITERS
 from whence.report.terminal import print_profile
 
@@ -77,13 +69,14 @@ def profile(
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
     check_folder(output)
+    check_file(json_file)
+    shapes = parse_shapes(shape, model)
     with progress("compiling") as bar:
         task = bar.task_ids[0]
 
         def show(doing: str, done: int, total: int) -> None:
             bar.update(task, description=doing, completed=done, total=total)
 
-        shapes = parse_shapes(shape)
         chosen = parse_engine(engine, threads, precise)
         executable = compile_model(
             model,
@@ -91,7 +84,7 @@ def profile(
             shapes=shapes,
             progress=lambda _, done, total: show("compiling", done, total),
         )
-        mention_open_shapes(guess_shapes(executable.graph))
+        mention_open_shapes(guess_shapes(executable.graph), bar.console)
         again = prepare_again(model, shapes) if exact else None
         found = profile_executable(
             executable,
@@ -103,12 +96,13 @@ def profile(
             exact=again,
         )
     shown = found if full_paths else found.without_local_paths()
-    console = out()
-    print_profile(console, shown, by, limit)
+    # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
     files = found.save(output, full_paths=full_paths) if output is not None else []
     if json_file is not None:
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
         files.append(json_file)
+    console = out()
+    print_profile(console, shown, by, limit)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)

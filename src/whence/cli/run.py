@@ -11,17 +11,9 @@ import typer
 
 from whence.api import compile_model
 from whence.attribution.sample_inputs import sample_inputs
-from whence.cli.console import (
-    ModelPath,
-    ShapeOption,
-    check_folder,
-    out,
-    parse_shapes,
-    progress,
-    safe,
-)
+from whence.cli.console import ModelPath, check_folder, err, out, progress, safe
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
-from whence.cli.open_shapes import mention_open_shapes
+from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
 from whence.errors import InputError
 from whence.runtime.export import identifier
 from whence.types import TensorType
@@ -57,12 +49,12 @@ def run(
     check_folder(output)
     with progress("compiling"):
         executable = compile_model(
-            model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape)
+            model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape, model)
         )
     graph = executable.graph
     read = _read(given, [node.name for node in graph.inputs])
     sample = sample_inputs(graph, {name: value.shape for name, value in read.items()})
-    mention_open_shapes(sample.guessed)
+    mention_open_shapes(sample.guessed, err())
     values = {**sample.values, **read}
     with progress("running"):
         result = executable(**values)

@@ -15,17 +15,9 @@ from whence.attribution import Profile, profile_executable
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
-from whence.attribution.sample_inputs import guess_shapes
-from whence.cli.console import (
-    ModelPath,
-    ShapeOption,
-    load_with_bar,
-    out,
-    parse_shapes,
-    prepare_with_bar,
-    progress,
-    safe,
-)
+from whence.attribution.sample_inputs import SampleInputs, guess_shapes
+from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
+from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
@@ -83,13 +75,13 @@ def why(
         raise typer.BadParameter(
             "names no operator; leave it out to list them all", param_hint="OPERATOR"
         )
-    shapes = parse_shapes(shape)
-    graph = load_with_bar(model, shapes)
+    shapes = parse_shapes(shape, model)
+    graph = load_sized(model, shapes)
     source = None if operator is None else find_source(graph.ledger, operator)
     # Asked before the long work, so that a profile that does not fit is refused at once.
     known = read_profile(profile) if profile is not None else None
     row = _row(known, source) if known is not None and source is not None else None
-    opened, links = guess_shapes(graph), links_of(graph) if source is not None else {}
+    links = links_of(graph) if source is not None else {}
     prepare_with_bar(graph)
     console = out()
     if source is None:
@@ -99,28 +91,25 @@ def why(
     print_story(console, graph, story)
     if story.fate is not Fate.LIVE:
         return
-    if opened and not time:
-        names = " ".join(
-            f"--shape {name}={'x'.join(map(str, dims))}" for name, dims in opened.items()
-        )
+    if not time and (opened := guess_shapes(graph)):
         console.print(
             safe(
-                "  which kernels do it depends on shapes that the model leaves open: give them,"
-                f" say {names}"
+                "  which kernels do it depends on shapes that the model leaves open: fix them with"
+                f" {SampleInputs({}, opened).options}"
             ),
             soft_wrap=True,
         )
+        return
+    if time:
+        known, program = _measured(model, shapes)
+        row = _row(known, source)
     else:
-        if time:
-            known, program = _measured(model, shapes)
-            row = _row(known, source)
-        else:
-            with progress("choosing kernels"):
-                toolchain = Toolchain()
-                program = build_program(
-                    graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False
-                )
-        print_kernels(console, Neighbourhood(program, links), source)
+        with progress("choosing kernels"):
+            toolchain = Toolchain()
+            program = build_program(
+                graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False
+            )
+    print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:
         print_time(console, known, row)
 
