@@ -6,6 +6,7 @@ needs neither readers nor passes nor kernels, and loading them would take longer
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -300,6 +301,7 @@ def profile_model(
     """
     from whence.attribution.measure import profile_executable
     from whence.report.files import WRITERS
+    from whence.report.html.page import page
     from whence.runtime.executable import Executable
 
     if exact and isinstance(model, Executable):
@@ -314,9 +316,10 @@ def profile_model(
     )
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = prepare_again(model, shapes) if exact and not isinstance(model, Executable) else None
-    return profile_executable(
+    found = profile_executable(
         executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS, exact=again
     )
+    return dataclasses.replace(found, render=page)
 
 
 def prepare_again(

@@ -41,6 +41,35 @@ def test_the_graphs_hang_together(profile: Profile) -> None:
     assert before["1"]["namespace"] == "net/layer1"
 
 
+def test_the_collection_has_what_the_viewer_asks_for(profile: Profile) -> None:
+    """Names and kinds of the fields, as in `GraphCollection` of the package."""
+    assert profile.background is not None
+    content = graphs(profile, profile.background)
+    assert content.keys() == {"label", "graphs"}
+    assert content["label"] == profile.model
+    for graph in content["graphs"]:
+        assert graph.keys() == {"id", "nodes", "groupNodeAttributes"}
+        for node in graph["nodes"]:
+            texts = [node["id"], node["label"], node["namespace"]]
+            texts += [text for fact in node["attrs"] for text in (fact["key"], fact["value"])]
+            texts += [text for edge in node["incomingEdges"] for text in edge.values()]
+            assert all(isinstance(text, str) for text in texts)
+
+
+def test_the_package_takes_the_files(profile: Profile) -> None:
+    builder = pytest.importorskip(
+        "model_explorer.graph_builder", reason="ai-edge-model-explorer is not installed (660 MB)"
+    )
+    dacite = pytest.importorskip("dacite")
+    assert profile.background is not None
+    found = dacite.from_dict(
+        builder.GraphCollection,
+        graphs(profile, profile.background),
+        dacite.Config(strict=True),
+    )
+    assert [graph.id for graph in found.graphs] == [BEFORE, AFTER]
+
+
 def test_the_times_are_on_nodes_that_exist(profile: Profile) -> None:
     assert profile.background is not None
     content = node_data(profile, profile.background)

@@ -40,6 +40,32 @@ def test_it_says_what_the_profile_says(profile: Profile) -> None:
     assert "= 100 %" in text
 
 
+def test_the_heading_and_the_rows_are_means(profile: Profile) -> None:
+    runs = (1_000_000, 1_000_000, 1_000_000, 5_000_000)
+    disturbed = dataclasses.replace(profile, runs_ns=runs, wall_ns=sum(runs))
+    assert "· 2.00 ms per run (mean; median 1.00 ms) ·" in header(disturbed, 200)
+    even = dataclasses.replace(profile, runs_ns=(1_000_000,) * 4, wall_ns=4_000_000)
+    assert "· 1.00 ms per run ·" in header(even, 200)
+
+
+def test_a_cost_of_profiling_that_cannot_be_is_the_noise_of_the_machine(profile: Profile) -> None:
+    def told(ratio: float, wall_ns: int) -> str:
+        return header(dataclasses.replace(profile, overhead_ratio=ratio, wall_ns=wall_ns), 200)
+
+    assert "profiling cost not measurable: the machine is too noisy (+501 %)" in told(5.01, 10**9)
+    assert "too noisy (-40 %)" in told(-0.4, 10**9)
+    assert "profiling cost 9.0 %" in told(0.09, 10**9)
+    # A run of 50 µs can be half of it.
+    assert "profiling cost 60.0 %" in told(0.6, 200_000)
+
+
+def test_kernels_are_told_by_their_operators_and_what_they_make(profile: Profile) -> None:
+    text = printed(profile, 160, "kernel")
+    assert "fuse_" not in text
+    assert "layer1/relu" in text
+    assert "f32[1," in text
+
+
 def test_rows_that_are_left_out_are_counted(profile: Profile) -> None:
     assert "... and 3 more; --limit 0 shows all" in printed(profile, 120, limit=1)
     assert "more;" not in printed(profile, 120, limit=0)

@@ -39,6 +39,7 @@ def test_inputs_in_order_or_by_name(engine: Engine) -> None:
     one = np.ones(4, np.float32)
     assert_same(outputs(model(X, one)), expected)
     assert_same(outputs(model(X, **{"b/weird name": one})), expected)
+    assert_same(outputs(model({"a": X, "b/weird name": one})), expected)
     assert_same(outputs(model(**{"b/weird name": one, "a": X})), expected)
 
 
@@ -72,6 +73,22 @@ def test_inputs_that_do_not_fit(
     with pytest.raises(InputError, match=message) as caught:
         _two(engine)(*args, **kwargs)
     assert "\n" not in str(caught.value)
+
+
+def test_a_dictionary_is_checked_as_names_are(engine: Engine) -> None:
+    with pytest.raises(InputError, match="unknown input 'c'"):
+        _two(engine)({"a": X, "c": X})
+    with pytest.raises(InputError, match="input 'b/weird name' is missing"):
+        _two(engine)({"a": X})
+
+
+def test_what_a_model_prints_is_short(engine: Engine) -> None:
+    model = _two(engine)
+    expected = f"<Executable(a: f32[4], b/weird name: f32[4]) on {engine.kind}, {engine.threads}"
+    assert repr(model) == f"{expected} threads, compiled for 1 shape>"
+    assert "<td" in model._repr_html_()
+    assert repr(model.graph).startswith("<Graph 'two': (a: f32[4], b/weird name: f32[4]) → (sum,")
+    assert '<td style="text-align:left">Sub</td>' in model.graph._repr_html_()
 
 
 def test_an_input_that_is_absent_where_a_tensor_is_wanted(engine: Engine) -> None:

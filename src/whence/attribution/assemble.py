@@ -89,7 +89,7 @@ def assemble(
         for share, part in zip(shares, times, strict=True):
             passes[made_by.get(share.node, AS_READ)] += part
         error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
-        kernels.append(_kernel(step, measured, time, shares, times, error))
+        kernels.append(_kernel(graph, step, measured, time, shares, times, error))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -117,6 +117,7 @@ def assemble(
 
 
 def _kernel(
+    graph: Graph,
     step: ProgramStep,
     measured: Measurement,
     time: int,
@@ -146,9 +147,27 @@ def _kernel(
         why_reference=step.why_reference,
         inserted=bool(shares) and all(share.inserted for share in shares),
         ops=tuple(member.op for member in step.members),
+        shape=_makes(graph, step),
         waited_ns=int(measured.step_waited_ns[step.number]),
         error=error,
     )
+
+
+def _makes(graph: Graph, step: ProgramStep) -> str:
+    """The types of what the step makes for others."""
+    inside = set(step.nodes)
+    made = [
+        str(kind)
+        for node in map(graph.get, step.nodes)
+        if node is not None
+        for index, kind in enumerate(node.outputs)
+        if any(
+            reader.id not in inside
+            for reader in graph.consumers(node)
+            if node.ref(index) in reader.inputs
+        )
+    ]
+    return ", ".join(made)
 
 
 def _sources(

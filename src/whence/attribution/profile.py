@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from whence.attribution.local_paths import shorten_location
+from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
 from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Share, SourceRow
 from whence.errors import InputError, UnsupportedError
@@ -28,6 +29,8 @@ from whence.runtime.program import Program
 
 SCHEMA = "whence.profile/1"
 GROUPINGS = ("op", "type", "module", "line", "kernel", "pass")
+_NOTING_A_RUN_NS, _NOTING_A_KERNEL_NS = 100_000, 5_000
+_USUAL_NOISE = 0.1
 Writer: TypeAlias = "Callable[[Profile, Path], Iterable[Path]]"
 """Writes files about a profile into a folder and says which."""
 
@@ -47,7 +50,7 @@ class Background:
     """May the paths of this machine be shown?"""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """Times are integers, in nanoseconds, summed over the timed runs."""
 
@@ -80,6 +83,8 @@ class Profile:
     """What the policy does not hold for, a line each."""
     background: Background | None = field(default=None, repr=False, compare=False)
     writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
+    render: Render | None = field(default=None, repr=False, compare=False)
+    """Makes the page that `report` shows."""
 
     # ---- questions ----
 
@@ -104,6 +109,39 @@ class Profile:
     def band(self) -> Band:
         """The spread of the runs' wall times."""
         return band_of(self.runs_ns)
+
+    @property
+    def overhead_is_credible(self) -> bool:
+        """Can profiling have cost what was measured? Noting a kernel takes microseconds at most:
+        what is far beyond that is the noise of the machine.
+        """
+        calls = sum(row.calls for row in self.kernels) / self.runs if self.runs else 0.0
+        most_ns = _NOTING_A_RUN_NS + _NOTING_A_KERNEL_NS * calls
+        return abs(self.overhead_ratio) <= max(_USUAL_NOISE, most_ns / max(1.0, self.run_ns))
+
+    def __repr__(self) -> str:
+        """In a line: the whole of it is in `to_dict()`."""
+        heaviest = max(self.sources, key=lambda row: row.time_ns, default=None)
+        most = f", most in {heaviest.name!r} ({heaviest.share:.1%})" if heaviest else ""
+        return (
+            f"<Profile of {self.model!r} on {self.engine}, {self.threads} threads:"
+            f" {self.run_ns / 1e6:.3g} ms per run, {len(self.sources)} operators in"
+            f" {len(self.kernels)} kernels{most}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return summary(self)
+
+    def report(self, height: int = 800) -> Report:
+        """The whole report, for a notebook to show inline. `height` is that of its frame, in
+        pixels.
+        """
+        if self.render is None:
+            raise UnsupportedError(
+                "this profile has no report; whence.profile() makes one that has, and"
+                " `profile.save(folder)` writes report.html"
+            )
+        return Report(self.render(self.without_local_paths()), height)
 
     def share(self, time_ns: int) -> float:
         return time_ns / self.wall_ns if self.wall_ns else 0.0
@@ -291,6 +329,7 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "why_reference": row.why_reference,
         "inserted": row.inserted,
         "ops": list(row.ops),
+        "shape": row.shape,
         "waited_ns": row.waited_ns,
         "error": row.error,
     }

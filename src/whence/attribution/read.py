@@ -102,6 +102,7 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         why_reference=str(row.get("why_reference", "")),
         inserted=bool(row.get("inserted", False)),
         ops=tuple(str(op) for op in row.get("ops", ())),
+        shape=str(row.get("shape", "")),
         waited_ns=int(row.get("waited_ns", 0)),
         error=float(row.get("error", 0.0)),
     )

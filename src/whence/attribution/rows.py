@@ -88,6 +88,8 @@ class KernelRow:
     """It holds nothing but nodes that were put in because of others."""
     ops: tuple[str, ...] = ()
     """The operators of the optimised graph in it."""
+    shape: str = ""
+    """What it makes: the types of its outputs, `f32[1,64,56,56]`."""
     waited_ns: int = 0
     """Of its time, what the calling thread had nothing left to do in it and waited for the
     others.

@@ -71,6 +71,19 @@ class Graph:
 
     # ---- looking ----
 
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{node.name}: {node.type}" for node in self.inputs)
+        gives = ", ".join(node.name for node in self.outputs)
+        return f"<Graph {self.name!r}: ({takes}) → ({gives}), {len(self)} nodes>"
+
+    def _repr_html_(self) -> str:
+        from whence.graph.as_html import line, table
+
+        counts = sorted(self.op_counts.items(), key=lambda each: (-each[1], each[0]))
+        return line(repr(self)) + table(
+            ("operator", "nodes"), [(op, str(count)) for op, count in counts]
+        )
+
     def __len__(self) -> int:
         return len(self._nodes)
 

@@ -41,6 +41,9 @@ class Binder:
             for kind in kinds
         )
 
+        # A model whose first input is itself a dictionary gets what it is given.
+        self._takes_no_mapping = not kinds or kinds[0] is not None
+
     def bind(self, inputs: Mapping[str, Value] | Sequence[Value]) -> list[Value]:
         """The inputs, given by name or in order, in the order of the ports, checked against what
         those declare.
@@ -73,8 +76,12 @@ class Binder:
         ]
 
     def call(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
-        """As `bind`, of the arguments of a call: some in order, the rest by name."""
+        """As `bind`, of the arguments of a call: some in order, the rest by name; or a dictionary
+        of all of them, as other runtimes take it.
+        """
         if not kwargs:
+            if len(args) == 1 and isinstance(args[0], Mapping) and self._takes_no_mapping:
+                return self._by_name(args[0])
             return self._in_order(args)
         if len(args) > len(self._names):
             raise InputError(

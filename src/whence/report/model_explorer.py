@@ -33,7 +33,11 @@ def write_model_explorer(profile: Profile, folder: Path) -> list[Path]:
 
 
 def graphs(profile: Profile, background: Background) -> dict[str, Any]:
-    return {"graphs": [_before(profile, background.source_graph), _after(profile, background)]}
+    """A collection of two graphs. Without its label the viewer does not take the file for one."""
+    return {
+        "label": profile.model or "model",
+        "graphs": [_before(profile, background.source_graph), _after(profile, background)],
+    }
 
 
 def node_data(profile: Profile, background: Background) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from whence.attribution.profile import Profile
 from whence.report import wire
 from whence.report.stacks import Stack, location, stacks
+from whence.report.terminal import policy_line
 
 
 def write_pprof(profile: Profile, folder: Path) -> list[Path]:
@@ -45,7 +46,9 @@ def pprof(profile: Profile) -> bytes:
         wire.message(1, tables.value_type("attributed", "nanoseconds")),
     ]
     period = wire.message(11, tables.value_type("wall", "nanoseconds")) + wire.number(12, 1)
-    comments = wire.packed(13, [tables.string(text) for text in (profile.policy, *profile.notes)])
+    # pprof prints comments above everything else: what it takes a page to say is in profile.json.
+    policy = f"{policy_line(profile).strip()}; how that is done: profile.json, policy"
+    comments = wire.packed(13, [tables.string(text) for text in (policy, *profile.notes)])
     tail = (
         wire.number(10, profile.wall_ns)
         + period

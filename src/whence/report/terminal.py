@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from whence.attribution.became import tail
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Group, SourceRow
 from whence.attribution.split import largest_remainder
@@ -21,7 +22,6 @@ _HEADINGS = {
     "type": "type",
     "module": "module",
     "line": "line of the program",
-    "kernel": "kernel",
     "pass": "pass that made the nodes",
 }
 _LEAST_WIDTH = 40
@@ -42,7 +42,11 @@ def print_profile(
         left = len(rows) - limit if limit else 0
     else:
         groups = profile.by(by)
-        _print_groups(console, profile, by, groups[: limit or len(groups)])
+        shown = groups[: limit or len(groups)]
+        if by == "kernel":
+            _print_kernels(console, profile, shown)
+        else:
+            _print_groups(console, profile, by, shown)
         left = len(groups) - limit if limit else 0
     if left > 0:
         console.print(Text(f"  ... and {left} more; --limit 0 shows all", style="dim"))
@@ -62,21 +66,20 @@ def header(profile: Profile, width: int) -> str:
 
 
 def per_run(profile: Profile) -> str:
-    """The median, as `whence diff` compares it; also the mean, of which the table's times are
-    parts, where the two are far apart.
+    """The mean, of which all times in the tables are parts; also the median, as `whence diff`
+    compares it, where the two are far apart.
     """
     mean = profile.run_ns
     median = profile.band.median_ns if profile.runs_ns else mean
-    also = f" (median; mean {duration(mean)})" if abs(mean - median) > 0.1 * median else ""
-    return f"{duration(median)} per run{also}"
+    also = f" (mean; median {duration(median)})" if abs(mean - median) > 0.1 * median else ""
+    return f"{duration(mean)} per run{also}"
 
 
 def cost_of_profiling(profile: Profile) -> str:
-    return (
-        f"{profile.overhead_ratio:.1%}".replace("%", " %")
-        if profile.overhead_ratio >= 0.0005
-        else "below 0.1 %"
-    )
+    ratio = profile.overhead_ratio
+    if not profile.overhead_is_credible:
+        return f"not measurable: the machine is too noisy ({ratio * 100:+.0f} %)"
+    return f"{ratio * 100:.1f} %" if ratio >= 0.0005 else "below 0.1 %"
 
 
 def fates_line(profile: Profile) -> str:
@@ -213,6 +216,37 @@ def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[
             *_times(profile, group.time_ns, group.share), Text(fit(group.key, width)), *counts
         )
     console.print(table)
+
+
+def _print_kernels(console: Console, profile: Profile, groups: Sequence[Group]) -> None:
+    """Each with the operators of the file in it, those with most time first, and what it makes."""
+    table = _table()
+    table.add_column("#", justify="right")
+    table.add_column("operators", no_wrap=True, overflow="ellipsis")
+    table.add_column("makes", no_wrap=True, style="dim")
+    kernels = {f"{kernel.id} {kernel.name}": kernel for kernel in profile.kernels}
+    names = {row.id: row.name for row in profile.sources}
+    room = max(_LEAST_WIDTH, console.width - 32)
+    widest = max((len(kernels[group.key].shape) for group in groups), default=0)
+    shape_width = min(widest, room // 2)
+    for group in groups:
+        kernel = kernels[group.key]
+        parts = sorted(kernel.origin, key=lambda part: -part.time_ns)
+        first, *others = [names[part.id] for part in parts]
+        text = ", ".join([first, *(tail(name, first) for name in others)])
+        table.add_row(
+            *_times(profile, group.time_ns, group.share),
+            str(kernel.id),
+            Text(_from_left(text, room - shape_width)),
+            Text(fit(kernel.shape, shape_width)),
+        )
+    console.print(table)
+
+
+def _from_left(text: str, width: int) -> str:
+    """A list of names, the most important first, as much of it as there is room for."""
+    shown = escape(text)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
 
 
 def _table() -> Table:

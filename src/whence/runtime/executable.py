@@ -129,13 +129,28 @@ class Executable:
             return self._graph
 
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
-        """Run the model. Inputs in order or by name; one output is returned as it is, several as a
-        tuple.
+        """Run the model. Inputs in order, by name, or as a dictionary by name; one output is
+        returned as it is, several as a tuple.
         """
         if self._listed and (other := self._taking(kwargs)) is not self:
             return other(**self._by_name(args), **kwargs)
         outputs = self._run(self._binder.call(args, kwargs), None)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def __repr__(self) -> str:
+        takes = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
+        count = len(self._programs)
+        return (
+            f"<Executable({takes}) on {self.engine.kind}, {self.engine.threads} threads, compiled"
+            f" for {count} shape{'s' if count != 1 else ''}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from whence.graph.as_html import line, table
+
+        return line(repr(self)) + table(
+            ("input", "type"), [(port.name, str(port.type)) for port in self.inputs]
+        )
 
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the
