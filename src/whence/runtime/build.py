@@ -21,6 +21,7 @@ from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.provenance import Origin
 from whence.runtime import native_library as native
 from whence.runtime.layout import is_planned, lay_out, nbytes
+from whence.runtime.memory import ALIGNMENT, plan_memory, side_by_side
 from whence.runtime.places import Layout, Place, Region, written
 from whence.runtime.program import (
     Block,
@@ -33,6 +34,7 @@ from whence.runtime.program import (
     Segment,
     make_segment,
 )
+from whence.runtime.redzones import poison_gaps
 from whence.runtime.runnable import is_native, runnable
 from whence.runtime.share import share_memory
 from whence.runtime.state import assignments, variables_of
@@ -107,8 +109,9 @@ def build_program(
         if emitted.units and load
         else None
     )
-    layout = lay_out(graph, steps, sharing)
-    weights = Weights()
+    watched = toolchain.sanitize
+    layout = lay_out(graph, steps, sharing, side_by_side if watched else plan_memory)
+    weights = Weights(ALIGNMENT if watched else 0)
     builder = _Actions(layout, weights, graph, library)
     for number, (step, guards) in enumerate(
         zip(running, guards_of(graph, steps, unshared), strict=True)
@@ -137,7 +140,16 @@ def build_program(
         units=emitted.units,
         tile=tile,
     )
-    return Program(plan, weights.finish(), library, details)
+    block = weights.finish()
+    if not watched:
+        return Program(plan, block, library, details)
+    poison_gaps(block, weights.used)
+    used = [
+        (place.offset, place.offset + nbytes(graph, ref))
+        for ref, place in layout.places.items()
+        if place.region is Region.ARENA
+    ]
+    return Program(plan, block, library, details, used)
 
 
 def check_graph_operands(graph: Graph) -> None:

@@ -16,6 +16,7 @@ from whence.runtime.engine import CpuEngine
 from whence.runtime.places import Place, Region, written
 from whence.runtime.profiler import Profiler
 from whence.runtime.program import Block, Program, ReferenceStep, Segment
+from whence.runtime.redzones import poison_gaps
 from whence.runtime.state_memory import StateMemory
 from whence.runtime.weights import aligned_bytes
 from whence.types import TensorType
@@ -41,6 +42,8 @@ class Instance:
         self.engine = engine
         self._plan = plan
         self._arena = aligned_bytes(plan.arena_bytes)
+        if program.used is not None:
+            poison_gaps(self._arena, program.used)
         self._given, self._made = (
             native.room_for(len(plan.inputs)),
             native.room_for(len(plan.outputs)),

@@ -4,13 +4,13 @@ do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
 from whence.graph.in_words import in_words
 from whence.kernels.lower import Step
-from whence.runtime.memory import Lifetime, plan_memory
+from whence.runtime.memory import Lifetime, MemoryPlan, plan_memory
 from whence.runtime.places import Layout, Place, Region, Sharing, Stretch
 from whence.types import DType, TensorType
 
@@ -35,7 +35,12 @@ def nbytes(graph: Graph, ref: Ref) -> int:
     return (kind.elements or 0) * kind.dtype.numpy.itemsize
 
 
-def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None) -> Layout:
+def lay_out(
+    graph: Graph,
+    steps: Sequence[Step],
+    sharing: Sharing | None = None,
+    plan: Callable[[Sequence[Sequence[Lifetime]]], MemoryPlan] = plan_memory,
+) -> Layout:
     """Place all values. `steps` are in order, views among them; every view is of a planned value or
     a constant.
     """
@@ -86,7 +91,7 @@ def lay_out(graph: Graph, steps: Sequence[Step], sharing: Sharing | None = None)
             blocks.setdefault(lies.whole, []).append(
                 Lifetime(nbytes(graph, ref), first, last, lies.offset)
             )
-    memory = plan_memory(list(blocks.values()))
+    memory = plan(list(blocks.values()))
     places.update(
         (ref, Place(Region.ARENA, offset=offset))
         for ref, offset in zip(blocks, memory.offsets, strict=True)

@@ -4,6 +4,7 @@ needed at the same time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -38,6 +39,17 @@ class MemoryPlan:
     arena_bytes: int
     total_bytes: int
     """What the blocks would take side by side."""
+
+
+def side_by_side(blocks: Sequence[Block]) -> MemoryPlan:
+    """Every block by itself, with a gap after each, so that reading or writing past its end shows
+    (see `runtime/redzones.py`).
+    """
+    sizes = [max((each.offset + each.size for each in block), default=0) for block in blocks]
+    *offsets, top = itertools.accumulate(
+        (aligned(size) + ALIGNMENT for size in sizes), initial=ALIGNMENT
+    )
+    return MemoryPlan(tuple(offsets), top, sum(sizes))
 
 
 def plan_memory(blocks: Sequence[Block]) -> MemoryPlan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -168,7 +168,16 @@ class Program:
     one.
     """
 
-    __slots__ = ("__weakref__", "_bodies", "_details", "_loading", "library", "plan", "weights")
+    __slots__ = (
+        "__weakref__",
+        "_bodies",
+        "_details",
+        "_loading",
+        "library",
+        "plan",
+        "used",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -176,7 +185,12 @@ class Program:
         weights: np.ndarray,
         library: native.Library | None,
         details: Details | Callable[[], Details],
+        used: Sequence[tuple[int, int]] | None = None,
     ) -> None:
+        self.used = used
+        """Which parts of the arena hold values, where every other byte is to be left alone
+        (`runtime/redzones.py`).
+        """
         self.plan = plan
         self.weights = weights
         self.library = library

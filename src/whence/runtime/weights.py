@@ -21,13 +21,19 @@ _BEGINNING = 4096
 
 
 class Weights:
-    """Collects constants, each packing of each once, and once what is equal; then `finish`."""
+    """Collects constants, each packing of each once, and once what is equal; then `finish`.
 
-    def __init__(self) -> None:
+    `gap` is how many bytes to leave unused before each and at the end.
+    """
+
+    def __init__(self, gap: int = 0) -> None:
+        self._gap = gap
+        self._size = gap
+        self.used: list[tuple[int, int]] = []
+        """Where each begins and ends."""
         self._places: dict[tuple[int, Packing | None], Place] = {}
         self._arrays: list[tuple[int, np.ndarray]] = []
         self._alike: dict[tuple[int, bytes], tuple[int, np.ndarray]] = {}
-        self._size = 0
 
     def place(self, node: Node, packing: Packing | None = None) -> Place:
         """Where the constant will lie."""
@@ -57,7 +63,8 @@ class Weights:
             return offset
         offset = self._size
         self._arrays.append((offset, data))
-        self._size += aligned(data.nbytes)
+        self._size += aligned(data.nbytes) + self._gap
+        self.used.append((offset, offset + data.nbytes))
         return offset
 
     def finish(self) -> np.ndarray:
