@@ -1,0 +1,67 @@
+"""The models that mutation begins with: the `onnx` package's own node tests, one operator each,
+with inputs that make sense to it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto
+from onnx.backend.test.case.node import collect_testcases
+
+# Results that two runs need not share, and operators on values that are no tensors of numbers.
+_LEFT_OUT = frozenset(
+    {"Bernoulli", "RandomUniformLike", "Dropout", "ImageDecoder", "Adam", "Adagrad", "Momentum"}
+    | {"StringSplit", "StringNormalizer", "StringConcat", "RegexFullMatch", "LabelEncoder"}
+)
+_MOST_BYTES = 40_000
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A valid model and inputs for it."""
+
+    name: str
+    op: str
+    model: bytes
+    inputs: tuple[np.ndarray, ...]
+
+
+def node_tests() -> list[Seed]:
+    """One seed for each node test whose values are small tensors of numbers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = collect_testcases(None)
+    found = []
+    for case in cases:
+        model = case.model
+        assert isinstance(model, ModelProto)
+        (inputs, outputs), *_ = case.data_sets or ()
+        ops = {node.op_type for node in model.graph.node}
+        values = [*inputs, *outputs]
+        if ops & _LEFT_OUT or not all(
+            isinstance(value, np.ndarray) and value.dtype.kind in "biuf" for value in values
+        ):
+            continue
+        if sum(value.nbytes for value in values) > _MOST_BYTES or len(model.graph.node) > 60:
+            continue
+        main = max(model.graph.node, key=lambda node: len(node.input)).op_type
+        found.append(Seed(case.name, main, model.SerializeToString(), tuple(inputs)))
+    return found
+
+
+def save(seeds: Sequence[Seed], path: Path) -> None:
+    path.write_bytes(pickle.dumps(list(seeds)))
+
+
+def restore(path: Path) -> dict[str, list[Seed]]:
+    """The seeds by operator, so that each operator has the same chance."""
+    by_op: dict[str, list[Seed]] = {}
+    for seed in pickle.loads(path.read_bytes()):
+        by_op.setdefault(seed.op, []).append(seed)
+    return by_op

@@ -1,0 +1,280 @@
+"""One process that makes mutants, compiles them together with checked addresses, runs them and
+compares them with the interpreter. Run by `tests.mutate`, which starts another where it ends.
+
+A line of JSON is written when a mutant is begun and when it is done, so that whoever reads them
+knows which one a crash belongs to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from tests.mutation.onnx_mutants import Mutant
+from tests.mutation.seeds import Seed, restore
+from tests.mutation.tflite_mutants import TfliteMutant, written
+from whence.api import compile_model
+from whence.codegen.emit import Function, KernelUnit, pack
+from whence.codegen.toolchain import Toolchain, Unit
+from whence.errors import CompileError, GraphError, WhenceError
+from whence.frontends.onnx.reader import read_onnx
+from whence.frontends.tflite.reader import read_tflite
+from whence.graph import Graph
+from whence.passes.equivalence import difference
+from whence.runtime.engine import CpuEngine
+from whence.types import TensorType
+
+SECONDS_FOR_ONE = 30
+TOLERANCE = 5e-3
+
+
+class Stuck(BaseException):
+    """Not an `Exception`, so that nothing on the way takes it for a fault of the model."""
+
+
+class Collected(BaseException):
+    """A mutant has got as far as asking for native code."""
+
+
+class Batch(Toolchain):
+    """Compiles the kernels of many mutants into one library, with checked addresses."""
+
+    def __init__(self, sanitize: bool) -> None:
+        super().__init__(jobs=1, sanitize=sanitize)
+        self._wanted: dict[str, Function] | None = None
+        self._held: frozenset[str] = frozenset()
+        self._path = Path()
+
+    def build_library(self, units: Sequence[Unit], **options: Any) -> Path:
+        functions = [
+            function
+            for unit in units
+            if isinstance(unit, KernelUnit)
+            for function in unit.functions
+        ]
+        if functions and self._wanted is not None:
+            self._wanted |= {function.symbol: function for function in functions}
+            raise Collected
+        if functions and {function.symbol for function in functions} <= self._held:
+            return self._path
+        return super().build_library(units, **options)
+
+    def make(self, tries: Sequence[Callable[[], object]]) -> None:
+        """Take each as far as its kernels, and compile those of all of them."""
+        self._wanted = {}
+        for attempt in tries:
+            attempt()
+        wanted, self._wanted, self._held = self._wanted, None, frozenset()
+        if wanted:
+            try:
+                self._path = super().build_library(pack(wanted.values()))
+                self._held = frozenset(wanted)
+            except CompileError:
+                # One of them is bad. Each mutant then compiles its own, and the right one fails.
+                pass
+
+
+@dataclass
+class Candidate:
+    """A mutant as a file, and its inputs."""
+
+    index: int
+    seed: str
+    form: str
+    data: bytes
+    inputs: list[Any]
+    done: list[str]
+
+    def read(self) -> Graph:
+        return read_onnx(self.data) if self.form == "onnx" else read_tflite(self.data)
+
+    def fed(self, graph: Graph, rng: np.random.Generator) -> list[Any]:
+        """Its inputs, made up for a form that has no examples."""
+        if self.form == "onnx":
+            return self.inputs
+        found = []
+        for node in graph.inputs:
+            kind = node.type
+            assert isinstance(kind, TensorType)
+            shape = [dim if isinstance(dim, int) else 2 for dim in kind.shape or ()]
+            if np.prod(shape, dtype=np.float64) > 1e6:
+                raise WhenceError("an input that is too large to try")
+            dtype = kind.dtype.numpy
+            values: Any
+            if dtype.kind in "iu":
+                values = rng.integers(0 if dtype.kind == "u" else -4, 6, shape)
+            else:
+                values = rng.standard_normal(shape)
+            found.append(np.asarray(values).astype(dtype))
+        return found
+
+
+def candidate(run: int, index: int, seeds: dict[str, list[Seed]]) -> Candidate:
+    """Mutant number `index` of the run: the same in every process."""
+    rng = np.random.default_rng([run, index])
+    operators = sorted(seeds)
+    of_one = seeds[operators[int(rng.integers(len(operators)))]]
+    seed = of_one[int(rng.integers(len(of_one)))]
+    mutant = Mutant(seed.model, seed.inputs, rng)
+    if rng.random() < 0.3:
+        data = written(mutant)
+        if data is not None:
+            changed = TfliteMutant(data, rng)
+            changed.change()
+            return Candidate(index, seed.name, "tflite", changed.bytes(), [], changed.done)
+    mutant.change()
+    inputs = [mutant.inputs[each.name] for each in mutant.graph.input if each.name in mutant.inputs]
+    return Candidate(
+        index, seed.name, "onnx", mutant.model.SerializeToString(), inputs, mutant.done
+    )
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise Stuck
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compiled_outputs(it: Candidate, engine: CpuEngine) -> list[Any]:
+    graph = it.read()
+    inputs = it.fed(graph, np.random.default_rng(it.index))
+    made = compile_model(graph, engine=engine)(*inputs)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def outcome(it: Candidate, engine: CpuEngine) -> tuple[str, str]:
+    """`ran` and `refused` are what a mutant may come to; every other word is a defect."""
+    try:
+        with limited(SECONDS_FOR_ONE):
+            found = compiled_outputs(it, engine)
+    except (GraphError, CompileError):
+        return "broken", traceback.format_exc()
+    except WhenceError as error:
+        if len(str(error).splitlines()) != 1:
+            return "long", str(error)
+        return "refused", str(error)
+    except Stuck:
+        return "stuck", traceback.format_exc()
+    except Collected:
+        raise
+    except BaseException:
+        return "raw", traceback.format_exc()
+    try:
+        with limited(SECONDS_FOR_ONE):
+            graph = it.read()
+            expected = graph.run(it.fed(graph, np.random.default_rng(it.index)))
+    except WhenceError as error:
+        return "unchecked", str(error)
+    except (Stuck, Exception):
+        return "reference", traceback.format_exc()
+    return compared(expected, found)
+
+
+def compared(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str]:
+    for number, (one, other) in enumerate(zip(expected, found, strict=True)):
+        if not isinstance(one, np.ndarray):
+            continue
+        if one.shape != np.shape(other) or one.dtype != other.dtype:
+            shapes = f"{one.dtype}{one.shape} and {other.dtype}{np.shape(other)}"
+            return "different", f"output {number} is {shapes}"
+        finite = np.isfinite(one.astype(np.float64)).all() if one.dtype.kind != "O" else False
+        if one.size and finite and np.abs(one.astype(np.float64)).max() < 1e30:
+            gap = difference(one, other)
+            if not gap <= TOLERANCE:
+                return "different", f"output {number} differs by {gap:.3g}\n{one}\n{other}"[:2000]
+    return "ran", ""
+
+
+def prepared(it: Candidate, engine: CpuEngine) -> None:
+    try:
+        with limited(SECONDS_FOR_ONE):
+            compiled_outputs(it, engine)
+    except BaseException:
+        # Whatever it comes to, it will come to again when it counts.
+        pass
+
+
+def work(options: argparse.Namespace, log: TextIO) -> None:
+    def say(**line: Any) -> None:
+        log.write(json.dumps(line) + "\n")
+        log.flush()
+
+    seeds = restore(options.seeds)
+    toolchain = Batch(not options.plain)
+    engine = CpuEngine(threads=1, toolchain=toolchain)
+    skipped = set(options.skip)
+    wanted = [index for index in range(options.first, options.last) if index not in skipped]
+    for begin in range(0, len(wanted), options.batch):
+        batch = []
+        for index in wanted[begin : begin + options.batch]:
+            say(index=index, begun="making")
+            batch.append(candidate(options.seed, index, seeds))
+
+        def attempt(it: Candidate) -> None:
+            say(index=it.index, begun="compiling")
+            prepared(it, engine)
+
+        toolchain.make([lambda it=it: attempt(it) for it in batch])  # type: ignore[misc]
+        for it in batch:
+            say(index=it.index, begun="running")
+            kind, text = outcome(it, engine)
+            say(index=it.index, outcome=kind, text=text, seed=it.seed, form=it.form, done=it.done)
+
+
+def save(it: Candidate, folder: Path) -> Path:
+    """The mutant as files, to look at."""
+    path = folder / f"mutant{it.index}.{it.form}"
+    path.write_bytes(it.data)
+    if it.form == "onnx":
+        arrays = {str(number): array for number, array in enumerate(it.inputs)}
+        np.savez(path.with_suffix(".npz"), **arrays)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", type=Path)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--first", type=int, required=True)
+    parser.add_argument("--last", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--skip", type=int, nargs="*", default=[])
+    parser.add_argument("--plain", action="store_true", help="without the sanitizer")
+    parser.add_argument("--save", type=Path, help="only write the mutants to this folder")
+    options = parser.parse_args()
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    if options.save is not None:
+        seeds = restore(options.seeds)
+        for index in range(options.first, options.last):
+            save(candidate(options.seed, index, seeds), options.save)
+        return
+    with options.log.open("a", encoding="utf-8") as log:
+        work(options, log)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
