@@ -19,6 +19,7 @@ ROOMS = (
     "frontends",
     "passes",
     "fusion",
+    "compat",
     "kernels",
     "codegen",
     "runtime",
@@ -30,6 +31,8 @@ ROOMS = (
     "cli",
 )
 PACKAGE = "whence"
+ADAPTERS = "compat"
+"""Speaks the language of others to people outside; no room imports it."""
 
 
 def imported_modules(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
@@ -83,6 +86,8 @@ def violations(text: str, module: str, is_package: bool = False) -> list[str]:
         target = path[1] if len(path) > 1 else ""
         if target not in ROOMS:
             found.append(f"{module}:{line}: imports {name}, which is not in a room")
+        elif target == ADAPTERS and room != ADAPTERS:
+            found.append(f"{module}:{line}: {room} imports {target}, which nothing may rely on")
         elif ROOMS.index(target) > ROOMS.index(room):
             found.append(f"{module}:{line}: {room} imports {target}, which comes after it")
     return found
@@ -144,6 +149,15 @@ def test_checker_sees_a_violation(text: str) -> None:
 )
 def test_checker_allows_earlier_rooms(text: str) -> None:
     assert violations(text, "whence.graph.graph") == []
+
+
+def test_nothing_imports_the_adapters() -> None:
+    assert violations("from whence.compat import luci", "whence.cli.why") == [
+        "whence.cli.why:1: cli imports compat, which nothing may rely on"
+    ]
+    assert violations("from whence.compat import hexagon_consts", "whence.compat.hexagon") == []
+    assert violations("from whence.fusion.fuse import fuse", "whence.compat.nnvm") == []
+    assert len(violations("from whence.runtime import build", "whence.compat.nnvm")) == 1
 
 
 def test_checker_resolves_relative_imports_of_a_package() -> None:

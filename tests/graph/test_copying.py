@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.compat.random_rewrites import REWRITES, feeds, graphs
 from tests.graph.making import F32X4, SOUND, assert_sound, chain, snapshot, with_branches
-from tests.graph.random_rewrites import REWRITES, feeds, graphs
 from whence.graph import Graph, Node, Ref, Rewriter, check_graph, print_graph
 from whence.provenance import Reason
 

@@ -16,10 +16,10 @@ from tests.graph.making import (
     snapshot,
     split_graph,
 )
+from whence.compat.hexagon_consts import ConstCache, get_zero_node
 from whence.errors import RewriteError
 from whence.graph import Check, Graph, Node, NodeFlag, Ref, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.consts import float_const
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType, SequenceType, TensorType
 
@@ -106,7 +106,7 @@ class TestBypass:
 
     def test_a_node_whose_other_output_is_used_stays(self) -> None:
         graph = split_graph(0, 1)
-        const = float_const(graph, 0.0)
+        const = get_zero_node(ConstCache(graph))
         graph.set_types(graph[const], (F32X2,))
         rewriter(graph).bypass(graph[1], Ref(const), reason=Reason.IDENTITY, rule="r")
         assert graph[2].inputs == (Ref(const),)

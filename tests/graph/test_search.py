@@ -9,13 +9,7 @@ from tests.graph.making import chain, diamond, fresh, split_graph
 from whence.graph import Graph, Node, Ref
 from whence.graph.builder import GraphBuilder
 from whence.graph.search import (
-    find_const,
-    find_const_from_ref,
-    find_node,
-    find_node_of,
-    first_consumer,
     is_single_consumer,
-    last_consumer,
     producer_of,
     unique_consumer,
 )
@@ -30,39 +24,6 @@ def add_const() -> tuple[Graph, Node]:
     graph = build.finish()
     (const,) = [node for node in graph if node.is_const]
     return graph, const
-
-
-class TestById:
-    def test_find_node(self) -> None:
-        graph = chain("Relu", "Neg")
-        assert find_node(graph, 2) is graph[2]
-        assert find_node(graph, 99) is None
-        assert find_node(graph, 0) is None
-
-    def test_find_node_of_asks_for_the_operator(self) -> None:
-        graph = chain("Relu", "Neg")
-        assert find_node_of(graph, 1, "Relu") is graph[1]
-        assert find_node_of(graph, 1, "Neg") is None
-        assert find_node_of(graph, 99, "Neg") is None
-
-    def test_find_const(self) -> None:
-        graph, const = add_const()
-        assert find_const(graph, const.id) is const
-        assert find_const(graph, 1) is None
-        assert find_const(graph, 99) is None
-
-    def test_find_const_from_ref_takes_output_0_only(self) -> None:
-        graph, const = add_const()
-        assert find_const_from_ref(graph, const.ref()) is const
-        assert find_const_from_ref(graph, Ref(const.id, 1)) is None
-        assert find_const_from_ref(graph, Ref(1)) is None
-        assert find_const_from_ref(graph, None) is None
-
-    def test_a_removed_node_is_not_found(self) -> None:
-        graph = chain("Relu")
-        extra = graph.append(fresh(graph, "Neg", graph[1]))
-        graph.remove(extra)
-        assert find_node(graph, extra.id) is None
 
 
 class TestUniqueConsumer:
@@ -159,25 +120,6 @@ class TestSingleConsumer:
     def test_other_inputs_of_the_consumer_do_not_matter(self) -> None:
         graph = diamond()
         assert is_single_consumer(graph, graph[2], graph[4])
-
-
-class TestFirstAndLast:
-    def test_by_exact_output_in_list_order(self) -> None:
-        graph = split_graph(1, 0, 1)
-        assert first_consumer(graph, Ref(1, 1)) is graph[2]
-        assert last_consumer(graph, Ref(1, 1)) is graph[4]
-        assert first_consumer(graph, Ref(1, 0)) is last_consumer(graph, Ref(1, 0)) is graph[3]
-
-    def test_none(self) -> None:
-        graph = split_graph(0)
-        assert first_consumer(graph, Ref(1, 1)) is None
-        assert last_consumer(graph, Ref(1, 1)) is None
-
-    def test_list_order_not_order_of_insertion(self) -> None:
-        graph = chain("Relu", "Neg")
-        earlier = graph.insert_before(graph[2], fresh(graph, "Abs", graph[1]))
-        assert first_consumer(graph, Ref(1)) is earlier
-        assert last_consumer(graph, Ref(1)) is graph[2]
 
 
 class TestProducerOf:

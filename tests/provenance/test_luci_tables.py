@@ -12,18 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whence.errors import ModelError, ProvenanceError
+from whence.errors import ModelError
 from whence.provenance.luci_tables import (
     EXECUTION_PLAN_TABLE,
     OP_TABLE,
     SOURCE_TABLE,
     LuciTables,
     Table,
-    add_origin,
-    composite_origin,
     origins,
     read_tables,
-    single_origin,
 )
 
 ALL_TABLES: tuple[Table[Any], ...] = (SOURCE_TABLE, OP_TABLE, EXECUTION_PLAN_TABLE)
@@ -97,11 +94,7 @@ def test_the_import_test_plan_of_upstream() -> None:
 def test_the_op_table_of_the_seeds_picture() -> None:
     # node1 and node2 became node5, then node6; node3 absorbed node4. In the last file node6 is
     # operator 0 and node3 operator 1.
-    node6 = composite_origin([single_origin(1), single_origin(2)])
-    node3 = add_origin(single_origin(3), single_origin(4))
-    assert node6 is not None
-    assert node3 is not None
-    data = OP_TABLE.encode({0: node6, 1: node3})
+    data = OP_TABLE.encode({0: frozenset({1, 2}), 1: frozenset({3, 4})})
     assert data == u32(2, 0, 2, 1, 2, 1, 2, 3, 4)
     sources = {number: f"node{number}" for number in (1, 2, 3, 4)}
     assert origins(sources, OP_TABLE.decode(data).entries) == {
@@ -290,21 +283,6 @@ def test_origin_of_an_unlisted_source_is_an_error() -> None:
         str(caught.value)
         == "ONE_op_table: operator 4 stems from source 7, which ONE_source_table does not list"
     )
-
-
-def test_origin_algebra() -> None:
-    add, sub = single_origin(3), single_origin(7)
-    assert add == frozenset({3})
-    assert composite_origin([add, sub]) == frozenset({3, 7})
-    assert composite_origin([add, None, composite_origin([add, sub])]) == frozenset({3, 7})
-    assert composite_origin([None, None]) is None
-    with pytest.raises(ProvenanceError):
-        composite_origin([])
-    assert add_origin(None, None) is None
-    assert add_origin(None, add) == add
-    assert add_origin(add, None) == add
-    assert add_origin(add, sub) == frozenset({3, 7})
-    assert add == frozenset({3})
 
 
 # --- what cannot be written

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from whence.errors import GraphError
-from whence.graph.const_cache import ConstCache
 from whence.graph.copying import copy_graph
 from whence.graph.interpreter import Observer, run
 from whence.graph.node import Node, Ref
@@ -58,7 +57,6 @@ class Graph:
         """The inputs that the file lists, in its order, where some of them are constants here: they
         have a default, and whoever compiles the file may override it.
         """
-        self.consts = ConstCache()
         self.op_counts: dict[str, int] = {}
         self._nodes: dict[int, Node] = {}
         self._inputs: dict[int, None] = {}

@@ -1,4 +1,4 @@
-"""Finding nodes: by id, by type, and by who consumes them. For phase [A] of a rewrite; nothing here
+"""Finding nodes by who makes a value and who consumes it. For phase [A] of a rewrite; nothing here
 changes the graph.
 """
 
@@ -10,29 +10,6 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 
 Ops = str | Collection[str]
-
-
-def find_node(graph: Graph, node_id: int) -> Node | None:
-    """The node with this id, or `None`."""
-    return graph.get(node_id)
-
-
-def find_node_of(graph: Graph, node_id: int, op: str) -> Node | None:
-    """The node with this id when its operator is `op`, else `None`."""
-    node = graph.get(node_id)
-    return node if node is not None and node.op == op else None
-
-
-def find_const(graph: Graph, node_id: int) -> Node | None:
-    """The constant with this id, else `None`."""
-    return find_node_of(graph, node_id, "Const")
-
-
-def find_const_from_ref(graph: Graph, ref: Ref | None) -> Node | None:
-    """The constant `ref` points at. Only output 0 of a constant exists, any other index finds
-    nothing.
-    """
-    return find_const(graph, ref.node) if ref is not None and ref.index == 0 else None
 
 
 def unique_consumer(
@@ -59,18 +36,6 @@ def unique_consumer(
 def is_single_consumer(graph: Graph, producer: Node, consumer: Node) -> bool:
     """Does `consumer` read `producer`, on any output, and nobody else does?"""
     return len(producer._uses) == 1 and consumer.id in producer._uses and consumer.graph is graph
-
-
-def first_consumer(graph: Graph, ref: Ref) -> Node | None:
-    """The earliest node that reads exactly this output."""
-    uses = graph.uses(ref)
-    return uses[0][0] if uses else None
-
-
-def last_consumer(graph: Graph, ref: Ref) -> Node | None:
-    """The latest node that reads exactly this output."""
-    uses = graph.uses(ref)
-    return uses[-1][0] if uses else None
 
 
 def producer_of(graph: Graph, ref: Ref | None, ops: Ops | None = None) -> Node | None:

@@ -92,9 +92,6 @@ class ForwardSweep:
         nodes = [item.node for item in leaving]
         buried = {item.node.id: (item.reason, item.into) for item in leaving}
         Change(self.graph, self._rewriter.pass_name, rule, removed=nodes, buried=buried).apply()
-        for node in nodes:
-            if node.is_const:
-                self.graph.consts.purge(node.id)
         self._rewriter.removed += len(nodes)
 
     def _reconnect(self, node: Node) -> None:

@@ -101,9 +101,6 @@ def _take_out(
         removed=nodes,
         buried={node.id: (reason, into) for node in nodes},
     ).apply()
-    for node in nodes:
-        if node.is_const:
-            graph.consts.purge(node.id)
     rewriter.removed += len(nodes)
     if count:
         rewriter.rules[rule] += len(nodes)

@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from whence.errors import ModelError, ProvenanceError
+from whence.errors import ModelError
 
 V = TypeVar("V")
 
@@ -212,35 +212,9 @@ def read_tables(metadata: Iterable[tuple[str, bytes]]) -> LuciTables:
     )
 
 
-# An origin is the set of source ids a node stems from, never empty; a node without one has None.
-# ONE keeps (id, name) objects, so that the same source can count twice in memory until export; a
-# set of ids, with the names left in the source table, is what it exports.
-Origin = frozenset[int]
-
-
-def single_origin(source_id: int) -> Origin:
-    """The origin of a node that is one source operator."""
-    return frozenset((source_id,))
-
-
-def composite_origin(parts: Iterable[Origin | None]) -> Origin | None:
-    """The union of `parts`, of which None counts for nothing; None if all are None. No parts at all
-    is a `ProvenanceError`.
-    """
-    parts = tuple(parts)
-    if not parts:
-        raise ProvenanceError("a composite origin needs at least one origin to be made of")
-    return frozenset().union(*(part for part in parts if part)) or None
-
-
-def add_origin(existing: Origin | None, added: Origin | None) -> Origin | None:
-    """The origin of a node that had `existing` and takes over `added`: always their union, never a
-    replacement.
-    """
-    return composite_origin((existing, added))
-
-
-def origins(sources: Mapping[int, str], ops: Mapping[int, frozenset[int]]) -> dict[int, Origin]:
+def origins(
+    sources: Mapping[int, str], ops: Mapping[int, frozenset[int]]
+) -> dict[int, frozenset[int]]:
     """Each listed operator's origin, checked against the source table.
 
     Empty when either table is empty: ONE 1.20 and later write a full source table beside an op

@@ -17,10 +17,10 @@ from tests.graph.making import (
     snapshot,
     split_graph,
 )
+from whence.compat.hexagon import insert_nodes, replace_node_with, replace_nodes
+from whence.compat.hexagon_consts import prepend_const
 from whence.errors import RewriteError
 from whence.graph import Graph, Node, Ref
-from whence.graph.consts import prepend_const
-from whence.graph.replace import insert_nodes, replace_node_with, replace_nodes
 from whence.provenance import EdgeKind, Reason
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.graph.making import F32X4, SOUND, X, carried, fresh, snapshot
-from tests.graph.random_rewrites import (
+from tests.compat.random_rewrites import (
     I64X3,
     REWRITES,
     feeds,
@@ -21,12 +20,12 @@ from tests.graph.random_rewrites import (
     remove_dead,
     rewriter,
 )
+from tests.graph.making import F32X4, SOUND, X, carried, fresh, snapshot
+from whence.compat.hexagon import change_output_refs, insert_nodes, replace_nodes
 from whence.errors import GraphError
 from whence.graph import Check, Graph, Node, check_graph
 from whence.graph.change import Change
 from whence.graph.fates import coverage
-from whence.graph.replace import insert_nodes, replace_nodes
-from whence.graph.rewire import change_output_refs
 from whence.provenance import Reason
 
 # ---- rewrites that must fail ----

@@ -8,10 +8,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.graph.making import F32X2, F32X4, X, fresh
+from whence.compat.hexagon import (
+    change_multi_output_refs_table,
+    change_output_refs,
+    insert_nodes,
+    replace_node_with,
+    replace_nodes,
+)
+from whence.compat.hexagon_consts import ConstCache, get_zero_node, purge_const_cache
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.consts import float_const, purge_const_cache, scalar_const
-from whence.graph.replace import insert_nodes, replace_node_with, replace_nodes
-from whence.graph.rewire import change_multi_output_refs_table, change_output_refs
 from whence.graph.search import unique_consumer
 from whence.ops.inference import Inference
 from whence.provenance import EdgeKind, Ledger, Reason, SourceOp
@@ -386,13 +391,14 @@ def share_scalars(graph: Graph, a: int, b: int) -> bool:
     )
     if node is None:
         return False
-    zero = scalar_const(graph, 0, DType.F32)
+    consts = ConstCache(graph)
+    zero = get_zero_node(consts)
     if b % 5 == 0:
-        purge_const_cache(graph, zero)
+        purge_const_cache(consts, zero)
     edit = rewriter(graph).edit(node, rule="x = x + 0", kind=EdgeKind.INSERT)
     edit.replace(node, edit.node("Add", [node.ref(), Ref(zero)]))
     edit.apply()
-    assert float_const(graph, 0.0) in {each.id for each in having(graph, "Const")}
+    assert get_zero_node(consts) in {each.id for each in having(graph, "Const")}
     return True
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.graph.making import X, assert_sound, chain, fresh, ops_of, snapshot, split_graph
-from whence.errors import GraphError, RewriteError
-from whence.graph import Graph, Node, Ref
-from whence.graph.builder import GraphBuilder
-from whence.graph.rewire import (
+from whence.compat.hexagon import (
     change_multi_output_refs,
     change_multi_output_refs_table,
     change_output_refs,
     change_single_output_ref,
 )
+from whence.errors import GraphError, RewriteError
+from whence.graph import Graph, Node, Ref
+from whence.graph.builder import GraphBuilder
 from whence.types import DType
 
 
