@@ -20,9 +20,9 @@ We differ in step 4 where NNVM's answer cannot run: a parent that anything outsi
 stays where it is (its value would be lost, or the group would wait for itself), and a group that
 was relabelled is found under its new name.
 
-`_assign`, which NNVM treats specially from here on, has no twin in ONNX: no operator writes to its
-input. Values that may share memory are found
-by the memory plan, from lifetimes alone.
+`_assign`, which NNVM treats specially from here on, is `Assign` here (`graph/state.py`): it takes
+effect when the run is done, so that groups need not keep an order among reads and writes. Values
+that may share memory are found by the memory plan, from lifetimes alone.
 """
 
 from __future__ import annotations
