@@ -19,7 +19,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select
 from whence.kernels.group import Group
-from whence.kernels.index import Index, Var, of, strided, unravel
+from whence.kernels.index import Index, Looked, Var, of, strided, unravel
 from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Micro, Name
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -125,6 +125,9 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
         raise UnsupportedError(f"Attention '{anchor.name}' keeps past keys or shows its scores")
     if any(group.dtype(ref) is not DType.F32 for ref in anchor.inputs[:3] if ref is not None):
         raise UnsupportedError(f"Attention '{anchor.name}' is not in single precision")
+    mask = anchor.input(3)
+    if mask is not None and 0 in group.shape(mask):
+        raise UnsupportedError(f"Attention '{anchor.name}' has an empty mask")
     if 0 in (shapes.batch, shapes.heads, shapes.queries, shapes.keys, shapes.size, shapes.width):
         raise UnsupportedError(f"Attention '{anchor.name}' has an empty operand")
     # A single query of each head: the heads that share their keys are the rows.
@@ -277,7 +280,12 @@ def _score(
     mask = anchor.input(3)
     if mask is not None:
         extent = elements.shape(mask)[-1]
-        value = elements.broadcast(mask, index)
+        at = key
+        if extent < shapes.keys:
+            # What lies behind the mask's end is never used, and not read either.
+            last = literal(extent - 1, DType.I64)
+            at = of(Looked(apply(Fn.MIN, position(key), last), extent))
+        value = elements.broadcast(mask, (*index[:-1], at))
         # The last dimension does not broadcast: keys that the mask does not reach are hidden.
         covered = below(key, extent) if extent < shapes.keys else Literal(True, DType.BOOL)
         if value.dtype is DType.BOOL:

@@ -44,7 +44,7 @@ VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
 _MOST_MEMBERS = 512
 
 _Family = Callable[[Group, Node, Tile], Kernel]
-_FAMILIES: Mapping[str, _Family] = {
+FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(GEMM_OPS, lower_product),
     "BlockedConv": lower_blocked_conv,
     **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
@@ -158,7 +158,7 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
     choice = chosen(group, anchor, tile, choices)
     if choice is not None:
         return lower_choice(group, anchor, tile, choice)
-    family = _FAMILIES.get(anchor.op)
+    family = FAMILIES.get(anchor.op)
     if family is not None:
         return family(group, anchor, tile)
     for node in group.members:

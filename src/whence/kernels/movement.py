@@ -131,6 +131,8 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         return select(inside, value, cast(fill, value.dtype))
     if 0 in shape:
         raise UnsupportedError(f"Pad '{node.name}': there is no element to repeat")
+    if min(pads, default=0) < 0:
+        raise UnsupportedError(f"Pad '{node.name}' repeats what it cuts")
     return elements.value(
         source,
         tuple(

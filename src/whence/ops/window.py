@@ -92,11 +92,13 @@ def make_window(
             f"{op}: kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)} and"
             f" pads {list(pads)} do not fit {rank} spatial axes"
         )
-    if min(*strides, *dilations, *kernel, 1) < 1:
+    if min((*strides, *dilations, *kernel, 1)) < 1:
         raise ModelError(
             f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
             " must be positive"
         )
+    if min((*pads, 0)) < 0:
+        raise ModelError(f"{op}: pads {list(pads)} must not be negative")
     begins, ends, output = [], [], []
     for axis, size in enumerate(spatial):
         begin, end, stride = pads[axis], pads[rank + axis], strides[axis]
@@ -164,6 +166,13 @@ def make_transposition(
             f"{op}: kernel {list(kernel)}, strides, dilations, pads and output shape do not fit"
             f" {rank} spatial axes"
         )
+    if min((*strides, *dilations, *kernel, 1)) < 1 or min((*extra, 0)) < 0:
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides {list(strides)} and dilations {list(dilations)}"
+            f" must be positive, and output_padding {list(extra)} not negative"
+        )
+    if min((*wanted, 0)) < 0:
+        raise ModelError(f"{op}: output_shape {list(wanted)} must not be negative")
     window = Window(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank, tuple(spatial))
     if not wanted and auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))

@@ -16,7 +16,7 @@ from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
-from whence.frontends.onnx.signature import check_signature
+from whence.frontends.onnx.signature import check_elements, check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
@@ -213,6 +213,11 @@ class NodeBuilder:
 
     def _plain(self, record: OpRecord, carried: Carried | None) -> None:
         records = self.upgrader(record, self)
+        if len(records) == 1 and records[0] is record and not self._nested:
+            # Of what is said in other operators here, those see to it.
+            op = f"{record.domain}::{record.op}" if record.domain else record.op
+            kinds = [self.type_of(name) if name else None for name in record.inputs]
+            check_elements(op, record, kinds)
         main = record.source or self.graph.new_id()
         if len(records) == 1:
             self.append(records[0], main, self.origin_of(record, carried))

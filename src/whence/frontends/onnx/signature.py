@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from onnx import defs
+from onnx import TensorProto, defs
 
 from whence.errors import ModelError
 from whence.frontends.naming import quoted
@@ -19,6 +19,7 @@ from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 from whence.ops.onnx_node import schema_of
+from whence.types import DType, TensorType, ValueType
 
 # The `onnx` package reads memory that is not its own when these are out of all bounds.
 _COUNTS_OF_AXES: Mapping[str, tuple[str, ...]] = {
@@ -78,6 +79,63 @@ def check_signature(
             )
         if op == "GatherND" and isinstance(value, int) and value < 0:
             raise ModelError(f"{record}: attribute '{name}' is {value}; it counts dimensions")
+
+
+def check_elements(op: str, record: OpRecord, types: Sequence[ValueType | None]) -> None:
+    """Raise a `ModelError` when an operand has elements that the operator's newest definition does
+    not take, or that are to be equal and are not.
+    """
+    bound: dict[str, tuple[int, DType]] = {}
+    for index, (formal, kind) in enumerate(zip(_formals(op, len(types)), types, strict=False)):
+        if not isinstance(kind, TensorType) or kind.dtype is DType.UNDEFINED:
+            continue
+        if kind.dtype not in formal.allowed:
+            raise ModelError(
+                f"{record}: input {index} is {kind}; it takes"
+                f" {', '.join(sorted(str(dtype) for dtype in formal.allowed))}"
+            )
+        first, dtype = bound.setdefault(formal.variable, (index, kind.dtype))
+        if formal.variable and dtype is not kind.dtype:
+            raise ModelError(
+                f"{record}: input {index} is {kind}, and should have the elements of input"
+                f" {first}, {dtype}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Formal:
+    """What the elements of an operand may be."""
+
+    variable: str
+    """Operands with the same one have elements of one type; empty where that does not matter."""
+    allowed: frozenset[DType]
+
+
+_ANYTHING = _Formal("", frozenset(DType))
+
+
+@cache
+def _formals(op: str, count: int) -> tuple[_Formal, ...]:
+    schema = schema_of(op)
+    if schema is None or not schema.inputs:
+        return ()
+    constraints = {each.type_param_str: each for each in schema.type_constraints}
+    found = []
+    for index in range(count):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        constraint = constraints.get(formal.type_str)
+        names = [formal.type_str] if constraint is None else constraint.allowed_type_strs
+        allowed = frozenset(_ELEMENTS[name] for name in names if name in _ELEMENTS)
+        shared = constraint is not None and formal.is_homogeneous
+        found.append(_Formal(formal.type_str if shared else "", allowed) if allowed else _ANYTHING)
+    return tuple(found)
+
+
+_ELEMENTS: Mapping[str, DType] = {
+    f"tensor({TensorProto.DataType.Name(int(dtype)).lower()})": dtype
+    for dtype in DType
+    if dtype is not DType.UNDEFINED and int(dtype) in TensorProto.DataType.values()
+}
 
 
 @cache

@@ -1,0 +1,256 @@
+"""Operators that move elements, make them from nothing, or read and write them at given places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_ints, get_str
+from whence.ops.definition import TypeQuery
+from whence.ops.operands.checks import (
+    Check,
+    along,
+    axis_in,
+    by_types,
+    const_length,
+    count_of,
+    demand,
+    demand_elements,
+    demand_list,
+    demand_one,
+    demand_rank,
+    demand_same_elements,
+    differ,
+    divided,
+    exceeds,
+    shape_of,
+)
+from whence.ops.type_rules import const_ints, is_absent
+from whence.types import DType
+
+_INDICES = (DType.I32, DType.I64)
+_PADDINGS = ("constant", "reflect", "edge", "wrap")
+_WRITES = ("none", "add", "mul", "max", "min")
+_ORDERS = ("DCR", "CRD")
+
+
+def _one_of(query: TypeQuery, name: str, allowed: Collection[str], default: str) -> None:
+    found = get_str(query.attrs, name, default)
+    if found not in allowed:
+        raise ModelError(f"{query.op}: {name} {found!r} is not one of {', '.join(allowed)}")
+
+
+# ---- shapes ----
+
+
+def _slice(query: TypeQuery) -> None:
+    names = ("starts", "ends", "axes", "steps")
+    lengths = {}
+    for index, name in enumerate(names, 1):
+        if is_absent(query, index):
+            continue
+        demand_list(query, index, None, name)
+        found = const_length(query, index)
+        if found is not None:
+            lengths[name] = found
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{count} {name}" for name, count in lengths.items())
+        raise ModelError(f"{query.op}: there are {counts}, and should be equally many")
+    x = shape_of(query, 0)
+    if x is not None and lengths.get("starts", 0) > len(x):
+        raise ModelError(
+            f"{query.op}: {lengths['starts']} starts are too many for {query.types[0]}"
+        )
+
+
+def _pad(query: TypeQuery) -> None:
+    _one_of(query, "mode", _PADDINGS, "constant")
+    x = shape_of(query, 0)
+    demand_one(query, 2, "the constant")
+    demand_same_elements(query, 2, 0)
+    demand_list(query, 1, None, "pads")
+    axes = const_ints(query, 3)
+    for axis in axes or ():
+        axis_in(query, axis, x)
+    count = None if x is None else len(x)
+    if not is_absent(query, 3):
+        demand_list(query, 3, None, "axes")
+        count = const_length(query, 3)
+    if count is not None:
+        demand_list(query, 1, 2 * count, "pads")
+    if axes is not None and x is not None and len({axis % len(x) for axis in axes}) < len(axes):
+        raise ModelError(f"{query.op}: axes {list(axes)} name an axis twice")
+
+
+def _tile(query: TypeQuery) -> None:
+    x = shape_of(query, 0)
+    demand_list(query, 1, None if x is None else len(x), "repeats")
+
+
+def _image(query: TypeQuery) -> None:
+    """Blocks of pixels that become channels, or the other way round."""
+    x, block = shape_of(query, 0), get_int(query.attrs, "blocksize", 0)
+    demand_rank(query, 0, 4, 4)
+    _one_of(query, "mode", _ORDERS, "DCR")
+    if x is None:
+        return
+    if query.op == "DepthToSpace":
+        divided(query, x[1], block * block if block > 0 else 0, "channels")
+    else:
+        for size in x[2:]:
+            divided(query, size, block, "rows or columns")
+
+
+def _triangle(query: TypeQuery) -> None:
+    demand_rank(query, 0, 2)
+    demand_one(query, 1, "k")
+
+
+def _eye_like(query: TypeQuery) -> None:
+    demand_rank(query, 0, 2, 2)
+
+
+def _constant_of_shape(query: TypeQuery) -> None:
+    demand_list(query, 0, None, "the shape")
+    value = query.attrs.get("value")
+    if isinstance(value, np.ndarray) and value.size != 1:
+        raise ModelError(f"{query.op}: value has {value.size} elements, and should have one")
+
+
+def _range(query: TypeQuery) -> None:
+    for index, name in enumerate(("start", "limit", "delta")):
+        demand_one(query, index, name)
+        value = query.values[index] if index < len(query.values) else None
+        if (
+            name == "delta"
+            and isinstance(value, np.ndarray)
+            and value.size == 1
+            and not value.any()
+        ):
+            raise ModelError(f"{query.op}: delta is 0, and would never reach the limit")
+
+
+def _resize(query: TypeQuery) -> None:
+    x = shape_of(query, 0)
+    for axis in get_ints(query.attrs, "axes", ()):
+        axis_in(query, axis, x)
+    if x is None:
+        return
+    count = len(get_ints(query.attrs, "axes", ())) or len(x)
+    crop = get_str(query.attrs, "coordinate_transformation_mode", "") == "tf_crop_and_resize"
+    for index, name, length in ((1, "roi", 2 * count), (2, "scales", count), (3, "sizes", count)):
+        # An empty list is how older files leave an operand out; a region is read only to crop.
+        if count_of(shape_of(query, index)) == 0 or (name == "roi" and not crop):
+            continue
+        demand_list(query, index, length, name)
+    scales, sizes = (query.values[index] if index < len(query.values) else None for index in (2, 3))
+    if isinstance(scales, np.ndarray) and not np.all(scales > 0):
+        raise ModelError(f"{query.op}: scales {scales.reshape(-1).tolist()} should be above 0")
+    if isinstance(sizes, np.ndarray) and np.any(sizes < 0):
+        raise ModelError(f"{query.op}: sizes {sizes.reshape(-1).tolist()} should not be negative")
+
+
+# ---- places ----
+
+
+def _gather(query: TypeQuery) -> None:
+    demand_elements(query, 1, _INDICES, "indices of 32 or 64 bits")
+    along(0)(query)
+
+
+def _elements_along(query: TypeQuery) -> None:
+    x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
+    demand_elements(query, 1, _INDICES, "indices of 32 or 64 bits")
+    axis_in(query, axis, x)
+    indices = shape_of(query, 1)
+    if x is None or indices is None:
+        return
+    others = [place for place in range(len(x)) if place != axis % len(x)]
+    longer = len(indices) == len(x) and any(exceeds(indices[place], x[place]) for place in others)
+    if len(indices) != len(x) or longer:
+        raise ModelError(f"{query.op}: indices {query.types[1]} do not fit {query.types[0]}")
+    if query.op == "ScatterElements":
+        demand(query, 2, indices, "the updates")
+        demand_same_elements(query, 2, 0)
+        _one_of(query, "reduction", _WRITES, "none")
+
+
+def _by_tuples(query: TypeQuery) -> None:
+    x, indices, batch = (
+        shape_of(query, 0),
+        shape_of(query, 1),
+        get_int(query.attrs, "batch_dims", 0),
+    )
+    demand_elements(query, 1, _INDICES, "indices of 32 or 64 bits")
+    demand_rank(query, 0, 1)
+    demand_rank(query, 1, 1)
+    if query.op == "ScatterND":
+        demand_same_elements(query, 2, 0)
+        _one_of(query, "reduction", _WRITES, "none")
+    if x is None or indices is None or not isinstance(indices[-1], int):
+        return
+    depth = indices[-1]
+    if (
+        batch < 0
+        or batch + depth > len(x)
+        or batch >= len(indices)
+        or any(map(differ, x[:batch], indices[:batch]))
+    ):
+        raise ModelError(f"{query.op}: indices {query.types[1]} do not fit {query.types[0]}")
+    if query.op == "ScatterND":
+        demand(query, 2, (*indices[:-1], *x[depth:]), "the updates")
+
+
+def _one_hot(query: TypeQuery) -> None:
+    axis_in(query, get_int(query.attrs, "axis", -1), shape_of(query, 0), one_more=True)
+    demand_one(query, 1, "the depth")
+    demand_list(query, 2, 2, "values")
+    value = query.values[1] if len(query.values) > 1 else None
+    if isinstance(value, np.ndarray) and value.size == 1 and value.reshape(-1)[0] < 0:
+        raise ModelError(f"{query.op}: the depth is {value.reshape(-1)[0]}")
+
+
+def _reverse_sequence(query: TypeQuery) -> None:
+    demand_rank(query, 0, 2)
+    time, batch = get_int(query.attrs, "time_axis", 0), get_int(query.attrs, "batch_axis", 1)
+    if {time, batch} != {0, 1}:
+        raise ModelError(
+            f"{query.op}: time_axis {time} and batch_axis {batch} should be 0 and 1, or 1 and 0"
+        )
+    x, lengths = shape_of(query, 0), const_ints(query, 1)
+    if x is None:
+        return
+    demand(query, 1, (x[batch],), "sequence_lens")
+    if lengths and any(length < 0 or exceeds(length, x[time]) for length in lengths):
+        raise ModelError(
+            f"{query.op}: sequence_lens {list(lengths)} are not lengths of an axis of {x[time]}"
+        )
+
+
+RULES: Mapping[str, Check] = {
+    # Every operand of these has a say in the shape of the result, or none at all.
+    **dict.fromkeys(
+        ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Concat", "Split"),
+        by_types,
+    ),
+    **dict.fromkeys(("Shape", "Size", "Identity"), by_types),
+    "Slice": _slice,
+    "Pad": _pad,
+    "Tile": _tile,
+    "DepthToSpace": _image,
+    "SpaceToDepth": _image,
+    "Trilu": _triangle,
+    "EyeLike": _eye_like,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "Resize": _resize,
+    "Gather": _gather,
+    "GatherElements": _elements_along,
+    "ScatterElements": _elements_along,
+    "GatherND": _by_tuples,
+    "ScatterND": _by_tuples,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reverse_sequence,
+}

@@ -1,0 +1,111 @@
+"""Normalisations, softmax and its kin, reductions and running sums: operators along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.definition import TypeQuery
+from whence.ops.operands.checks import (
+    Check,
+    along,
+    axis_in,
+    by_types,
+    demand,
+    demand_broadcast,
+    demand_one,
+    demand_rank,
+    divided,
+    exceeds,
+    shape_of,
+)
+from whence.ops.type_rules import const_ints
+
+
+def _per_channel(*indices: int) -> Check:
+    def rule(query: TypeQuery) -> None:
+        x = shape_of(query, 0)
+        demand_rank(query, 0, 2)
+        if x is not None:
+            for index in indices:
+                demand(query, index, (x[1],), f"input {index}")
+
+    return rule
+
+
+def _batch_normalisation(query: TypeQuery) -> None:
+    x = shape_of(query, 0)
+    demand_rank(query, 0, 1)
+    if x is not None:
+        # A list is a batch of single numbers.
+        for index in (1, 2, 3, 4):
+            demand(query, index, (x[1] if len(x) > 1 else 1,), f"input {index}")
+
+
+def _group_normalisation(query: TypeQuery) -> None:
+    _per_channel(1, 2)(query)
+    x = shape_of(query, 0)
+    if x is not None:
+        divided(query, x[1], get_int(query.attrs, "num_groups", 0), "channels")
+
+
+def _row_normalisation(*indices: int) -> Check:
+    def rule(query: TypeQuery) -> None:
+        x = shape_of(query, 0)
+        axis_in(query, get_int(query.attrs, "axis", -1), x)
+        for index in indices:
+            demand_broadcast(query, index, x, f"input {index}")
+
+    return rule
+
+
+def _over_axes(query: TypeQuery) -> None:
+    for axis in get_ints(query.attrs, "axes", ()):
+        axis_in(query, axis, shape_of(query, 0))
+
+
+def _local_response(query: TypeQuery) -> None:
+    demand_rank(query, 0, 2)
+    size = get_int(query.attrs, "size", 0)
+    if size < 1:
+        raise ModelError(f"{query.op}: size is {size}, and should be at least 1")
+
+
+def _running(query: TypeQuery) -> None:
+    demand_one(query, 1, "the axis")
+    for axis in const_ints(query, 1) or ():
+        axis_in(query, axis, shape_of(query, 0))
+
+
+def _top_k(query: TypeQuery) -> None:
+    along(-1)(query)
+    demand_one(query, 1, "k")
+    x, k = shape_of(query, 0), const_ints(query, 1)
+    if x is None or not k:
+        return
+    size = x[get_int(query.attrs, "axis", -1)]
+    if k[0] < 0 or exceeds(k[0], size):
+        raise ModelError(f"{query.op}: k is {k[0]}, and the axis has {size} elements")
+
+
+_REDUCTIONS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+)  # fmt: skip
+
+RULES: Mapping[str, Check] = {
+    "BatchNormalization": _batch_normalisation,
+    "InstanceNormalization": _per_channel(1, 2),
+    "GroupNormalization": _group_normalisation,
+    "LayerNormalization": _row_normalisation(1, 2),
+    "RMSNormalization": _row_normalisation(1),
+    "MeanVarianceNormalization": _over_axes,
+    "LRN": _local_response,
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization"), along(-1)),
+    **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),
+    **dict.fromkeys(("CumSum", "CumProd"), _running),
+    # The axes that are reduced decide the shape of the result.
+    **dict.fromkeys(_REDUCTIONS, by_types),
+    "TopK": _top_k,
+}

@@ -1,0 +1,199 @@
+"""Convolutions, pools, matrix products and recurrent layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_ints, get_str
+from whence.ops.definition import TypeQuery
+from whence.ops.operands.checks import (
+    Check,
+    by_types,
+    demand,
+    demand_broadcast,
+    demand_one,
+    demand_rank,
+    demand_same_elements,
+    differ,
+    divided,
+    shape_of,
+)
+from whence.types import Dim, Shape
+
+_DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+def _conv(query: TypeQuery) -> None:
+    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
+    demand_rank(query, 0, 3)
+    demand_rank(query, 1, 3)
+    demand_same_elements(query, 1, 0)
+    if w is None:
+        return
+    divided(query, w[0], groups, "channels")
+    _kernel(query, x, w)
+    demand(query, 2, (w[0],), "the bias")
+
+
+def _conv_transpose(query: TypeQuery) -> None:
+    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
+    demand_rank(query, 0, 3)
+    demand_rank(query, 1, 3)
+    demand_same_elements(query, 1, 0)
+    if w is None:
+        return
+    divided(query, w[0], groups, "channels")
+    _kernel(query, x, w)
+    if x is not None and len(x) > 1 and differ(x[1], w[0]):
+        raise ModelError(
+            f"{query.op}: weights {query.types[1]} do not fit an input {query.types[0]}"
+        )
+    demand(query, 2, (w[1] * groups if isinstance(w[1], int) else None,), "the bias")
+
+
+def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:
+    if x is not None and len(x) != len(w):
+        raise ModelError(
+            f"{query.op}: weights {query.types[1]} do not have as many axes as the input"
+            f" {query.types[0]}"
+        )
+    given = get_ints(query.attrs, "kernel_shape", ())
+    if given and (len(given) != len(w) - 2 or any(map(differ, w[2:], given))):
+        raise ModelError(
+            f"{query.op}: kernel_shape {list(given)} is not that of the weights {query.types[1]}"
+        )
+
+
+def _blocked_conv(query: TypeQuery) -> None:
+    """As Conv, whose channels its attributes count."""
+    w, outputs = shape_of(query, 1), get_int(query.attrs, "channels_out", 0)
+    demand_rank(query, 1, 4, 4)
+    demand(query, 2, (outputs,), "the bias")
+    if w is not None:
+        divided(query, w[0], get_int(query.attrs, "group", 1), "channels")
+        if differ(w[0], outputs):
+            raise ModelError(f"{query.op}: weights {query.types[1]} do not make {outputs} channels")
+    if not get_int(query.attrs, "plain_input", 0):
+        _blocks_of(query, get_int(query.attrs, "channels_in", 0))
+
+
+def _from_blocked(query: TypeQuery) -> None:
+    _blocks_of(query, get_int(query.attrs, "channels", 0))
+
+
+def _blocks_of(query: TypeQuery, channels: int) -> None:
+    x = shape_of(query, 0)
+    if x is None or len(x) != 5 or not isinstance(x[1], int) or not isinstance(x[4], int):
+        return
+    if not 0 <= channels <= x[1] * x[4]:
+        raise ModelError(f"{query.op}: {query.types[0]} does not hold {channels} channels")
+
+
+def _integer_conv(query: TypeQuery) -> None:
+    """Channels are last; zero points are one number, or one for each filter."""
+    w = shape_of(query, 1)
+    demand_one(query, 2, "the zero point of the input")
+    _zero_points(query, 3, None if w is None or query.op.endswith("Transpose") else w[0])
+
+
+def _matmul_integer(query: TypeQuery) -> None:
+    a, b = shape_of(query, 0), shape_of(query, 1)
+    for index in (2, 3):
+        demand_same_elements(query, index, index - 2)
+    rows = None if a is None else a[-2] if len(a) > 1 else 1
+    columns = None if b is None else b[-1] if len(b) > 1 else 1
+    _matrix_zero_points(query, 2, a, rows, (rows, 1))
+    _matrix_zero_points(query, 3, b, columns, (1, columns))
+
+
+def _matrix_zero_points(
+    query: TypeQuery, index: int, matrix: Shape | None, count: Dim, spread: tuple[Dim, Dim]
+) -> None:
+    """One number, one for each row (or column), or a matrix of those for each matrix of a batch."""
+    found = shape_of(query, index)
+    if found is not None and len(found) > 1 and matrix is not None and len(matrix) > 1:
+        demand(query, index, (*matrix[:-2], *spread), f"input {index}")
+    else:
+        _zero_points(query, index, count)
+
+
+def _zero_points(query: TypeQuery, index: int, count: Dim) -> None:
+    found = shape_of(query, index)
+    if found is None or not found or (len(found) == 1 and (found[0] == 1 or count is None)):
+        return
+    demand(query, index, (count,), f"input {index}")
+
+
+def _gemm(query: TypeQuery) -> None:
+    a, b = shape_of(query, 0), shape_of(query, 1)
+    if a is not None and b is not None and len(a) == len(b) == 2:
+        rows, columns = (
+            a[1 if get_int(query.attrs, "transA", 0) else 0],
+            b[0 if get_int(query.attrs, "transB", 0) else 1],
+        )
+        demand_broadcast(query, 2, (rows, columns), "the addend")
+        demand_same_elements(query, 2, 0)
+
+
+def _pool(query: TypeQuery) -> None:
+    demand_rank(query, 0, 3)
+
+
+def _global_pool(query: TypeQuery) -> None:
+    demand_rank(query, 0, 2)
+
+
+def _recurrent(gates: int) -> Check:
+    def rule(query: TypeQuery) -> None:
+        x, w = shape_of(query, 0), shape_of(query, 1)
+        direction = get_str(query.attrs, "direction", "forward")
+        if direction not in _DIRECTIONS:
+            raise ModelError(
+                f"{query.op}: direction {direction!r} is not one of {', '.join(_DIRECTIONS)}"
+            )
+        demand_rank(query, 0, 3, 3)
+        directions = 2 if direction == "bidirectional" else 1
+        hidden: Dim = get_int(query.attrs, "hidden_size", 0) or None
+        if hidden is None and w is not None and len(w) == 3 and isinstance(w[1], int):
+            hidden = w[1] // gates
+        if not isinstance(hidden, int) or x is None:
+            return
+        by_batch = bool(get_int(query.attrs, "layout", 0))
+        batch = x[0 if by_batch else 1]
+        state = (batch, directions, hidden) if by_batch else (directions, batch, hidden)
+        demand(query, 1, (directions, gates * hidden, x[2]), "W")
+        demand(query, 2, (directions, gates * hidden, hidden), "R")
+        demand(query, 3, (directions, 2 * gates * hidden), "B")
+        demand(query, 4, (batch,), "sequence_lens")
+        demand(query, 5, state, "initial_h")
+        if gates == 4:
+            demand(query, 6, state, "initial_c")
+            demand(query, 7, (directions, 3 * hidden), "P")
+
+    return rule
+
+
+RULES: Mapping[str, Check] = {
+    "Conv": _conv,
+    "FusedConv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "FusedConvTranspose": _conv_transpose,
+    "BlockedConv": _blocked_conv,
+    "FromBlocked": _from_blocked,
+    "ToBlocked": by_types,
+    "IntegerConv": _integer_conv,
+    "IntegerConvTranspose": _integer_conv,
+    "MatMul": by_types,
+    "FusedMatMul": by_types,
+    "MatMulInteger": _matmul_integer,
+    "Gemm": _gemm,
+    "FusedGemm": _gemm,
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("ChannelsLastMaxPool", "ChannelsLastAveragePool"), _pool),
+    **dict.fromkeys(("BlockedMaxPool", "BlockedAveragePool"), by_types),
+    **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), _global_pool),
+    "LSTM": _recurrent(4),
+    "GRU": _recurrent(3),
+    "RNN": _recurrent(1),
+}

@@ -1,0 +1,60 @@
+"""Between real numbers and codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import TypeQuery
+from whence.ops.operands.checks import (
+    Check,
+    axis_in,
+    by_types,
+    count_of,
+    demand,
+    demand_elements,
+    demand_same_elements,
+    shape_of,
+)
+from whence.types import Dim, DType, Shape
+
+
+def _linear(query: TypeQuery) -> None:
+    """Scales and zero points: one for all, one for each place on the axis, or one for each block
+    of it.
+    """
+    x, block = shape_of(query, 0), get_int(query.attrs, "block_size", 0)
+    if block < 0:
+        raise ModelError(f"{query.op}: block_size is {block}")
+    if query.op == "DequantizeLinear":
+        demand_same_elements(query, 2, 0)
+    for index, what in ((1, "the scale"), (2, "the zero point")):
+        found = shape_of(query, index)
+        if x is not None and found is not None and count_of(found) != 1:
+            demand(query, index, _parameters(query, x, block), what)
+
+
+def _parameters(query: TypeQuery, x: Shape, block: int) -> tuple[Dim, ...]:
+    axis = 0 if len(x) == 1 else get_int(query.attrs, "axis", 1)
+    axis_in(query, axis, x)
+    if not block:
+        return (x[axis],)
+    size = x[axis]
+    blocks = -(-size // block) if isinstance(size, int) else None
+    axis %= len(x)
+    return (*x[:axis], blocks, *x[axis + 1 :])
+
+
+def _dynamic(query: TypeQuery) -> None:
+    demand_elements(query, 0, (DType.F32,), "single precision")
+
+
+RULES: Mapping[str, Check] = {
+    "QuantizeLinear": _linear,
+    "DequantizeLinear": _linear,
+    "DynamicQuantizeLinear": _dynamic,
+    # Their inference looks at every operand.
+    "FixedPointScale": by_types,
+    "LookUp": by_types,
+}
