@@ -74,3 +74,23 @@ def test_a_guess_that_does_not_work_says_what_to_do(tmp_path: Path) -> None:
         profile_executable(executable, {"x": np.ones((1, 7), np.float32)}, runs=1, warmup=0).runs
         == 1
     )
+
+
+def test_indices_lead_into_their_axes() -> None:
+    """Also where the axis has one element, and where the model takes them as real numbers."""
+    build = GraphBuilder("lookups")
+    table = build.const(np.ones((1, 4), np.float32))
+    given = {
+        "ids": build.input("ids", DType.I64, ["n"]),
+        "real": build.input("real", DType.F32, [64]),
+    }
+    number = build.op("Cast", given["real"], to=int(DType.I64))
+    build.output(
+        "a", build.op("Gather", table, build.op("Unsqueeze", given["ids"], build.const(0)))
+    )
+    build.output("b", build.op("Gather", build.const(np.ones((7, 2), np.float32)), number))
+    graph = build.finish()
+    values = sample_inputs(graph).values
+    assert not values["ids"].any()
+    assert ((values["real"] >= 0) & (values["real"] < 7)).all()
+    profile_executable(compile_model(graph), runs=2, warmup=1, model="lookups")

@@ -436,3 +436,19 @@ def test_the_example_builds_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
 
 def _weightless(folder: Path) -> bool:
     return (folder / "net.weights").stat().st_size == 0
+
+
+def test_an_index_outside_its_axis(engine: CpuEngine, tmp_path: Path) -> None:
+    """The execution fails, and the next one is as good as new."""
+    build = GraphBuilder("lookup")
+    x, i = build.input("x", DType.F32, [5, 3]), build.input("i", DType.I64, [2, 3])
+    build.output("y", build.op("ScatterElements", x, i, build.const(np.ones((2, 3), np.float32))))
+    model = Model(build.finish(), engine, tmp_path)
+    stream, data = model.stream(DEFAULT), np.arange(15, dtype=np.float32).reshape(5, 3)
+    good, bad = np.full((2, 3), -1), np.full((2, 3), 7)
+    for _ in range(2):
+        assert model.execute(stream, (data, bad))[0] == SUCCESS
+        assert model.code.whence_stream_wait(stream) == RUNTIME_ERROR
+        assert_same(model.run(stream, data, good), model.graph.run([data, good]))
+    model.code.whence_stream_destroy(stream)
+    model.code.whence_model_destroy(model.handle)

@@ -13,10 +13,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from whence.api import compile_model
-from whence.errors import ModelError, WhenceError
-from whence.graph.builder import GraphBuilder
+from whence.errors import ModelError
 from whence.runtime.engine import Engine
-from whence.types import DType
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -199,27 +197,6 @@ def test_a_declared_shape_that_is_not_so_does_not_matter(
     np.testing.assert_array_equal(
         _run(_model("Relu", given, {}, declared), given, engine, tmp_path), X
     )
-
-
-@pytest.mark.parametrize("value", [10**12, -(10**12), 5, -6])
-@pytest.mark.parametrize(
-    "op", ["Gather", "GatherElements", "GatherND", "ScatterElements", "ScatterND"]
-)
-def test_indices_given_to_a_run(op: str, value: int, engine: Engine) -> None:
-    """What the caller gives is not known when code is made: the nearest element is read, and
-    nothing outside is written.
-    """
-    build = GraphBuilder()
-    x, shape = build.input("x", DType.F32, [5, 3]), (2, 1) if op.endswith("ND") else (2, 3)
-    i = build.input("i", DType.I64, shape)
-    updates = [build.const(ones(2, 3))] if op.startswith("Scatter") else []
-    build.output("y", build.op(op, x, i, *updates))
-    data = np.arange(15, dtype=np.float32).reshape(5, 3) + 100
-    try:
-        result = compile_model(build.finish(), engine=engine)(data, np.full(shape, value, np.int64))
-    except WhenceError:
-        return
-    assert np.isin(result, [*data.reshape(-1), 1]).all()
 
 
 def test_data_shorter_than_its_shape(engine: Engine, tmp_path: Path) -> None:

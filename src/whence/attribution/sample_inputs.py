@@ -17,7 +17,8 @@ import numpy as np
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.ops.definition import Value
-from whence.passes.equivalence import random_inputs
+from whence.passes.equivalence import as_indices, random_inputs
+from whence.passes.index_limits import index_limits
 from whence.types import DType, TensorType
 
 _IMAGE, _LENGTH = 224, 32
@@ -45,11 +46,13 @@ def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = No
     """
     values = dict(random_inputs(graph))
     guessed = guess_shapes(graph, given)
-    rng = np.random.default_rng(0)
+    rng, limits = np.random.default_rng(0), index_limits(graph)
     for node in graph.inputs:
         if node.name in guessed:
             assert isinstance(node.type, TensorType)
-            values[node.name] = _random(node.type.dtype, guessed[node.name], rng, node.name)
+            value = _random(node.type.dtype, guessed[node.name], rng, node.name)
+            limit = limits.get(node.id)
+            values[node.name] = value if limit is None else as_indices(value, limit)
     return SampleInputs(values, guessed)
 
 

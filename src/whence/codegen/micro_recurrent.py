@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from whence.codegen.recurrent_unit import names_read, write_unit
-from whence.codegen.render_c import CWriter
+from whence.codegen.render_c import HEADER, CWriter
 from whence.kernels.ir import Micro
 from whence.kernels.recurrent import Phase, Recurrent
-
-# Bytes before scratch memory at which the pointer to the gang stands.
-_HEADER = 64
 
 
 def write_recurrent(writer: CWriter, micro: Micro) -> None:
@@ -19,7 +16,7 @@ def write_recurrent(writer: CWriter, micro: Micro) -> None:
         # Its own panels are all a worker computes; the states of all units it reads from the memory
         # that all share.
         writer.open("")
-        line(f"w_gang *gang = *(w_gang **)((char *)scratch - {_HEADER});")
+        line(f"w_gang *gang = *(w_gang **)((char *)scratch - {HEADER});")
         line("const int64_t direction = 0, first = 0;")
     else:
         writer.open("for (int64_t task = begin; task < end; task++)")

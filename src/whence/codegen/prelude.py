@@ -35,7 +35,19 @@ typedef struct w_gang {
   void *shared;
   int64_t members;
   void (*meet)(struct w_gang *);
+  int64_t fault;
 } w_gang;
+
+/* Several workers may note it at once. */
+W_INLINE void w_note_fault(void *header) { __atomic_store_n(&(*(w_gang **)header)->fault, 1, __ATOMIC_RELAXED); }
+
+/* An index counted from the end where it is negative. One that is outside is noted, and 0 stands for it. */
+W_INLINE int64_t w_checked(int64_t at, int64_t extent, int64_t *outside) {
+  const int64_t from_start = at < 0 ? (int64_t)((uint64_t)at + (uint64_t)extent) : at;
+  const int64_t is_inside = (uint64_t)from_start < (uint64_t)extent;
+  *outside |= !is_inside;
+  return is_inside ? from_start : 0;
+}
 
 W_INLINE uint32_t w_bits(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 W_INLINE float w_float(uint32_t u) { float x; __builtin_memcpy(&x, &u, 4); return x; }

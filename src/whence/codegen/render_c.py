@@ -52,6 +52,9 @@ C_TYPES: Mapping[DType, str] = {
     DType.BOOL: "uint8_t",
 }
 
+OUTSIDE = "outside"
+"""The variable of a kernel that says whether an index it read was outside its axis."""
+
 _INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.AND: "&&", Fn.OR: "||", Fn.XOR: "!=",
           Fn.BIT_AND: "&", Fn.BIT_OR: "|", Fn.BIT_XOR: "^"}  # fmt: skip
 _PREFIX = {Fn.NEG: "-", Fn.NOT: "!", Fn.BIT_NOT: "~"}
@@ -61,6 +64,11 @@ _REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
 _LONG = 200
 # A guarded side of more parts, written out as a tree, becomes a branch of its own.
 _LARGE = 256
+
+HEADER = 64
+"""Bytes before scratch memory at which the pointer to the workers of a kernel stands; see
+whence_runtime.h.
+"""
 
 Micros = Mapping[type[Micro], Callable[["CWriter", Micro], None]]
 """How each family of micro-kernels is written out."""
@@ -296,7 +304,11 @@ class _Parts:
         for part, operands in inside.items():
             for operand in operands:
                 users.setdefault(operand, []).append(part)
-        stack = [part for part in inside if isinstance(part, Load)]
+        stack = [
+            part
+            for part in inside
+            if isinstance(part, Load) or (isinstance(part, Op) and part.fn is Fn.CHECKED)
+        ]
         touching = set(stack)
         while stack:
             for user in users.get(stack.pop(), ()):
@@ -304,7 +316,7 @@ class _Parts:
                     touching.add(user)
                     stack.append(user)
         self.touching = frozenset(touching)
-        """The parts that read memory."""
+        """The parts that read memory, or look at an index that must be inside an axis."""
 
 
 def _operands(part: Expr) -> list[Expr]:
@@ -429,6 +441,8 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
             if floating
             else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
         )
+    if fn is Fn.CHECKED:
+        return f"w_checked({args[0]}, {args[1]}, &{OUTSIDE})"
     if fn in (Fn.ORDER, Fn.UNORDER, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE):
         return f"w_{fn.value}({', '.join(args)})"
     if fn is Fn.ISNAN:
@@ -478,6 +492,10 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Mi
     if not kernel.scratch_bytes:
         writer.line("(void)scratch;")
     writer.statements(kernel.body)
+    checks = any(f"&{OUTSIDE})" in line for line in writer.lines[head:])
+    if checks:
+        # A variable, so that loops stay free of stores: nobody but the runtime asks, and only once.
+        writer.line(f"if ({OUTSIDE}) w_note_fault((char *)scratch - {HEADER});")
     # A constant of one number is written as that number, and its parameter then read by nobody.
     words = set(re.findall(r"\w+", "\n".join(writer.lines[head:])))
     declared = []
@@ -487,6 +505,7 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Mi
             declared.append(
                 f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];"
             )
-    writer.lines[head:head] = [*declared, *writer.tables()]
+    noted = [f"  int64_t {OUTSIDE} = 0;"] if checks else []
+    writer.lines[head:head] = [*declared, *writer.tables(), *noted]
     writer.close()
     return "\n".join(writer.lines) + "\n"

@@ -98,6 +98,10 @@ class Fn(enum.StrEnum):
     """
     SCALE_ONCE = "scale_once"
     """`scale_once(x, factor, by)`: x · factor / 2^by of 32-bit integers, to nearest, halves up."""
+    CHECKED = "checked"
+    """`checked(at, extent)`: an index into an axis, counted from its end where it is negative. One
+    that is outside is noted as the fault of this run, and some index that is inside stands for it.
+    """
     CAST = "cast"
     """Conversion as ONNX's Cast does it: float to integer truncates, anything to bool compares with
     zero.

@@ -170,20 +170,15 @@ def _tile(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 
 def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Index:
-    """An index read from a tensor, negative ones counted from the end."""
+    """An index read from a tensor, negative ones counted from the end; one outside the axis is the
+    caller's error, which ends the run.
+    """
     if not extent:
         raise UnsupportedError("an axis without elements has no element for any index")
     at = cast(elements.value(ref, index), DType.I64)
     if isinstance(at, Literal):
         return of(int(at.value) % extent)
-    wrapped = select(
-        apply(Fn.LT, at, literal(0, DType.I64)), apply(Fn.ADD, at, literal(extent, DType.I64)), at
-    )
-    # An index out of range is the caller's error; clamping keeps it from reading foreign memory.
-    safe = apply(
-        Fn.MIN, apply(Fn.MAX, wrapped, literal(0, DType.I64)), literal(extent - 1, DType.I64)
-    )
-    return of(Looked(safe, extent))
+    return of(Looked(apply(Fn.CHECKED, at, literal(extent, DType.I64)), extent))
 
 
 def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

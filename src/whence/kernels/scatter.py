@@ -182,7 +182,7 @@ def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indice
     here = position(index[time])
     back = apply(Fn.SUB, apply(Fn.SUB, length, here), position(of(1)))
     at = select(apply(Fn.LT, here, length), back, here)
-    safe = apply(Fn.MIN, apply(Fn.MAX, at, position(of(0))), position(of(extent - 1)))
+    safe = apply(Fn.CHECKED, at, position(of(extent)))
     return elements.value(data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
 
 

@@ -12,6 +12,7 @@ from whence.graph import Graph, Node
 from whence.graph.state import initial_state
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
+from whence.passes.index_limits import index_limits
 from whence.types import DType, OptionalType, TensorType
 
 _SYMBOLIC_SIZE = 2
@@ -199,10 +200,21 @@ def difference(expected: Value, actual: Value) -> float:
 
 def random_inputs(graph: Graph, seed: int = 0) -> dict[str, Value]:
     """Plausible inputs: normal floats, small non-negative integers, symbolic dimensions of one
-    size.
+    size; indices that lead into the axis they are for.
     """
-    rng = np.random.default_rng(seed)
-    return {node.name: _random(node.type, rng) for node in graph.inputs}
+    rng, limits = np.random.default_rng(seed), index_limits(graph)
+    values = {node.name: _random(node.type, rng) for node in graph.inputs}
+    for node in graph.inputs:
+        if node.id in limits:
+            values[node.name] = as_indices(values[node.name], limits[node.id])
+    return values
+
+
+def as_indices(value: Value, limit: int) -> Value:
+    """Made-up numbers as indices into an axis of that length."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
+        return value
+    return (np.abs(value).astype(np.int64) % min(limit, 2)).astype(value.dtype)
 
 
 def _random(kind: object, rng: np.random.Generator) -> Value:

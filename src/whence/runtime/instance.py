@@ -13,6 +13,7 @@ from whence.errors import InputError, ModelError, UnsupportedError
 from whence.ops.definition import Value
 from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine
+from whence.runtime.faults import index_fault
 from whence.runtime.places import Place, Region, written
 from whence.runtime.profiler import Profiler
 from whence.runtime.program import Block, Program, ReferenceStep, Segment
@@ -113,6 +114,8 @@ class Instance:
                 while (
                     reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)
                 ) < len(action.symbols):
+                    if reached <= native.FAULT:
+                        raise index_fault(self.program, steps.first_step + native.FAULT - reached)
                     others = others or _Others(
                         self.program, engine, self._arena, given, made, before, after
                     )

@@ -16,6 +16,9 @@ from whence.errors import UnsupportedError, WhenceError
 TOGETHER = -1
 """The grain of a step whose workers meet, as in whence_runtime.h."""
 
+NO_MEMORY, FAULT = -1, -2
+"""What a run returns that did not get to its end, as in whence_runtime.h."""
+
 
 class Slot(ctypes.Structure):
     _fields_ = (("region", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64))
@@ -149,15 +152,18 @@ class NativeRuntime:
 
     def reserve(self, pool: int, scratch_bytes: int) -> None:
         if self._library.wh_pool_reserve(pool, scratch_bytes):
-            raise MemoryError(f"no room for {scratch_bytes} bytes of scratch memory per thread")
+            raise WhenceError(
+                f"there is no memory for {scratch_bytes} bytes for each thread that kernels keep"
+                " while they run"
+            )
 
     def run(self, plan: Plan, first: int, pool: int, memory: Memory, profiler: object) -> int:
         """Runs the plan from step `first` on; returns the number of the step that the caller has to
-        do, or the number of steps.
+        do, or the number of steps; `FAULT - i` when step i read an index outside its axis.
         """
         reached: int = self._run(ctypes.byref(plan), first, pool, ctypes.byref(memory), profiler)
-        if reached < 0:
-            raise MemoryError("no room for scratch memory")
+        if reached == NO_MEMORY:
+            raise WhenceError("there is no memory left for what kernels keep while they run")
         return reached
 
     def now(self) -> int:

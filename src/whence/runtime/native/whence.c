@@ -84,7 +84,8 @@ static whence_status_t run(cpu_stream *self, const job *work) {
   void *const *inputs = work->addresses, *const *outputs = work->addresses + description->n_inputs;
   const wh_memory memory = {self->arena, model->weights, inputs, outputs, self->state, self->state + description->n_variables,
                             self->pointers};
-  if (wh_run(description->plan, 0, model->pool, &memory, profiler) < 0) return whence_out_of_memory;
+  const int64_t reached = wh_run(description->plan, 0, model->pool, &memory, profiler);
+  if (reached < 0) return reached == WH_NO_MEMORY ? whence_out_of_memory : whence_runtime_error;
   for (int64_t i = 0; i < description->n_copies; i++) {
     const wh_copy *copy = &description->copies[i];
     memcpy(outputs[copy->output], wh_address(&copy->from, &memory), (size_t)copy->bytes);

@@ -61,7 +61,8 @@ void whence_stream_destroy(whence_stream_t stream);
 whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs, void *const *outputs);
 
 /* Returns when everything is done that was submitted before the call, with the status of the first execution that failed since the last wait. The calling
-   thread takes part in the work. */
+   thread takes part in the work. An input with an index outside the axis that it leads into is a whence_runtime_error; what its execution wrote to the
+   outputs means nothing. */
 whence_status_t whence_stream_wait(whence_stream_t stream);
 
 /* A model with state (variables that outlive an execution; its header lists them) keeps it in the stream: each stream is a sequence of

@@ -352,9 +352,11 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     pthread_mutex_unlock(&pool->owner);
     shared = 0;
   }
-  wh_gang alone = {NULL, 1, meet};
+  wh_gang alone = {NULL, 1, meet, 0};
   void *own_scratch = NULL;
-  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return -1;
+  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return WH_NO_MEMORY;
+  wh_gang *face = shared ? &pool->gang.face : &alone;
+  face->fault = 0;
 
   uint64_t mark = profiler ? wh_now() : 0;
   int64_t i = first;
@@ -374,6 +376,10 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
       uint64_t now = wh_now();
       note(profiler, mark, now, plan->first_step + i, since ? now - since : 0);
       mark = now;
+    }
+    if (face->fault) {
+      i = WH_FAULT - i;
+      break;
     }
   }
   if (shared) pthread_mutex_unlock(&pool->owner);

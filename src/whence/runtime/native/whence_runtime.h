@@ -10,6 +10,7 @@ typedef struct wh_gang {
   void *shared;                   /* the scratch memory of one of them, for what all of them read */
   int64_t members;
   void (*meet)(struct wh_gang *); /* returns when all members have called it */
+  int64_t fault;                  /* set by a kernel that read an index outside its axis; several may set it at once, to the same value */
 } wh_gang;
 
 /* Bytes in a cache line. What stands before scratch memory fills one, so that both begin on a line. */
@@ -87,8 +88,10 @@ typedef struct {
 
 void *wh_address(const wh_slot *slot, const wh_memory *memory);
 
+enum { WH_NO_MEMORY = -1, WH_FAULT = -2 };
+
 /* Runs the steps from number `first` on. `profiler` may be NULL. Returns the number of the step that the caller has to do before it goes on behind it,
-   n_steps when all is done, or -1 when memory ran out. */
+   n_steps when all is done, WH_NO_MEMORY when memory ran out, or WH_FAULT - i when step i read an index outside its axis: the run ends behind it. */
 int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memory *memory, wh_profiler *profiler);
 
 uint64_t wh_now(void);

@@ -1,0 +1,44 @@
+"""What went wrong in native code, in the user's words.
+
+A kernel that reads an index outside its axis goes on with another one, notes the fault, and the run
+ends behind the kernel: which operator it was, the step's members tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whence.errors import ModelError
+
+if TYPE_CHECKING:
+    from whence.runtime.program import Program
+
+INDEXED = frozenset(
+    {
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "ScatterElements",
+        "ScatterND",
+        "ReverseSequence",
+        "RotaryEmbedding",
+    }
+)
+"""The operators whose kernels look where an index leads before they follow it."""
+
+
+def index_fault(program: Program, number: int) -> ModelError:
+    """The error of a run that ended behind step `number`, for an index outside its axis."""
+    # A run that goes well needs no graph.
+    from whence.graph.in_words import in_words
+
+    graph = program.graph
+    nodes = [graph[node] for node in program.steps[number].nodes]
+    named = [node for node in nodes if node.op in INDEXED] or nodes
+    read = [ref for ref in named[0].inputs[:2] if ref is not None]
+    kinds = " and ".join(str(graph.type_of(ref)) for ref in read)
+    others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""
+    return ModelError(
+        f"operator {in_words(named[0])}{others}: {named[0].op}: an index in this run is outside its"
+        f" axis; it reads {kinds}"
+    )
