@@ -32,7 +32,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
     """Read a model file. `shapes` fixes the shapes of inputs that the file leaves open."""
-    path = Path(path)
+    path = _as_path(path, "a model file is named by a path")
     if not path.exists():
         raise ModelError(f"'{path}': no such file")
     if path.is_dir():
@@ -44,6 +44,19 @@ def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
     from whence.frontends.onnx.reader import read_onnx
 
     return read_onnx(path, shapes=shapes)
+
+
+def _as_path(path: object, wanted: str) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{wanted}, not by {type(path).__name__}")
+    return Path(path)
+
+
+def _check_graph(graph: object, wanted: str) -> None:
+    from whence.graph import Graph
+
+    if not isinstance(graph, Graph):
+        raise InputError(f"{wanted}, not {type(graph).__name__}")
 
 
 def prepare(
@@ -74,6 +87,8 @@ def prepare_with_report(
     from whence.frontends.files import without_collection
     from whence.passes.manager import run_passes
     from whence.passes.pipeline import PORTABLE, PREPARE
+
+    _check_graph(graph, "what is prepared is a graph, as whence.load gives it")
 
     with without_collection():
         return run_passes(graph, PORTABLE if portable else PREPARE, check=check, progress=progress)
@@ -125,6 +140,9 @@ def compile_model(
     from whence.runtime.engine import Engine
     from whence.runtime.executable import Executable
 
+    _check_graph(model, "what is compiled is a path or a graph, as whence.load gives it")
+    if engine is not None and not isinstance(engine, Engine):
+        raise InputError(f"an engine is made with whence.Engine(), not {type(engine).__name__}")
     engine = engine if engine is not None else Engine(threads=threads)
     is_static = _is_static(model)
 
@@ -355,7 +373,8 @@ def save(graph: Graph, path: str | Path) -> None:
     """
     from whence.frontends.files import without_collection
 
-    path = Path(path)
+    _check_graph(graph, "what is saved is a graph, as whence.load gives it")
+    path = _as_path(path, "where to save it is named by a path")
     match path.suffix.lower():
         case ".onnx":
             from whence.frontends.onnx.writer import write_onnx

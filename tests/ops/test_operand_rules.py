@@ -217,6 +217,7 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
 
 FITS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
     "a mask for some keys": ("Attention", [Q4, K4, K4, t(F, 4, 3)], {}),
+    "a mask for all queries": ("Attention", [Q4, K4, K4, t(B, 6)], {}),
     "a mask for all heads": ("Attention", [Q4, K4, K4, t(B, 1, 1, 4, 6)], {}),
     "heads side by side": ("Attention", [t(F, 2, 3, 24), K3, K3], HEADS),
     "the mask of a past": (

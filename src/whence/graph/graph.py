@@ -160,14 +160,23 @@ class Graph:
         return self._last
 
     def producer(self, ref: Ref) -> Node:
-        return self[ref.node]
+        try:
+            return self[ref.node]
+        except AttributeError:
+            raise _no_ref(ref) from None
 
     def type_of(self, ref: Ref) -> ValueType:
-        return self[ref.node].outputs[ref.index]
+        try:
+            return self[ref.node].outputs[ref.index]
+        except (AttributeError, IndexError):
+            raise _no_ref(ref) from None
 
     def consumers(self, node: Node) -> list[Node]:
         """The distinct nodes with an input connected to any output of `node`, in list order."""
-        found = [self._nodes[node_id] for node_id in node._uses]
+        try:
+            found = [self._nodes[node_id] for node_id in node._uses]
+        except AttributeError:
+            raise _no_node(node) from None
         if len(found) > 1:
             found.sort(key=_order)
         return found
@@ -176,24 +185,36 @@ class Graph:
         """Every (consumer, input index) connected to exactly this output, in list order."""
         return [
             (consumer, index)
-            for consumer in self.consumers(self[ref.node])
+            for consumer in self.consumers(self.producer(ref))
             for index, source in enumerate(consumer.inputs)
             if source == ref
         ]
 
     def use_count(self, node: Node) -> int:
         """How many inputs are connected to any output of `node`."""
-        return sum(node._uses.values())
+        try:
+            return sum(node._uses.values())
+        except AttributeError:
+            raise _no_node(node) from None
 
     def precedes(self, earlier: Node, later: Node) -> bool:
         """Does `earlier` stand before `later` in the list?"""
-        return earlier._order < later._order
+        try:
+            return earlier._order < later._order
+        except AttributeError:
+            raise _no_node(later if isinstance(earlier, Node) else earlier) from None
 
     def successor(self, node: Node) -> Node | None:
-        return node._next
+        try:
+            return node._next
+        except AttributeError:
+            raise _no_node(node) from None
 
     def predecessor(self, node: Node) -> Node | None:
-        return node._prev
+        try:
+            return node._prev
+        except AttributeError:
+            raise _no_node(node) from None
 
     def const_value(self, ref: Ref | None) -> Any | None:
         """The array behind `ref` when it is a constant with data, else `None`."""
@@ -291,6 +312,7 @@ class Graph:
         """Connect input `index` of a node of this graph to another output of an earlier node.
         Inputs that it skips are absent.
         """
+        self._check_member(node)
         skipped = (None,) * (index - len(node.inputs))
         self.set_inputs(node, (*node.inputs[:index], *skipped, ref, *node.inputs[index + 1 :]))
 
@@ -303,6 +325,7 @@ class Graph:
         self._add_uses(node, node.inputs)
 
     def set_attrs(self, node: Node, attrs: Mapping[str, Any]) -> None:
+        self._check_member(node)
         node.attrs = attrs
 
     def set_types(self, node: Node, outputs: Sequence[ValueType]) -> None:
@@ -333,6 +356,8 @@ class Graph:
     # ---- the list and the indexes ----
 
     def _check_insertable(self, node: Node) -> None:
+        if not isinstance(node, Node):
+            raise _no_node(node)
         if node.graph is not None:
             raise GraphError(f"{node!r} is in a graph already")
         if node.id == 0:
@@ -341,6 +366,8 @@ class Graph:
             raise GraphError(f"node id {node.id} is taken by {self._nodes[node.id]!r}")
 
     def _check_member(self, node: Node) -> None:
+        if not isinstance(node, Node):
+            raise _no_node(node)
         if node.graph is not self:
             raise GraphError(f"{node!r} is not in graph {self.name!r}")
 
@@ -436,6 +463,16 @@ class Graph:
             return
         self._detach_links(node)
         self._link(node, before, after)
+
+
+def _no_node(found: object) -> GraphError:
+    return GraphError(f"a node is wanted, not {type(found).__name__}")
+
+
+def _no_ref(found: object) -> GraphError:
+    if isinstance(found, Ref):
+        return GraphError(f"{found} does not exist: the node has fewer outputs")
+    return GraphError(f"a reference to an output of a node is wanted, not {type(found).__name__}")
 
 
 def _order(node: Node) -> int:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _SAME_ELEMENTS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 
 
+# More than any machine has, and few enough that sums of sizes fit into 64 bits.
+_MOST_BYTES = 1 << 46
+
+
 def why_it_fails(graph: Graph, node: Node) -> str:
     """Why the operator is certain to fail on operands of these types, and these constants; empty
     when it may work.
@@ -44,6 +48,7 @@ def why_it_fails(graph: Graph, node: Node) -> str:
         if node.outputs and not node.bodies and node.op not in ("Input", "Const"):
             _check_outputs(node, graph.inference.infer(query))
             _check_elements(node, types)
+            _check_size(node)
     except ModelError as error:
         return str(error)
     return ""
@@ -64,6 +69,12 @@ def _check_outputs(node: Node, found: Sequence[ValueType]) -> None:
     for known, kind in zip(node.outputs, found, strict=True):
         if contradict(known, kind):
             raise ModelError(f"{node.op}: it makes {kind}, and is said to make {known}")
+
+
+def _check_size(node: Node) -> None:
+    for kind in node.outputs:
+        if isinstance(kind, TensorType) and (kind.nbytes or 0) > _MOST_BYTES:
+            raise ModelError(f"{node.op}: its result would be {kind}, of {kind.nbytes} bytes")
 
 
 def _check_elements(node: Node, types: Sequence[ValueType | None]) -> None:

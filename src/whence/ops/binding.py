@@ -138,7 +138,12 @@ def _checked(port: Port, value: Value) -> Value:
         return [_checked(Port(port.name, expected.element), item) for item in value]
     if not isinstance(expected, TensorType) or value is None:
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, MemoryError) as error:
+        raise InputError(
+            f"input {port.name!r} is no array, the model takes {expected}: {error}"
+        ) from None
     # Exporters declare inputs of unknown rank as scalars, and ONNX Runtime takes what it is given.
     fits = not expected.shape or _fits(expected.shape, array.shape)
     if fits and expected.dtype is not DType.UNDEFINED and array.dtype == expected.dtype.numpy:

@@ -118,7 +118,7 @@ class CpuEngine(Engine):
     ) -> None:
         if index != 0:
             raise InputError(f"engine {kind} has index 0 only, not {index}")
-        if threads < 0:
+        if not isinstance(threads, int) or threads < 0:
             raise InputError(f"{threads} threads make no sense; 0 uses every core")
         self.index = index
         if precise:

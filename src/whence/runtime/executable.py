@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from whence.errors import InputError
+from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port, warn_of_disagreement
 from whence.ops.definition import Value
 from whence.runtime.engine import Engine
 from whence.runtime.program import Program
-from whence.runtime.stream import Stream
+from whence.runtime.stream import Stream, check_stream
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class Executable:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the
         stream was waited for.
         """
+        check_stream(stream)
         if stream.engine is not self.engine:
             raise InputError(
                 "the stream belongs to another engine; make it with whence.Stream(model.engine)"
@@ -171,6 +172,7 @@ class Executable:
         """A run as a stream does it, profiled if it profiles, but in this thread and at once, as
         when the model is called.
         """
+        check_stream(stream)
         stream.wait()
         pending = Pending()
         self._fulfil(pending, time.monotonic_ns(), self._binder.call(args, kwargs), stream)
@@ -236,15 +238,26 @@ class Executable:
         try:
             instance = free.pop()
         except IndexError:
-            instance = self.engine.instance(program)
+            instance = self._instance(program)
         try:
             if not program.plan.variables:
                 return self._run_on(instance, program, inputs, stream, None)
             state = self._state_of(program)
             with state.lock:
                 return self._run_on(instance, program, inputs, stream, state)
+        except MemoryError as error:
+            raise WhenceError(f"there is no memory for the outputs of a run: {error}") from error
         finally:
             free.append(instance)
+
+    def _instance(self, program: Program) -> Any:
+        try:
+            return self.engine.instance(program)
+        except MemoryError as error:
+            needed = program.plan.arena_bytes
+            raise WhenceError(
+                f"there is no memory for a run, which needs {needed} bytes besides its outputs"
+            ) from error
 
     def _run_on(
         self,

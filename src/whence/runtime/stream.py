@@ -40,9 +40,16 @@ class Stream:
     def __init__(
         self, engine: Engine, flags: int = StreamFlags.DEFAULT, *, queue: Any = None
     ) -> None:
-        if flags & ~int(StreamFlags.IN_ORDER | StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING):
+        if not isinstance(engine, Engine):
             raise InputError(
-                f"stream flags {int(flags):#x} are not known; there are"
+                f"a stream is made for an engine, not {type(engine).__name__}; a model has its own,"
+                " model.engine"
+            )
+        if not isinstance(flags, int) or flags & ~int(
+            StreamFlags.IN_ORDER | StreamFlags.OUT_OF_ORDER | StreamFlags.PROFILING
+        ):
+            raise InputError(
+                f"stream flags {flags!r} are not known; there are"
                 f" {', '.join(str(each.name) for each in StreamFlags)}"
             )
         flags = StreamFlags(flags)
@@ -121,7 +128,16 @@ def _work(jobs: SimpleQueue[Callable[[], None] | None]) -> None:
         del job
 
 
+def check_stream(stream: object) -> None:
+    """Raise `InputError` for what is no stream."""
+    if not isinstance(stream, Stream):
+        raise InputError(
+            f"a stream is made with whence.Stream(model.engine), not {type(stream).__name__}"
+        )
+
+
 def _profiler(stream: Stream, doing: str) -> Profiler:
+    check_stream(stream)
     if stream.profiler is None:
         raise StreamError(f"cannot {doing}: the stream was not created with StreamFlags.PROFILING")
     if not stream.is_waited_for:

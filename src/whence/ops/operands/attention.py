@@ -85,11 +85,15 @@ def _past(query: TypeQuery, k: _Operand, v: _Operand) -> Dim:
 
 
 def _mask(query: TypeQuery, scores: Shape) -> None:
-    """The mask spreads over the scores; keys that its last axis does not reach are hidden."""
+    """The mask spreads over the scores; keys that its last axis does not reach are hidden. A list
+    is for all keys.
+    """
     mask = shape_of(query, 3)
     if mask is None:
         return
-    fits = 2 <= len(mask) <= 4 and not exceeds(mask[-1], scores[-1])
+    fits = 1 <= len(mask) <= 4 and not exceeds(mask[-1], scores[-1])
+    if len(mask) == 1 and differ(mask[0], scores[-1]):
+        fits = False
     others = zip(mask[-2::-1], scores[-2::-1], strict=False)
     if not fits or any(dim != 1 and differ(dim, wanted) for dim, wanted in others):
         raise ModelError(
