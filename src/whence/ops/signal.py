@@ -181,6 +181,4 @@ OPS: tuple[OpDef, ...] = (
     _window("HammingWindow", (25 / 46, 21 / 46)),
     _window("BlackmanWindow", (0.42, 0.5, 0.08)),
     OpDef("MelWeightMatrix", Pattern.OPAQUE, OpClass.NONE),
-    # Its reference implementation needs Pillow.
-    OpDef("ImageDecoder", Pattern.OPAQUE, OpClass.NONE),
 )
