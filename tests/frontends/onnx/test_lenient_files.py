@@ -92,8 +92,8 @@ def test_what_is_declared_as_a_scalar_may_be_given_as_a_tensor(tmp_path: Path) -
     proto = scalar_model("Relu")
     expected = run_ort(proto, {"x": X})
     assert expected[0].shape == (4,)
-    for model in (saved(proto, tmp_path), read_onnx(proto)):
-        compiled = whence.compile(model)
+    for source in (saved(proto, tmp_path), read_onnx(proto)):
+        compiled = whence.compile(source)
         with pytest.warns(UserWarning, match="declared as a scalar"):
             assert_close([compiled(X)], expected)
 

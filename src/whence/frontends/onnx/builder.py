@@ -35,6 +35,8 @@ from whence.types import UNKNOWN, TensorType, ValueType
 
 _AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
 _SHARED_BYTES = 64
+_WITH_GRAPHS = frozenset({("ai.onnx.preview", "FlexAttention")})
+"""Operators that may hold graphs and are made by whoever makes those, with or without."""
 
 
 @dataclass(slots=True)
@@ -204,8 +206,8 @@ class NodeBuilder:
         try:
             if position in planned.calls:
                 self._call(record, planned.calls[position], carried)
-            elif position in planned.bodies:
-                self.reading.add_control(self, record, planned.bodies[position], carried)
+            elif position in planned.bodies or (record.domain, record.op) in _WITH_GRAPHS:
+                self.reading.add_control(self, record, planned.bodies.get(position, {}), carried)
             else:
                 self._plain(record, carried)
         except WhenceError as error:

@@ -22,6 +22,7 @@ from whence.frontends.onnx.batched_scan import (
     without_first,
 )
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
+from whence.frontends.onnx.flex_attention import PREVIEW, add_flex_attention
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.graph import Graph
@@ -37,6 +38,9 @@ def add_control(
     carried: Carried | None,
 ) -> None:
     """Make the node of an operator that holds graphs, and the graphs."""
+    if (record.domain, record.op) == (PREVIEW, "FlexAttention"):
+        add_flex_attention(build, record, bodies, carried)
+        return
     if record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
     batched = record.op == "Scan" and build.upgrader.opsets.get("", 1) < _SCAN_WITHOUT_BATCH

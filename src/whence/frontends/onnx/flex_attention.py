@@ -1,0 +1,148 @@
+"""FlexAttention of ONNX's preview domain: attention whose scores and probabilities pass through
+graphs of the file, which become part of the graph around it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from whence.errors import ModelError
+from whence.frontends.carried import LOAD, Carried
+from whence.frontends.naming import quoted
+from whence.frontends.onnx.builder import NodeBuilder
+from whence.frontends.onnx.plan import PlannedGraph
+from whence.frontends.onnx.record import OpRecord, Rewrite
+from whence.provenance import EdgeKind
+from whence.types import DType
+
+PREVIEW = "ai.onnx.preview"
+_RULE = "FlexAttention as products and a softmax"
+
+
+def add_flex_attention(
+    build: NodeBuilder,
+    record: OpRecord,
+    bodies: Mapping[str, PlannedGraph],
+    carried: Carried | None,
+) -> None:
+    """y = prob_mod(softmax(score_mod(q kᵀ * scale))) v, in the precision that the softmax asks
+    for.
+    """
+    unknown = sorted(set(bodies) - {"score_mod", "prob_mod"})
+    if unknown:
+        raise ModelError(f"{record} holds a graph {quoted(unknown[0])}, which it does not know")
+    main = record.source or build.graph.new_id()
+    build.sign(main, carried)
+    stage = Rewrite(record, build)
+    query, key, value = (record.required(index) for index in range(3))
+    groups, shared = _heads(stage, query, key)
+    dtype = stage.dtype(query) or DType.F32
+    precision = DType(
+        record.integer("softmax_precision", DType.F64 if dtype is DType.F64 else DType.F32)
+    )
+    grouped = shared > 1
+    if grouped:
+        query = stage.op("Reshape", query, _shape(stage, query, (0, groups, shared), 2))
+        key, value = (stage.op("Unsqueeze", each, stage.ints(2)) for each in (key, value))
+    perm = (0, 1, 2, 4, 3) if grouped else (0, 1, 3, 2)
+    scores = stage.op("MatMul", query, stage.op("Transpose", key, perm=perm))
+    scores = stage.op("Mul", scores, stage.like(_scale(stage), record.required(0)))
+    if grouped:
+        scores = stage.op("Reshape", scores, _shape(stage, scores, (0, groups * shared), 3))
+    if precision is not dtype:
+        scores = stage.op("Cast", scores, to=int(precision))
+        value = stage.op("Cast", value, to=int(precision))
+    scores = _modified(build, stage, bodies.get("score_mod"), scores, main, carried)
+    weights = stage.op("Softmax", scores, axis=-1)
+    weights = _modified(build, stage, bodies.get("prob_mod"), weights, main, carried)
+    if grouped:
+        weights = stage.op("Reshape", weights, _shape(stage, weights, (0, groups, shared), 2))
+    result = stage.op("MatMul", weights, value)
+    if grouped:
+        result = stage.op("Reshape", result, _shape(stage, result, (0, groups * shared), 3))
+    stage.result("Identity" if precision is dtype else "Cast", result, **_cast(precision, dtype))
+    _flush(build, stage, main, carried, last=True)
+
+
+def _cast(precision: DType, dtype: DType) -> dict[str, int]:
+    return {} if precision is dtype else {"to": int(dtype)}
+
+
+def _scale(stage: Rewrite) -> float:
+    record = stage.record
+    if "scale" in record.attrs:
+        return record.number("scale", 1.0)
+    shape = stage.shape(record.required(0))
+    size = shape[-1] if shape else None
+    if not isinstance(size, int):
+        raise record.unsupported("the size of its heads is not known; give the input shapes")
+    return 1 / math.sqrt(max(size, 1))
+
+
+def _heads(stage: Rewrite, query: str, key: str) -> tuple[int, int]:
+    """How many heads the keys have, and how many queries share each."""
+    record = stage.record
+    shapes = [stage.shape(name) for name in (query, key)]
+    if any(shape is not None and len(shape) != 4 for shape in shapes):
+        raise ModelError(f"{record}: queries and keys should have four dimensions")
+    ours, theirs = (shape[1] if shape else None for shape in shapes)
+    if not isinstance(ours, int) or not isinstance(theirs, int):
+        raise record.unsupported("the number of its heads is not known; give the input shapes")
+    if theirs <= 0 or ours % theirs:
+        raise ModelError(f"{record}: {ours} heads of queries do not divide into {theirs} of keys")
+    return theirs, ours // theirs
+
+
+def _shape(stage: Rewrite, data: str, first: tuple[int, ...], rest: int) -> str:
+    """A shape that begins with `first` and ends with the dimensions of `data` from `rest` on."""
+    return stage.op("Concat", stage.ints(*first), stage.op("Shape", data, start=rest), axis=0)
+
+
+def _modified(
+    build: NodeBuilder,
+    stage: Rewrite,
+    graph: PlannedGraph | None,
+    data: str,
+    main: int,
+    carried: Carried | None,
+) -> str:
+    """What a graph of the file makes of a value: its operators take their place here."""
+    if graph is None:
+        return data
+    _flush(build, stage, main, carried)
+    proto = graph.proto
+    if len(proto.input) != 1 or len(proto.output) != 1:
+        raise ModelError(f"{stage.record}: its graphs should have one input and one output")
+    body = NodeBuilder(build.reading, build.graph, build.upgrader, nested=True)
+    body.values = {name: build.values[name] for name in graph.free if name in build.values}
+    for tensor in proto.initializer:
+        body.values[tensor.name] = build.values[build.constant(build.reading.tensors.read(tensor))]
+    body.values[proto.input[0].name] = build.values[data]
+    body.given = set(body.values)
+    body.add_constants(graph)
+    body.add_operators(graph)
+    made = body.values.get(proto.output[0].name)
+    if made is None:
+        raise ModelError(
+            f"{stage.record}: the output {quoted(proto.output[0].name)} is made by nothing in its"
+            " graph"
+        )
+    name = build.fresh(f"{stage.record.name}/modified")
+    build.values[name] = made
+    return name
+
+
+def _flush(
+    build: NodeBuilder, stage: Rewrite, main: int, carried: Carried | None, *, last: bool = False
+) -> None:
+    """Append what is built so far. The operator that makes the result stands for the file's."""
+    origin = build.origin_of(stage.record, carried)
+    for index, each in enumerate(stage.records):
+        if last and index == len(stage.records) - 1:
+            build.append(each, main, origin)
+            continue
+        helper = build.graph.new_id()
+        build.append(each, helper, origin)
+        build.graph.ledger.record(helper, [(main, EdgeKind.LOWER)], LOAD, _RULE)
+    stage.records.clear()
