@@ -17,16 +17,18 @@ BYTES = np.arange(16, dtype=np.uint8)
 
 def test_without_pillow_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
+    decode = REGISTRY["ImageDecoder"].reference
+    assert decode is not None
     with pytest.raises(
         UnsupportedError, match=r"^ImageDecoder: .* pip install 'whence\[images\]'$"
     ):
-        DECODER.reference(Call("ImageDecoder", {}, (BYTES,), 1))
+        decode(Call("ImageDecoder", {}, (BYTES,), 1))
 
 
 def infer(query: TypeQuery) -> tuple[ValueType, ...]:
     rule = REGISTRY["ImageDecoder"].infer
     assert rule is not None
-    return rule(query)
+    return tuple(rule(query))
 
 
 @pytest.mark.parametrize(("pixel_format", "channels"), [("RGB", 3), ("BGR", 3), ("Grayscale", 1)])
