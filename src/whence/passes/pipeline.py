@@ -17,6 +17,7 @@ from whence.passes.cancel_transposes import CancelTransposes
 from whence.passes.expand_channels_last import ExpandChannelsLast
 from whence.passes.expand_stft import ExpandStft
 from whence.passes.flatten_branches import FlattenBranches
+from whence.passes.flatten_depth import FlattenDepth
 from whence.passes.fold_batch_norm import FoldBatchNorm
 from whence.passes.fold_constants import FoldConstants
 from whence.passes.fold_matmul_transpose import FoldMatmulTranspose
@@ -122,6 +123,7 @@ _FUSE: tuple[Pass, ...] = (
     ReshapeBeforeProduct(),
     CancelReshapes(),
     FuseActivations(),
+    FlattenDepth(),
     BlockChannels(),
 )
 
