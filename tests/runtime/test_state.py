@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +109,16 @@ def test_variables_lie_with_the_state() -> None:
     assert program.layout.places[variable.ref()].region is Region.STATE
     assert assign.inputs[0] is not None
     assert program.layout.places[assign.inputs[0]].region is Region.NEXT
+
+
+def test_a_model_from_the_cache_keeps_its_state(tmp_path: Path) -> None:
+    graph = counter()
+    x = np.ones(4, np.float32)
+    file = tmp_path / "counter.tflite"
+    whence.save(graph, file)
+    for _ in range(2):
+        model = whence.compile(file, threads=1)
+        assert [float(model(x)[0]) for _ in range(3)] == [1, 2, 3]
 
 
 def test_time_of_state_is_attributed() -> None:

@@ -43,6 +43,8 @@ def without_kernel(ops: Collection[str]) -> str:
     """Why nothing is done at run time for an operator that the graph still has, as these."""
     if "Assign" in ops:
         return "in place: what it assigns is computed where the variable lies"
+    if "Variable" in ops:
+        return "read where the variable lies"
     if "Concat" in ops:
         return "in place: its inputs are written where its output lies"
     return "a view, nothing to do at run time"

@@ -10,7 +10,6 @@ import numpy as np
 from tests.frontends.tflite.making import Model, Quantised, Subgraph
 from tests.frontends.tflite.test_recurrent import (
     BATCH,
-    RNG,
     TANH,
     TIME,
     UNITS,
@@ -65,7 +64,9 @@ def resources() -> Model:
 def streaming() -> Model:
     """A quantised convolution over the last five inputs, as wake word models have it."""
     model = Model()
-    codes = Quantised(1 / 16, -3)
+    # Scales whose ratio is no power of two: LiteRT's two sets of kernels round halves differently.
+    codes = Quantised(0.0613, -3)
+    rng = np.random.default_rng(5)
     x = model.input((1, 1, 1, 8), np.int8, codes)
     once, graph = model.subgraph("init")
     zeros = graph.const(np.full((1, 4, 1, 8), -3, np.int8), quantised=codes)
@@ -79,15 +80,17 @@ def streaming() -> Model:
     kept = model.op("STRIDED_SLICE", [whole, begin, end, step], (1, 4, 1, 8), np.int8, codes)
     assign(model, "past", kept)
     weights = model.const(
-        RNG.integers(-127, 128, (4, 5, 1, 8)).astype(np.int8), quantised=Quantised(1 / 64)
+        rng.integers(-127, 128, (4, 5, 1, 8)).astype(np.int8), quantised=Quantised(0.0157)
     )
-    bias = model.const(RNG.integers(-500, 500, 4).astype(np.int32), quantised=Quantised(1 / 1024))
+    bias = model.const(
+        rng.integers(-500, 500, 4).astype(np.int32), quantised=Quantised(0.0613 * 0.0157)
+    )
     made = model.op(
         "CONV_2D",
         [whole, weights, bias],
         (1, 1, 1, 4),
         np.int8,
-        Quantised(1 / 4, 5),
+        Quantised(0.251, 5),
         padding=1,
         stride_h=1,
         stride_w=1,
@@ -159,16 +162,17 @@ def svdf() -> Model:
 def quantised_svdf() -> Model:
     model = Model()
     rank, memory, width = 2, 6, 12
+    rng = np.random.default_rng(5)
     filters = rank * UNITS
 
     def whole(shape: tuple[int, ...], dtype: Any, scale: float, most: int) -> int:
         return model.const(
-            RNG.integers(-most, most, shape).astype(dtype), quantised=Quantised(scale)
+            rng.integers(-most, most, shape).astype(dtype), quantised=Quantised(scale)
         )
 
     inputs = [
-        model.input((BATCH, width), np.int8, Quantised(1 / 32, -3)),
-        whole((filters, width), np.int8, 1 / 128, 127),
+        model.input((BATCH, width), np.int8, Quantised(0.031, -3)),
+        whole((filters, width), np.int8, 0.0079, 127),
         whole((filters, memory), np.int16, 1 / 32768, 32767),
         whole((UNITS,), np.int32, 2**-25, 99999),
         model.tensor((BATCH, filters * memory), np.int16, Quantised(1 / 1024), variable=True),
@@ -176,7 +180,7 @@ def quantised_svdf() -> Model:
     options: dict[str, Any] = {"rank": rank, "fused_activation_function": 1, "version": 3}
     options["options"] = "SVDFOptions"
     model.output(
-        model.op("SVDF", inputs, (BATCH, UNITS), np.int8, Quantised(1 / 16, -128), **options)
+        model.op("SVDF", inputs, (BATCH, UNITS), np.int8, Quantised(0.0617, -128), **options)
     )
     return model
 
@@ -185,11 +189,13 @@ def branches() -> Model:
     """What is assigned depends on the input: above zero it is added, else all begins again."""
     model = Model()
     x = model.input((2,))
-    initialise(model, v=np.array([1, 2], np.float32))
+    initialise(model, v=np.array([1, 2], np.float32), w=np.array([3, 4], np.float32))
     then, adding = model.subgraph("then")
     given = adding.input((2,))
     after = adding.op("ADD", [adding.op("READ_VARIABLE", [handle(adding, "v")], (2,)), given], (2,))
     assign(adding, "v", after)
+    # The other branch leaves this one alone.
+    assign(adding, "w", given)
     adding.output(after)
     otherwise, clearing = model.subgraph("else")
     given = clearing.input((2,))
@@ -199,7 +205,8 @@ def branches() -> Model:
     total = model.op("SUM", [x, axis], (), options="ReducerOptions", keep_dims=False)
     asked = model.op("GREATER", [total, model.const(0.0)], (), np.bool_)
     made = model.op("IF", [asked, x], (2,), then_subgraph_index=then, else_subgraph_index=otherwise)
-    model.output(made, model.op("READ_VARIABLE", [handle(model, "v")], (2,)))
+    both = [model.op("READ_VARIABLE", [handle(model, name)], (2,)) for name in "vw"]
+    model.output(made, *both)
     return model
 
 

@@ -326,6 +326,14 @@ class OperatorCall(Emitter):
         self.scope.learn(node.ref(), array)
         self._outputs[index] = node.ref()
 
+    def adopt(self, ref: Ref) -> Ref:
+        """Have a variable that nothing has read yet stand for this operator."""
+        node = self.scope.graph[ref.node]
+        name = node.name
+        self.scope.graph.remove(node)
+        self._hold(node).name = name
+        return node.ref()
+
     def keeps(self, index: int) -> bool:
         """Is input `index` a variable tensor, which the operator keeps from one run to the next?"""
         return self.has(index) and self._subgraph.kept(self._input(index)) is not None

@@ -80,7 +80,7 @@ def to_records(graph: Graph, form: str) -> ModelRecord:
 
     def write(inner: Graph, name: str, number: int) -> None:
         writer = GraphWriter(inner, buffers, form, exports(), nested, folded)
-        subgraphs[number] = writer.write(name)
+        subgraphs[number] = writer.write(name, is_main=number == 0)
         written[number] = writer.subgraph.operators
 
     def nested(inner: Graph, name: str) -> int:

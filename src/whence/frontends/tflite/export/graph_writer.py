@@ -14,6 +14,7 @@ from whence.frontends.naming import quoted
 from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
+from whence.frontends.tflite.export.state import WrittenState
 from whence.frontends.tflite.export.tidy import tidy
 from whence.frontends.tflite.export.units import (
     VIEWS,
@@ -27,6 +28,7 @@ from whence.frontends.tflite.records import CIRCLE, SubgraphRecord
 from whence.frontends.tflite.schema import Option
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
+from whence.graph.state import BOUNDARY
 from whence.ops.attributes import get_ints
 from whence.provenance import NO_ORIGIN, Origin, union_of
 from whence.types import TensorType
@@ -71,6 +73,7 @@ class GraphWriter:
         self._inside = {node.id for node in self.absorbed.values()} | {
             node.id for each in self._composites.values() for node in each.inside
         }
+        self.state = WrittenState(self)
         self._tensors: dict[Ref, int] = {}
         self._in_codes: dict[Ref, int] = {}
         self._before_views: dict[Ref, int] = {}
@@ -81,8 +84,9 @@ class GraphWriter:
             if node.op not in ("Const", "DequantizeLinear", "Identity")
         )
 
-    def write(self, name: str) -> SubgraphRecord:
+    def write(self, name: str, *, is_main: bool = True) -> SubgraphRecord:
         inputs = self._begin()
+        self.state.begin()
         for node in self.graph:
             unit = self._units.get(node.id, Unit(node))
             if unit.node is node and not self._is_lazy(node):
@@ -90,8 +94,25 @@ class GraphWriter:
         outputs = [
             self.tensor(ref) for node in self.graph.outputs if (ref := node.inputs[0]) is not None
         ]
+        if not is_main:
+            outputs = self._told_apart(outputs)
+        self.state.finish()
         tidy(self.subgraph, outputs)
         return self.subgraph.record(name, inputs, outputs)
+
+    def _told_apart(self, outputs: list[int]) -> list[int]:
+        """Outputs of a called subgraph, no two of them one tensor: LiteRT fills only one of them."""
+        found: list[int] = []
+        for tensor, node in zip(outputs, self.graph.outputs, strict=True):
+            (ref,) = node.inputs
+            assert ref is not None
+            kind = self.graph.type_of(ref)
+            if tensor in found and isinstance(kind, TensorType):
+                made = self.subgraph.tensor(node.name, kind, self._codes.get(ref))
+                self._reshape(node, tensor, made, kind)
+                tensor = made
+            found.append(tensor)
+        return found
 
     def _begin(self) -> list[int]:
         """Inputs get their tensors, outputs their names."""
@@ -125,8 +146,10 @@ class GraphWriter:
         side of a copy.
         """
         if (
-            node.op in ("Input", "Const", "Output", "DequantizeLinear", "Identity")
+            node.op in BOUNDARY
+            or node.op in ("DequantizeLinear", "Identity")
             or node.id in self._inside
+            or node.id in self.state.between
         ):
             return True
         return (
@@ -212,6 +235,8 @@ class GraphWriter:
             self._tensors[ref] = self.subgraph.constant(
                 node.value, self._names.get(ref, node.name), self._codes.get(ref)
             )
+        elif node.op == "Variable":
+            self.state.read(node)
         else:
             self._operator(Unit(node))
         return self._tensors[ref]

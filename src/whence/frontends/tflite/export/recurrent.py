@@ -4,13 +4,16 @@ Others are written step by step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.export.recurrent_steps import Steps, gru_steps, lstm_steps
+from whence.frontends.tflite.export.state import readers
 from whence.frontends.tflite.schema import Option
+from whence.graph.node import Node
 from whence.ops.attributes import get_strs
 from whence.types import DType, TensorType
 
@@ -53,31 +56,25 @@ def _layer(call: ExportCall, gates: int, functions: tuple[str, ...]) -> _Layer:
     return _Layer(weights, recurrence, bias, directions)
 
 
-def _begins_with_zeros(call: ExportCall, *inputs: int) -> bool:
-    return all(
-        not call.has(index) or ((value := call.value(index)) is not None and not np.any(value))
-        for index in inputs
-    )
-
-
 def _lstm(call: ExportCall) -> None:
     layer = _layer(call, 4, ("sigmoid", "tanh", "tanh"))
-    if call.has(7) or call.integer("input_forget"):
+    states = call.writer.state.of_layer.get(call.node.id)
+    if (call.has(7) and states is None) or call.integer("input_forget"):
         call.unsupported("peepholes, or gates that are coupled")
     time, batch, _ = call.shape(0)
     kind = TensorType(DType.F32, (time, batch, layer.hidden))
-    # The file's operator begins with zeros, and keeps the state of its cells to itself.
-    keeps_cells = len(call.node.outputs) > 2 and bool(call.graph.uses(call.node.ref(2)))
-    # onert has the operator, too, but not for states that are variables.
-    if call.is_circle or keeps_cells or not _begins_with_zeros(call, 5, 6):
+    # The file's operator keeps its states from one run to the next. It is the one to write for a
+    # layer that does so, too; a layer that begins anew in every run it would make wrong from the
+    # second run on.
+    if states is None or len(layer.directions) != 1:
         cells = _by_steps(call, layer, lstm_steps)
-        if keeps_cells:
+        if len(call.node.outputs) > 2 and bool(call.graph.uses(call.node.ref(2))):
             _stacked(call, cells, 2)
         return
     _outputs(
         call,
         layer,
-        [_one_direction(call, layer, number) for number in range(len(layer.directions))],
+        [_one_direction(call, layer, states)],
         kind,
     )
 
@@ -109,29 +106,23 @@ def _stacked(call: ExportCall, tensors: list[int], index: int) -> None:
     )
 
 
-def _one_direction(call: ExportCall, layer: _Layer, number: int) -> int:
+def _one_direction(call: ExportCall, layer: _Layer, states: Sequence[Node]) -> int:
     """The results of all steps, (time, batch, hidden), in the order of time."""
     time, batch, _ = call.shape(0)
     hidden = layer.hidden
-    backwards = layer.directions[number] == "reverse"
-    x = call.input(0)
-    if backwards:
-        x = call.step("REVERSE_V2", [x, call.ints([0])], call.type(0))
+    x = _in_order(call, layer, call.input(0), call.type(0))
 
     def gate(matrix: np.ndarray, name: str) -> np.ndarray:
         first = _LSTM_GATES[name] * hidden
         return np.ascontiguousarray(matrix[first : first + hidden])
 
-    bias = np.zeros(8 * hidden, np.float32) if layer.bias is None else layer.bias[number]
+    bias = np.zeros(8 * hidden, np.float32) if layer.bias is None else layer.bias[0]
     both = bias[: 4 * hidden] + bias[4 * hidden :]
-    weights = [call.const(gate(layer.weights[number], name)) for name in _LSTM_GATES]
-    recurrence = [call.const(gate(layer.recurrence[number], name)) for name in _LSTM_GATES]
+    weights = [call.const(gate(layer.weights[0], name)) for name in _LSTM_GATES]
+    recurrence = [call.const(gate(layer.recurrence[0], name)) for name in _LSTM_GATES]
     biases = [call.const(gate(both, name)) for name in _LSTM_GATES]
-    state = [
-        call.writer.subgraph.variable(f"{call.node.name}/{name}_{number}", (batch, hidden))
-        for name in ("hidden", "cell")
-    ]
-    inputs = [x, *weights, *recurrence, None, None, None, *biases, None, None, *state]
+    state = [call.writer.subgraph.variable(each.name, (batch, hidden)) for each in states]
+    inputs = [x, *weights, *recurrence, *_peepholes(call, hidden), *biases, None, None, *state]
     options: dict[str, Option] = {
         "fused_activation_function": _TANH,
         "cell_clip": 0.0,
@@ -140,7 +131,55 @@ def _one_direction(call: ExportCall, layer: _Layer, number: int) -> int:
     }
     kind = TensorType(DType.F32, (time, batch, hidden))
     made = call.step("UNIDIRECTIONAL_SEQUENCE_LSTM", inputs, kind, options)
-    return call.step("REVERSE_V2", [made, call.ints([0])], kind) if backwards else made
+    return _in_order(call, layer, made, kind)
+
+
+def _in_order(call: ExportCall, layer: _Layer, tensor: int, kind: TensorType) -> int:
+    """The steps in the order in which the layer takes them, or back in the order of time."""
+    if layer.directions != ("reverse",):
+        return tensor
+    return call.step("REVERSE_V2", [tensor, call.ints([0])], kind)
+
+
+def _peepholes(call: ExportCall, hidden: int) -> Sequence[int | None]:
+    """Of the gates input, forget and output; the graph has them as input, output, forget."""
+    if not call.has(7):
+        return (None, None, None)
+    value = call.value(7)
+    if value is None:
+        call.unsupported("its peepholes are computed while the model runs")
+    parts = np.asarray(value)[0].reshape(3, hidden)
+    return [call.const(np.ascontiguousarray(parts[index])) for index in (0, 2, 1)]
+
+
+_ACTIVATIONS = {"tanh": _TANH, "relu": 1, "affine": 0}
+
+
+def _rnn(call: ExportCall) -> None:
+    """A layer that keeps its state; the file's operator has no other."""
+    states = call.writer.state.of_layer.get(call.node.id)
+    function = (get_strs(call.node.attrs, "activations") or ("Tanh",))[0].lower()
+    if function not in _ACTIVATIONS or call.has_attr("activation_alpha") != (function == "affine"):
+        call.unsupported(f"the activation {function}")
+    layer = _layer(call, 1, (function,))
+    if states is None or len(layer.directions) != 1:
+        call.unsupported("a layer that begins anew in every run")
+    time, batch, _ = call.shape(0)
+    hidden = layer.hidden
+    bias = np.zeros(2 * hidden, np.float32) if layer.bias is None else layer.bias[0]
+    constants = [layer.weights[0], layer.recurrence[0], bias[:hidden] + bias[hidden:]]
+    inputs = [
+        _in_order(call, layer, call.input(0), call.type(0)),
+        *(call.const(np.ascontiguousarray(each)) for each in constants),
+        *(call.writer.subgraph.variable(each.name, (batch, hidden)) for each in states),
+    ]
+    options: dict[str, Option] = {
+        "fused_activation_function": _ACTIVATIONS[function],
+        "time_major": True,
+    }
+    kind = TensorType(DType.F32, (time, batch, hidden))
+    made = call.step("UNIDIRECTIONAL_SEQUENCE_RNN", inputs, kind, options)
+    _outputs(call, layer, [_in_order(call, layer, made, kind)], kind)
 
 
 def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType) -> None:
@@ -158,7 +197,7 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
             )
         else:
             call.emit("PACK", made, {"values_count": count, "axis": 1}, outputs=[call.output(0)])
-    if len(call.node.outputs) > 1 and call.graph.uses(call.node.ref(1)):
+    if _gives_last(call):
         ends = []
         for number, tensor in enumerate(made):
             at = 0 if layer.directions[number] == "reverse" else time - 1
@@ -184,6 +223,16 @@ def _outputs(call: ExportCall, layer: _Layer, made: list[int], kind: TensorType)
                 {"axis": 0, "fused_activation_function": 0},
                 outputs=[call.output(1)],
             )
+
+
+def _gives_last(call: ExportCall) -> bool:
+    """Does anybody but the operator itself need the state after the last step?"""
+    if len(call.node.outputs) < 2:
+        return False
+    state = call.writer.state
+    return any(not state.is_end(user) for user, _ in readers(call.graph, call.node.ref(1))) or (
+        call.node.id not in state.of_layer and bool(call.graph.uses(call.node.ref(1)))
+    )
 
 
 def _gru(call: ExportCall) -> None:
@@ -228,4 +277,4 @@ def _gru(call: ExportCall) -> None:
     )
 
 
-EXPORTS: Exports = {"GRU": _gru, "LSTM": _lstm}
+EXPORTS: Exports = {"GRU": _gru, "LSTM": _lstm, "RNN": _rnn}

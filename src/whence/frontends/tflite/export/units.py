@@ -19,6 +19,7 @@ import numpy as np
 from whence.frontends.tflite.export.codes import CODE_TYPES, Codes, codes_of
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
+from whence.graph.state import BOUNDARY
 from whence.types import DType, TensorType
 
 _FUSING = frozenset(
@@ -100,7 +101,8 @@ def find_units(graph: Graph) -> dict[int, Unit]:
     for node in graph:
         if (
             node.id in found
-            or node.op in ("Input", "Const", "Output", "QuantizeLinear", "DequantizeLinear")
+            or node.op in BOUNDARY
+            or node.op in ("QuantizeLinear", "DequantizeLinear")
             or len(node.outputs) != 1
         ):
             continue
@@ -158,7 +160,11 @@ def _bound(graph: Graph, node: Node, index: int) -> float | None:
 
 def _only_reader(graph: Graph, node: Node) -> Node | None:
     uses = graph.uses(node.ref())
-    return uses[0][0] if len(uses) == 1 and uses[0][1] == 0 and uses[0][0].op != "Output" else None
+    return (
+        uses[0][0]
+        if len(uses) == 1 and uses[0][1] == 0 and uses[0][0].op not in ("Output", "Assign")
+        else None
+    )
 
 
 def _unit(graph: Graph, node: Node) -> Unit:

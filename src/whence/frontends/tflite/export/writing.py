@@ -112,6 +112,12 @@ class Subgraph:
             )
         )
 
+    def handle(self, name: str) -> int:
+        """A tensor that says which variable is meant."""
+        return self._add(
+            TensorRecord(self._fresh(name), "RESOURCE", (), None, 0, None, None, False, True)
+        )
+
     def variable(self, name: str, shape: tuple[int, ...]) -> int:
         """A tensor of floats that an operator keeps from one run to the next; zeros at first."""
         return self._add(

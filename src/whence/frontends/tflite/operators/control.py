@@ -291,10 +291,14 @@ def _var_handle(call: OperatorCall) -> None:
 
 
 def _read_variable(call: OperatorCall) -> None:
-    name = _handle(call)
-    value = call.scope.variable(name)
+    name, scope = _handle(call), call.scope
+    is_first = name not in scope.reading.names
+    value = scope.variable(name)
     if value is None:
         call.fail(f"variable {quoted(name)} is read before it has a value")
+    if is_first and name in scope.reading.names and not scope.is_nested:
+        # The first to read a variable is what it stands for.
+        value = call.adopt(value)
     call.output_codes(0, value)
 
 
