@@ -10,18 +10,17 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import json
-import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
+from tests.mutation.damage import Stuck, limited
 from tests.mutation.onnx_mutants import Mutant
 from tests.mutation.seeds import Seed, restore
 from tests.mutation.tflite_mutants import TfliteMutant, written
@@ -38,10 +37,6 @@ from whence.types import TensorType
 
 SECONDS_FOR_ONE = 30
 TOLERANCE = 5e-3
-
-
-class Stuck(BaseException):
-    """Not an `Exception`, so that nothing on the way takes it for a fault of the model."""
 
 
 class Collected(BaseException):
@@ -139,20 +134,6 @@ def candidate(run: int, index: int, seeds: dict[str, list[Seed]]) -> Candidate:
     return Candidate(
         index, seed.name, "onnx", mutant.model.SerializeToString(), inputs, mutant.done
     )
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise Stuck
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def compiled_outputs(it: Candidate, engine: CpuEngine) -> list[Any]:

@@ -5,9 +5,7 @@ with a `WhenceError`, soon and in little memory.
 from __future__ import annotations
 
 import resource
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ import pytest
 from flatbuffers import flexbuffers
 
 from tests.frontends.tflite.making import Model, Quantised
+from tests.mutation.damage import limited, mutations
 from whence.errors import WhenceError
 from whence.frontends.tflite.reader import read_tflite
 from whence.graph.check import check_graph
@@ -185,51 +184,6 @@ MODELS: dict[str, Callable[[], bytes]] = {
     "recurrent": recurrent,
     "sparse": sparse_weights,
 }
-
-
-class Stuck(BaseException):
-    """Not an `Exception`, so that nothing on the way takes it for a fault of the file."""
-
-
-@contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise Stuck
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def mutations(data: bytes, count: int, rng: np.random.Generator) -> Iterator[bytes]:
-    """Files cut off, with bits flipped, with bytes and words that claim extremes, and with parts of
-    themselves in the wrong place.
-    """
-    words = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, len(data), 0x10000, 0x40000000)
-    for turn in range(count):
-        damaged = bytearray(data)
-        at = int(rng.integers(0, len(data)))
-        match turn % 6:
-            case 0:
-                yield data[:at]
-                continue
-            case 1 | 2:
-                damaged[at] ^= 1 << int(rng.integers(0, 8))
-            case 3:
-                damaged[at] = int(rng.choice((0, 1, 0x7F, 0x80, 0xFF)))
-            case 4:
-                at &= ~3
-                damaged[at : at + 4] = int(rng.choice(words)).to_bytes(4, "little")[
-                    : len(data) - at
-                ]
-            case _:
-                other, length = int(rng.integers(0, len(data))), int(rng.integers(1, 32))
-                damaged[at : at + length] = data[other : other + length][: len(data) - at]
-        yield bytes(damaged[: len(data)])
 
 
 def outcome(data: bytes) -> str:

@@ -1,0 +1,27 @@
+"""A few hundred damaged files of each format; `python -m tests.mutate_bytes` reads any number."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.mutate_bytes import GOOD, candidate, outcome, sources
+
+COUNT = 600
+
+
+def test_whole_files_are_read():
+    for name, data, read in sources():
+        assert outcome(data, read) == ("read", ""), name
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_files_are_read_or_refused():
+    seen: Counter[str] = Counter()
+    for index in range(COUNT):
+        name, data, read = candidate(13, index)
+        kind, text = outcome(data, read)
+        assert kind in GOOD, f"{index} {name}: {text}"
+        seen[kind] += 1
+    assert min(seen.values()) > COUNT / 10
