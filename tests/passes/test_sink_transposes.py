@@ -13,9 +13,11 @@ from tests.passes.rewriting import carried, is_left_alone, only, operators, rewr
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.structure import structure
+from whence.passes import sink_transposes
 from whence.passes.manager import run_passes
 from whence.passes.remove_dead_nodes import RemoveDeadNodes
 from whence.passes.sink_transposes import SinkTransposes
+from whence.passes.transposed_op import rewritten
 from whence.provenance import Reason
 from whence.types import DType
 
@@ -391,3 +393,55 @@ def test_a_vector_that_is_not_constant_is_reshaped() -> None:
     rewrite(graph, SinkTransposes())
     assert operators(graph) == ["Reshape", "Add"]
     assert str(graph.type_of(only(graph, "Reshape").ref())) == "f32[1,1,1,5]"
+
+
+def _chain(cycle: tuple[str, ...], length: int) -> Graph:
+    """Operators in a row: "there" and "back" are transposes that undo each other."""
+    build = GraphBuilder()
+    x: Symbol = build.input("x", DType.F32, [3, 4, 5])
+    table = floats(build, 3, 4, 5)
+    for number in range(length):
+        op = cycle[number % len(cycle)]
+        if op in ("there", "back"):
+            x = turn(build, x, (2, 0, 1) if op == "there" else (1, 2, 0))
+        else:
+            x = build.op(op, x, table) if op == "Add" else build.op(op, x)
+    return finished(build, x)
+
+
+def test_neighbours_cancel_before_anything_moves() -> None:
+    """Or whole chains would be turned, constants with them, for transposes that stand together."""
+    graph = _chain(("Relu", "Add", "there", "back"), 40)
+    (report,) = run_passes(graph, [SinkTransposes()])
+    assert report.rules == {"transpose(transpose(x)) = x": 10}
+    assert report.added == 0
+    assert operators(graph) == ["Relu", "Add"] * 10
+
+
+@pytest.mark.parametrize(
+    "cycle",
+    [
+        ("Relu", "there", "Exp", "Sigmoid", "back"),
+        ("there", "Relu", "Exp"),
+        ("there", *("Relu",) * 70),
+        ("there", "Relu", "Softplus", "back", "Exp", "back"),
+    ],
+)
+def test_work_grows_as_the_graph_does(
+    cycle: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = 0
+
+    def count(*args: Any) -> Any:
+        nonlocal looked_at
+        looked_at += 1
+        return rewritten(*args)
+
+    monkeypatch.setattr(sink_transposes, "rewritten", count)
+    work = []
+    for length in (420, 1680):
+        looked_at = 0
+        (report,) = run_passes(_chain(cycle, length), [SinkTransposes()])
+        work.append((looked_at, report.changes))
+    for small, large in zip(*work, strict=True):
+        assert large <= 5 * small

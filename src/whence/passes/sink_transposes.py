@@ -152,6 +152,11 @@ class SinkTransposes(RulePass):
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
+        # Neighbours first: nothing needs to move for them. Each meets what is left of those before
+        # it, so that once through the graph is enough.
+        for node in [node for node in graph if node.op == "Transpose"]:
+            if node.graph is graph:
+                compose_transposes(node, rewriter)
         perms = dict.fromkeys(perm_of(graph, node) for node in graph if node.op == "Transpose")
         for perm in perms:
             if perm is not None and not is_identity(perm):
