@@ -22,6 +22,29 @@ def make_engine(context: Any, device: Any = None) -> OpenClEngine:
     raise InputError(f"'{device.name}' is not among the OpenCL devices of this machine")
 
 
+def get_context(engine: Engine) -> Any:
+    """The OpenCL context of an engine, to make queues and buffers in: `pyopencl.Context`."""
+    return _opencl(engine).context
+
+
+def get_device(engine: Engine) -> Any:
+    """The OpenCL device of an engine: `pyopencl.Device`."""
+    return _opencl(engine).found.handle
+
+
+def get_command_queue(stream: Stream) -> Any:
+    """The OpenCL queue that the runs of a stream go to: `pyopencl.CommandQueue`."""
+    _opencl(stream.engine)
+    return stream.queue
+
+
+def _opencl(engine: Engine) -> OpenClEngine:
+    if not isinstance(engine, OpenClEngine):
+        kind = getattr(engine, "kind", type(engine).__name__)
+        raise InputError(f"only an opencl engine has OpenCL objects, not {kind}")
+    return engine
+
+
 def make_stream(engine: Engine, queue: Any) -> Stream:
     """A stream whose runs go to the application's queue. It profiles if the queue does."""
     cl = require_pyopencl()

@@ -4,7 +4,7 @@ compiled model can be called without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +26,14 @@ class Binder:
     time.
     """
 
-    def __init__(self, ports: Sequence[Port]) -> None:
+    def __init__(
+        self, ports: Sequence[Port], adopt: Callable[[Port, Value], Value] | None = None
+    ) -> None:
+        """`adopt` checks what is no array of the host, and returns what stands for it in a run, or
+        `None` for what it does not know.
+        """
         self._ports = tuple(ports)
+        self._adopt = adopt
         self._names = tuple(port.name for port in ports)
         kinds = [port.type if isinstance(port.type, TensorType) else None for port in ports]
         # The dtype and the shape that nothing more needs to be asked of; an open dimension is equal
@@ -70,10 +76,14 @@ class Binder:
             (
                 value
                 if type(value) is np.ndarray and value.shape == shape and value.dtype == dtype
-                else _checked(port, value)
+                else self._other(port, value)
             )
             for port, value, (dtype, shape) in zip(self._ports, inputs, self._easy, strict=True)
         ]
+
+    def _other(self, port: Port, value: Value) -> Value:
+        adopted = None if self._adopt is None else self._adopt(port, value)
+        return _checked(port, value) if adopted is None else adopted
 
     def call(self, args: Sequence[Value], kwargs: Mapping[str, Value]) -> list[Value]:
         """As `bind`, of the arguments of a call: some in order, the rest by name; or a dictionary

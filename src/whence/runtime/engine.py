@@ -15,6 +15,7 @@ from whence.runtime.tuned import Tuned
 
 if TYPE_CHECKING:
     from whence.graph import Graph
+    from whence.ops.binding import Port
     from whence.ops.definition import Value
     from whence.runtime.build import Progress
     from whence.runtime.program import Program
@@ -77,11 +78,23 @@ class Engine:
         """Memory for the variables of a program that has some, with their initial values."""
         raise NotImplementedError
 
+    def adopt(self, port: Port, value: Value) -> Value:
+        """What stands for an input in a run that is no array of the host, but in memory of this
+        engine's device; `None` for anything else.
+        """
+        return None
+
     def run(
-        self, instance: Any, inputs: Sequence[Value], stream: Stream | None, state: Any = None
+        self,
+        instance: Any,
+        inputs: Sequence[Value],
+        stream: Stream | None,
+        state: Any = None,
+        out: Sequence[Value] | None = None,
     ) -> list[Value]:
         """One run: the outputs for these inputs. Waits until they are there. `state` is what
-        `state` made, where the program has variables; the caller holds its lock.
+        `state` made, where the program has variables; the caller holds its lock. `out` is memory of
+        the device that outputs are to be written to, or `None`, for each.
         """
         raise NotImplementedError
 
@@ -159,8 +172,17 @@ class CpuEngine(Engine):
         return StateMemory(program)
 
     def run(
-        self, instance: Any, inputs: Sequence[Value], stream: Stream | None, state: Any = None
+        self,
+        instance: Any,
+        inputs: Sequence[Value],
+        stream: Stream | None,
+        state: Any = None,
+        out: Sequence[Value] | None = None,
     ) -> list[Value]:
+        if out is not None:
+            raise InputError(
+                "the cpu engine makes arrays for outputs by itself; out= is for memory of a device"
+            )
         made: list[Value] = instance.run(inputs, None if stream is None else stream.profiler, state)
         return made
 

@@ -12,6 +12,7 @@ import numpy as np
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port, warn_of_disagreement
 from whence.ops.definition import Value
+from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
 from whence.runtime.program import Program
 from whence.runtime.stream import Stream, check_stream
@@ -69,7 +70,7 @@ class Executable:
         """All that the file lists as inputs, where some have a default: they may be given too."""
         self._overriding: dict[frozenset[str], Executable] = {}
         self.engine = engine
-        self._binder = Binder(self.inputs)
+        self._binder = Binder(self.inputs, engine.adopt)
         self._tensors = tuple(isinstance(port.type, TensorType) for port in self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
@@ -155,17 +156,25 @@ class Executable:
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the
         stream was waited for.
+
+        On an OpenCL engine, inputs may be in memory of its context (`pyopencl.Buffer`,
+        `pyopencl.array.Array`), and so may outputs: `out` has one such for each output, or `None`
+        for a new array of the host. They are used where they are, and nothing is copied. A model
+        that has an input called `out` takes no such argument.
         """
         check_stream(stream)
+        out = None if any(port.name == "out" for port in self.inputs) else kwargs.pop("out", None)
         if stream.engine is not self.engine:
             raise InputError(
                 "the stream belongs to another engine; make it with whence.Stream(model.engine)"
             )
         if self._listed and (other := self._taking(kwargs)) is not self:
+            if out is not None:
+                kwargs["out"] = out
             return other.execute(stream, **self._by_name(args), **kwargs)
         inputs = self._binder.call(args, kwargs)
         pending = Pending()
-        stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream))
+        stream.submit(lambda _: self._fulfil(pending, time.monotonic_ns(), inputs, stream, out))
         return pending
 
     def perform(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
@@ -179,11 +188,16 @@ class Executable:
         return pending
 
     def _fulfil(
-        self, pending: Pending, began: int, inputs: Sequence[Value], stream: Stream
+        self,
+        pending: Pending,
+        began: int,
+        inputs: Sequence[Value],
+        stream: Stream,
+        out: Sequence[Value] | None = None,
     ) -> None:
         pending.began = began
         try:
-            pending._outputs = self._run(inputs, stream)
+            pending._outputs = self._run(inputs, stream, out)
         except BaseException as error:
             pending._failure = error
             raise
@@ -233,7 +247,9 @@ class Executable:
         """The programs made so far."""
         return tuple(prepared.program for prepared in list(self._programs.values()))
 
-    def _run(self, inputs: Sequence[Value], stream: Stream | None) -> list[Value]:
+    def _run(
+        self, inputs: Sequence[Value], stream: Stream | None, out: Sequence[Value] | None = None
+    ) -> list[Value]:
         program, free = self._prepared(self._signature(inputs))
         try:
             instance = free.pop()
@@ -241,10 +257,10 @@ class Executable:
             instance = self._instance(program)
         try:
             if not program.plan.variables:
-                return self._run_on(instance, program, inputs, stream, None)
+                return self._run_on(instance, program, inputs, stream, None, out)
             state = self._state_of(program)
             with state.lock:
-                return self._run_on(instance, program, inputs, stream, state)
+                return self._run_on(instance, program, inputs, stream, state, out)
         except MemoryError as error:
             raise WhenceError(f"there is no memory for the outputs of a run: {error}") from error
         finally:
@@ -266,15 +282,16 @@ class Executable:
         inputs: Sequence[Value],
         stream: Stream | None,
         state: Any,
+        out: Sequence[Value] | None,
     ) -> list[Value]:
         if stream is not None and stream.profiler is not None:
             stream.profiler.begin(program)
-        return self.engine.run(instance, inputs, stream, state)
+        return self.engine.run(instance, inputs, stream, state, out)
 
     def _signature(self, inputs: Sequence[Value]) -> Signature:
         return tuple(
             [
-                value.shape if is_tensor and isinstance(value, np.ndarray) else None
+                value.shape if is_tensor and isinstance(value, np.ndarray | DeviceMemory) else None
                 for value, is_tensor in zip(inputs, self._tensors, strict=True)
             ]
         )

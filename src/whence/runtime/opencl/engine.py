@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.errors import InputError
+from whence.ops.binding import Port
 from whence.runtime.engine import Engine
+from whence.runtime.opencl.adopt import adopt
 from whence.runtime.opencl.devices import abilities, device_at, require_pyopencl
 from whence.runtime.opencl.profiler import DeviceProfiler
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.runtime.build import Progress
+    from whence.runtime.device_memory import DeviceMemory
     from whence.runtime.opencl.instance import OpenClInstance
     from whence.runtime.opencl.program import OpenClProgram
     from whence.runtime.opencl.state import DeviceState
@@ -93,17 +96,44 @@ class OpenClEngine(Engine):
 
         return DeviceState(program, self)
 
+    def adopt(self, port: Port, value: Value) -> Value:
+        return adopt(port, value, self.context)
+
     def run(
         self,
         instance: OpenClInstance,
         inputs: Sequence[Value],
         stream: Stream | None,
-        state: DeviceState | None = None,
+        state: Any = None,
+        out: Sequence[Value] | None = None,
     ) -> list[Value]:
+        taken = () if out is None else self._outputs(instance.program, out)
         if stream is None:
-            return instance.run(inputs, self.queue(profiling=False), None, state)
+            return instance.run(inputs, self.queue(profiling=False), None, state, taken)
         assert stream.profiler is None or isinstance(stream.profiler, DeviceProfiler)
-        return instance.run(inputs, stream.queue, stream.profiler, state)
+        return instance.run(inputs, stream.queue, stream.profiler, state, taken)
+
+    def _outputs(self, program: Program, out: Sequence[Value]) -> list[DeviceMemory | None]:
+        ports = [
+            Port(node.name, program.graph.type_of(ref))
+            for node in program.graph.outputs
+            if (ref := node.inputs[0]) is not None
+        ]
+        if not isinstance(out, list | tuple) or len(out) != len(ports):
+            raise InputError(
+                f"out= takes a list of {len(ports)}, for each output memory of the device or None:"
+                f" {', '.join(port.name for port in ports)}"
+            )
+        found = []
+        for port, value in zip(ports, out, strict=True):
+            memory = None if value is None else adopt(port, value, self.context, "output")
+            if value is not None and memory is None:
+                raise InputError(
+                    f"output {port.name!r} is a {type(value).__name__}; a cl.Buffer or a"
+                    " pyopencl.array.Array is needed, or None for a new array"
+                )
+            found.append(memory)
+        return found
 
     def profiler(self) -> DeviceProfiler:
         return DeviceProfiler()

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.errors import InputError
 from whence.graph import Node, Ref
 from whence.graph.guards import holds
 from whence.graph.interpreter import evaluate_node
 from whence.graph.state import fitting
 from whence.ops.definition import Value
+from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.instance import as_declared, copied, dense
 from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.opencl.profiler import DeviceProfiler
@@ -59,6 +61,9 @@ class OpenClInstance:
         self.before: Sequence[Any] = ()
         self.after: Sequence[Any] = ()
         """The variables of the run that is on its way, as they were and as they will be."""
+        self._given: dict[tuple[Region, int], DeviceMemory] = {}
+        """What of the run that is on its way lies in memory of the application."""
+        self._bound: frozenset[tuple[Region, int]] = frozenset()
         self._scratch = engine.buffer(scratch) if scratch else None
         # A kernel object holds its arguments, so every step has one of its own and they are set
         # once.
@@ -89,20 +94,66 @@ class OpenClInstance:
             return self.after[place.index]
         return self.arena if place.region is Region.ARENA else self.program.device_weights
 
+    def room(self, place: Place) -> tuple[Any, int]:
+        """The memory that a place is in during this run, and how many bytes into it."""
+        given = self._given.get((place.region, place.index))
+        if given is not None:
+            return given.buffer, given.offset + place.offset
+        return self.memory(place), place.offset
+
+    def _bind(self) -> None:
+        """Set the arguments of kernels that lie in memory of the application."""
+        for action in self.program.launches:
+            if isinstance(action, LaunchStep):
+                for position, place in enumerate(action.places):
+                    if (place.region, place.index) in self._bound:
+                        buffer, offset = self.room(place)
+                        self.kernels[action.number].set_arg(2 * position, buffer)
+                        self.kernels[action.number].set_arg(2 * position + 1, np.int64(offset))
+
     def run(
         self,
         inputs: Sequence[Value],
         queue: Any,
         profiler: DeviceProfiler | None = None,
         state: DeviceState | None = None,
+        out: Sequence[DeviceMemory | None] = (),
     ) -> list[Value]:
-        """The outputs for these inputs. Outputs are new arrays, inputs are not kept. `state` is
-        what the variables are, and has their new values afterwards; without it, this is a first
-        run.
+        """The outputs for these inputs. Outputs are new arrays, or in the memory given by `out`;
+        inputs are not kept. `state` is what the variables are, and has their new values afterwards;
+        without it, this is a first run.
         """
+        placed = [
+            *((Region.INPUT, index, value) for index, value in enumerate(inputs)),
+            *((Region.OUTPUT, index, value) for index, value in enumerate(out)),
+        ]
+        self._given = {
+            (region, index): value
+            for region, index, value in placed
+            if isinstance(value, DeviceMemory) and value.nbytes
+        }
+        if not self._given:
+            return self._run_with(inputs, queue, profiler, state, out)
+        self._bound = frozenset(self._given)
+        try:
+            self._bind()
+            return self._run_with(inputs, queue, profiler, state, out)
+        finally:
+            # Nothing of the application's is kept.
+            self._given = {}
+            self._bind()
+
+    def _run_with(
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+        state: DeviceState | None,
+        out: Sequence[DeviceMemory | None],
+    ) -> list[Value]:
         variables = self.program.plan.variables
         if not variables:
-            return self._run(inputs, queue, profiler)
+            return self._run(inputs, queue, profiler, out)
         state = state or DeviceState(self.program, self.engine)
         self.before, self.after = state.begin(variables)
         for action in self.program.launches:
@@ -110,19 +161,23 @@ class OpenClInstance:
                 for position, place in enumerate(action.places):
                     if place.region in (Region.STATE, Region.NEXT):
                         self.kernels[action.number].set_arg(2 * position, self.memory(place))
-        made = self._run(inputs, queue, profiler)
+        made = self._run(inputs, queue, profiler, out)
         state.finish(variables)
         return made
 
     def _run(
-        self, inputs: Sequence[Value], queue: Any, profiler: DeviceProfiler | None
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+        out: Sequence[DeviceMemory | None],
     ) -> list[Value]:
         blocks = self.program.plan.inputs
         given = [
-            value if wanted is None else dense(wanted, value)
+            value if wanted is None or isinstance(value, DeviceMemory) else dense(wanted, value)
             for wanted, value in zip(blocks, inputs, strict=True)
         ]
-        run = _Run(self, given, queue, profiler)
+        run = _Run(self, given, queue, profiler, out)
         try:
             return run.go()
         finally:
@@ -144,6 +199,7 @@ class _Run:
         given: Sequence[Value],
         queue: Any,
         profiler: DeviceProfiler | None,
+        out: Sequence[DeviceMemory | None],
     ) -> None:
         self._cl = require_pyopencl()
         self._instance, self._program, self._queue, self._profiler = (
@@ -153,12 +209,16 @@ class _Run:
             profiler,
         )
         self._host: dict[Ref, Value] = {}
-        self._on_device: set[Ref] = set()
         self._given = given
+        self._out = out
 
     def go(self) -> list[Value]:
         program = self._program
         for node, value in zip(program.graph.inputs, self._given, strict=True):
+            if isinstance(value, DeviceMemory):
+                if not value.nbytes:
+                    self._host[node.ref()] = np.empty(value.shape, value.dtype)
+                continue
             self._host[node.ref()] = value
             if node.ref() in program.read_by_device:
                 self._upload(node.ref(), value)
@@ -180,7 +240,11 @@ class _Run:
                 self._note(action.number, event, began)
             else:
                 self._do(action)
-        return [self._collect(node.inputs[0]) for node in program.graph.outputs]
+        wanted = self._out or [None] * len(program.graph.outputs)
+        return [
+            self._collect(node.inputs[0]) if memory is None else self._deliver(node, memory)
+            for node, memory in zip(program.graph.outputs, wanted, strict=True)
+        ]
 
     # ---- the host's side ----
 
@@ -233,6 +297,41 @@ class _Run:
         # Nobody else has it: what was fetched is the caller's.
         return self._value(ref)
 
+    def _deliver(self, output: Node, memory: DeviceMemory) -> Value:
+        """An output in memory of the application. Most are there already: kernels wrote them."""
+        (ref,) = output.inputs
+        assert ref is not None
+        owner = self._program.layout.owner(ref)
+        if not memory.nbytes:
+            return memory.given
+        began = time.monotonic_ns()
+        if owner in self._host or self._program.graph[owner.node].is_const:
+            value = np.require(self._value(ref), requirements="C")
+            if (value.shape, value.dtype) != (memory.shape, memory.dtype):
+                raise InputError(
+                    f"output {output.name!r} is {value.dtype} of shape {list(value.shape)}, and"
+                    f" out= has room for {memory.dtype} of shape {list(memory.shape)}"
+                )
+            event = self._cl.enqueue_copy(
+                self._queue, memory.buffer, value, dst_offset=memory.offset, is_blocking=False
+            )
+            self._note(self._program.to_device, event, began)
+            # The array may be nobody's but ours.
+            event.wait()
+            return memory.given
+        buffer, offset = self._instance.room(self._program.layout.places[ref])
+        if (buffer, offset) != (memory.buffer, memory.offset):
+            event = self._cl.enqueue_copy(
+                self._queue,
+                memory.buffer,
+                buffer,
+                src_offset=offset,
+                dst_offset=memory.offset,
+                byte_count=memory.nbytes,
+            )
+            self._note(self._program.to_host, event, began)
+        return memory.given
+
     def _type(self, ref: Ref) -> TensorType:
         kind = self._program.graph.type_of(ref)
         assert isinstance(kind, TensorType)
@@ -245,12 +344,9 @@ class _Run:
         place = written(place) if is_assigned else place
         if value.nbytes:
             began = time.monotonic_ns()
+            buffer, offset = self._instance.room(place)
             event = self._cl.enqueue_copy(
-                self._queue,
-                self._instance.memory(place),
-                value,
-                dst_offset=place.offset,
-                is_blocking=False,
+                self._queue, buffer, value, dst_offset=offset, is_blocking=False
             )
             self._note(self._program.to_device, event, began)
 
@@ -259,12 +355,9 @@ class _Run:
         array = np.empty(kind.static_shape or (), kind.dtype.numpy)
         if array.nbytes:
             began = time.monotonic_ns()
+            buffer, offset = self._instance.room(place)
             event = self._cl.enqueue_copy(
-                self._queue,
-                array,
-                self._instance.memory(place),
-                src_offset=place.offset,
-                is_blocking=False,
+                self._queue, array, buffer, src_offset=offset, is_blocking=False
             )
             self._note(self._program.to_host, event, began)
             event.wait()
@@ -272,7 +365,7 @@ class _Run:
 
     def _note(self, step: int, event: Any, began: int) -> None:
         if self._profiler is not None:
-            self._profiler.note_event(event, began, step)
+            self._profiler.note_event(event, began, step, is_kernel=step < self._program.to_device)
 
 
 def _bytes(shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:

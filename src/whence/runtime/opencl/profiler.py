@@ -16,13 +16,15 @@ class DeviceProfiler(Profiler):
     """
 
     def __init__(self) -> None:
-        self._events: list[tuple[Any, int, int]] = []
+        self._events: list[tuple[Any, int, int, bool]] = []
         self._host: list[tuple[int, int, int]] = []
         super().__init__()
 
-    def note_event(self, event: Any, queued: int, step: int) -> None:
-        """A command that was given to the queue just now."""
-        self._events.append((event, queued, step))
+    def note_event(self, event: Any, queued: int, step: int, *, is_kernel: bool) -> None:
+        """A command that was given to the queue just now. The time of an execution is that of its
+        kernels; other commands have samples only.
+        """
+        self._events.append((event, queued, step, is_kernel))
 
     def note_host(self, begin: int, end: int, step: int) -> None:
         """A step of the host, which is no command: it is in the samples, not in the times of
@@ -36,13 +38,14 @@ class DeviceProfiler(Profiler):
         host, self._host = self._host, []
         # A command that failed has no times, and its run raises an error of its own.
         done = [
-            (event.profile, queued, step)
-            for event, queued, step in events
+            (event.profile, queued, step, is_kernel)
+            for event, queued, step, is_kernel in events
             if event.command_execution_status == 0
         ]
         if done:
-            shift = min(queued - times.queued for times, queued, _ in done)
-            for times, _, step in done:
-                self.note(times.start + shift, times.end + shift, step)
+            shift = min(queued - times.queued for times, queued, *_ in done)
+            for times, _, step, is_kernel in done:
+                note = self.note if is_kernel else self.note_sample
+                note(times.start + shift, times.end + shift, step)
         for begin, end, step in host:
             self.note_sample(begin, end, step)
