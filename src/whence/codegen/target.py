@@ -9,7 +9,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -186,16 +186,32 @@ class Target:
 
 
 def usable_cores() -> int:
-    """Cores this process may keep busy: its affinity, and a container's quota."""
+    """Cores this process may keep busy: its affinity, and the quota of its control group."""
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
+    return max(1, min([cores, *_quotas(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))]))
+
+
+def _quotas(membership: Path, root: Path) -> Iterator[int]:
+    """Cores that the process's control group allows, and each of those above it; a container may see
+    only its own, as the root. As in whence_runtime.c.
+    """
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        limit = -(-int(quota) // int(period))
-    except (OSError, ValueError):  # no such control group, or "max"
-        return cores
-    return max(1, min(cores, limit))
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        if not line.startswith("0::/"):
+            continue
+        parts = Path(line.removeprefix("0::/")).parts
+        for depth in range(len(parts), -1, -1):
+            try:
+                text = root.joinpath(*parts[:depth], "cpu.max").read_text(encoding="ascii")
+                quota, period = text.split()
+                yield -(-int(quota) // int(period))
+            except (OSError, ValueError, ZeroDivisionError):  # no such control group, or "max"
+                continue
 
 
 def _host_arch() -> Arch:

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,14 +17,23 @@
 #include <sys/syscall.h>
 #endif
 
-/* How long an idle worker spins before it sleeps. Kernels follow each other within microseconds; a model's runs do not. */
+/* How long an idle worker spins before it sleeps: after a run, and within one, where the next kernel
+   that has work for it is near. */
 #define SPIN_NS 60000
-/* How often the caller looks whether the workers are done before it lets others have the core. */
-#define SPIN_LOOKS 20000
-/* The same for workers that meet, who all must have a core: one that waits long waits for a worker that has none. */
+#define SPIN_IN_RUN_NS 1000000
+/* How often the caller looks whether a worker is done before it lets others have the core. */
+#define SPIN_LOOKS 4000
+/* The same for workers that meet, who all must have a core: one that waits long waits for a worker
+   that has none. */
 #define MEET_LOOKS 2000
 
-enum { MAX_THREADS = 256 };
+/* A job is announced in one word, so that a worker reads all of it at once: its number in the upper
+   bits, and in the lower ones the highest worker that it is for. */
+enum { MAX_THREADS = 256, WORKER_BITS = 8, WORKER_MASK = MAX_THREADS - 1 };
+
+/* What became of a job for one worker. A worker that has not joined when all work items are taken is
+   not waited for: the caller closes the job for it. */
+enum { JOINED = 1, DONE = 2, CLOSED = 3, PHASE_BITS = 2 };
 
 typedef struct {
   pthread_t thread;
@@ -32,10 +42,17 @@ typedef struct {
   void *scratch;
 } worker;
 
-/* A worker's own stretch of the work items, on a cache line of its own: the first in the low half, the one behind the last in the high half. */
+/* A worker's own range of the work items, on a cache line of its own: the first in the low half, the
+   one behind the last in the high half. */
 typedef struct {
   _Alignas(WH_LINE) atomic_uint_least64_t span;
-} stretch;
+} range;
+
+/* How far a worker is: the number of a job and one of the phases above; and whether it sleeps. */
+typedef struct {
+  _Alignas(WH_LINE) atomic_uint state;
+  atomic_uint asleep;
+} progress;
 
 /* Those who meet, and how often they have. */
 typedef struct {
@@ -49,20 +66,23 @@ struct wh_pool {
   int32_t cores;   /* on which they may run at the same time */
   gang gang;
   worker workers[MAX_THREADS];
-  stretch stretches[MAX_THREADS];
+  range ranges[MAX_THREADS];
+  progress progress[MAX_THREADS];
   atomic_int_least64_t scratch_bytes; /* what every worker has at least */
   pthread_mutex_t owner;              /* whoever holds it may use the workers */
+  pthread_mutex_t spare_lock;
+  struct spare *spares;               /* scratch memory of runs that do their work alone */
   pid_t process;                      /* where the workers are: a forked process has a copy of the pool, but no workers */
 
-  /* The job at hand. Written by the caller before `generation` moves, read by workers after they see it move. */
+  /* The job at hand. Written by the caller before `order` changes, read by workers that joined it. */
   wh_kernel kernel;
   void *const *buf;
   int64_t tasks;
-  int64_t unit;  /* Stretches count in so many work items, */
-  int64_t grain; /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own stretch, once. */
-  _Alignas(WH_LINE) atomic_uint generation;
-  _Alignas(WH_LINE) atomic_int busy;
-  _Alignas(WH_LINE) atomic_int sleepers;
+  int64_t unit;    /* Ranges count in so many work items, */
+  int64_t grain;   /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own range, once. */
+  int32_t members; /* workers that it is for, the caller among them */
+  _Alignas(WH_LINE) atomic_uint order;
+  _Alignas(WH_LINE) atomic_int running; /* is there a run, so that more jobs are near? */
   atomic_int stop;
 #ifndef __linux__
   pthread_mutex_t bed;
@@ -84,21 +104,24 @@ static void relax(void) {
 #endif
 }
 
-/* Until `generation` is not `seen` any more, or a little less. */
-static void sleep_while(wh_pool *pool, unsigned seen) {
+/* Until somebody wakes this worker, or a little less. */
+static void sleep_until_woken(wh_pool *pool, progress *own) {
 #ifdef __linux__
-  syscall(SYS_futex, (unsigned *)&pool->generation, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+  (void)pool;
+  syscall(SYS_futex, (unsigned *)&own->asleep, FUTEX_WAIT_PRIVATE, 1u, NULL, NULL, 0);
 #else
   pthread_mutex_lock(&pool->bed);
-  while (atomic_load(&pool->generation) == seen) pthread_cond_wait(&pool->alarm, &pool->bed);
+  while (atomic_load(&own->asleep)) pthread_cond_wait(&pool->alarm, &pool->bed);
   pthread_mutex_unlock(&pool->bed);
 #endif
 }
 
-/* After `generation` moved. */
-static void wake_all(wh_pool *pool) {
+/* After `order` changed. */
+static void wake(wh_pool *pool, int32_t number) {
+  progress *other = &pool->progress[number];
+  if (!atomic_load(&other->asleep) || !atomic_exchange(&other->asleep, 0)) return;
 #ifdef __linux__
-  syscall(SYS_futex, (unsigned *)&pool->generation, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+  syscall(SYS_futex, (unsigned *)&other->asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 #else
   pthread_mutex_lock(&pool->bed);
   pthread_cond_broadcast(&pool->alarm);
@@ -106,9 +129,15 @@ static void wake_all(wh_pool *pool) {
 #endif
 }
 
-/* Half of what is left of a stretch: its owner takes from the front, others from the back. Returns 0 when nothing is left. */
+/* Waking a thread takes longer than starting on its work, so each wakes two others: all are awake
+   after as many steps as a tree has levels. */
+static void wake_below(wh_pool *pool, int32_t number, int32_t last) {
+  for (int32_t below = 2 * number + 1; below <= 2 * number + 2 && below <= last; below++) wake(pool, below);
+}
+
+/* Half of what is left of a range: its owner takes from the front, others from the back. Returns 0 when nothing is left. */
 static int take(wh_pool *pool, int32_t whose, int is_own, int64_t *begin, int64_t *end) {
-  atomic_uint_least64_t *span = &pool->stretches[whose].span;
+  atomic_uint_least64_t *span = &pool->ranges[whose].span;
   uint64_t seen = atomic_load_explicit(span, memory_order_relaxed);
   for (;;) {
     const int64_t first = (int64_t)(seen & UINT32_MAX), last = (int64_t)(seen >> 32), left = last - first;
@@ -152,43 +181,112 @@ static void free_scratch(void *scratch) {
   if (scratch) free((char *)scratch - WH_HEADER);
 }
 
-/* A worker's own stretch first: what it made of the last kernel's is still in its cache. Then whatever the others have not begun. */
+/* Scratch memory of a run that does its work alone. Kept for the next one: fresh memory is slow to touch. */
+typedef struct spare {
+  struct spare *next;
+  int64_t bytes;
+  void *scratch;
+  wh_gang alone;
+} spare;
+
+static void free_spare(spare *one) {
+  if (one) free_scratch(one->scratch);
+  free(one);
+}
+
+static spare *make_spare(int64_t bytes) {
+  spare *one = malloc(sizeof *one);
+  if (!one) return NULL;
+  *one = (spare){NULL, bytes, make_scratch(bytes, &one->alone), {NULL, 1, meet, 0}};
+  one->alone.shared = one->scratch;
+  if (one->scratch) return one;
+  free(one);
+  return NULL;
+}
+
+/* One that is large enough, or a new one. A forked process has a copy of the lock, which may be held for ever. */
+static spare *take_spare(wh_pool *pool, int64_t bytes) {
+  spare *found = NULL;
+  if (getpid() == pool->process) {
+    pthread_mutex_lock(&pool->spare_lock);
+    found = pool->spares;
+    if (found) pool->spares = found->next;
+    pthread_mutex_unlock(&pool->spare_lock);
+  }
+  if (found && found->bytes >= bytes) return found;
+  free_spare(found);
+  return make_spare(bytes);
+}
+
+static void give_spare(wh_pool *pool, spare *one) {
+  if (!one) return;
+  if (getpid() != pool->process) {
+    free_spare(one);
+    return;
+  }
+  pthread_mutex_lock(&pool->spare_lock);
+  one->next = pool->spares;
+  pool->spares = one;
+  pthread_mutex_unlock(&pool->spare_lock);
+}
+
+/* A worker's own range first: what it made of the last kernel's is still in its cache. Then whatever the others have not begun. */
 static void work(wh_pool *pool, int32_t number, void *scratch) {
   int64_t begin, end;
   if (pool->grain == WH_TOGETHER) {
-    const uint64_t span = atomic_load_explicit(&pool->stretches[number].span, memory_order_relaxed);
+    const uint64_t span = atomic_load_explicit(&pool->ranges[number].span, memory_order_relaxed);
     pool->kernel(pool->buf, (int64_t)(span & UINT32_MAX), (int64_t)(span >> 32), scratch);
     return;
   }
-  for (int32_t step = 0; step < pool->threads; step++) {
-    const int32_t whose = (number + step) % pool->threads;
+  for (int32_t step = 0; step < pool->members; step++) {
+    const int32_t whose = (number + step) % pool->members;
     while (take(pool, whose, step == 0, &begin, &end)) pool->kernel(pool->buf, begin, end, scratch);
+  }
+}
+
+static unsigned phase_of(unsigned order, unsigned phase) { return (order >> WORKER_BITS) << PHASE_BITS | phase; }
+
+/* The next order after `seen`: spins for a while, then sleeps. */
+static unsigned next_order(wh_pool *pool, progress *own, unsigned seen) {
+  uint64_t since = 0;
+  for (unsigned looks = 1;; looks++) {
+    const unsigned now = atomic_load_explicit(&pool->order, memory_order_acquire);
+    if (now != seen) return now;
+    relax();
+    if (looks % 64) continue;
+    const uint64_t at = wh_now();
+    if (!since) since = at;
+    if (at - since < (uint64_t)(atomic_load_explicit(&pool->running, memory_order_relaxed) ? SPIN_IN_RUN_NS : SPIN_NS)) continue;
+    atomic_store(&own->asleep, 1);
+    while (atomic_load(&own->asleep) && atomic_load(&pool->order) == seen) sleep_until_woken(pool, own);
+    atomic_store(&own->asleep, 0);
+    since = 0;
   }
 }
 
 static void *worker_main(void *argument) {
   worker *self = argument;
   wh_pool *pool = self->pool;
+  progress *own = &pool->progress[self->number];
 #ifdef __linux__
   prctl(PR_SET_NAME, "whence-worker"); /* for whoever looks at the process from outside */
 #endif
-  unsigned seen = 0;
+  unsigned seen = 0, state = 0;
   for (;;) {
-    unsigned now = atomic_load_explicit(&pool->generation, memory_order_acquire);
-    if (now == seen) {
-      uint64_t until = wh_now() + SPIN_NS;
-      while ((now = atomic_load_explicit(&pool->generation, memory_order_acquire)) == seen) {
-        for (int i = 0; i < 64; i++) relax();
-        if (wh_now() < until) continue;
-        atomic_fetch_add(&pool->sleepers, 1);
-        sleep_while(pool, seen);
-        atomic_fetch_sub(&pool->sleepers, 1);
-      }
-    }
-    seen = now;
+    const unsigned order = next_order(pool, own, seen);
     if (atomic_load(&pool->stop)) return NULL;
+    const int32_t last = (int32_t)(order & WORKER_MASK);
+    if (self->number > last || state == phase_of(order, CLOSED)) {
+      seen = order;
+      continue;
+    }
+    /* Whoever closed an earlier job for this worker changed its state, and `order` is to be read again after that. */
+    if (!atomic_compare_exchange_strong(&own->state, &state, phase_of(order, JOINED))) continue;
+    wake_below(pool, self->number, last);
     work(pool, self->number, self->scratch);
-    atomic_fetch_sub_explicit(&pool->busy, 1, memory_order_release);
+    seen = order;
+    state = phase_of(order, DONE);
+    atomic_store_explicit(&own->state, state, memory_order_release);
   }
 }
 
@@ -212,10 +310,43 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
   return failed;
 }
 
+#ifdef __linux__
+/* Cores that a control group's quota allows; `most` where there is none. */
+static int32_t quota_of(const char *folder, int32_t most) {
+  char path[4200], text[64];
+  long long quota = 0, period = 0;
+  if (snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", folder) >= (int)sizeof path) return most;
+  FILE *file = fopen(path, "re");
+  if (!file) return most;
+  const int is_limited = fgets(text, sizeof text, file) && sscanf(text, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+  fclose(file);
+  const long long allowed = is_limited ? (quota + period - 1) / period : most;
+  return allowed < most ? (int32_t)allowed : most;
+}
+
+/* The least that this process's control group and those above it allow. */
+static int32_t control_group_cores(int32_t most) {
+  char line[4096];
+  FILE *file = fopen("/proc/self/cgroup", "re");
+  if (!file) return most;
+  while (fgets(line, sizeof line, file)) {
+    if (strncmp(line, "0::", 3)) continue;
+    char *folder = line + 3;
+    folder[strcspn(folder, "\n")] = 0;
+    for (char *end = folder + strlen(folder); end; end = strrchr(folder, '/')) {
+      *end = 0;
+      most = quota_of(folder, most);
+    }
+  }
+  fclose(file);
+  return most;
+}
+#endif
+
 static int32_t usable_cores(void) {
 #ifdef __linux__
   cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return (int32_t)CPU_COUNT(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return control_group_cores((int32_t)CPU_COUNT(&allowed));
 #endif
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
   return cores > 0 ? (int32_t)cores : 1;
@@ -242,6 +373,7 @@ wh_pool *wh_pool_create(int32_t threads, int64_t scratch_bytes) {
   pool->gang.face.meet = meet;
   pool->process = getpid();
   pthread_mutex_init(&pool->owner, NULL);
+  pthread_mutex_init(&pool->spare_lock, NULL);
 #ifndef __linux__
   pthread_mutex_init(&pool->bed, NULL);
   pthread_cond_init(&pool->alarm, NULL);
@@ -268,25 +400,35 @@ void wh_pool_destroy(wh_pool *pool) {
   if (!pool) return;
   if (getpid() == pool->process) {
     atomic_store(&pool->stop, 1);
-    atomic_fetch_add(&pool->generation, 1);
-    wake_all(pool);
+    atomic_fetch_add(&pool->order, 1u << WORKER_BITS);
+    for (int32_t i = 1; i < pool->threads; i++) wake(pool, i);
     for (int32_t i = 1; i < pool->threads; i++) pthread_join(pool->workers[i].thread, NULL);
   }
   for (int32_t i = 0; i < pool->threads; i++) free_scratch(pool->workers[i].scratch);
+  while (pool->spares) {
+    spare *one = pool->spares;
+    pool->spares = one->next;
+    free_spare(one);
+  }
+  pthread_mutex_destroy(&pool->spare_lock);
   pthread_mutex_destroy(&pool->owner);
   free(pool);
 }
 
 int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
 
-/* One kernel on all workers, which take ever smaller pieces, so that they end together and one held up by the system does not hold up the rest.
-   Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is taken only if `timed`. */
+/* One kernel on the workers that it has work for, which take ever smaller pieces, so that they end together and one held up by the system does
+   not hold up the rest. Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is
+   taken only if `timed`. */
 static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed) {
-  int64_t workers = pool->threads;
   const int together = step->grain == WH_TOGETHER;
-  int64_t grain = step->grain > 0 ? step->grain : 1;
+  const int64_t grain = step->grain > 0 ? step->grain : 1, pieces = step->tasks / grain;
+  /* More workers than cores would only take turns. */
+  int64_t members = pool->threads < pool->cores ? pool->threads : pool->cores;
+  if (together && pool->threads > pool->cores) members = 1;
+  if (!together && pieces < members) members = pieces;
   pool->gang.face.shared = pool->workers[0].scratch;
-  if (workers < 2 || step->tasks < 2 * grain || (together && workers > pool->cores) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
+  if (members < 2 || (together && pieces < 2) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
     pool->gang.face.members = 1;
     step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
     return 0;
@@ -296,23 +438,33 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->tasks = step->tasks;
   pool->unit = step->tasks / INT32_MAX + 1;
   pool->grain = together ? WH_TOGETHER : (grain + pool->unit - 1) / pool->unit;
-  pool->gang.face.members = workers;
+  pool->members = (int32_t)members;
+  pool->gang.face.members = members;
   const int64_t units = (step->tasks + pool->unit - 1) / pool->unit;
-  for (int64_t i = 0; i < workers; i++) {
-    const uint64_t first = (uint64_t)(i * units / workers), last = (uint64_t)((i + 1) * units / workers);
-    atomic_store_explicit(&pool->stretches[i].span, last << 32 | first, memory_order_relaxed);
+  for (int64_t i = 0; i < members; i++) {
+    const uint64_t first = (uint64_t)(i * units / members), last = (uint64_t)((i + 1) * units / members);
+    atomic_store_explicit(&pool->ranges[i].span, last << 32 | first, memory_order_relaxed);
   }
-  atomic_store_explicit(&pool->busy, (int)workers - 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&pool->generation, 1, memory_order_seq_cst);
-  if (atomic_load(&pool->sleepers)) wake_all(pool);
+  const unsigned number = (atomic_load_explicit(&pool->order, memory_order_relaxed) >> WORKER_BITS) + 1;
+  const unsigned order = number << WORKER_BITS | (unsigned)(members - 1);
+  atomic_store(&pool->order, order);
+  wake_below(pool, 0, (int32_t)members - 1);
   work(pool, 0, pool->workers[0].scratch);
-  if (!atomic_load_explicit(&pool->busy, memory_order_acquire)) return 0;
-  uint64_t since = timed ? wh_now() : 0;
-  for (int looks = 0; atomic_load_explicit(&pool->busy, memory_order_acquire); looks++) {
-    if (looks < SPIN_LOOKS)
-      relax();
-    else
-      sched_yield();
+  const unsigned done = phase_of(order, DONE), joined = phase_of(order, JOINED);
+  uint64_t since = 0;
+  for (int64_t i = 1; i < members; i++) {
+    atomic_uint *state = &pool->progress[i].state;
+    unsigned found = atomic_load_explicit(state, memory_order_acquire);
+    if (found == done) continue;
+    /* All work items are taken: a worker that comes now would find none. Those who meet need each other. */
+    if (found != joined && !together && atomic_compare_exchange_strong(state, &found, phase_of(order, CLOSED))) continue;
+    if (timed && !since) since = wh_now();
+    for (int looks = 0; atomic_load_explicit(state, memory_order_acquire) != done; looks++) {
+      if (looks < SPIN_LOOKS)
+        relax();
+      else
+        sched_yield();
+    }
   }
   return since;
 }
@@ -352,12 +504,12 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     pthread_mutex_unlock(&pool->owner);
     shared = 0;
   }
-  wh_gang alone = {NULL, 1, meet, 0};
-  void *own_scratch = NULL;
-  if (!shared && !(alone.shared = own_scratch = make_scratch(plan->scratch_bytes, &alone))) return WH_NO_MEMORY;
-  wh_gang *face = shared ? &pool->gang.face : &alone;
+  spare *own = shared ? NULL : take_spare(pool, plan->scratch_bytes);
+  if (!shared && !own) return WH_NO_MEMORY;
+  wh_gang *face = shared ? &pool->gang.face : &own->alone;
   face->fault = 0;
 
+  if (shared) atomic_store_explicit(&pool->running, 1, memory_order_relaxed);
   uint64_t mark = profiler ? wh_now() : 0;
   int64_t i = first;
   for (; i < plan->n_steps; i++) {
@@ -370,7 +522,7 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     if (shared) {
       since = parallel(pool, step, buf, profiler != NULL);
     } else {
-      step->kernel(buf, 0, step->tasks, own_scratch);
+      step->kernel(buf, 0, step->tasks, own->scratch);
     }
     if (profiler) {
       uint64_t now = wh_now();
@@ -382,7 +534,10 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
       break;
     }
   }
-  if (shared) pthread_mutex_unlock(&pool->owner);
-  free_scratch(own_scratch);
+  if (shared) {
+    atomic_store_explicit(&pool->running, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&pool->owner);
+  }
+  give_spare(pool, own);
   return i;
 }

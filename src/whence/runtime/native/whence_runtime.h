@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   wh_kernel kernel;     /* NULL: the caller of wh_run does it */
   int64_t tasks;        /* independent work items */
-  int64_t grain;        /* do not give a worker fewer items than this; WH_TOGETHER: one stretch for each worker, all at the same time */
+  int64_t grain;        /* do not give a worker fewer items than this; WH_TOGETHER: one range for each worker, all at the same time */
   int32_t first_slot;
   int32_t n_slots;
   int32_t n_guards;     /* The slots after its parameters are conditions, asked in order: */
