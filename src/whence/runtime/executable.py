@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -152,6 +152,35 @@ class Executable:
         return line(repr(self)) + table(
             ("input", "type"), [(port.name, str(port.type)) for port in self.inputs]
         )
+
+    def run_many(
+        self, calls: Iterable[Value | Sequence[Value] | Mapping[str, Value]], *, streams: int = 0
+    ) -> Iterator[Value]:
+        """The outputs for each of the calls, in their order, `streams` of them running at a time (0:
+        one for every core). A call is an input, a tuple of them, or a dictionary by name.
+
+            model = whence.compile("resnet50.onnx", threads=1)
+            for scores in model.run_many(images):
+                ...
+
+        Callers share the weights. Most is done in a second with a model compiled for one thread.
+        """
+        if streams < 0:
+            raise InputError(f"{streams} streams make no sense; 0 has one for every core")
+        if any(program.plan.variables for program in self.programs):
+            raise InputError(
+                "the model has state, so its runs follow each other: call it, or call a clone() for"
+                " each sequence"
+            )
+        from whence.codegen.target import usable_cores
+        from whence.runtime.many import run_in_order
+
+        return run_in_order(self._one_of_many, calls, streams or usable_cores())
+
+    def _one_of_many(self, call: Value | Sequence[Value] | Mapping[str, Value]) -> Value:
+        if isinstance(call, Mapping):
+            return self(**call)
+        return self(*call) if isinstance(call, tuple | list) else self(call)
 
     def execute(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """Submit a run to a stream and return at once. The inputs must stay as they are until the
