@@ -191,6 +191,7 @@ def _compile_file(
         shapes,
         fusion,
         engine.tuned,
+        engine.threads,
         enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
     )
 

@@ -105,10 +105,9 @@ def why(
         row = _row(known, source)
     else:
         with progress("choosing kernels"):
-            toolchain = Toolchain()
-            program = build_program(
-                graph, toolchain, choices=Tuned(toolchain, usable_cores()).choices, load=False
-            )
+            toolchain, threads = Toolchain(), usable_cores()
+            choices = Tuned(toolchain, threads).choices
+            program = build_program(graph, toolchain, threads=threads, choices=choices, load=False)
     print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:
         print_time(console, known, row)

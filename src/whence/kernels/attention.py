@@ -16,6 +16,7 @@ from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
+from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select
 from whence.kernels.group import Group
@@ -28,8 +29,8 @@ BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
 SCORE = Name("acc", DType.F32)
 ACCUMULATOR = Name("acc", DType.F32)
 
-# Work items to aim for, so that two or four threads end at about the same time.
-_WORK_ITEMS = 12
+# What a work item costs besides its rows, in tiles of rows: packing the keys.
+_ITEM_TILES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
 
     tile = _fitted(tile, rows)
     tiles = -(-rows // tile.rows)
-    block_tiles = -(-tiles // min(-(-_WORK_ITEMS // (shapes.batch * heads)), tiles))
+    block_tiles = chunk_size(tiles, shapes.batch * heads, tile.threads, overhead=_ITEM_TILES)
     micro = Attention(
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
         None if stacked else reach, tile, block_tiles, "out0", out_index, value,

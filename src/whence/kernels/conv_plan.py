@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from whence.kernels.conv_tiles import Axis, Cover, Field, cover
+from whence.kernels.cost import chunk_size
 from whence.kernels.tile import Tile
 from whence.machine import CACHE_LINE
 
-# Enough work items that eight workers finish together, none so small that handing it out is
-# noticed.
-_ITEMS = 16
-_ITEM_FLOPS = 1 << 20
+# No work item is so small that handing it out is noticed.
+_ITEM_FLOPS = 1 << 19
+# What a work item costs besides its arithmetic, in units of the cover: its weights are read again.
+_ITEM_UNITS = 0.25
 # The widest panel that is tried, in vectors.
 _WIDEST = 4
 
@@ -128,13 +129,19 @@ class ConvSizes:
         return -(-self.group_vectors // vectors)
 
     def _chunk(self, units: int, panels: int) -> int:
-        """Units of an image in a work item, so that its input fits the cache and there are items
-        enough.
+        """Units of an image in a work item, so that its input fits the cache and threads end
+        together.
         """
         fitting = max(1, units * (self.tile.cache_bytes // 2) // max(self.input_bytes, 1))
-        items = min(_ITEMS, max(1, self.flops // _ITEM_FLOPS))
-        others = self.images * self.groups * panels
-        return -(-units // max(-(-units // fitting), min(units, -(-items // others))))
+        least, others = -(-units // fitting), self.images * self.groups * panels
+        return chunk_size(
+            units,
+            others,
+            self.tile.threads,
+            overhead=_ITEM_UNITS,
+            least_parts=least,
+            most_parts=max(least, self.flops // _ITEM_FLOPS // others),
+        )
 
     def _rounds(self, tiles: Cover, chunk: int) -> int:
         """Work items of a panel."""

@@ -29,6 +29,7 @@ from whence.kernels.conv import (
 )
 from whence.kernels.conv_algorithm import plan_algorithm
 from whence.kernels.conv_tiles import Cover, Field, cover
+from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group
 from whence.kernels.halves_conv import HalvesPlan, lower_halves_conv
 from whence.kernels.ir import Fn, Kernel, Micro
@@ -37,8 +38,8 @@ from whence.kernels.winograd import Plan as WinogradPlan
 from whence.kernels.winograd import lower_winograd
 from whence.ops.attributes import get_int
 
-# Enough work items that eight workers finish together.
-_ITEMS = 16
+# What a work item costs besides its arithmetic, in units of the cover.
+_ITEM_UNITS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def slide(
             f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
         )
     rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
-    plan = _divided(rows, columns, images * blocks, _usual_pixels(tile)) if plan is None else plan
+    plan = _divided(rows, columns, images * blocks, tile) if plan is None else plan
     return Slide(
         images=images,
         blocks=blocks,
@@ -179,13 +180,14 @@ def _usual_pixels(tile: Tile) -> int:
 
 
 def _divided(
-    rows: Field, columns: Field, others: int, pixels: int, items: int = _ITEMS
+    rows: Field, columns: Field, others: int, tile: Tile, pixels: int | None = None
 ) -> SlidePlan:
-    """Tiles of so many pixels, and so many work items or more, where `others` are there without
-    dividing the image.
+    """Tiles of so many pixels, in work items of which there are `others` without dividing the
+    image.
     """
+    pixels = _usual_pixels(tile) if pixels is None else pixels
     units = cover(rows, columns, pixels).units
-    return SlidePlan(pixels, -(-units // min(units, -(-items // others))))
+    return SlidePlan(pixels, chunk_size(units, others, tile.threads, overhead=_ITEM_UNITS))
 
 
 def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:
@@ -195,11 +197,13 @@ def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePla
     assert weights is not None
     images, blocks, height, width, _ = group.shape(source)
     rows, columns = fields(anchor, (height, width), group.shape(weights)[2:])
-    usual, budget = _usual_pixels(tile), tile.rows * tile.vectors
-    for pixels in (usual, max(budget // 4, 1), max(budget // 2, 1), max(budget * 6 // 7, 1)):
-        yield _divided(rows, columns, images * blocks, pixels)
-    for items in (_ITEMS // 4, _ITEMS * 4):
-        yield _divided(rows, columns, images * blocks, usual, items)
+    usual, budget = _divided(rows, columns, images * blocks, tile), tile.rows * tile.vectors
+    yield usual
+    for pixels in (max(budget // 4, 1), max(budget // 2, 1), max(budget * 6 // 7, 1)):
+        yield _divided(rows, columns, images * blocks, tile, pixels)
+    units = cover(rows, columns, usual.pixels).units
+    for chunk in {-(-usual.chunk // 4), min(4 * usual.chunk, units)} - {usual.chunk}:
+        yield SlidePlan(usual.pixels, chunk)
 
 
 def is_depthwise(anchor: Node) -> bool:

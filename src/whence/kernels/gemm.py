@@ -18,6 +18,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
+from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Indices
 from whence.kernels.elementwise import activated
 from whence.kernels.expressions import apply, literal
@@ -47,6 +48,9 @@ _FEW_ROWS = 6
 # cache.
 _FEW_TILES = 4
 _BLOCK_BYTES = 1 << 15
+# What a work item costs besides its products, in tiles: reading a panel that is near, one from beyond
+# the second-level cache, or packing it.
+_NEAR_TILES, _FAR_TILES, _PACK_TILES = 0.15, 0.9, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,9 +315,7 @@ def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ..
 def _divided(sizes: Sizes, tile: Tile) -> GemmPlan:
     """Tiles of this shape, in work items as the cost model divides them."""
     block_depth = _block_depth(sizes, tile)
-    return GemmPlan(
-        tile.rows, tile.vectors, _block_rows(sizes.rows, block_depth, tile), block_depth
-    )
+    return GemmPlan(tile.rows, tile.vectors, _block_rows(sizes, block_depth, tile), block_depth)
 
 
 def _block_depth(sizes: Sizes, tile: Tile) -> int:
@@ -332,12 +334,22 @@ def _block_depth(sizes: Sizes, tile: Tile) -> int:
     )
 
 
-def _block_rows(rows: int, depth: int, tile: Tile) -> int:
-    """As many tiles of rows as keep A's block within half of the second-level cache, so that the
-    panel of B is reused over it.
+def _block_rows(sizes: Sizes, depth: int, tile: Tile) -> int:
+    """At most as many tiles of rows as keep A's block within half of the second-level cache, so that
+    the panel of B is reused over it; fewer where that lets threads end together.
     """
-    budget = max(tile.cache_bytes // 2 // (4 * depth), tile.rows)
-    return min(rows, budget // tile.rows * tile.rows)
+    tiles, panels = -(-sizes.rows // tile.rows), -(-sizes.columns // tile.width)
+    fitting = max(tile.cache_bytes // 2 // (4 * depth * tile.rows), 1)
+    is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
+    overhead = _PACK_TILES if not sizes.packed else _NEAR_TILES if is_near else _FAR_TILES
+    chunk = chunk_size(
+        tiles,
+        math.prod(sizes.batch_shape) * panels,
+        tile.threads,
+        overhead=overhead,
+        least_parts=-(-tiles // fitting),
+    )
+    return min(sizes.rows, chunk * tile.rows)
 
 
 def _epilogue(

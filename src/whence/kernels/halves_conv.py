@@ -21,7 +21,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
-from whence.kernels.cost import idleness
+from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
 from whence.kernels.group import Group
 from whence.kernels.halves import (
     DEPTH,
@@ -44,8 +44,9 @@ from whence.ops.attributes import get_int
 # Digits are given up only where that buys time: a good part of what the direct way takes, and so
 # much that a person would see it.
 _WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
-# Work items that a few workers can share evenly; each part of the channels turns its input again.
-_ITEMS = 4
+# Parts of the channels that are tried, each of which turns its input again, and the work items that
+# are enough whatever the threads.
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 _MOST_ITEMS = 64
 
 
@@ -198,7 +199,10 @@ def cheapest_halves(group: Group, anchor: Node, tile: Tile) -> tuple[float, Halv
     whole = _micro(group, anchor, tile, HalvesPlan(1, 1), ())
     plans = list(_plans(whole, tile))
     cycles, plan = min(
-        ((_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts)), plan) for plan in plans),
+        (
+            (_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts), tile.threads), plan)
+            for plan in plans
+        ),
         key=lambda each: each[0],
     )
     outputs = -(-get_int(attrs, "channels_out", 0) // tile.lanes)
@@ -237,19 +241,16 @@ def _plans(whole: HalvesConv, tile: Tile) -> Iterator[HalvesPlan]:
             continue
         seen.add(rows)
         items = whole.images * chunk.chunks
-        for parts in {
-            1,
-            min(whole.panels, 2),
-            min(whole.panels, -(-_ITEMS // items)),
-            min(whole.panels, _ITEMS),
-        }:
-            yield HalvesPlan(rows, parts)
-        if items > _MOST_ITEMS:
+        most = max(_MOST_ITEMS, ITEMS_PER_THREAD * tile.threads)
+        for parts in _PARTS:
+            if parts <= whole.panels and (parts == 1 or items * parts <= most):
+                yield HalvesPlan(rows, parts)
+        if items > most:
             return
 
 
-def _cycles(it: HalvesConv) -> float:
-    """What it takes, with what a few workers lose by work items that they cannot share evenly."""
+def _cycles(it: HalvesConv, threads: int) -> float:
+    """What it takes, with what threads lose by work items that they cannot share evenly."""
     steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
     turned = it.images * it.chunks * it.parts * it.half * it.blocks_in
     stored = it.images * it.rows.out * it.columns.out * it.group_vectors
@@ -258,7 +259,8 @@ def _cycles(it: HalvesConv) -> float:
         if it.is_far
         else 0
     )
-    return cycles_by_units(steps, turned, stored, fetched) * idleness(it.tasks)
+    uneven = -(-it.panels // it.parts) * it.parts / it.panels
+    return cycles_by_units(steps, turned, stored, fetched) * imbalance(it.tasks, threads) * uneven
 
 
 def _micro(

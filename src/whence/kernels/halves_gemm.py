@@ -15,7 +15,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.cost import idleness
+from whence.kernels.cost import imbalance
 from whence.kernels.gemm import (
     STREAM_AHEAD,
     Gemm,
@@ -51,6 +51,7 @@ _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
 _EXPONENTIAL = frozenset({"Softmax", "LogSoftmax", "Exp"})
 # Each part of the columns turns its rows again.
 _MOST_PARTS = 12
+_HEIGHTS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,20 +177,19 @@ def _plans(sizes: Sizes, tile: Tile) -> Iterator[HalvesGemmPlan]:
     groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)
     fitting = max(1, tile.cache_bytes // 2 // (4 * GROUP * -(-sizes.depth // DEPTH) * DEPTH))
     for height in {
-        min(size, fitting, groups)
-        for size in (1, 2, 4, 8, -(-groups // 4), -(-groups // 2), groups)
+        min(size, fitting, groups) for size in (*_HEIGHTS, -(-groups // 4), -(-groups // 2), groups)
     }:
         rows = min(sizes.rows, height * GROUP)
         for parts in (
             count
-            for count in range(1, min(panels, _MOST_PARTS) + 1)
+            for count in range(1, min(panels, max(_MOST_PARTS, 2 * tile.threads)) + 1)
             if panels % count == 0 or count == 2
         ):
             yield HalvesGemmPlan(rows, parts)
 
 
 def _cycles(sizes: Sizes, plan: HalvesGemmPlan, tile: Tile) -> float:
-    """What it takes, with what a few workers lose by work items that they cannot share evenly."""
+    """What it takes, with what threads lose by work items that they cannot share evenly."""
     groups, height, vectors = (
         -(-sizes.rows // GROUP),
         -(-plan.block_rows // GROUP),
@@ -200,7 +200,9 @@ def _cycles(sizes: Sizes, plan: HalvesGemmPlan, tile: Tile) -> float:
     turned = plan.parts * sizes.rows * -(-sizes.depth // TILE)
     cycles = cycles_by_units(steps, turned, sizes.rows * vectors, blocks * _fetched(sizes, tile))
     # The last block may be smaller, and whoever has it waits for the others.
-    return cycles * idleness(blocks * plan.parts) * (1 + blocks * height / groups) / 2
+    return (
+        cycles * imbalance(blocks * plan.parts, tile.threads) * (1 + blocks * height / groups) / 2
+    )
 
 
 def _fetched(sizes: Sizes, tile: Tile) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from whence.graph import Node
 from whence.kernels.conv import Output, input_buffer
 from whence.kernels.conv_tiles import Cover, Field, cover
+from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of
 from whence.kernels.integer_product import (
@@ -39,7 +40,6 @@ from whence.types import DType
 # Vector registers by the lanes of the machine's vectors, less some for input, order and constants.
 _REGISTERS = {16: 26, 8: 10, 4: 24}
 _MOST_WEIGHTS = 9
-_ITEMS = 16
 _SHORTEST = 4
 _FLOPS_PER_NS = 80
 
@@ -163,7 +163,7 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     pixels = max((_REGISTERS[tile.lanes] - held) // (1 + has_sums), 1)
     # No tile holds pixels of two rows.
     tiles = cover(rows, columns, min(pixels, 2 * columns.out - 1))
-    wanted = -(-_ITEMS // images)
+    wanted = -(-max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads) // images)
     chunks = min(rows.out, wanted)
     parts = min(-(-channels // lanes), -(-wanted // chunks))
     pixel = math.prod(out_shape[:-1])

@@ -28,6 +28,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.conv import Output
 from whence.kernels.conv_tiles import Field
+from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, literal
 from whence.kernels.group import Group
@@ -49,9 +50,7 @@ _ACCUMULATORS = {16: 28, 8: 8, 4: 16}
 # Rows of the smallest tile worth its name, and the most vectors of columns that a single row keeps
 # busy.
 _FEW_ROWS, _MOST_VECTORS, _MOST_ROWS = 3, 8, 24
-# Enough work items that eight workers finish together, none so small that handing it out is
-# noticed.
-_ITEMS = 16
+# No work item is so small that handing it out is noticed.
 _ITEM_FLOPS = 1 << 20
 _ITEM_BYTES = 1 << 16
 FLOPS_PER_NS = 320
@@ -283,7 +282,8 @@ def plan(
     panels = (small + 1,) * larger + (small,) * (count - larger)
 
     flops, weight_bytes = 2 * batch * rows * columns * depth, batch * columns * depth
-    wanted = -(-min(_ITEMS, max(1, flops // _ITEM_FLOPS, weight_bytes // _ITEM_BYTES)) // batch)
+    items = max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads)
+    wanted = -(-min(items, max(1, flops // _ITEM_FLOPS, weight_bytes // _ITEM_BYTES)) // batch)
     most_rows = min(rows, budget // panel, _MOST_ROWS)
     fitting = -(-rows * depth // (tile.cache_bytes // 2))
     # A right-hand side that comes from far away, or is packed by whoever reads it, is better read

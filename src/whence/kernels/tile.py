@@ -20,6 +20,8 @@ class Tile:
     """May convolutions be transformed to need fewer products?"""
     halves: bool = False
     """Are there matrix units, and may float32 products be made of bfloat16 ones?"""
+    threads: int = 1
+    """That share the work of a kernel, for choosing how to divide it."""
 
     @property
     def width(self) -> int:

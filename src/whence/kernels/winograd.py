@@ -24,7 +24,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv import Output, epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv_tiles import Field
-from whence.kernels.cost import idleness, overlapped
+from whence.kernels.cost import imbalance, overlapped
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.tile import Tile
@@ -54,8 +54,7 @@ _NEAREST_BYTES = 32 << 10
 _NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
 # Below this gain the larger weights are not worth their memory.
 _WORTHWHILE = 0.85
-# Work items that are enough for a few workers, and how many chunks are tried to get them.
-_ITEMS = 4
+# How many chunks are tried, besides what the threads suggest.
 _CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
 # Shapes of the register tile that are timed, for each size of tile.
@@ -255,29 +254,37 @@ class _Shape:
         width = 4 * vectors * self.tile.lanes
         readings = chunks if self.channels * width <= _NEAREST_BYTES else -(-tiles // tile_rows)
         products += places * readings * self.channels * panels * width / _NEAR_BYTES_PER_CYCLE
-        moving = tiles * (
-            -(-self.channels // self.tile.lanes) * _IN_CYCLES[size]
-            + self.group_vectors * _OUT_CYCLES[size]
-        )
+        parts = self.parts(size, vectors, chunks)
+        moving = self._moving(size, chunks, parts)
         fetch = self._fetch(places, chunks)
         transformed = 4 * places * self.channels * chunk
         if transformed > self.tile.cache_bytes:
             fetch += chunks * transformed * panels / _FAR_BYTES_PER_CYCLE
-        return (overlapped(products, fetch) + moving) * idleness(
-            chunks * self.parts(vectors, chunks)
+        return (overlapped(products, fetch) + moving) * imbalance(chunks * parts, self.tile.threads)
+
+    def parts(self, size: int, vectors: int, chunks: int) -> int:
+        """Into which the panels are divided, for more work items."""
+        panels = self.group_vectors // vectors
+        most = max(1, min(panels, self.group_vectors // _PART_VECTORS))
+        products = self.tiles(size) * (size + KERNEL - 1) ** 2 * self.channels * self.group_vectors
+        return min(
+            range(1, most + 1),
+            key=lambda parts: (
+                (products / _PRODUCTS_PER_CYCLE + self._moving(size, chunks, parts))
+                * imbalance(chunks * parts, self.tile.threads)
+                * (-(-panels // parts) * parts / panels)
+            ),
         )
 
-    def parts(self, vectors: int, chunks: int) -> int:
-        """Into which the panels are divided, for more work items. Each transforms its input anew,
-        so a part is not to be too small for that.
+    def _moving(self, size: int, chunks: int, parts: int) -> float:
+        """Cycles of the transforms. A thread that goes on to the next part of a chunk finds its input
+        transformed; another one transforms it again.
         """
-        return max(
-            1,
-            min(
-                self.group_vectors // vectors,
-                self.group_vectors // _PART_VECTORS,
-                -(-_ITEMS // chunks),
-            ),
+        one_after_another = max(1, min(parts, chunks * parts // self.tile.threads))
+        again = -(-parts // one_after_another)
+        return self.tiles(size) * (
+            again * -(-self.channels // self.tile.lanes) * _IN_CYCLES[size]
+            + self.group_vectors * _OUT_CYCLES[size]
         )
 
     def _fetch(self, places: int, rounds: int) -> float:
@@ -313,7 +320,8 @@ class _Shape:
             # Chunks twice as large as the cache may still be better than far weights that pass by
             # twice as often.
             least = fewest if is_near else -(-fewest // 2)
-            for chunks in {max(least, min(each, tiles)) for each in _CHUNKS} | {fewest}:
+            wanted = (*_CHUNKS, self.tile.threads, 2 * self.tile.threads)
+            for chunks in {max(least, min(each, tiles)) for each in wanted} | {fewest}:
                 chunk = -(-tiles // chunks)
                 fewest_groups = -(-chunk // most)
                 for groups in (fewest_groups, fewest_groups + 1, fewest_groups + 2):
@@ -426,7 +434,7 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
         vectors=plan.vectors,
         tile_rows=plan.tile_rows,
         chunk=plan.chunk,
-        parts=shape.parts(plan.vectors, -(-shape.tiles(plan.size) // plan.chunk)),
+        parts=shape.parts(plan.size, plan.vectors, -(-shape.tiles(plan.size) // plan.chunk)),
         outputs=epilogue(group, anchor, width // block, rows.out * columns.out, block),
     )
     packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)

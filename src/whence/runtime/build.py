@@ -42,7 +42,7 @@ from whence.runtime.weights import Packing, Weights
 from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
-_GRAIN_NS = 20_000
+_GRAIN_NS = 6_000
 # A run that by this reckoning, which counts weights as far away, takes less finds the other threads
 # asleep, and is over by the time they are awake.
 _ALONE_NS = 400_000
@@ -52,15 +52,20 @@ Progress = Callable[[str, int, int], None]
 """Called with what was compiled, how many units are done, and how many there are."""
 
 
-def tile_for(toolchain: Toolchain, *, halves: bool = False) -> Tile:
-    """The register tile of the toolchain's target; with `halves`, its matrix units too, if it has
-    them.
+def tile_for(toolchain: Toolchain, threads: int = 1, *, halves: bool = False) -> Tile:
+    """The register tile of the toolchain's target, for kernels that so many threads share; with
+    `halves`, its matrix units too, if it has them.
     """
     narrow = NEON if toolchain.target.vector_registers == 32 else SSE
     base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, narrow)
     has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
     return Tile(
-        base.rows, base.vectors, base.lanes, toolchain.target.l2, halves=halves and has_units
+        base.rows,
+        base.vectors,
+        base.lanes,
+        toolchain.target.l2,
+        halves=halves and has_units,
+        threads=threads,
     )
 
 
@@ -68,6 +73,7 @@ def build_program(
     graph: Graph,
     toolchain: Toolchain,
     *,
+    threads: int = 1,
     fusion: str = "dominator",
     choices: Choices = NO_CHOICES,
     progress: Progress | None = None,
@@ -79,11 +85,12 @@ def build_program(
 
     With `halves`, float32 products may be made of bfloat16 ones (see `kernels/halves.py`); whether
     the outputs show it is for the caller to see.
+    Kernels are divided for `threads` threads; any number of them can run the program.
     `choices` says, by problem, which kernels to take; for other problems the cost model does.
     """
     check_graph_operands(graph)
     fused = fuse(graph, find_groups(graph, fusion))
-    tile = tile_for(toolchain, halves=halves)
+    tile = tile_for(toolchain, threads, halves=halves)
     unshared = lower(fused, tile, choices)
     lowered, sharing = share_memory(graph, unshared)
     copies = assignments(graph, lowered, sharing)
@@ -136,7 +143,7 @@ def build_program(
             for number, step in enumerate(running)
         ),
         layout=layout,
-        copies=tuple(copies_of(graph, layout, weights)),
+        copies=tuple(_copies(graph, layout, weights)),
         units=emitted.units,
         tile=tile,
     )
@@ -256,8 +263,7 @@ def described(number: int, step: Step, symbol: str) -> ProgramStep:
     )
 
 
-def copies_of(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
-    """The outputs that no step writes where the caller wants them."""
+def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
     found = []
     for index, output in enumerate(graph.outputs):
         (ref,) = output.inputs

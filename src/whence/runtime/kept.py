@@ -6,7 +6,7 @@ by their digests: packed weights, native code, and what explains a program or mo
 only when somebody asks. JSON, because it is read at every start: quick, and nothing in it can run.
 
 A record is found by everything that can change it: the content of the model's files, the shapes
-asked for, whence's own source, the packages it computes with, the machine and the compiler. A part
+asked for, the threads that share the work, whence's own source, the packages it computes with, the machine and the compiler. A part
 that was damaged or pruned makes the record one that was not found.
 """
 
@@ -75,6 +75,7 @@ class KeptModel:
         shapes: Shapes,
         fusion: str,
         tuned: Tuned,
+        threads: int,
         *,
         enabled: bool = True,
     ) -> None:
@@ -89,7 +90,7 @@ class KeptModel:
             if self._enabled
             else ""
         )
-        self._program_parts = (fusion, toolchain.key())
+        self._program_parts = (fusion, toolchain.key(), str(threads))
         self._tuned = tuned
         self._others: list[tuple[str, str]] = []
 

@@ -34,12 +34,23 @@ def build_checked(
     """
     choices = engine.tuned.choices
     fast = build_program(
-        graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress, halves=True
+        graph,
+        engine.toolchain,
+        threads=engine.threads,
+        fusion=fusion,
+        choices=choices,
+        progress=progress,
+        halves=True,
     )
     if not fast.details.rounds_early:
         return fast
     exact = build_program(
-        graph, engine.toolchain, fusion=fusion, choices=choices, progress=progress
+        graph,
+        engine.toolchain,
+        threads=engine.threads,
+        fusion=fusion,
+        choices=choices,
+        progress=progress,
     )
     return fast if _agree(engine, fast, exact, list(random_inputs(graph).values())) else exact
 

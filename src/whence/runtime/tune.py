@@ -71,7 +71,9 @@ def tune(
     """Find the fastest kernels for a prepared graph, which still has its constants, and remember
     them in `engine.tuned`.
     """
-    layers, heats = _problems(graph, fusion, tile_for(engine.toolchain, halves=True))
+    layers, heats = _problems(
+        graph, fusion, tile_for(engine.toolchain, engine.threads, halves=True)
+    )
     known = engine.tuned.winners
     heats = [heat for heat in heats if heat.problem not in known]
     found: dict[str, Winner] = {}
