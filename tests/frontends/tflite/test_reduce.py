@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import whence
 from tests.frontends.tflite.making import Model, Quantised, check, read
 from whence.errors import ModelError
 
@@ -102,3 +103,31 @@ def test_an_axis_that_is_not_there_is_the_models_fault():
     model = reduced("MEAN", X.shape, [5], (2, 3))
     with pytest.raises(ModelError, match="MEAN"):
         read(model.bytes())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["MEAN", "SUM", "REDUCE_PROD", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ANY", "REDUCE_ALL"],
+)
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 0, 3), 1), ((0, 3), 0), ((0, 3), -1)])
+def test_of_nothing(name, keep, shape, axis):
+    dtype = np.bool_ if name in ("REDUCE_ANY", "REDUCE_ALL") else np.float32
+    out = np.zeros(shape).sum(axis, keepdims=keep).shape
+    model = reduced(name, shape, [axis], out, dtype, keep_dims=keep)
+    ours = check(model, [np.zeros(shape, dtype)])
+    np.testing.assert_array_equal(whence.compile(read(model))(np.zeros(shape, dtype)), ours[0])
+
+
+@pytest.mark.parametrize("name", ["ARG_MAX", "ARG_MIN"])
+def test_the_place_of_an_extreme_of_nothing(name):
+    def model(axis, out):
+        made = Model()
+        inputs = [made.input((0, 3)), made.const(axis, np.int32)]
+        kind = made.number("TensorType", "INT64")
+        made.output(made.op(name, inputs, out, np.int64, output_type=kind))
+        return made
+
+    check(model(1, (0,)), [np.zeros((0, 3), np.float32)])
+    with pytest.raises(ModelError, match=f"{name}.*empty"):
+        whence.compile(read(model(0, (3,))))(np.zeros((0, 3), np.float32))

@@ -36,7 +36,10 @@ def _extreme(op: str) -> Mapper:
     """The largest or smallest: codes are ordered like what they mean."""
 
     def mapper(call: OperatorCall) -> None:
-        if keeps_codes(call):
+        nothing = _extreme_of_nothing(call, op)
+        if nothing is not None:
+            call.output_constant(0, nothing)
+        elif keeps_codes(call):
             call.output_codes(0, call.emit(op, [call.needed(0), axes_of(call)], _attrs(call)))
         else:
             call.output(0, call.emit(op, [call.real(0), axes_of(call)], _attrs(call)))
@@ -44,11 +47,34 @@ def _extreme(op: str) -> Mapper:
     return mapper
 
 
+def _extreme_of_nothing(call: OperatorCall, op: str) -> np.ndarray | None:
+    """What LiteRT has for the extreme over an axis of size 0: the finite end of the type, where
+    canonical operators have an infinity. `None` when there is no such axis.
+    """
+    kind, axes = call.type(0), call.constant_codes(1)
+    shape = kind.static_shape
+    if shape is None or axes is None or kind.dtype is not DType.F32:
+        return None
+    rank = len(shape)
+    reduced = {int(axis) % rank for axis in axes.reshape(-1) if -rank <= axis < rank}
+    if not any(shape[axis] == 0 for axis in reduced):
+        return None
+    keep = call.flag("keep_dims")
+    made = [
+        1 if axis in reduced else size
+        for axis, size in enumerate(shape)
+        if keep or axis not in reduced
+    ]
+    limits = np.finfo(np.float32)
+    return np.full(made, limits.min if op == "ReduceMax" else limits.max, np.float32)
+
+
 def _logical(op: str) -> Mapper:
     """Any is the largest of truth values, all the smallest."""
 
     def mapper(call: OperatorCall) -> None:
-        numbers = call.cast(call.needed(0), DType.I32)
+        # Unsigned, so that the largest of none is 0: false.
+        numbers = call.cast(call.needed(0), DType.U8)
         call.output(0, call.cast(call.emit(op, [numbers, axes_of(call)], _attrs(call)), DType.BOOL))
 
     return mapper
