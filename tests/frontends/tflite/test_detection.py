@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from flatbuffers import flexbuffers
 
-from tests.frontends.tflite.making import Model, Quantised, check, read
+from tests.frontends.tflite.making import (
+    Model,
+    Quantised,
+    check,
+    compare,
+    read,
+    run_litert,
+    run_whence,
+)
+from tests.frontends.tflite.runtimes import convert, operators
 from whence.errors import ModelError
 
 RNG = np.random.default_rng(10)
@@ -98,6 +107,34 @@ def test_quantised():
         detector(options(), dtype=np.uint8, codes=Quantised(0.05, 128), scores=Quantised(1 / 256)),
         [codes, scores],
     )
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("ending", ["tflite", "circle"])
+def test_written_back(quantised, ending, tmp_path):
+    changed = options(use_regular_nms=True, nms_iou_threshold=0.3)
+    if quantised:
+        model = detector(
+            changed, dtype=np.uint8, codes=Quantised(0.05, 128), scores=Quantised(1 / 256)
+        )
+        feeds = [
+            RNG.integers(100, 156, (1, BOXES, 4)).astype(np.uint8),
+            RNG.permutation(256)[: BOXES * (CLASSES + 1)]
+            .reshape(1, BOXES, CLASSES + 1)
+            .astype(np.uint8),
+        ]
+    else:
+        model = detector(changed)
+        feeds = [
+            RNG.normal(size=(1, BOXES, 4)).astype(np.float32),
+            RNG.random((1, BOXES, CLASSES + 1)).astype(np.float32),
+        ]
+    path = tmp_path / f"again.{ending}"
+    record = convert(model, path)
+    assert operators(record)[-1] == "CUSTOM:TFLite_Detection_PostProcess"
+    compare(run_whence(path.read_bytes(), feeds), run_whence(model, feeds))
+    if ending == "tflite":
+        compare(run_litert(path.read_bytes(), feeds), run_litert(model, feeds))
 
 
 @pytest.mark.parametrize(

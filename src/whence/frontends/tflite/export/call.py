@@ -305,15 +305,18 @@ class ExportCall:
         *,
         outputs: Sequence[int] | None = None,
         version: int = 1,
+        custom: bytes = b"",
     ) -> None:
-        """Write an operator; without `outputs`, the one that makes all results of the node."""
+        """Write an operator; without `outputs`, the one that makes all results of the node.
+        `custom` are the options of a custom operator.
+        """
         made = (
             [self.output(index) for index in range(len(self.unit.last.outputs))]
             if outputs is None
             else outputs
         )
         self.writer.emit(
-            op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit)
+            op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit), custom
         )
 
     def turned(self, tensor: int, kind: TensorType, order: Sequence[int]) -> tuple[int, TensorType]:

@@ -367,8 +367,9 @@ class GraphWriter:
         options: Mapping[str, Option],
         version: int,
         carried: Carried,
+        custom: bytes = b"",
     ) -> None:
-        self.subgraph.operator(op, inputs, outputs, options, version, carried)
+        self.subgraph.operator(op, inputs, outputs, options, version, carried, custom)
 
     def carried_by(self, node: Node) -> Carried:
         return Carried(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))

@@ -158,13 +158,14 @@ class Subgraph:
         options: Mapping[str, Option],
         version: int,
         carried: Carried,
+        custom: bytes = b"",
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
         while given and given[-1] == ABSENT:
             given.pop()
         self.operators.append(
             WrittenOperator(
-                OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, b""),
+                OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, custom),
                 carried,
             )
         )

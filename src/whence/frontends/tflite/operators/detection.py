@@ -6,14 +6,14 @@ from whence.frontends.tflite.mapping import Mappings, OperatorCall
 from whence.frontends.tflite.operators.flexible import FlexibleOptions
 from whence.ops.definition import Attr
 
-_WHOLE = {
+WHOLE_OPTIONS = {
     "max_detections": 0,
     "max_classes_per_detection": 1,
     "detections_per_class": 100,
     "num_classes": 0,
     "use_regular_nms": 0,
 }
-_REAL = {
+REAL_OPTIONS = {
     "nms_score_threshold": 0.0,
     "nms_iou_threshold": 0.0,
     "y_scale": 1.0,
@@ -25,8 +25,10 @@ _REAL = {
 
 def _post_process(call: OperatorCall) -> None:
     given = FlexibleOptions(call)
-    attrs: dict[str, Attr] = {name: given.integer(name, absent) for name, absent in _WHOLE.items()}
-    attrs |= {name: given.number(name, absent) for name, absent in _REAL.items()}
+    attrs: dict[str, Attr] = {
+        name: given.integer(name, absent) for name, absent in WHOLE_OPTIONS.items()
+    }
+    attrs |= {name: given.number(name, absent) for name, absent in REAL_OPTIONS.items()}
     found = call.emit(
         "DetectionPostProcess", [call.real(0), call.real(1), call.real(2)], attrs, outputs=4
     )
