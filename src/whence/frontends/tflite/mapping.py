@@ -27,9 +27,16 @@ from typing import TypeAlias
 import numpy as np
 
 from whence.frontends.carried import LOAD
+from whence.frontends.naming import quoted
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.quantisation import FIXED_POINT, parameters, quantisation_of
-from whence.frontends.tflite.records import ABSENT, OperatorRecord, QuantisationRecord, TensorRecord
+from whence.frontends.tflite.records import (
+    ABSENT,
+    BlocksRecord,
+    OperatorRecord,
+    QuantisationRecord,
+    TensorRecord,
+)
 from whence.frontends.tflite.scope import Place, SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
@@ -412,6 +419,8 @@ class OperatorCall(Emitter):
     def _dequantise(
         self, ref: Ref, tensor: TensorRecord, found: QuantisationRecord, axis: int | None = None
     ) -> Ref:
+        if found.blocks is not None:
+            return self._dequantise_blocks(ref, tensor, found.blocks)
         scale, zero, axis = parameters(tensor, found, axis)
         if DType.of(zero) is not dtype_of(tensor):
             # No code means zero: DequantizeLinear cannot say that, its zero point is a code.
@@ -425,6 +434,30 @@ class OperatorCall(Emitter):
             [ref, self.const(scale), self.const(zero)],
             attrs | self.hybrid(tensor),
         )
+
+    def _dequantise_blocks(self, ref: Ref, tensor: TensorRecord, blocks: BlocksRecord) -> Ref:
+        """As DequantizeLinear with a `block_size`. LiteRT multiplies such weights with activations
+        that it quantises too; here they are real.
+        """
+        parts = [self._subgraph.stored_tensor(blocks.scales)]
+        if blocks.zero_points != ABSENT:
+            parts.append(self._subgraph.stored_tensor(blocks.zero_points))
+        shape = (*tensor.shape[:-1], -(-tensor.shape[-1] // blocks.size)) if tensor.shape else ()
+        for part, what in zip(parts, ("scales", "zero points"), strict=False):
+            if part is None or part.shape != shape:
+                found = "not stored" if part is None else f"of shape {list(part.shape)}"
+                self.fail(
+                    f"the {what} of {quoted(tensor.name)}, blocks of {blocks.size} in"
+                    f" {list(tensor.shape)}, are {found}"
+                )
+        kinds = (np.dtype(np.float32), dtype_of(tensor).numpy)
+        inputs = [
+            self.const(part.astype(kind))
+            for part, kind in zip(parts, kinds, strict=False)
+            if part is not None
+        ]
+        attrs: dict[str, Attr] = {"axis": len(shape) - 1, "block_size": blocks.size}
+        return self.emit("DequantizeLinear", [ref, *inputs], attrs)
 
     def hybrid(self, tensor: TensorRecord) -> dict[str, Attr]:
         """What says that LiteRT multiplies these weights with codes that it finds for real

@@ -37,7 +37,7 @@ def quantisation_of(tensor: TensorRecord) -> QuantisationRecord | None:
             f"tensor {quoted(tensor.name)} is quantised by {found.details}, which whence does not"
             " read"
         )
-    return found if np.all(found.scales != 0) else None
+    return found if found.blocks is not None or np.all(found.scales != 0) else None
 
 
 def parameters(
@@ -50,6 +50,11 @@ def parameters(
     transposed. The zero point is of the tensor's type
     unless it is out of its range; then it is of 32 bits.
     """
+    if found.blocks is not None:
+        raise UnsupportedError(
+            f"tensor {quoted(tensor.name)} is quantised by blocks, which this operator does not"
+            " take"
+        )
     dtype = dtype_of(tensor)
     low, high = integer_range(dtype)
     zeros = found.zero_points

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from flatbuffers.number_types import Int32Flags
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
@@ -24,14 +25,27 @@ TFLITE = "tflite"
 CIRCLE = "circle"
 IDENTIFIERS: Mapping[bytes, str] = {b"TFL3": TFLITE, b"CIR0": CIRCLE}
 PACKAGES: Mapping[str, str] = {TFLITE: "tflite", CIRCLE: "circle_schema.v0_10.circle"}
+_BLOCKWISE = frozenset({"BlockwiseQuantization", "kind 2"})
+"""Names of the number 2 in schemas that know it, and in those from before."""
 ABSENT = -1
 """The index of an input that an operator does without."""
 
 
+@dataclass(frozen=True, slots=True)
+class BlocksRecord:
+    """Scales by blocks: one for each `size` neighbours along the last axis, at every other index."""
+
+    scales: int
+    """The tensor that holds them."""
+    zero_points: int
+    """The tensor that holds theirs; `ABSENT` where all are zero."""
+    size: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class QuantisationRecord:
-    """real = (code - zero_point) · scale, with one pair for the tensor or one for each index of
-    `axis`.
+    """real = (code - zero_point) · scale, with one pair for the tensor, one for each index of
+    `axis`, or one for each of `blocks`.
     """
 
     scales: np.ndarray
@@ -40,9 +54,8 @@ class QuantisationRecord:
     """int64[n], as many as scales."""
     axis: int
     details: str = ""
-    """The schema's name of a form other than this affine one (`MXQuantization`,
-    `BlockwiseQuantization`, ...), else empty.
-    """
+    """The schema's name of a form other than these (`MXQuantization`, ...), else empty."""
+    blocks: BlocksRecord | None = None
 
     @property
     def is_affine(self) -> bool:
@@ -296,7 +309,26 @@ def _quantisation(read: SchemaReader, found: Any | None, name: str) -> Quantisat
         )
     if not np.all(np.isfinite(scales)):
         raise ModelError(f"tensor {quoted(name)} has a scale that is not a number")
-    return QuantisationRecord(scales, zeros, int(found.QuantizedDimension()), details)
+    axis = int(found.QuantizedDimension())
+    if details in _BLOCKWISE:
+        return QuantisationRecord(scales, zeros, axis, blocks=_blocks(found, name))
+    return QuantisationRecord(scales, zeros, axis, details)
+
+
+def _blocks(found: Any, name: str) -> BlocksRecord:
+    """The table `BlockwiseQuantization`, whose class not every package of the schema has."""
+    table = found.Details()
+    if table is None:
+        raise ModelError(f"tensor {quoted(name)} is quantised by blocks, and does not say how")
+    fields = []
+    for slot in (4, 6, 8):
+        offset = table.Offset(slot)
+        fields.append(int(table.Get(Int32Flags, offset + table.Pos)) if offset else 0)
+    scales, zeros, size = fields
+    if size < 1:
+        raise ModelError(f"tensor {quoted(name)} is quantised by blocks of {size}")
+    # Tensor 0 is what an absent field reads as.
+    return BlocksRecord(scales, zeros if zeros > 0 else ABSENT, size)
 
 
 def _sparsity(read: SchemaReader, found: Any | None) -> SparsityRecord | None:

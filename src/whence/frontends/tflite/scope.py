@@ -364,6 +364,12 @@ class SubgraphScope:
             else self.scope.reading.array(self.index, index)
         )
 
+    def stored_tensor(self, index: int) -> np.ndarray | None:
+        """What the file stores for a tensor, if there is such a tensor and it does."""
+        if not 0 <= index < len(self.record.tensors):
+            return None
+        return self.scope.reading.array(self.index, index)
+
     def is_stored(self, index: int) -> bool:
         ref = self._values.get(index)
         node = None if ref is None else self.scope.graph.get(ref.node)

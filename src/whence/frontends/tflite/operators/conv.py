@@ -79,13 +79,14 @@ def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) ->
     if call.rank(index) != len(order):
         call.fail(f"its weights are {call.type(index)}, not a tensor of {len(order)} dimensions")
     found = call.quantisation(index)
-    axis = 0 if found is None or len(found.scales) == 1 else order.index(found.axis)
+    in_blocks = found is not None and found.blocks is not None
+    axis = 0 if found is None or in_blocks or len(found.scales) == 1 else order.index(found.axis)
     legacy = (
         found is not None and call.tensor(index).type == "UINT8" and call.type(x).dtype.is_float
     )
     stored = (
         call.weights(index, lambda codes: codes.transpose(order), axis)
-        if call.stored(index) and not legacy
+        if call.stored(index) and not legacy and not in_blocks
         else None
     )
     return (
@@ -130,7 +131,7 @@ def bias_scale(call: OperatorCall, x: int, w: int) -> np.ndarray:
     scale = np.ones((), np.float32)
     for index in (x, w):
         found = call.quantisation(index)
-        if found is not None:
+        if found is not None and found.blocks is None:
             scale = scale * found.scales
     return scale
 
