@@ -24,6 +24,7 @@ from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
 from whence.frontends.onnx.control import add_control
 from whence.frontends.onnx.plan import Planner, default_domain
+from whence.frontends.onnx.state import STATE, read_state, restore_state
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
@@ -136,15 +137,24 @@ def _read(
     history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
     reading = Reading(tensors, ledger, Inference(), add_control, n_first, history)
     graph = Graph(model.graph.name, ledger, reading.inference)
-    inputs = _inputs(model, reading, shapes, open_inputs)
+    state = read_state(properties[STATE], model) if STATE in properties else {}
+    inputs = _inputs(model, reading, shapes, open_inputs, state)
     build_graph(reading, planned, upgrader, graph, inputs)
     _restore_tombstones(ledger, properties.get(TOMBSTONES), n_first)
     graph.metadata.update(_metadata(model, properties))
+    if state:
+        arrays = {
+            tensor.name: tensors.read(tensor)
+            for tensor in model.graph.initializer
+            if tensor.name in state
+        }
+        restore_state(graph, state, arrays)
     graph.files = tensors.files
     if len(inputs) < len(model.graph.input):
         graph.listed_inputs = tuple(
             (value.name, inputs.get(value.name) or value_type(value.type) or UNKNOWN)
             for value in model.graph.input
+            if value.name not in state
         )
     return graph
 
@@ -169,6 +179,7 @@ def _inputs(
     reading: Reading,
     shapes: Mapping[str, Sequence[int]],
     open_inputs: frozenset[str],
+    state: Mapping[str, str],
 ) -> dict[str, ValueType]:
     """The inputs that must be given, with their types; of `open_inputs` no shape is believed."""
     constants = {tensor.name for tensor in model.graph.initializer} | {
@@ -176,7 +187,7 @@ def _inputs(
     }
     inputs: dict[str, ValueType] = {}
     for value in model.graph.input:
-        if value.name in constants and value.name not in shapes:
+        if value.name in constants and value.name not in shapes and value.name not in state:
             continue
         if value.name in inputs:
             raise ModelError(f"the model has two inputs named {quoted(value.name)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,9 +32,11 @@ from whence.frontends.carried import (
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
 from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
+from whence.frontends.onnx.state import STATE
 from whence.frontends.onnx.types import tensor_proto
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
+from whence.graph.state import BOUNDARY, initial_value
 from whence.ops.channels_last import OPS as CHANNELS_LAST
 from whence.ops.channels_last import plain_name
 from whence.ops.definition import Attr
@@ -140,6 +143,8 @@ def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto
     for key, value in graph.metadata.items():
         if not key.startswith(("onnx.", "whence.")):
             model.metadata_props.add(key=key, value=value)
+    if writing.state:
+        model.metadata_props.add(key=STATE, value=json.dumps(writing.state))
     model.metadata_props.add(key=SOURCES, value=write_sources(graph.ledger.sources))
     model.metadata_props.add(key=TOMBSTONES, value=write_tombstones(graph.ledger.tombstones))
     model.metadata_props.add(
@@ -156,6 +161,8 @@ class _Writing:
         self.folded = graph.ledger.folded_origins()
         self.opsets = _opsets(graph)
         self.values = _UniqueNames()
+        self.state: list[tuple[str, str]] = []
+        """The names of each variable's input and output."""
         self.nodes = _UniqueNames()
 
 
@@ -182,7 +189,7 @@ def _opsets(graph: Graph) -> dict[str, int]:
     opsets = {"": LOWEST_WRITTEN}
     for nested in graph.nested():
         for node in nested:
-            if node.op in ("Input", "Output", "Const"):
+            if node.op in BOUNDARY:
                 continue
             for op, attrs, inputs, outputs in _plain_operators(nested, node):
                 domain, _ = split_name(op)
@@ -235,6 +242,10 @@ def _captures(node: Node) -> int:
     return count if node.bodies and isinstance(count, int) else 0
 
 
+def _result_name(node: Node) -> str:
+    return node.name if node.op == "Output" else str(node.attrs["variable"]) + "_next"
+
+
 class _GraphWriter:
     """Writes one graph. `captured` are the names, outside, of the values its last inputs stand for;
     `shared` those of outer constants.
@@ -260,7 +271,7 @@ class _GraphWriter:
         for node in self._graph:
             if node.op == "Const":
                 self._const(node)
-            elif node.op not in ("Input", "Output"):
+            elif node.op not in BOUNDARY:
                 self._operator(node)
         for ref, name in copies:
             self._node("Identity", name, [self._names[ref]], [name], {}, NO_ORIGIN, NO_ORIGIN)
@@ -277,14 +288,21 @@ class _GraphWriter:
             )
             if outside is None:
                 self._proto.input.append(_value_info(self._names[node.ref()], node.type))
+        for node in graph.variables:
+            name = self._names[node.ref()] = writing.values.take(node.name)
+            self._proto.input.append(_value_info(name, node.type))
+            self._tensor(name, np.ascontiguousarray(initial_value(node)), {})
         copies: list[tuple[Ref, str]] = []
-        for node in graph.outputs:
+        for node in graph.results:
             ref = node.inputs[0]
             if ref is None:
                 raise UnsupportedError(f"the graph's output {quoted(node.name)} reads nothing")
-            name = writing.values.take(node.name)
+            name = writing.values.take(_result_name(node))
+            if node.op == "Assign":
+                variable = graph.variable(str(node.attrs["variable"]))
+                writing.state.append((self._names[variable.ref()], name))
             self._proto.output.append(_value_info(name, graph.type_of(ref)))
-            if ref in self._names or graph[ref.node].op in ("Input", "Const"):
+            if ref in self._names or graph[ref.node].op in BOUNDARY:
                 copies.append((ref, name))
             else:
                 self._names[ref] = name
