@@ -62,10 +62,19 @@ def test_no_stream_and_no_array() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    (
-        "append prepend remove move_to_front consumers use_count successor predecessor producer"
-        " type_of uses"
-    ).split(),
+    [
+        "append",
+        "prepend",
+        "remove",
+        "move_to_front",
+        "consumers",
+        "use_count",
+        "successor",
+        "predecessor",
+        "producer",
+        "type_of",
+        "uses",
+    ],
 )
 def test_no_node(name: str) -> None:
     graph = _graph()
