@@ -22,6 +22,7 @@ MIB = 1024 * KIB
 class Arch(enum.StrEnum):
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
+    RISCV64 = "riscv64"
 
 
 class System(enum.StrEnum):
@@ -159,16 +160,18 @@ class Target:
 
     @property
     def vector_registers(self) -> int:
-        return 32 if self.arch is Arch.AARCH64 or self.features >= AVX512 else 16
+        return 32 if self.arch is not Arch.X86_64 or self.features >= AVX512 else 16
 
     @property
     def triple(self) -> str:
         """The platform in the compiler's words. Linux code asks for a glibc that every distribution
         in use has.
         """
-        return (
-            f"{self.arch}-linux-gnu.2.17" if self.system is System.LINUX else f"{self.arch}-macos"
-        )
+        if self.system is System.MACOS:
+            return f"{self.arch}-macos"
+        # The first that RISC-V has at all.
+        version = "2.27" if self.arch is Arch.RISCV64 else "2.17"
+        return f"{self.arch}-linux-gnu.{version}"
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -405,6 +408,7 @@ _NAMED: Mapping[str, Target] = {
         l1d=64 * KIB,
         l2=4 * MIB,
     ),
+    "riscv64": Target(Arch.RISCV64, System.LINUX, frozenset(), "baseline_rv64"),
 }
 # The levels of the x86-64 psABI, by the names that compilers and distributions use.
 _ALIASES: Mapping[str, str] = {
