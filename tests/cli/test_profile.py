@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import subprocess
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper
 from rich.console import Console
 
 from tests.cli.conftest import Whence, conv_bn_relu
+from whence.attribution.read import read_profile
 from whence.cli.console import progress
 
 
@@ -217,3 +219,22 @@ def save_exp(path: Path, *names: str) -> Path:
     graph = helper.make_graph(nodes, "open", kinds[: len(names)], kinds[len(names) :])
     onnx.save(helper.make_model(graph), path)
     return path
+
+
+def test_a_profile_knows_what_it_is_of(whence: Whence, tmp_path: Path) -> None:
+    path = save_exp(tmp_path / "one.onnx", "x")
+    done = whence("profile", path, "--runs", 1, "--shape", "4x8", "-o", tmp_path / "out")
+    assert done.code == 0
+    facts = json.loads((tmp_path / "out" / "profile.json").read_text())["environment"]
+    assert facts["input x"] == "4×8"
+    assert facts["model sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert {"whence", "cpu", "cores", "system", "date", "ziglang"} <= set(facts)
+    assert read_profile(tmp_path / "out").environment == facts
+    pprof = gzip.decompress((tmp_path / "out" / "profile.pb.gz").read_bytes())
+    for name in ("debug.xml", "trace.pftrace", "speedscope.json", "model_explorer.json"):
+        assert facts["model sha256"].encode() in (tmp_path / "out" / name).read_bytes(), name
+    assert facts["model sha256"].encode() in pprof
+    assert facts["model sha256"] in (tmp_path / "out" / "report.html").read_text()
+    done = whence("profile", path, "--runs", 1, "--json", tmp_path / "guessed.json")
+    facts = json.loads((tmp_path / "guessed.json").read_text())["environment"]
+    assert (facts["input x"], facts["dimension n"]) == ("1×8", "1")

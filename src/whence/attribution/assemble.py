@@ -62,6 +62,7 @@ def assemble(
     shapes: Mapping[str, Sequence[int]] | None = None,
     writers: Sequence[Writer] = (),
     left_out: Measured | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Profile:
     """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
 
@@ -111,6 +112,7 @@ def assemble(
             *((HALVES,) if program.details.rounds_early else ()),
             *(() if left_out is None else left_out.notes),
         ),
+        environment=dict(environment or {}),
         background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )

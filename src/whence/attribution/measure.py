@@ -6,10 +6,12 @@ under the same conditions.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -24,9 +26,11 @@ from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
+from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
 from whence.runtime.program import Program
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
+from whence.types import TensorType
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -110,7 +114,31 @@ def profile_executable(
         shapes=shapes,
         writers=writers,
         left_out=left_out,
+        environment={
+            **_subject(graph, shapes, model),
+            **environment(getattr(engine, "toolchain", None)),
+        },
     )
+
+
+def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:
+    """What was run: the inputs, the sizes of named dimensions, and the file."""
+    found = {
+        f"input {name}": "×".join(map(str, shape)) or "scalar" for name, shape in shapes.items()
+    }
+    for node in graph.inputs:
+        dims = (node.type.shape or ()) if isinstance(node.type, TensorType) else ()
+        for dim, size in zip(dims, shapes.get(node.name, ()), strict=False):
+            if isinstance(dim, str) and dim:
+                found[f"dimension {dim}"] = str(size)
+    path = Path(model)
+    try:
+        if model and path.is_file():
+            with path.open("rb") as file:
+                found["model sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        pass  # a profile of a graph may have the name of anything
+    return found
 
 
 @contextmanager

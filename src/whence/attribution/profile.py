@@ -81,6 +81,10 @@ class Profile:
     """How kernels were split, in words."""
     notes: tuple[str, ...] = ()
     """What the policy does not hold for, a line each."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What was run and with what: the shapes of the inputs, the model's digest, versions, the
+    machine, the date.
+    """
     background: Background | None = field(default=None, repr=False, compare=False)
     writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
     render: Render | None = field(default=None, repr=False, compare=False)
@@ -219,6 +223,7 @@ class Profile:
             "wall_ns": self.wall_ns,
             "residual_ns": dict(self.residual_ns),
             "overhead_ratio": self.overhead_ratio,
+            "environment": dict(self.environment),
             "coverage": dataclasses.asdict(self.coverage),
             "policy": self.policy,
             "notes": list(self.notes),

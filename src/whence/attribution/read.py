@@ -54,6 +54,7 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         timeline_ns=int(content.get("timeline_ns", 0)),
         policy=str(content.get("policy", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
+        environment={str(name): str(fact) for name, fact in content.get("environment", {}).items()},
     )
 
 

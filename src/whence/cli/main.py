@@ -23,6 +23,8 @@ COMMANDS = {
     "devices": ("devices", "devices"),
     "db": ("db", "db"),
     "diff": ("diff", "diff"),
+    "cache": ("cache", "cache"),
+    "doctor": ("doctor", "doctor"),
 }
 """Each command's module in this folder, and its function there."""
 

@@ -96,6 +96,7 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         "waited_ns": profile.waited_ns,
         "overhead_ratio": profile.overhead_ratio,
         "policy": profile.policy,
+        **profile.environment,
     }
     rows = [(key, str(value)) for key, value in facts.items()] + [
         ("note", note) for note in profile.notes

@@ -134,6 +134,7 @@ def _facts(profile: Profile) -> dict[str, dict[str, str]]:
     return {
         "": {
             **facts,
+            **profile.environment,
             "how time is split": profile.policy,
             **{f"note {number}": note for number, note in enumerate(profile.notes, 1)},
         }

@@ -52,6 +52,7 @@ def _packets(profile: Profile) -> Iterator[bytes]:
         name="run",
         notes={
             "policy": profile.policy,
+            **profile.environment,
             **{f"note {number}": note for number, note in enumerate(profile.notes, 1)},
         },
     )

@@ -48,7 +48,8 @@ def pprof(profile: Profile) -> bytes:
     period = wire.message(11, tables.value_type("wall", "nanoseconds")) + wire.number(12, 1)
     # pprof prints comments above everything else: what it takes a page to say is in profile.json.
     policy = f"{policy_line(profile).strip()}; how that is done: profile.json, policy"
-    comments = wire.packed(13, [tables.string(text) for text in (policy, *profile.notes)])
+    facts = [f"{name}: {fact}" for name, fact in profile.environment.items()]
+    comments = wire.packed(13, [tables.string(text) for text in (policy, *facts, *profile.notes)])
     tail = (
         wire.number(10, profile.wall_ns)
         + period

@@ -32,6 +32,7 @@ def speedscope(profile: Profile) -> dict[str, Any]:
         "exporter": "whence",
         # Not part of the format, which leaves room for more; for those who read the file.
         "policy": profile.policy,
+        "environment": dict(profile.environment),
         "notes": list(profile.notes),
         "shared": {"frames": frames.rows},
         "profiles": profiles,

@@ -36,6 +36,7 @@ def content(profile: Profile) -> dict[str, Any]:
         "band_ns": list(profile.band),
         "profiling_cost": cost_of_profiling(profile),
         "policy": profile.policy,
+        "environment": [[escape(name), escape(fact)] for name, fact in profile.environment.items()],
         "policy_short": policy_line(profile).strip(),
         "notes": [escape(note) for note in profile.notes],
         "fates": [list(each) for each in fate_counts(profile)],

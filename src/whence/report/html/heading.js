@@ -18,9 +18,11 @@ function stackedBar(bar, parts) {
 function writeHeading() {
   byId('model').textContent = DATA.model;
   byId('model').title = DATA.model;
+  const shapes = DATA.environment.filter(([name]) => name.startsWith('input ')).map(([name, fact]) => `${name.slice(6)} ${fact}`);
   byId('facts').textContent = [
-    DATA.engine, counted(DATA.threads, 'thread'), counted(DATA.runs, 'run'), `profiling cost ${DATA.profiling_cost}`,
+    ...shapes.slice(0, 2), DATA.engine, counted(DATA.threads, 'thread'), counted(DATA.runs, 'run'), `profiling cost ${DATA.profiling_cost}`,
   ].join(' · ');
+  byId('facts').title = byId('facts').textContent;
   byId('per-run').textContent = `${duration(perRun(DATA.wall_ns))} per run`;
   const [low, , high] = DATA.band_ns;
   byId('spread').textContent = high ? `half of the runs ${range(low, high)}` : '';
@@ -33,6 +35,8 @@ function writeHeading() {
   byId('fates').textContent = `${counted(DATA.source_ops, 'operator')}: ${DATA.fates.map(([name, count]) => `${count.toLocaleString('en')} ${name}`).join(', ')}`;
   byId('fates').title = byId('fates').textContent;
   stackedBar(byId('fates-bar'), DATA.fates.map(([name, count]) => ({ size: count, colour: FATE_COLOUR[name] })));
+  byId('environment').hidden = !DATA.environment.length;
+  byId('environment-facts').replaceChildren(...DATA.environment.flatMap(([name, fact]) => [make('dt', '', name), make('dd', '', fact)]));
   byId('policy-short').textContent = DATA.policy_short;
   byId('policy-text').textContent = DATA.policy;
   byId('policy-notes').replaceChildren(...DATA.notes.map((note) => make('li', '', note)));

@@ -37,14 +37,15 @@ for (const [name, [tab]] of Object.entries(views)) {
 byId('search').addEventListener('input', () => selection.filter(byId('search').value.trim()));
 byId('pinned').addEventListener('click', () => selection.release());
 document.addEventListener('click', (event) => {
-  if (!byId('policy').contains(event.target)) byId('policy').open = false;
+  for (const box of document.querySelectorAll('details.more')) if (!box.contains(event.target)) box.open = false;
 });
 document.addEventListener('keydown', (event) => {
   const typing = event.target === byId('search');
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === 'Escape') {
     // The nearest thing that can be taken back.
-    if (byId('policy').open) byId('policy').open = false;
+    const opened = document.querySelectorAll('details.more[open]');
+    if (opened.length) for (const box of opened) box.open = false;
     else if (selection.query) setQuery('');
     else if (selection.pin) selection.release();
     else treemap.out();

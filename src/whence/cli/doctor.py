@@ -1,0 +1,89 @@
+"""`whence doctor`: what to paste into an issue."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+from whence.cli.console import out, safe
+from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
+from whence.codegen.target import Target
+from whence.codegen.toolchain import Toolchain, Unit
+from whence.errors import WhenceError
+from whence.runtime.environment import environment, versions_of
+from whence.runtime.opencl.devices import find_devices
+
+PEERS = ("onnxruntime", "openvino", "ai-edge-litert", "torch", "pyopencl")
+_PROBE = "int whence_doctor(void) { return 42; }\n"
+
+
+def doctor() -> None:
+    """Say what whence finds here: versions, processor, compiler, cache and engines, and whether
+    they work. Made to be pasted into an issue.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    failed = False
+    for name, fact in environment().items():
+        table.add_row(safe(name), safe(fact))
+    for name, check in _CHECKS.items():
+        try:
+            table.add_row(safe(name), safe(check(), "green"))
+        except (WhenceError, OSError) as error:
+            failed = True
+            table.add_row(safe(name), safe(f"fails: {error}", "red"))
+    for name, fact in versions_of(PEERS).items():
+        table.add_row(safe(name), safe(fact, "dim" if fact == "not installed" else ""))
+    out().print(table)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _compiler() -> str:
+    target = Target.default()
+    toolchain = Toolchain(target)
+    library = toolchain.build_library([Unit("doctor", _PROBE)])
+    ctypes = importlib.import_module("ctypes")
+    answer = ctypes.CDLL(str(library)).whence_doctor()
+    if answer != 42:
+        raise OSError(f"compiled code returned {answer}, not 42")
+    return f"works ({target.triple}, {target.lanes} float32 lanes)"
+
+
+def _cache() -> str:
+    cache = Cache()
+    entries = cache.entries()
+    size = sum(entry.bytes for entry in entries)
+    lasts = "writable" if cache.lasts else "not writable: nothing is kept for the next process"
+    return (
+        f"{_without_home(default_folder())}: {len(entries)} entries, {size / 1e6:.0f} MB of"
+        f" {LIMIT_BYTES / 1e6:.0f}, {lasts}"
+    )
+
+
+def _opencl() -> str:
+    try:
+        found = find_devices()
+    except WhenceError:
+        found = []
+    return ", ".join(device.name for device in found) or "no device"
+
+
+def _without_home(path: Path) -> str:
+    """Nobody's name belongs into an issue."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
+_CHECKS: dict[str, Callable[[], str]] = {
+    "compiler": _compiler,
+    "cache": _cache,
+    "OpenCL": _opencl,
+}
