@@ -10,6 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.cli.conftest import Whence, conv_bn_relu
+from whence.api import save
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
+from whence.types import DType
 
 
 def test_tells_the_life_of_a_folded_operator(whence: Whence, tiny: Path) -> None:
@@ -189,3 +193,24 @@ def test_tells_of_a_concatenation_that_is_made_in_place(whence: Whence, tmp_path
         "feeds 'join' (Concat), in place: its inputs are written where its output lies"
         in whence("why", path, "a").out
     )
+
+
+def test_why_and_profile_take_modules(whence: Whence, tmp_path: Path) -> None:
+    save(network_without_names(), tmp_path / "m.onnx")
+    done = whence("why", tmp_path / "m.onnx", "layer1.0.conv1")
+    assert done.code == 0, done.err
+    assert done.out.startswith("node_Conv_1 (MatMul) live")
+    assert "module layer1.0.conv1, by its weights" in done.out
+    done = whence("profile", tmp_path / "m.onnx", "--runs", 1, "--by", "module", "--depth", 1)
+    assert "layer1 " in done.out
+    assert whence("profile", tmp_path / "m.onnx", "--depth", 1).code == 2
+
+
+def network_without_names() -> Graph:
+    """A product whose weight is of `layer1.0.conv1`, and an activation."""
+    build = GraphBuilder("net")
+    x = build.input("x", DType.F32, [8, 16])
+    weight = build.const(np.ones((16, 16), np.float32), name="layer1.0.conv1.weight")
+    product = build.op("MatMul", x, weight, name="node_Conv_1")
+    build.output("y", build.op("Relu", product, name="node_relu"))
+    return build.finish()

@@ -11,6 +11,7 @@ import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
 from whence.attribution.leave_out import Measured
+from whence.attribution.modules import Module, find_modules
 from whence.attribution.policy import EXACT, HALVES, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
@@ -101,7 +102,7 @@ def assemble(
         residual_ns=residual,
         overhead_ratio=measured.overhead_ratio,
         coverage=coverage(graph),
-        sources=_sources(graph, kernels, measured, wall),
+        sources=_sources(graph, kernels, measured, wall, find_modules(source_graph)),
         kernels=tuple(kernels),
         passes=dict(passes),
         runs_ns=measured.runs_ns,
@@ -173,7 +174,11 @@ def _makes(graph: Graph, step: ProgramStep) -> str:
 
 
 def _sources(
-    graph: Graph, kernels: Sequence[KernelRow], measured: Measurement, wall: int
+    graph: Graph,
+    kernels: Sequence[KernelRow],
+    measured: Measurement,
+    wall: int,
+    modules: Mapping[int, Module],
 ) -> tuple[SourceRow, ...]:
     ledger = graph.ledger
     parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
@@ -188,7 +193,7 @@ def _sources(
             stands_as[number].add(node.op)
     rows = []
     for source, fate in zip(ledger.sources, fates(graph), strict=True):
-        own = parts[source.id]
+        own, known = parts[source.id], modules.get(source.id)
         time = sum(part.time_ns for _, part in own)
         about = Whereabouts(
             source.id,
@@ -219,7 +224,8 @@ def _sources(
                 time_ns=time,
                 share=time / wall if wall else 0.0,
                 kernels=tuple(kernel.id for kernel, _ in own),
-                module=source.module,
+                module=known.path if known is not None else source.module,
+                module_from=known.evidence.value if known is not None else "",
                 line=source.line,
                 scope=source.scope,
                 positions=source.positions,

@@ -72,12 +72,14 @@ def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> 
         " (reference)" if about.is_reference else ""
     )
     own = ledger.source(about.source).name
-    names = [tail(ledger.source(each).name, own) for each in about.companions[:_MOST_NAMED]]
-    more = len(about.companions) - len(names)
-    company = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    # A constant that was folded into the kernel keeps nobody company.
+    company = [each for each in about.companions if ledger.source(each).op != "Constant"]
+    names = [tail(ledger.source(each).name, own) for each in company[:_MOST_NAMED]]
+    more = len(company) - len(names)
+    others = ", ".join(names) + (f" and {more} more" if more > 0 else "")
     if about.fate is Fate.FOLDED:
-        return f"folded into {company} {where}" if company else f"computed at compile time {where}"
-    return f"with {company} {where}" if company else where
+        return f"folded into {others} {where}" if others else f"computed at compile time {where}"
+    return f"with {others} {where}" if others else where
 
 
 def tail(name: str, beside: str) -> str:

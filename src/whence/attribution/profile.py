@@ -150,10 +150,11 @@ class Profile:
     def share(self, time_ns: int) -> float:
         return time_ns / self.wall_ns if self.wall_ns else 0.0
 
-    def by(self, what: str) -> list[Group]:
+    def by(self, what: str, depth: int = 0) -> list[Group]:
         """The time by `op` (operator of the file), `type`, `module`, `line`, `kernel` or `pass`,
         most first. Adds up to `attributed_ns`.
 
+        By `module`, `depth` takes together what is deeper than so many modules; 0 for none of it.
         By `kernel`, a kernel none of whose nodes has an origin is left out: it stands among the
         residuals.
         """
@@ -173,6 +174,8 @@ class Profile:
             ]
         elif what == "pass":
             rows = [Group(name, time, self.share(time), 0, 0) for name, time in self.passes.items()]
+        elif what == "module" and depth:
+            rows = self._grouped(lambda row: ".".join(module_of(row).split(".")[:depth]))
         else:
             rows = self._grouped(_KEYS[what])
         return sorted(rows, key=lambda row: -row.time_ns)
@@ -303,6 +306,7 @@ def _source_json(row: SourceRow) -> dict[str, Any]:
         "share": row.share,
         "kernels": list(row.kernels),
         "module": row.module,
+        "module_from": row.module_from,
         "line": row.line,
         "scope": row.scope,
         "positions": None if row.positions is None else list(row.positions),

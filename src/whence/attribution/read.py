@@ -68,6 +68,7 @@ def _source(row: Mapping[str, Any]) -> SourceRow:
         share=float(row["share"]),
         kernels=tuple(int(kernel) for kernel in row["kernels"]),
         module=str(row.get("module", "")),
+        module_from=str(row.get("module_from", "")),
         line=str(row.get("line", "")),
         scope=str(row.get("scope", "")),
         positions=(

@@ -56,6 +56,8 @@ class SourceRow:
     kernels: tuple[int, ...]
     """The kernels it is in, as work or as an effect on constants."""
     module: str = ""
+    module_from: str = ""
+    """How the module is known: by weights, metadata, name or neighbours."""
     line: str = ""
     scope: str = ""
     became: str = ""

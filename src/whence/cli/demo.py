@@ -18,6 +18,7 @@ from rich.console import Console
 
 from whence.api import compile_model, load
 from whence.attribution import Profile, profile_executable
+from whence.attribution.modules import find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
 from whence.cli.beside import race_onnxruntime
@@ -200,7 +201,7 @@ def _tell(console: Console, found: Profile, subject: _Subject) -> None:
     source = _interesting(found, program.graph.ledger.sources)
     _say(console, f"what became of one operator: whence why {subject.path.name} {source.name}")
     story = tell(program.graph, source)
-    print_story(console, program.graph, story)
+    print_story(console, program.graph, story, find_modules(background.source_graph).get(source.id))
     if story.fate is Fate.LIVE:
         around = Neighbourhood(program, links_of(background.source_graph))
         print_kernels(console, around, source)

@@ -37,6 +37,9 @@ def profile(
         ),
     ] = False,
     by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
+    depth: Annotated[
+        int, typer.Option(min=0, help="With --by module: so many modules deep; 0 for all.")
+    ] = 0,
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
     output: Annotated[
         Path | None,
@@ -68,6 +71,8 @@ def profile(
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    if depth and by != "module":
+        raise typer.BadParameter("is for --by module", param_hint="--depth")
     check_folder(output)
     check_file(json_file)
     shapes = parse_shapes(shape, model)
@@ -103,6 +108,6 @@ def profile(
         json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
         files.append(json_file)
     console = out()
-    print_profile(console, shown, by, limit)
+    print_profile(console, shown, by, limit, depth=depth)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)

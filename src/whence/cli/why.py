@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.table import Table
 
 from whence.api import compile_model
 from whence.attribution import Profile, profile_executable
+from whence.attribution.modules import Evidence, Module, find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
@@ -77,7 +79,8 @@ def why(
         )
     shapes = parse_shapes(shape, model)
     graph = load_sized(model, shapes)
-    source = None if operator is None else find_source(graph.ledger, operator)
+    modules = find_modules(graph)
+    source = None if operator is None else find_source(graph.ledger, operator, modules)
     # Asked before the long work, so that a profile that does not fit is refused at once.
     known = read_profile(profile) if profile is not None else None
     row = _row(known, source) if known is not None and source is not None else None
@@ -88,7 +91,7 @@ def why(
         _list(console, graph, limit)
         return
     story = tell(graph, source)
-    print_story(console, graph, story)
+    print_story(console, graph, story, modules.get(source.id))
     if story.fate is not Fate.LIVE:
         return
     if not time and (opened := guess_shapes(graph)):
@@ -190,9 +193,12 @@ def print_time(console: Console, profile: Profile, row: SourceRow) -> None:
     )
 
 
-def find_source(ledger: Ledger, wanted: str) -> SourceOp:
+def find_source(
+    ledger: Ledger, wanted: str, modules: Mapping[int, Module] | None = None
+) -> SourceOp:
     """The source operator meant: by exact name, by number, by its id in the file's own table
-    (`id:12`), or by a part of the name that fits only one.
+    (`id:12`), by the module whose only operator it is or whose weights it has, or by a part of the
+    name that fits only one.
     """
     for source in ledger.sources:
         if source.name == wanted:
@@ -212,6 +218,8 @@ def find_source(ledger: Ledger, wanted: str) -> SourceOp:
                 else ": it has no such table"
             )
         )
+    if (inside := _in_module(ledger, wanted, modules or {})) is not None:
+        return inside
     for fits in (lambda name: name.endswith(wanted), lambda name: wanted in name):
         found = [source for source in ledger.sources if fits(source.name)]
         if len(found) == 1:
@@ -231,6 +239,25 @@ def find_source(ledger: Ledger, wanted: str) -> SourceOp:
         else f"; it has {ledger.n_sources}, `whence why MODEL` lists them"
     )
     raise ModelError(f"the model has no operator '{wanted}'{hint}")
+
+
+def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> SourceOp | None:
+    """The operator that a module's path means, if it means one."""
+    inside = [
+        source
+        for source in ledger.sources
+        if source.op != "Constant" and source.id in modules and modules[source.id].path == wanted
+    ]
+    owning = [
+        source for source in inside if modules[source.id].evidence is Evidence.WEIGHTS
+    ] or inside
+    if len(owning) > 1:
+        names = ", ".join(f"'{source.name}' ({source.op})" for source in owning[:6])
+        raise ModelError(
+            f"module '{wanted}' has {len(owning)} operators:"
+            f" {names}{', ...' if len(owning) > 6 else ''}; name one of them"
+        )
+    return owning[0] if owning else None
 
 
 _STYLES = {
@@ -291,7 +318,7 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     console.print(str(coverage(graph)))
 
 
-def print_story(console: Console, graph: Graph, story: Story) -> None:
+def print_story(console: Console, graph: Graph, story: Story, module: Module | None = None) -> None:
     """The life of an operator, in sentences."""
     source, ledger = story.source, graph.ledger
     console.print(
@@ -308,7 +335,12 @@ def print_story(console: Console, graph: Graph, story: Story) -> None:
         ),
         soft_wrap=True,
     )
-    if source.module:
+    if module is not None:
+        told = f"  module {module.path}, by its {module.evidence}"
+        console.print(safe(told), soft_wrap=True)
+        if source.module and source.module != module.path:
+            console.print(safe(f"      metadata says {source.module}", "dim"), soft_wrap=True)
+    elif source.module:
         console.print(safe(f"  module {source.module}"), soft_wrap=True)
     if source.line:
         console.print(safe(f"  written at {source.line}"), soft_wrap=True)

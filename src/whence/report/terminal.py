@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.attribution.became import tail
-from whence.attribution.profile import Profile
+from whence.attribution.profile import Profile, module_of
 from whence.attribution.rows import Group, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.graph.printer import escape
@@ -25,13 +25,19 @@ _HEADINGS = {
     "pass": "pass that made the nodes",
 }
 _LEAST_WIDTH = 40
+_LEAST_MODULE = 8
 
 
 def print_profile(
-    console: Console, profile: Profile, by: str = "op", limit: int = 20, title: str = ""
+    console: Console,
+    profile: Profile,
+    by: str = "op",
+    limit: int = 20,
+    title: str = "",
+    depth: int = 0,
 ) -> None:
     """The header, the rows with most time, and the footer that adds up. `limit` 0 prints all rows;
-    `title` replaces the header.
+    `title` replaces the header; `depth` is how many modules deep to look, 0 for all.
     """
     console.print(
         Text(escape(title) or header(profile, console.width), style="bold"), soft_wrap=True
@@ -41,7 +47,7 @@ def print_profile(
         _print_operators(console, profile, rows[: limit or len(rows)])
         left = len(rows) - limit if limit else 0
     else:
-        groups = profile.by(by)
+        groups = profile.by(by, depth)
         shown = groups[: limit or len(groups)]
         if by == "kernel":
             _print_kernels(console, profile, shown)
@@ -179,13 +185,20 @@ def shorten(text: str, width: int) -> str:
 
 def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
     table = _table()
+    modules = [_module_beside(row) for row in rows]
+    module_width = min(max(map(len, modules), default=0), max(0, (console.width - 26) // 4))
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
+    if module_width >= _LEAST_MODULE:
+        table.add_column("module", no_wrap=True, overflow="ellipsis")
+    else:
+        module_width = 0
     table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
-    room = max(_LEAST_WIDTH, console.width - 26)
+    taken = 26 + (module_width + 2 if module_width else 0)
+    room = max(_LEAST_WIDTH, console.width - taken)
     longest = max((len(escape(row.name)) for row in rows), default=8)
     name_width = min(longest, room * 3 // 5)
     shown = Counter(fit(row.name, name_width) for row in rows)
-    for row in rows:
+    for row, module in zip(rows, modules, strict=True):
         name = fit(row.name, name_width)
         name = (
             fit(f"#{row.id} {row.name}", name_width)
@@ -198,8 +211,16 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
             else ""
         )
         became = fit(row.became + inserted, room - name_width)
-        table.add_row(*_times(profile, row.time_ns, row.share), Text(name), Text(became))
+        beside = (Text(fit(module, module_width)),) if module_width else ()
+        table.add_row(*_times(profile, row.time_ns, row.share), Text(name), *beside, Text(became))
     console.print(table)
+
+
+def _module_beside(row: SourceRow) -> str:
+    """The operator's module where its name does not say it."""
+    module = module_of(row)
+    said = row.name.strip("/").replace("/", ".")
+    return "" if module.startswith("(") or said.startswith(module) else module
 
 
 def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[Group]) -> None:
