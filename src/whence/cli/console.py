@@ -54,6 +54,14 @@ def safe(text: str, style: str = "") -> Text:
     return Text(escape(text), style=style)
 
 
+def without_home(path: Path) -> str:
+    """The path with the user's home folder as `~`: short, and nobody's name is in it."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
 def check_folder(output: Path | None) -> None:
     """Refuse a folder that cannot be written to: a file, or one in a place that is not ours. Asked
     before the long work, so that its result is not lost.

@@ -22,7 +22,7 @@ from whence.attribution.modules import find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.sample_inputs import sample_inputs
 from whence.cli.beside import race_onnxruntime
-from whence.cli.console import check_folder, out, progress, safe
+from whence.cli.console import check_folder, out, progress, safe, without_home
 from whence.cli.demo_model import (
     LICENCE,
     PACKAGE,
@@ -57,6 +57,13 @@ class _Subject:
     recogniser: Recogniser | None
     """Nothing for the model that stands in when there is no network."""
 
+    @property
+    def named(self) -> str:
+        """The model as arguments on the command line."""
+        shapes = ["x".join(map(str, value.shape)) for value in self.inputs.values()]
+        fixed = f" --shape {shapes[0]}" if self.recogniser is not None else ""
+        return f"{without_home(self.path)}{fixed}"
+
 
 def demo(
     output: Annotated[
@@ -90,7 +97,7 @@ def demo(
         _compare(console, executable, subject, result)
         found = _profile(executable, subject)
         console.print()
-        _say(console, f"where the time goes: whence profile {subject.path.name} --by module")
+        _say(console, f"where the time goes: whence profile {subject.named} --by module")
         print_profile(console, found, "module", _MODULES)
         console.print()
         _tell(console, found, subject)
@@ -199,7 +206,7 @@ def _tell(console: Console, found: Profile, subject: _Subject) -> None:
         raise InputError("the profile was read from a file")
     program = background.program
     source = _interesting(found, program.graph.ledger.sources)
-    _say(console, f"what became of one operator: whence why {subject.path.name} {source.name}")
+    _say(console, f"what became of one operator: whence why {subject.named} {source.name}")
     story = tell(program.graph, source)
     print_story(console, program.graph, story, find_modules(background.source_graph).get(source.id))
     if story.fate is Fate.LIVE:

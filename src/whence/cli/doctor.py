@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from pathlib import Path
 
 import typer
 from rich.table import Table
 
-from whence.cli.console import out, safe
+from whence.cli.console import out, safe, without_home
 from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain, Unit
@@ -61,7 +60,7 @@ def _cache() -> str:
     size = sum(entry.bytes for entry in entries)
     lasts = "writable" if cache.lasts else "not writable: nothing is kept for the next process"
     return (
-        f"{_without_home(default_folder())}: {len(entries)} entries, {size / 1e6:.0f} MB of"
+        f"{without_home(default_folder())}: {len(entries)} entries, {size / 1e6:.0f} MB of"
         f" {LIMIT_BYTES / 1e6:.0f}, {lasts}"
     )
 
@@ -72,14 +71,6 @@ def _opencl() -> str:
     except WhenceError:
         found = []
     return ", ".join(device.name for device in found) or "no device"
-
-
-def _without_home(path: Path) -> str:
-    """Nobody's name belongs into an issue."""
-    try:
-        return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
 
 
 _CHECKS: dict[str, Callable[[], str]] = {
