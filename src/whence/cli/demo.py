@@ -193,7 +193,7 @@ def _profile(executable: Executable, subject: _Subject) -> Profile:
             executable,
             subject.inputs,
             runs=_RUNS,
-            model=subject.path.name,
+            model=str(subject.path),
             progress=show,
             writers=(write_html,),
         ).without_local_paths()

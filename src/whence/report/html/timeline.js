@@ -11,6 +11,7 @@ class Timeline {
     this.box = box;
     this.canvas = make('canvas');
     this.marks = make('canvas');
+    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
     this.events = DATA.timeline.map(([kernel, begin, end]) => ({ kernel, begin, end }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));

@@ -60,6 +60,7 @@ class Treemap {
     this.box = box;
     this.canvas = make('canvas');
     this.marks = make('canvas');
+    for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
     this.root = this.tree = moduleTree();
     this.cells = [];
