@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,13 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from whence.attribution.comparable import differences
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
-from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.cli.console import err, out, safe
+from whence.report.comparison import as_annotations, as_json, as_markdown, percent
 from whence.report.terminal import duration, shorten
 
-_LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%")
+_LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%?")
 _STYLES = {
     Verdict.SLOWER: "red",
     Verdict.ADDED: "red",
@@ -45,27 +47,42 @@ def diff(
             help="Exit with 1 when B, or one operator of it, costs more of A's time than this.",
         ),
     ] = "",
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print JSON in place of the table.")
+    ] = False,
+    github: Annotated[
+        bool,
+        typer.Option(
+            "--github",
+            help="Also print annotations for GitHub's actions, and append to the job's summary.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
 ) -> None:
     """Compare two profiles by operator. What lies within the noise of the runs is called the same.
 
     [dim]whence profile model.onnx -o before/[/dim]      ... change something ...
     [dim]whence diff before/ after/ --fail-over 5%[/dim]
+    [dim]whence diff before/ after/ --fail-over 5 --github[/dim]
     """
     allowed = _parse_limit(fail_over)
     old, new = read_profile(before), read_profile(after)
-    if _are_different(old, new):
-        warning = (
-            f"whence: these are profiles of different models, '{old.model}' and '{new.model}': only"
-            " operators of the same name are compared"
-        )
-        err().print(safe(warning, "yellow"), soft_wrap=True)
+    warnings = differences(old, new)
+    for warning in warnings:
+        err().print(safe(f"whence: {warning}", "yellow"), soft_wrap=True)
     found = compare(old, new)
-    _print(out(), found, limit)
     over = found.over(allowed) if allowed is not None else []
+    if json_output:
+        typer.echo(as_json(found, warnings))
+    else:
+        _print(out(), found, limit)
+    if github:
+        typer.echo(as_annotations(found, warnings, over))
+        _write_summary(as_markdown(found, warnings, limit))
     for each in over:
         reason = (
-            f"{each.name}: {duration(each.change_ns)} more per run, over {fail_over} of"
+            f"{each.name}: {duration(each.change_ns)} more per run, over"
+            f" {fail_over.removesuffix('%').strip()} % of"
             f" {duration(found.total.before.median_ns)}"
         )
         err().print(safe(f"whence: {reason}"), soft_wrap=True)
@@ -73,11 +90,11 @@ def diff(
         raise typer.Exit(1)
 
 
-def _are_different(before: Profile, after: Profile) -> bool:
-    """Whether the models differ: in name and operators, or, under one name, in most operators."""
-    old, new = ({(row.name, row.op) for row in profile.sources} for profile in (before, after))
-    same_name = PurePath(before.model).name == PurePath(after.model).name
-    return old != new if not same_name else 2 * len(old & new) < max(len(old), len(new))
+def _write_summary(text: str) -> None:
+    """Where GitHub says that the summary of a job is; nowhere outside of it."""
+    if place := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(text)
 
 
 def _parse_limit(text: str) -> float | None:
@@ -113,11 +130,9 @@ def _print(console: Console, found: Comparison, limit: int) -> None:
 
 
 def _cells(each: Difference) -> tuple[str, str, str, Text]:
-    sign = "+" if each.change_ns > 0 else "-" if each.change_ns < 0 else ""
-    percent = "new" if each.ratio == float("inf") else f"{sign}{abs(each.ratio) * 100:.1f} %"
     return (
         duration(each.before.median_ns),
         duration(each.after.median_ns),
-        percent,
+        percent(each),
         safe(each.verdict.value, _STYLES[each.verdict]),
     )
