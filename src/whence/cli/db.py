@@ -118,7 +118,7 @@ def db(
     [dim]whence db out/ --sql "FROM time_by_source LIMIT 10"[/dim]   where the time went
     [dim]whence db out/ --sql "FROM removed"[/dim]             what no longer runs, and why
     [dim]whence db out/ --sql "FROM kernels_of_source WHERE name = '/conv1/Conv'"[/dim]
-    [dim]whence db out/ --samples samples.csv --sql "FROM time_by_source"[/dim]   of a C program
+    [dim]whence db out/ --samples samples.csv --sql "FROM time_by_source"[/dim]
     [dim]whence db cnn_debug.xml --parquet tables/[/dim]       from Vela (either core)
     [dim]whence db cnn_debug.xml --model cnn.tflite[/dim]      its cycles by operator
     [dim]whence db cnn_debug.xml --model cnn.tflite --cycles measured.csv -o out/[/dim]
