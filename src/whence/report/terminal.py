@@ -84,7 +84,7 @@ def per_run(profile: Profile) -> str:
 def cost_of_profiling(profile: Profile) -> str:
     ratio = profile.overhead_ratio
     if not profile.overhead_is_credible:
-        return f"not measurable: the machine is too noisy ({ratio * 100:+.0f} %)"
+        return f"{ratio * 100:+.0f} %: too noisy to believe"
     return f"{ratio * 100:.1f} %" if ratio >= 0.0005 else "below 0.1 %"
 
 
