@@ -15,6 +15,7 @@ from tests.frontends.tflite.runtimes import convert
 from tests.frontends.tflite.stateful import MODELS
 from whence.api import prepare
 from whence.graph import Graph
+from whence.graph.fates import fates
 from whence.graph.state import initial_state
 from whence.types import TensorType
 
@@ -119,3 +120,22 @@ def test_state_survives_a_conversion(name: str, suffix: str, tmp_path: Path) -> 
         for theirs, now in zip(expected, both_sets(file.read_bytes(), calls), strict=True):
             for before, after in zip(theirs, now, strict=True):
                 compare(after, before, relative=2e-5, quanta=0)
+
+
+def test_the_operators_of_state_say_what_became_of_them() -> None:
+    graph = prepare(read(MODELS["streaming"]().bytes()))
+    found = [
+        (source.op, fate.value)
+        for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
+        if source.op in ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
+    ]
+    assert found == [
+        ("CALL_ONCE", "folded"),
+        ("VAR_HANDLE", "removed"),
+        ("READ_VARIABLE", "live"),
+        ("VAR_HANDLE", "removed"),
+        ("ASSIGN_VARIABLE", "live"),
+        # Of the subgraph that gives the variable its initial value:
+        ("VAR_HANDLE", "removed"),
+        ("ASSIGN_VARIABLE", "folded"),
+    ]

@@ -333,6 +333,13 @@ class OperatorCall(Emitter):
         self.scope.learn(node.ref(), array)
         self._outputs[index] = node.ref()
 
+    def output_known(self, index: int, array: np.ndarray, rule: str) -> None:
+        """Say that output `index` is a constant that only mappings look at, and the operator
+        nothing but that.
+        """
+        self._outputs[index] = self.const(array)
+        self.bury(Reason.ABSORBED, rule)
+
     def adopt(self, ref: Ref) -> Ref:
         """Have a variable that nothing has read yet stand for this operator."""
         node = self.scope.graph[ref.node]

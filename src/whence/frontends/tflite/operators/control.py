@@ -287,7 +287,8 @@ def _handle(call: OperatorCall) -> str:
 
 def _var_handle(call: OperatorCall) -> None:
     # A handle is the text of its name.
-    call.output_constant(0, np.array(resource_key(call.record), np.object_))
+    name = np.array(resource_key(call.record), np.object_)
+    call.output_known(0, name, "it says which variable others mean")
 
 
 def _read_variable(call: OperatorCall) -> None:
