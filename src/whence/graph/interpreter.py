@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.graph.generation import beam_search, greedy_search, sampling
 from whence.graph.guards import guards_of_nodes, holds
 from whence.graph.in_words import in_words
 from whence.graph.node import Node, Ref
@@ -283,4 +284,7 @@ _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Val
     "Loop": _run_loop,
     "Scan": _run_scan,
     "SequenceMap": _run_sequence_map,
+    "com.microsoft::GreedySearch": greedy_search,
+    "com.microsoft::Sampling": sampling,
+    "com.microsoft::BeamSearch": beam_search,
 }

@@ -26,6 +26,10 @@ OPS: tuple[OpDef, ...] = (
     OpDef("Loop", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Scan", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("SequenceMap", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    # ONNX Runtime's ways to generate text with a decoder that they hold.
+    OpDef("com.microsoft::GreedySearch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    OpDef("com.microsoft::Sampling", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    OpDef("com.microsoft::BeamSearch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     OpDef("Input", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
     OpDef("Const", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
     OpDef("Output", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),

@@ -23,6 +23,13 @@ from whence.frontends.onnx.batched_scan import (
 )
 from whence.frontends.onnx.builder import NodeBuilder, build_graph
 from whence.frontends.onnx.flex_attention import PREVIEW, add_flex_attention
+from whence.frontends.onnx.microsoft.search import (
+    MICROSOFT,
+    SEARCHES,
+    decoder_inputs,
+    search_graphs,
+    search_types,
+)
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.graph import Graph
@@ -40,6 +47,9 @@ def add_control(
     """Make the node of an operator that holds graphs, and the graphs."""
     if (record.domain, record.op) == (PREVIEW, "FlexAttention"):
         add_flex_attention(build, record, bodies, carried)
+        return
+    if record.domain == MICROSOFT and record.op in SEARCHES:
+        _search(build, record, bodies, carried)
         return
     if record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
@@ -119,7 +129,9 @@ class _Control:
             for dtype, rank in zip((DType.I64, DType.BOOL), ranks, strict=True)
         ]
 
-    def finish(self, bodies: Mapping[str, Graph], types: Sequence[ValueType]) -> None:
+    def finish(
+        self, bodies: Mapping[str, Graph], types: Sequence[ValueType], *, keep_domain: bool = False
+    ) -> None:
         record, build = self.record, self.build
         if len(record.outputs) > len(types):
             raise ModelError(
@@ -132,6 +144,7 @@ class _Control:
                 *(build.fresh(record.name) for _ in range(len(types) - len(record.outputs))),
             ]
         )
+        full.domain = record.domain if keep_domain else ""
         full.outputs = [name or build.fresh(record.name) for name in full.outputs]
         main = record.source or build.graph.new_id()
         build.sign(main, self._carried)
@@ -317,6 +330,24 @@ def _batched_scan(control: _Control) -> None:
             *(with_first(kind, batch, count) for kind in made[len(states) :]),
         ],
     )
+
+
+def _search(
+    build: NodeBuilder,
+    record: OpRecord,
+    bodies: Mapping[str, PlannedGraph],
+    carried: Carried | None,
+) -> None:
+    """Generating text: the decoder is made for any number of tokens."""
+    wanted = search_graphs(record, bodies)
+    captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
+    control = _Control(
+        build, record, {name: bodies[name] for name in wanted}, captured, constants, carried
+    )
+    graphs = {
+        name: control.body(name, decoder_inputs(record, bodies[name].proto)) for name in wanted
+    }
+    control.finish(graphs, search_types(record, control.inputs), keep_domain=True)
 
 
 def _sequence_map(control: _Control) -> None:

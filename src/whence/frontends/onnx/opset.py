@@ -15,6 +15,7 @@ from onnx import defs
 
 from whence.errors import UnsupportedError
 from whence.frontends.onnx.attributes import read_attribute
+from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.types import TensorReader
 from whence.frontends.onnx.upgrade import last_break
 from whence.ops.definition import Attr
@@ -22,6 +23,8 @@ from whence.ops.onnx_node import schema_of, split_name
 from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
 
 LOWEST_WRITTEN = 18
+KEPT = frozenset(f"{MICROSOFT}::{op}" for op in SEARCHES)
+"""Operators of other domains that are held, and written, as they are read."""
 
 _TYPE_NAMES = {
     DType.F32: "float",
@@ -78,6 +81,8 @@ def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str,
     `lowest_opset` saw that they say nothing.
     """
     domain, name = split_name(op)
+    if op in KEPT:
+        return dict(attrs)
     known = defs.get_schema(name, version, domain).attributes
     return {key: value for key, value in attrs.items() if key in known}
 
@@ -88,6 +93,8 @@ def _lowest(
 ) -> int:
     domain, name = split_name(op)
     newest = schema_of(op)
+    if op in KEPT:
+        return 1
     if newest is None:
         raise UnsupportedError(f"{op} is not an operator of ONNX and cannot be written")
     # The newest form holds the operator even where the file stretched its rules; older forms must

@@ -31,7 +31,7 @@ from whence.frontends.carried import (
 )
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
-from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, lowest_opset
+from whence.frontends.onnx.opset import KEPT, LOWEST_WRITTEN, attributes_at, lowest_opset
 from whence.frontends.onnx.state import STATE
 from whence.frontends.onnx.types import tensor_proto
 from whence.graph.graph import Graph
@@ -131,7 +131,7 @@ def to_model(graph: Graph, weights: ExternalWeights | None = None) -> ModelProto
         helper.make_opsetid(domain, version) for domain, version in sorted(writing.opsets.items())
     ]
     model = ModelProto(
-        ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets)),
+        ir_version=max(_LOWEST_IR, helper.find_min_ir_version_for(opsets, ignore_unknown=True)),
         producer_name="whence",
         graph=proto,
     )
@@ -258,7 +258,11 @@ class _GraphWriter:
         proto: GraphProto,
         captured: Mapping[int, str],
         shared: Mapping[int, str],
+        *,
+        keeps_names: bool = False,
     ) -> None:
+        self._keeps_names = keeps_names
+        """Its inputs and outputs are known by their names."""
         self._writing = writing
         self._graph = graph
         self._proto = proto
@@ -283,9 +287,7 @@ class _GraphWriter:
         graph, writing = self._graph, self._writing
         for node in graph.inputs:
             outside = self._captured.get(node.id)
-            self._names[node.ref()] = (
-                outside if outside is not None else writing.values.take(node.name)
-            )
+            self._names[node.ref()] = outside if outside is not None else self._end_name(node)
             if outside is None:
                 self._proto.input.append(_value_info(self._names[node.ref()], node.type))
         for node in graph.variables:
@@ -297,7 +299,7 @@ class _GraphWriter:
             ref = node.inputs[0]
             if ref is None:
                 raise UnsupportedError(f"the graph's output {quoted(node.name)} reads nothing")
-            name = writing.values.take(_result_name(node))
+            name = node.name if self._keeps_names else writing.values.take(_result_name(node))
             if node.op == "Assign":
                 variable = graph.variable(str(node.attrs["variable"]))
                 writing.state.append((self._names[variable.ref()], name))
@@ -307,6 +309,9 @@ class _GraphWriter:
             else:
                 self._names[ref] = name
         return copies
+
+    def _end_name(self, node: Node) -> str:
+        return node.name if self._keeps_names else self._writing.values.take(node.name)
 
     def _const(self, node: Node) -> None:
         if node.value is None:
@@ -350,7 +355,7 @@ class _GraphWriter:
             node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded
         )
         for name, body in node.bodies.items():
-            self._body(proto, name, body, inputs[formal:])
+            self._body(proto, name, body, inputs[formal:], keeps_names=node.op in KEPT)
 
     def _output_name(self, node: Node, index: int) -> str:
         ref = node.ref(index)
@@ -390,13 +395,23 @@ class _GraphWriter:
         self._tensor(name, np.array(value, dtype.numpy), {})
         return name
 
-    def _body(self, proto: NodeProto, name: str, body: Graph, captured: Sequence[str]) -> None:
+    def _body(
+        self,
+        proto: NodeProto,
+        name: str,
+        body: Graph,
+        captured: Sequence[str],
+        *,
+        keeps_names: bool = False,
+    ) -> None:
         attribute = proto.attribute.add()
         attribute.name, attribute.type = name, AttributeProto.GRAPH
         attribute.g.name = body.name or name
         ends = body.inputs[len(body.inputs) - len(captured) :]
         outside = {node.id: value for node, value in zip(ends, captured, strict=True)}
-        _GraphWriter(self._writing, body, attribute.g, outside, self._shared).write()
+        _GraphWriter(
+            self._writing, body, attribute.g, outside, self._shared, keeps_names=keeps_names
+        ).write()
 
     def _node(
         self,

@@ -1,0 +1,248 @@
+"""Generating text with a decoder that is a graph of the model: ONNX Runtime's GreedySearch, Sampling
+and BeamSearch, for decoders like GPT-2's.
+
+A decoder takes the tokens that are new, their positions, a mask over all tokens and the caches of
+its layers, and gives scores for the next token and the new caches. Scores pass through the same
+rules in all three: penalties for what was said before, masks, a least length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.graph.beams import Beams
+from whence.graph.node import Node
+from whence.ops.attributes import get_float, get_int
+from whence.ops.definition import Value
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
+
+RunBody = Callable[["Graph", Sequence[Value]], list[Value]]
+_LOWEST = np.finfo(np.float32).min
+_FIXED_INPUTS = 3
+"""Tokens, positions and mask come before the caches."""
+
+
+class Wishes(NamedTuple):
+    """What the inputs of a search say."""
+
+    tokens: np.ndarray
+    max_length: int
+    min_length: int
+    repetition_penalty: float
+    vocab_mask: np.ndarray | None
+    prefix_vocab_mask: np.ndarray | None
+    attention_mask: np.ndarray | None
+
+
+def greedy_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    """The likeliest token, again and again."""
+    wishes = _wishes(inputs, 1, 2, 3, 4, 5, 6)
+
+    def choose(scores: np.ndarray) -> np.ndarray:
+        return np.asarray(np.argmax(scores, axis=-1))
+
+    return [_one_by_one(node, inputs, run, wishes, choose)]
+
+
+def sampling(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    """A token by chance among the likeliest, which together have the probability `top_p`. The
+    chances are ONNX Runtime's; the dice are not.
+    """
+    wishes = _wishes(inputs, 1, 2, 3, 4, 5, 6)
+    seed = _integer(inputs, 8, get_int(node.attrs, "seed", 0))
+    dice = np.random.default_rng(abs(seed))
+    top_p, least = get_float(node.attrs, "top_p", 0.0), get_int(node.attrs, "min_tokens_to_keep", 0)
+    temperature = get_float(node.attrs, "temperature", 1.0)
+
+    def choose(scores: np.ndarray) -> np.ndarray:
+        probabilities = np.exp(log_softmax(scores / np.float32(temperature)).astype(np.float64))
+        order = np.argsort(-probabilities, axis=-1, kind="stable")
+        chosen = []
+        for row, ranks in zip(probabilities, order, strict=True):
+            ranked = row[ranks]
+            # The first is kept in any case, and each whose predecessors do not have enough yet.
+            keep = np.concatenate(([0.0], np.cumsum(ranked)[:-1])) < max(top_p, 1e-9)
+            keep[: max(least, 1)] = True
+            weights = np.where(keep, ranked, 0.0)
+            chosen.append(ranks[dice.choice(weights.size, p=weights / weights.sum())])
+        return np.array(chosen)
+
+    return [_one_by_one(node, inputs, run, wishes, choose)]
+
+
+def beam_search(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[Value]:
+    """The likeliest texts, kept side by side: sequences [batch, results, length] and their
+    scores.
+    """
+    wishes = _wishes(inputs, 1, 2, 6, 7, 8, 9)
+    count, results = _integer(inputs, 3, 1), _integer(inputs, 4, 1)
+    if not 1 <= results <= count:
+        raise ModelError(f"{node.op}: {results} results of {count} beams")
+    batch = wishes.tokens.shape[0]
+    beams = Beams(
+        batch,
+        count,
+        _number(inputs, 5, 1.0),
+        eos=get_int(node.attrs, "eos_token_id", -1),
+        pad=get_int(node.attrs, "pad_token_id", -1),
+        stops_early=bool(get_int(node.attrs, "early_stopping", 0)),
+    )
+
+    def spread(mask: np.ndarray | None) -> np.ndarray | None:
+        return None if mask is None else np.repeat(mask, count, axis=0)
+
+    wide = wishes._replace(
+        tokens=np.repeat(wishes.tokens, count, axis=0),
+        attention_mask=spread(wishes.attention_mask),
+        prefix_vocab_mask=spread(wishes.prefix_vocab_mask),
+    )
+    decoder = _Decoder(node, inputs, run, wide)
+    sequences = wide.tokens
+    while sequences.shape[1] < wishes.max_length and not beams.is_done:
+        scores = _ruled(node, wide, log_softmax(decoder.scores()), sequences)
+        tokens, origins = beams.step(scores, sequences)
+        sequences = np.concatenate((sequences[origins], tokens[:, np.newaxis]), axis=1)
+        if sequences.shape[1] < wishes.max_length and not beams.is_done:
+            decoder.feed(tokens, origins)
+    return list(beams.best(sequences, results, wishes.max_length))[: len(node.outputs)]
+
+
+def _one_by_one(
+    node: Node,
+    inputs: tuple[Value, ...],
+    run: RunBody,
+    wishes: Wishes,
+    choose: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Texts that grow a token at a time. The end token, and what follows it, is the padding."""
+    eos, pad = get_int(node.attrs, "eos_token_id", -1), get_int(node.attrs, "pad_token_id", -1)
+    sequences = wishes.tokens
+    decoder = _Decoder(node, inputs, run, wishes)
+    ended = np.zeros(sequences.shape[0], np.bool_)
+    while sequences.shape[1] < wishes.max_length and not ended.all():
+        tokens = choose(_ruled(node, wishes, decoder.scores(), sequences)).astype(np.int32)
+        ended |= tokens == eos
+        tokens = np.where(ended, np.int32(pad), tokens)
+        sequences = np.concatenate((sequences, tokens[:, np.newaxis]), axis=1)
+        if sequences.shape[1] < wishes.max_length and not ended.all():
+            decoder.feed(tokens)
+    missing = max(wishes.max_length - sequences.shape[1], 0)
+    return np.pad(sequences, ((0, 0), (0, missing)), constant_values=pad).astype(np.int32)
+
+
+class _Decoder:
+    """A decoder between its steps: what it will be given next."""
+
+    def __init__(self, node: Node, inputs: tuple[Value, ...], run: RunBody, wishes: Wishes) -> None:
+        self._body = node.bodies["decoder"]
+        self._first: Graph | None = node.bodies.get("init_decoder")
+        self._run = run
+        captures = get_int(node.attrs, "captures", 0)
+        self._captured = inputs[len(inputs) - captures :] if captures else ()
+        tokens = wishes.tokens
+        # Positions count the tokens that are no padding, whatever a mask says.
+        real = tokens != get_int(node.attrs, "pad_token_id", -1)
+        mask = real if wishes.attention_mask is None else wishes.attention_mask
+        self._mask = mask.astype(np.int32)
+        self._tokens = tokens.astype(np.int32)
+        counted = np.cumsum(real, axis=1, dtype=np.int32)
+        self._positions = np.where(real, counted - 1, 0).astype(np.int32)
+        self._next = counted[:, -1:]
+        formal = self._body.inputs[_FIXED_INPUTS : len(self._body.inputs) - captures]
+        self._caches: list[Value] = [self._empty(each, tokens.shape[0]) for each in formal]
+
+    @staticmethod
+    def _empty(formal: Node, batch: int) -> np.ndarray:
+        kind = formal.type
+        if not isinstance(kind, TensorType) or kind.shape is None or len(kind.shape) != 5:
+            raise ModelError(f"the decoder's cache '{formal.name}' should have five dimensions")
+        heads, size = kind.shape[2], kind.shape[4]
+        if not isinstance(heads, int) or not isinstance(size, int):
+            raise ModelError(f"the decoder's cache '{formal.name}' does not say its heads' size")
+        return np.zeros((2, batch, heads, 0, size), kind.dtype.numpy)
+
+    def scores(self) -> np.ndarray:
+        """Scores for the next token of each text."""
+        body, self._first = self._first or self._body, None
+        given = [self._tokens, self._positions, self._mask, *self._caches, *self._captured]
+        logits, *self._caches = self._run(body, given)
+        return np.asarray(logits)[:, -1, :].astype(np.float32)
+
+    def feed(self, tokens: np.ndarray, origins: np.ndarray | None = None) -> None:
+        """The next tokens, and which text each continues if not its own."""
+        if origins is not None:
+            self._caches = [np.take(cache, origins, axis=1) for cache in self._caches]
+            self._mask, self._next = self._mask[origins], self._next[origins]
+        self._tokens = tokens.astype(np.int32)[:, np.newaxis]
+        self._positions = self._next
+        self._next = self._next + np.int32(1)
+        self._mask = np.concatenate((self._mask, np.ones_like(self._mask[:, :1])), axis=1)
+
+
+def _ruled(node: Node, wishes: Wishes, scores: np.ndarray, sequences: np.ndarray) -> np.ndarray:
+    """Scores after everything that is asked of texts, in ONNX Runtime's order."""
+    scores, length = scores.copy(), sequences.shape[1]
+    if wishes.repetition_penalty != 1.0:
+        for row, said in zip(scores, sequences, strict=True):
+            seen = np.unique(said)
+            penalty = np.float32(wishes.repetition_penalty)
+            row[seen] = np.where(row[seen] < 0, row[seen] * penalty, row[seen] / penalty)
+    size = get_int(node.attrs, "no_repeat_ngram_size", 0)
+    if 0 < size <= length:
+        for row, said in zip(scores, sequences, strict=True):
+            recent = said[length - size + 1 :]
+            for start in range(length - size + 1):
+                if np.array_equal(said[start : start + size - 1], recent):
+                    row[said[start + size - 1]] = _LOWEST
+    if wishes.vocab_mask is not None:
+        scores[:, wishes.vocab_mask.reshape(-1) == 0] = _LOWEST
+    if wishes.prefix_vocab_mask is not None and length == wishes.tokens.shape[1]:
+        scores[wishes.prefix_vocab_mask == 0] = _LOWEST
+    eos = get_int(node.attrs, "eos_token_id", -1)
+    if length < wishes.min_length and eos >= 0:
+        scores[:, eos] = _LOWEST
+    return scores
+
+
+def log_softmax(scores: np.ndarray) -> np.ndarray:
+    wide = scores.astype(np.float64)
+    wide -= wide.max(axis=-1, keepdims=True)
+    found: np.ndarray = wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
+    return found.astype(np.float32)
+
+
+def _wishes(inputs: tuple[Value, ...], *places: int) -> Wishes:
+    """By the places of the inputs after the tokens: lengths, penalty, masks."""
+    longest, least, penalty, *masks = places
+    tokens = np.asarray(inputs[0])
+    found = [None if _given(inputs, at) is None else np.asarray(inputs[at]) for at in masks]
+    return Wishes(
+        tokens.astype(np.int32),
+        _integer(inputs, longest, tokens.shape[1]),
+        _integer(inputs, least, 0),
+        _number(inputs, penalty, 1.0),
+        found[0],
+        found[1],
+        found[2],
+    )
+
+
+def _given(inputs: tuple[Value, ...], place: int) -> Value:
+    return inputs[place] if place < len(inputs) else None
+
+
+def _integer(inputs: tuple[Value, ...], place: int, default: int) -> int:
+    value = _given(inputs, place)
+    return default if value is None else int(np.asarray(value).reshape(-1)[0])
+
+
+def _number(inputs: tuple[Value, ...], place: int, default: float) -> float:
+    value = _given(inputs, place)
+    return default if value is None else float(np.asarray(value).reshape(-1)[0])
