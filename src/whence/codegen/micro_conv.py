@@ -52,6 +52,13 @@ def write_conv(writer: CWriter, micro: Micro) -> None:
         f"const int64_t block = group * {conv.group_vectors * conv.lanes // conv.block} + panel *"
         f" {conv.vectors * conv.lanes // conv.block};"
     )
+    if conv.reach:
+        line(
+            "static const int16_t reach[][2] = {"
+            + ", ".join(f"{{{first}, {last}}}" for first, last in conv.reach)
+            + "};"
+        )
+        line("const int64_t reach_first = reach[panel][0], reach_last = reach[panel][1];")
     if conv.ahead:
         panel = conv.vectors * conv.lanes * conv.depth
         line(
@@ -164,19 +171,32 @@ def _tile(writer: CWriter, conv: Conv, shape: Shape, vectors: int) -> None:
     )
     line(f"const int64_t place = row * {column.out} + column;")
     epilogue.prefetch(writer, pixels, vectors)
-    offset = 0
+    offset = done = 0
     for depth in conv.depths:
-        _depth(writer, conv, shape, depth, offset, vectors)
+        _depth(writer, conv, shape, depth, offset, vectors, done)
+        done += depth.count
         offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
     epilogue.store(writer, pixels, vectors)
 
 
 def _depth(
-    writer: CWriter, conv: Conv, shape: Shape, depth: Depth, offset: int, vectors: int
+    writer: CWriter,
+    conv: Conv,
+    shape: Shape,
+    depth: Depth,
+    offset: int,
+    vectors: int,
+    done: int,
 ) -> None:
+    """The steps of a stretch of the sum, before which there are `done` others."""
     line, width = writer.line, vectors * conv.lanes
     taps = conv.columns.kernel * depth.lanes * width
-    writer.open(f"for (int64_t c = 0; c < {depth.count}; c++)")
+    first, last = "0", str(depth.count)
+    if conv.reach:
+        end = done + depth.count
+        first = f"(reach_first > {done} ? reach_first - {done} : 0)" if done else "reach_first"
+        last = f"(reach_last < {end} ? reach_last : {end}) - {done}"
+    writer.open(f"for (int64_t c = {first}; c < {last}; c++)")
     line(f"const int64_t from = at + {depth.start} + c * {depth.stride};")
     line(f"const float *restrict wc = w + {offset} + c * {conv.rows.kernel * taps};")
 

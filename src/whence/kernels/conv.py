@@ -98,6 +98,10 @@ class Conv(Micro):
     they are near when their turn comes.
     """
     outputs: tuple[Output, ...]
+    reach: tuple[tuple[int, int], ...] = ()
+    """By panel: the blocks of input channels, from and to, that its outputs depend on, where these
+    are not all.
+    """
 
     @property
     def panels(self) -> int:
@@ -219,6 +223,32 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
     )
 
 
+def reach(anchor: Node, tile: Tile, vectors: int) -> tuple[tuple[int, int], ...]:
+    """Where groups were joined, the weights of an output are zeros but for its own group: the
+    blocks of input channels that panels of so many vectors depend on. Empty: on all.
+    """
+    attrs = anchor.attrs
+    joined, block, groups = (get_int(attrs, name, 1) for name in ("joined", "block", "group"))
+    if joined == 1:
+        return ()
+    taken, made = (get_int(attrs, name, 0) // groups for name in ("channels_in", "channels_out"))
+    width = vectors * tile.lanes
+    found: list[tuple[int, int]] = []
+    for first in range(0, -(-made // block) * block, width):
+        last = min(first + width, made)
+        begin, end = first // (made // joined), -(-last // (made // joined))
+        found.append((begin * (taken // joined) // block, -(-end * (taken // joined) // block)))
+    return tuple(found)
+
+
+def share_reached(anchor: Node, tile: Tile) -> float:
+    """How much of the sums of a convolution is not left out."""
+    block, groups = get_int(anchor.attrs, "block", 1), get_int(anchor.attrs, "group", 1)
+    blocks = -(-(get_int(anchor.attrs, "channels_in", 0) // groups) // block)
+    found = reach(anchor, tile, max(block // tile.lanes, 1))
+    return sum(last - first for first, last in found) / (len(found) * blocks) if found else 1.0
+
+
 def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = None) -> Kernel:
     """A kernel for a group whose anchor is a BlockedConv with constant weights, divided as planned
     or else as the cost model would.
@@ -260,6 +290,7 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         outputs=epilogue(
             group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block
         ),
+        reach=reach(anchor, tile, plan.vectors),
     )
     params, packings = pack(
         group,

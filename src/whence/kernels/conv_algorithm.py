@@ -5,6 +5,7 @@ takes.
 from __future__ import annotations
 
 from whence.graph import Node
+from whence.kernels.conv import share_reached
 from whence.kernels.group import Group
 from whence.kernels.halves_conv import HalvesPlan, cheapest_halves
 from whence.kernels.tile import Tile
@@ -14,10 +15,15 @@ from whence.kernels.winograd import cheapest_winograd
 # Whoever else runs on a core shares its matrix units and its nearest cache: products by matrix
 # units then take up to three times as long, those by vectors less than twice.
 _CAUTION = 1.5
+# Where joined groups leave so much of the sums out, the direct way, which does leave it out, is
+# best.
+_LITTLE = 0.5
 
 
 def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> HalvesPlan | WinogradPlan | None:
     """How to convolve with cheaper or fewer products; `None`: directly, with vectors."""
+    if share_reached(anchor, tile) <= _LITTLE:
+        return None
     halves, transformed = (
         cheapest_halves(group, anchor, tile),
         cheapest_winograd(group, anchor, tile),

@@ -74,7 +74,7 @@ _BY_ELEMENT = frozenset(
 # conversion.
 _FEW_CHANNELS = 8
 # So few groups may all be joined, however few channels of them are left over.
-_FEW_GROUPS = 4
+_FEW_GROUPS = 8
 _CANCELLED = "to_blocked(from_blocked(x)) = x"
 
 
@@ -140,6 +140,9 @@ class BlockChannels(RulePass):
         attrs |= {"block": self.block, "channels_in": x[1], "channels_out": y[1]} | (
             {"plain_input": 1} if plain else {}
         )
+        if not plain and x[1] // groups * joined > self.block:
+            # Kernels leave out blocks of channels that are zeros for all of a panel's outputs.
+            attrs |= {"joined": joined} if joined > 1 else {}
         weights: Input = node.inputs[1]
         if len(w) == 3 or joined > 1:
             value = np.asarray(graph.const_value(node.inputs[1]))
