@@ -84,6 +84,17 @@ def test_a_layer_without_a_name_is_not_taken_for_its_neighbour() -> None:
     assert set(find_modules(build.finish())) == {1}
 
 
+def test_a_product_without_a_name_belongs_to_its_bias() -> None:
+    build = GraphBuilder("plain")
+    x = build.input("x", DType.F32, [8, 16])
+    nameless = build.const(np.ones((16, 16), np.float32), name="val_49")
+    bias = build.const(np.ones(16, np.float32), name="layer.0.query.bias")
+    product = build.op("MatMul", x, nameless, name="node_MatMul_1")
+    build.output("y", build.op("Add", product, bias, name="node_Add_2"))
+    found = find_modules(build.finish())
+    assert found[1] == found[2] == Module("layer.0.query", Evidence.WEIGHTS)
+
+
 def test_groups_by_depth_add_up() -> None:
     found = profile_of(_network(module="layer1.0.bn1"), 1_000_003)
     whole = {group.key: group.time_ns for group in found.by("module")}

@@ -4,7 +4,8 @@ Files say it in several places, none of which can be relied upon alone: an expor
 normalisation leaves the normalisation's metadata on the convolution, and an optimiser that renames
 operators drops it. So, in this order:
 
-1. A weight's name: `layer1.0.conv1.weight` is a parameter of `layer1.0.conv1`. It counts where
+1. A weight's name: `layer1.0.conv1.weight` is a parameter of `layer1.0.conv1`; of a product whose
+   weight has none, the name of the bias that is added to it. It counts where
    metadata says nothing, says less (a module around it) or names a sibling, which is what folding
    leaves. Otherwise the weight is shared with another module, and metadata is right.
 2. Metadata of the exporter.
@@ -69,6 +70,7 @@ def find_modules(graph: Graph) -> dict[int, Module]:
         if source.id not in found and (own := _own(source, "")) is not None:
             found[source.id] = own
     for nested in graph.nested():
+        _take_bias(nested, found)
         _spread(nested, found)
     return found
 
@@ -139,6 +141,16 @@ def _is_constant(graph: Graph, node: Node, depth: int) -> bool:
     return bool(depth and node.inputs) and all(
         ref is None or _is_constant(graph, graph[ref.node], depth - 1) for ref in node.inputs
     )
+
+
+def _take_bias(graph: Graph, found: dict[int, Module]) -> None:
+    """A product whose weight has no name belongs to the bias that is added to it alone."""
+    for node in graph:
+        readers = graph.consumers(node) if is_contraction(node.op) else ()
+        if len(readers) == 1 and readers[0].op == "Add":
+            bias = [found[each] for each in readers[0].origin if each in found]
+            for number in node.origin if bias and bias[0].evidence is Evidence.WEIGHTS else ():
+                found.setdefault(number, bias[0])
 
 
 def _spread(graph: Graph, found: dict[int, Module]) -> None:
