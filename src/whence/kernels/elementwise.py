@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 
 from whence.errors import UnsupportedError
-from whence.graph import Node
+from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type, literal
+from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.activation import ACTIVATIONS
 from whence.ops.attributes import get_float, get_str
@@ -207,8 +208,16 @@ def _clip_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
     x = elements.value(source, index)
     low, high = node.input(1), node.input(2)
     if low is not None:
-        x = maximum(x, elements.value(low, ()))
-    return x if high is None else minimum(x, elements.value(high, ()))
+        x = maximum(x, _bound(elements, node, low))
+    return x if high is None else minimum(x, _bound(elements, node, high))
+
+
+def _bound(elements: Elements, node: Node, ref: Ref) -> Expr:
+    """The one number of an operand, which old exporters write as a list of one."""
+    shape = elements.shape(ref)
+    if math.prod(shape) != 1:
+        raise UnsupportedError(f"{node.op} '{node.name}' has a bound of shape {list(shape)}")
+    return elements.value(ref, (of(0),) * len(shape))
 
 
 def _cast_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

@@ -305,3 +305,13 @@ def test_the_largest_of_nothing() -> None:
     none = single("ArgMax", {"x": x}, 21, axis=1)
     with pytest.raises(ModelError, match="operator 'it'"):
         whence.compile(read_onnx(none))(x)
+
+
+# ---- bounds that are lists of one number ----
+
+
+def test_a_bound_may_be_a_list_of_one_number() -> None:
+    x, low, high = real(3, 4), np.array([-0.5], np.float32), np.array([0.5], np.float32)
+    proto = single("Clip", {"x": x, "low": low, "high": high}, 11)
+    feeds = {"x": x, "low": low, "high": high}
+    assert_close([whence.compile(read_onnx(proto))(**feeds)], run_ort(proto, feeds))
