@@ -66,6 +66,21 @@ def test_the_library_runs(whence: Whence, net: Path, tmp_path: Path) -> None:
     code.whence_model_destroy(model)
 
 
+def test_for_opencl(whence: Whence, net: Path, tmp_path: Path) -> None:
+    done = whence("compile", net, "-o", tmp_path / "out", "--engine", "opencl")
+    assert (done.code, done.err) == (0, "")
+    for name in ("libmy_net.so", "my_net.h", "whence_opencl.h", "my_net.cl", *DATABASE):
+        assert (tmp_path / "out" / name).exists()
+        assert f"out/{name}" in done.out
+    assert "__kernel void" in (tmp_path / "out" / "my_net.cl").read_text()
+    # Where a library may leave functions to the program only if the linker is told so.
+    command = ("compile", net, "-o", tmp_path / "mac", "--engine", "opencl")
+    assert whence(*command, "--target", "aarch64-macos").code == 0
+    assert whence("compile", net, "-o", tmp_path / "no", "--engine", "fpga").code == 2
+    refused = whence("compile", net, "-o", tmp_path / "no", "--engine", "opencl", "--tune")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+
+
 def test_open_shapes_are_to_be_fixed(whence: Whence, tmp_path: Path) -> None:
     net = _model(
         tmp_path / "open.onnx", "net (float[n,4] x, float[4] z) => (float[n,4] y) { y = Add(x, z) }"

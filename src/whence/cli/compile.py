@@ -20,8 +20,11 @@ from whence.report.debug_database import write_compiled_database
 from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.export import export, identifier
+from whence.runtime.opencl.export import export_opencl, plan_export
 from whence.runtime.tuned import Tuned
 from whence.types import TensorType
+
+_ENGINES = ("cpu", "opencl")
 
 
 def compile_command(
@@ -30,6 +33,13 @@ def compile_command(
         Path, typer.Option("-o", "--output", help="The folder to write to.", show_default=False)
     ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="cpu|opencl",
+            help="What the model will run on; opencl: a device, context and queue of the program.",
+        ),
+    ] = "cpu",
     target: Annotated[
         str, typer.Option(help=f"The machine to compile for: {', '.join(Target.names())}.")
     ] = "host",
@@ -59,6 +69,7 @@ def compile_command(
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
     [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]
+    [dim]whence compile resnet50.onnx -o out/ --engine opencl[/dim]   see examples/opencl_profiling.c
     [dim]whence compile resnet50.onnx -o out/ --tune[/dim]   takes minutes, once for a layer
     """
     began = time.perf_counter()
@@ -67,6 +78,12 @@ def compile_command(
         raise UnsupportedError(
             f"kernels can be timed on this machine only: leave out --tune, or --target {target}"
         )
+    if engine not in _ENGINES:
+        raise typer.BadParameter(
+            f"'{engine}' is none of {', '.join(_ENGINES)}", param_hint="--engine"
+        )
+    if tune and engine != "cpu":
+        raise UnsupportedError("only kernels for the cpu can be tuned: leave out --tune")
     toolchain = Toolchain(Target.named(target))
     tuned, findings = Tuned(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
@@ -88,23 +105,30 @@ def compile_command(
         read = graph.copy()
         prepare(graph)
         if tune:
-            engine = CpuEngine(threads=threads, toolchain=toolchain)
-            findings, tuned = engine.tune(graph, fusion=fusion, progress=show), engine.tuned
-        program = build_program(
-            graph,
-            toolchain,
-            threads=threads or usable_cores(),
-            fusion=fusion,
-            choices=tuned.choices,
-            progress=lambda _, done, total: show("compiling", done, total),
-            load=False,
-        )
-        files = export(program, toolchain, output, identifier(model.stem))
+            tuner = CpuEngine(threads=threads, toolchain=toolchain)
+            findings, tuned = tuner.tune(graph, fusion=fusion, progress=show), tuner.tuned
+        name = identifier(model.stem)
+        if engine == "opencl":
+            ready = plan_export(graph, fusion=fusion)
+            program = ready.program
+            files = export_opencl(ready, toolchain, output, name)
+        else:
+            program = build_program(
+                graph,
+                toolchain,
+                threads=threads or usable_cores(),
+                fusion=fusion,
+                choices=tuned.choices,
+                progress=lambda _, done, total: show("compiling", done, total),
+                load=False,
+            )
+            files = export(program, toolchain, output, name)
         files += write_compiled_database(program, model=str(model), read=read, library=files[0])
     console = out()
     if findings is not None:
         print_findings(console, findings)
-    kernels = f"{len(program.steps)} kernel{'s' if len(program.steps) != 1 else ''}"
+    count = sum(not step.residual for step in program.steps)
+    kernels = f"{count} kernel{'s' if count != 1 else ''}"
     planned, total = program.memory.arena_bytes, program.memory.total_bytes
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
     console.print(

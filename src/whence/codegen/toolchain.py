@@ -86,6 +86,7 @@ class Toolchain:
         *,
         link_libc: bool = False,
         soname: str | None = None,
+        links_later: bool = False,
         progress: Progress | None = None,
     ) -> Path:
         """A shared library with the functions of all units. What was built before, for the same
@@ -93,17 +94,22 @@ class Toolchain:
 
         Without `link_libc` the library leaves the C library's symbols to the process that loads it,
         which is quick; with it, it can be linked into any program. `soname` is then the name that
-        such a program will look for.
+        such a program will look for. With `links_later`, that program also has to bring functions
+        that are in none of the units.
         """
         keys = [self._object_key(unit) for unit in units]
-        key = cache_key("library", self._version, *self._link_flags(link_libc, soname), *keys)
+        key = cache_key(
+            "library", self._version, *self._link_flags(link_libc, soname, links_later), *keys
+        )
         if (found := self.cache.get(key)) is not None:
             return found
         try:
             with self.cache.workspace() as work:
                 objects = self._compile(dict(zip(keys, units, strict=True)), work, progress)
                 data = self._link(
-                    [objects[each] for each in dict.fromkeys(keys)], link_libc, soname, work
+                    [objects[each] for each in dict.fromkeys(keys)],
+                    self._link_flags(link_libc, soname, links_later),
+                    work,
                 )
         except OSError as error:
             raise self.cache.explain(error) from error
@@ -201,29 +207,29 @@ class Toolchain:
 
     # ---- linking ----
 
-    def _link_flags(self, link_libc: bool, soname: str | None) -> tuple[str, ...]:
+    def _link_flags(
+        self, link_libc: bool, soname: str | None, links_later: bool = False
+    ) -> tuple[str, ...]:
         macos = self.target.system is System.MACOS
         # Without -nostdlib, this compiler would first spend half a minute on building support
         # libraries that nothing here needs.
         flags = ["-target", self.target.triple, "-shared", "-s", "-nostdlib"]
         if link_libc:
             flags += ["-lc", "-lm", "-lpthread"]
-        elif macos:
+        if macos and (links_later or not link_libc):
             flags += ["-Wl,-undefined,dynamic_lookup"]
         if soname is not None:
             flags += [f"-Wl,-install_name,@rpath/{soname}" if macos else f"-Wl,-soname,{soname}"]
         return tuple(flags)
 
-    def _link(
-        self, objects: Sequence[Path], link_libc: bool, soname: str | None, work: Path
-    ) -> bytes:
+    def _link(self, objects: Sequence[Path], flags: Sequence[str], work: Path) -> bytes:
         # The linker tells what a file is by its ending, which entries of the cache do not have.
         names = []
         for number, each in enumerate(objects):
             (work / f"{number}.o").symlink_to(each)
             names.append(f"{number}.o")
         output = work / f"library{self.target.library_suffix}"
-        run = self._run([*self._link_flags(link_libc, soname), *names, "-o", output.name], work)
+        run = self._run([*flags, *names, "-o", output.name], work)
         if run.returncode != 0 or not output.exists():
             raise CompileError(f"the compiled code does not link: {_first_error(run)}")
         return output.read_bytes()

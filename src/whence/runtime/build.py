@@ -143,7 +143,7 @@ def build_program(
             for number, step in enumerate(running)
         ),
         layout=layout,
-        copies=tuple(_copies(graph, layout, weights)),
+        copies=tuple(copies_of(graph, layout, weights)),
         units=emitted.units,
         tile=tile,
     )
@@ -263,7 +263,8 @@ def described(number: int, step: Step, symbol: str) -> ProgramStep:
     )
 
 
-def _copies(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
+def copies_of(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
+    """The outputs that no step writes where the caller wants them."""
     found = []
     for index, output in enumerate(graph.outputs):
         (ref,) = output.inputs

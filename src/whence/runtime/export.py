@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from whence.codegen.emit import source_files
 from whence.codegen.render_c import c_comment
@@ -14,6 +15,7 @@ from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node, Ref
 from whence.runtime.layout import is_planned, nbytes
+from whence.runtime.places import Place
 from whence.runtime.program import Program, Segment
 
 _HEADERS = (
@@ -27,6 +29,7 @@ _SOURCES = ("whence.c", "whence_runtime.c", "whence_state.c", "whence_stream.c")
 # What our own files, or libraries that every program is linked with, are called.
 _TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80
+_SHOWN = 5
 
 
 def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> list[Path]:
@@ -36,42 +39,74 @@ def export(program: Program, toolchain: Toolchain, folder: Path, name: str) -> l
     Only a model can leave Python that is native throughout, and takes and gives tensors of fixed
     sizes.
     """
-    _check(program)
+    check_exportable(program, "native kernel")
+    stem = file_stem(name)
+    units = [*program.units, Unit(stem, model_source(program, stem))]
+    return write_library(program, toolchain, folder, stem, units, NativeFiles(_HEADERS, _SOURCES))
+
+
+def file_stem(name: str) -> str:
+    """What the files of a model are called."""
     stem = identifier(name)
-    if _TAKEN.fullmatch(stem):
-        stem = f"model_{stem}"
+    return f"model_{stem}" if _TAKEN.fullmatch(stem) else stem
+
+
+class NativeFiles(NamedTuple):
+    """What of `runtime/native` becomes part of a library."""
+
+    headers: tuple[str, ...]
+    sources: tuple[str, ...]
+    public: tuple[str, ...] = ("whence.h",)
+    """The headers that applications include; the model's own includes the last."""
+
+
+def write_library(
+    program: Program,
+    toolchain: Toolchain,
+    folder: Path,
+    stem: str,
+    units: Sequence[Unit],
+    files: NativeFiles,
+    *,
+    links_later: bool = False,
+) -> list[Path]:
+    """Compile the units of a model with the run-time files, and write the library, headers, weights
+    and sources; returns what was written. With `links_later`, the library leaves functions to the
+    program that it is linked into.
+    """
     native = {
         each: (resources.files("whence.runtime") / "native" / each).read_text(encoding="utf-8")
-        for each in (*_HEADERS, *_SOURCES)
+        for each in (*files.headers, *files.sources)
     }
-    headers = tuple((each, native[each]) for each in _HEADERS)
-    model = Unit(stem, model_source(program, stem), headers)
-    units = [
-        *program.units,
-        model,
-        *(Unit(each.removesuffix(".c"), native[each], headers) for each in _SOURCES),
+    headers = tuple((each, native[each]) for each in files.headers)
+    all_units = [
+        *(unit if unit.headers else Unit(unit.name, unit.source, headers) for unit in units),
+        *(Unit(each.removesuffix(".c"), native[each], headers) for each in files.sources),
     ]
     library_name = f"lib{stem}{toolchain.target.library_suffix}"
-    library = toolchain.build_library(units, link_libc=True, soname=library_name)
+    library = toolchain.build_library(
+        all_units, link_libc=True, soname=library_name, links_later=links_later
+    )
 
     sources = folder / "src"
     sources.mkdir(parents=True, exist_ok=True)
-    written = [
-        folder / library_name,
-        folder / f"{stem}.h",
-        folder / "whence.h",
-        folder / f"{stem}.weights",
-    ]
-    shutil.copyfile(library, written[0])
-    written[1].write_text(header_text(program, stem), encoding="ascii")
-    written[2].write_text(native["whence.h"], encoding="utf-8")
-    program.weights.tofile(written[3])
-    for file, text in source_files(units).items():
+    own = [folder / library_name, folder / f"{stem}.h"]
+    public = [folder / each for each in files.public]
+    weights = folder / f"{stem}.weights"
+    shutil.copyfile(library, own[0])
+    own[1].write_text(header_text(program, stem, files.public[-1]), encoding="ascii")
+    for path in public:
+        path.write_text(native[path.name], encoding="utf-8")
+    program.weights.tofile(weights)
+    for file, text in source_files(all_units).items():
         (sources / file).write_text(text, encoding="utf-8")
-    return [*written, sources]
+    return [*own, *public, weights, sources]
 
 
-def _check(program: Program) -> None:
+def check_exportable(program: Program, wanted: str) -> None:
+    """Raises `UnsupportedError` unless every step has a kernel of the kind that is wanted, and
+    every input and output a size.
+    """
     for kind, nodes in (("input", program.graph.inputs), ("output", program.graph.outputs)):
         for node in nodes:
             ref = _value(node)
@@ -83,9 +118,17 @@ def _check(program: Program) -> None:
     references = [step for step in program.steps if not step.symbol]
     if references:
         first = references[0]
+        names = dict.fromkeys(
+            program.graph.ledger.source(source).name
+            for step in references
+            for source in sorted(step.origin)
+        )
+        shown = ", ".join(f"'{name}'" for name in list(names)[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise UnsupportedError(
-            f"{len(references)} of {len(program.steps)} steps have no native kernel and need"
+            f"{len(references)} of {len(program.steps)} steps have no {wanted} and need"
             f" Python, first {first.name}: {first.why_reference}"
+            + (f" (operators {shown}{more})" if names else "")
         )
 
 
@@ -97,14 +140,14 @@ def identifier(name: str) -> str:
     return f"model_{plain}" if plain[0].isdigit() else plain
 
 
-def header_text(program: Program, stem: str) -> str:
+def header_text(program: Program, stem: str, included: str = "whence.h") -> str:
     """The model's own header: how to get its description, and what it takes and gives."""
     graph = program.graph
     lines = [
         f"#ifndef WHENCE_{stem.upper()}_H",
         f"#define WHENCE_{stem.upper()}_H",
         "",
-        '#include "whence.h"',
+        f'#include "{included}"',
         "",
     ]
     for title, nodes in (("Inputs", graph.inputs), ("Outputs", graph.outputs)):
@@ -160,44 +203,46 @@ def model_source(program: Program, stem: str) -> str:
             symbols.append(described.symbol)
             where = f"{step.first_slot + base}, {step.n_slots}, {step.n_guards}, {step.wanted}u"
             steps.append(f"{{{described.symbol}, {step.tasks}, {step.grain}, {where}}}")
-    copies = [
-        f"{{{{{int(copy.source.region)}, {copy.source.index}, {copy.source.offset}}},"
-        f" {copy.output}, {copy.size}}}"
-        for copy in program.copies
+    declarations = [
+        f"void {symbol}(void *const *buf, int64_t begin, int64_t end, void *scratch);"
+        for symbol in dict.fromkeys(symbols)
     ]
+    tables = [
+        *table("wh_step steps", steps, "{0}"),
+        *table("wh_slot slots", slots, "{0}"),
+        (
+            f"static const wh_plan plan = {{steps, slots, {len(steps)}, {len(slots)},"
+            f" {program.plan.scratch_bytes}, 0}};"
+        ),
+    ]
+    return described_model(program, stem, [*declarations, "", *tables], "&plan, 0")
+
+
+def described_model(program: Program, stem: str, tables: Sequence[str], plans: str) -> str:
+    """The description of a model as C, after the tables of its steps. `plans` are the two plans,
+    that of the processor and that of a device.
+    """
+    copies = [f"{{{c_slot(copy.source)}, {copy.output}, {copy.size}}}" for copy in program.copies]
     variables = [
         f"{{{each.nbytes}, {each.initial_offset}, {each.initial_bytes},"
         f" {int(each.in_place or not each.is_assigned)}}}"
         for each in program.plan.variables
     ]
     graph = program.graph
+    titles = [c_string(_title(program, number)) for number in range(len(program.steps))]
     return "\n".join(
         [
             '#include "whence.h"',
             '#include "whence_description.h"',
             "",
-            *(
-                f"void {symbol}(void *const *buf, int64_t begin, int64_t end, void *scratch);"
-                for symbol in dict.fromkeys(symbols)
-            ),
-            "",
-            *_table("wh_step steps", steps, "{0}"),
-            *_table("wh_slot slots", slots, "{0}"),
-            *_table(
-                "char *const step_names",
-                [c_string(_title(program, number)) for number in range(len(program.steps))],
-                "0",
-            ),
-            *_table("wh_copy copies", copies, "{0}"),
-            *_table("wh_variable variables", variables, "{0}"),
-            *_table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
-            *_table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
-            (
-                f"static const wh_plan plan = {{steps, slots, {len(steps)}, {len(slots)},"
-                f" {program.plan.scratch_bytes}, 0}};"
-            ),
+            *tables,
+            *table("char *const step_names", titles, "0"),
+            *table("wh_copy copies", copies, "{0}"),
+            *table("wh_variable variables", variables, "{0}"),
+            *table("int64_t input_bytes", _sizes(graph, graph.inputs), "0"),
+            *table("int64_t output_bytes", _sizes(graph, graph.outputs), "0"),
             "static const struct whence_description description = {",
-            f"  &plan, step_names, {len(program.steps)},",
+            f"  {plans}, step_names, {len(program.steps)},",
             f"  copies, {len(copies)}, input_bytes, output_bytes,",
             (
                 f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)},"
@@ -212,11 +257,17 @@ def model_source(program: Program, stem: str) -> str:
     )
 
 
+def c_slot(place: Place) -> str:
+    """A place as an initialiser of `wh_slot`."""
+    return f"{{{int(place.region)}, {place.index}, {place.offset}}}"
+
+
 def _sizes(graph: Graph, nodes: Iterable[Node]) -> list[str]:
     return [str(nbytes(graph, _value(node))) for node in nodes]
 
 
-def _table(head: str, rows: Sequence[str], empty: str) -> list[str]:
+def table(head: str, rows: Sequence[str], empty: str) -> list[str]:
+    """A table in C; what is `empty` stands in one without rows, which C does not have."""
     return [f"static const {head}[] = {{", *(f"  {row}," for row in rows or [empty]), "};", ""]
 
 

@@ -128,9 +128,8 @@ static void *stream_main(void *argument) {
   return NULL;
 }
 
-whence_status_t whence_stream_create(whence_stream_t *stream, whence_model_t model, unsigned flags) {
-  if (!stream || !model || model->engine->execute != cpu.execute) return whence_invalid_arguments;
-  if (flags & ~(unsigned)(whence_stream_default | whence_stream_profiling)) return whence_invalid_arguments;
+static whence_status_t create_stream(whence_stream_t *stream, whence_model_t model, unsigned flags, void *queue) {
+  if (queue) return whence_invalid_arguments;
   cpu_stream *made = calloc(1, sizeof *made);
   if (!made) return whence_out_of_memory;
   const whence_description_t *description = model->description;
@@ -169,7 +168,8 @@ static void destroy_stream(whence_stream_t stream) {
   wh_stream_free(stream);
 }
 
-static whence_status_t execute(whence_stream_t stream, const void *const *inputs, void *const *outputs) {
+static whence_status_t execute(whence_stream_t stream, const void *const *inputs, void *const *outputs, int on_device) {
+  if (on_device) return whence_invalid_arguments;
   cpu_stream *self = (cpu_stream *)stream;
   const whence_description_t *description = stream->model->description;
   const size_t given = (size_t)description->n_inputs, taken = (size_t)description->n_outputs;
@@ -223,4 +223,6 @@ static whence_status_t reset_state(whence_stream_t stream) {
   return whence_success;
 }
 
-static const wh_engine_functions cpu = {destroy_model, destroy_stream, execute, wait_for_all, reset_state};
+static void *no_queue(whence_stream_t stream) { return (void)stream, NULL; }
+
+static const wh_engine_functions cpu = {destroy_model, create_stream, destroy_stream, execute, wait_for_all, reset_state, no_queue};

@@ -20,8 +20,32 @@ typedef struct {
   int in_place;
 } wh_variable;
 
+/* A kernel to start on an OpenCL device, and where its parameters lie. */
+typedef struct {
+  const char *kernel;
+  int32_t dimensions;
+  size_t items[3]; /* work items in each dimension, */
+  size_t group[3]; /* and how many of them make a group */
+  int32_t first_slot;
+  int32_t n_slots;
+  int32_t n_guards; /* as in wh_step */
+  uint32_t wanted;
+  int32_t has_scratch; /* Does it want the stream's scratch memory as its last argument? */
+} wh_launch;
+
+/* The steps of a model on an OpenCL device. After them, two more are numbered: copies to the device, and copies from it. */
+typedef struct {
+  const wh_launch *launches;
+  const wh_slot *slots;
+  int64_t n_launches;
+  int64_t scratch_bytes;
+  int64_t group_size; /* of the largest work group */
+  int needs_doubles;
+} wh_launch_plan;
+
 struct whence_description {
-  const wh_plan *plan; /* NULL: not for the processor */
+  const wh_plan *plan;               /* NULL: not for the processor */
+  const wh_launch_plan *launch_plan; /* NULL: not for OpenCL */
   const char *const *step_names;
   int64_t n_steps;
   const wh_copy *copies;

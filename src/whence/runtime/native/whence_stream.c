@@ -72,17 +72,34 @@ void wh_profile_end(whence_stream_t stream, uint64_t first) {
   profiler->execution++;
 }
 
+void wh_profile_note(whence_stream_t stream, uint64_t execution, int64_t step, uint64_t begin, uint64_t end, int is_kernel) {
+  wh_profiler *profiler = &stream->profiler;
+  profiler->samples[profiler->written % profiler->capacity] = (wh_sample){begin, end, (uint32_t)execution, (uint32_t)step, 0};
+  profiler->written++;
+  stream->calls[step]++;
+  stream->nanoseconds[step] += end - begin;
+  if (!is_kernel) return;
+  uint64_t *times = &profiler->times[2 * execution];
+  if (!times[0] || begin < times[0]) times[0] = begin;
+  if (end > times[1]) times[1] = end;
+}
+
 /* ---- whence.h ---- */
 
 void whence_model_destroy(whence_model_t model) {
   if (model) model->engine->destroy_model(model);
 }
 
+whence_status_t whence_stream_create(whence_stream_t *stream, whence_model_t model, unsigned flags) {
+  if (!stream || !model || (flags & ~(unsigned)(whence_stream_default | whence_stream_profiling))) return whence_invalid_arguments;
+  return model->engine->create_stream(stream, model, flags, NULL);
+}
+
 void whence_stream_destroy(whence_stream_t stream) {
   if (stream) stream->engine->destroy_stream(stream);
 }
 
-whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs, void *const *outputs) {
+whence_status_t wh_execute(whence_stream_t stream, const void *const *inputs, void *const *outputs, int on_device) {
   if (!stream) return whence_invalid_arguments;
   const whence_description_t *description = stream->model->description;
   if ((description->n_inputs && !inputs) || (description->n_outputs && !outputs)) return whence_invalid_arguments;
@@ -90,8 +107,10 @@ whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs
     if (description->input_bytes[i] && !inputs[i]) return whence_invalid_arguments;
   for (int i = 0; i < description->n_outputs; i++)
     if (description->output_bytes[i] && !outputs[i]) return whence_invalid_arguments;
-  return stream->engine->execute(stream, inputs, outputs);
+  return stream->engine->execute(stream, inputs, outputs, on_device);
 }
+
+whence_status_t whence_execute(whence_stream_t stream, const void *const *inputs, void *const *outputs) { return wh_execute(stream, inputs, outputs, 0); }
 
 whence_status_t whence_reset_state(whence_stream_t stream) { return stream ? stream->engine->reset_state(stream) : whence_invalid_arguments; }
 

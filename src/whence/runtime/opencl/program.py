@@ -14,6 +14,7 @@ import numpy as np
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
+from whence.codegen.opencl.render_cl import Device
 from whence.errors import CacheError, UnsupportedError
 from whence.fusion import Limits, find_groups, fuse
 from whence.graph import Graph, Ref
@@ -116,8 +117,38 @@ class OpenClProgram(Program):
                 node.value = None
 
 
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """A program before anything of it is on a device."""
+
+    details: Details
+    plan: Plan
+    actions: tuple[LaunchStep | HostStep, ...]
+    weights: Weights
+    """The constants that kernels read; not finished, so that more can be placed."""
+    initial: Weights
+    """The initial values of variables."""
+    source: str
+    """Of all kernels."""
+    has_kernels: bool
+
+
 def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator") -> OpenClProgram:
     """Fuse, lower, compile and plan a prepared graph for a device."""
+    planned = plan_opencl(graph, engine.abilities, fusion=fusion)
+    built = _compile(engine, planned.source) if planned.has_kernels else None
+    return OpenClProgram(
+        planned.plan,
+        planned.details,
+        built,
+        planned.initial.finish(),
+        engine.buffer_of(planned.weights.finish()),
+        planned.actions,
+    )
+
+
+def plan_opencl(graph: Graph, abilities: Device, *, fusion: str = "dominator") -> DevicePlan:
+    """Fuse, lower and plan a prepared graph for devices that can do this much."""
     check_graph_operands(graph)
     # A device keeps every value in a place of its own: there is nothing to gain by setting
     # concatenations apart.
@@ -127,9 +158,7 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     kernels = [kernel_of(lowered[position]) for position in positions]
     emitted = emit_opencl(
-        kernels,
-        [source_names(graph, lowered[position]) for position in positions],
-        engine.abilities,
+        kernels, [source_names(graph, lowered[position]) for position in positions], abilities
     )
     refused = {
         position: emitted.refused[number]
@@ -181,14 +210,14 @@ def build_opencl(graph: Graph, engine: OpenClEngine, *, fusion: str = "dominator
         0,
         variables_of(graph, layout, initial),
     )
-    built = _compile(engine, emitted.source) if emitted.functions else None
-    return OpenClProgram(
-        plan,
+    return DevicePlan(
         details,
-        built,
-        initial.finish(),
-        engine.buffer_of(weights.finish()),
+        plan,
         tuple(actions),
+        weights,
+        initial,
+        emitted.source,
+        bool(emitted.functions),
     )
 
 
@@ -263,4 +292,12 @@ def _compile(engine: OpenClEngine, source: str) -> Any:
     return built
 
 
-__all__ = ["TRANSFERS", "HostStep", "LaunchStep", "OpenClProgram", "build_opencl"]
+__all__ = [
+    "TRANSFERS",
+    "DevicePlan",
+    "HostStep",
+    "LaunchStep",
+    "OpenClProgram",
+    "build_opencl",
+    "plan_opencl",
+]
