@@ -8,14 +8,19 @@ from whence.errors import InputError
 from whence.runtime.engine import Engine
 from whence.runtime.opencl.devices import find_devices, require_pyopencl
 from whence.runtime.opencl.engine import OpenClEngine
-from whence.runtime.stream import Stream, StreamFlags
+from whence.runtime.stream import Stream, StreamFlags, check_stream
 
 
 def make_engine(context: Any, device: Any = None) -> OpenClEngine:
     """An engine on the application's context, so that its queues and ours can use the same memory.
     Without `device`, the context's first.
     """
+    cl = require_pyopencl()
+    if not isinstance(context, cl.Context):
+        raise InputError(f"an engine is made on a pyopencl.Context, not {type(context).__name__}")
     device = device if device is not None else context.devices[0]
+    if not isinstance(device, cl.Device):
+        raise InputError(f"an engine is made on a pyopencl.Device, not {type(device).__name__}")
     for found in find_devices():
         if found.handle == device:
             return OpenClEngine("opencl", found.index, context=context)
@@ -34,6 +39,7 @@ def get_device(engine: Engine) -> Any:
 
 def get_command_queue(stream: Stream) -> Any:
     """The OpenCL queue that the runs of a stream go to: `pyopencl.CommandQueue`."""
+    check_stream(stream)
     _opencl(stream.engine)
     return stream.queue
 
@@ -49,7 +55,10 @@ def make_stream(engine: Engine, queue: Any) -> Stream:
     """A stream whose runs go to the application's queue. It profiles if the queue does."""
     cl = require_pyopencl()
     if not isinstance(engine, OpenClEngine):
-        raise InputError(f"a stream on an OpenCL queue needs an opencl engine, not {engine.kind}")
+        kind = getattr(engine, "kind", type(engine).__name__)
+        raise InputError(f"a stream on an OpenCL queue needs an opencl engine, not {kind}")
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"a stream is made on a pyopencl.CommandQueue, not {type(queue).__name__}")
     if queue.context != engine.context or queue.device != engine.found.handle:
         raise InputError(
             "the queue is on another context or device than the engine: make the engine with"

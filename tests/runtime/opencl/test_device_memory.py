@@ -15,7 +15,13 @@ from tests.runtime.stateful import accumulator
 from tests.runtime.test_c_api import X, _network
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.interop.opencl import get_command_queue, get_context, get_device, make_stream
+from whence.interop.opencl import (
+    get_command_queue,
+    get_context,
+    get_device,
+    make_engine,
+    make_stream,
+)
 from whence.runtime.executable import Executable
 from whence.runtime.opencl.engine import OpenClEngine
 from whence.types import DType
@@ -65,6 +71,20 @@ def test_the_objects_of_an_engine_and_a_stream(engine: OpenClEngine) -> None:
             ask(other)
     with pytest.raises(whence.InputError, match="only an opencl engine has OpenCL objects"):
         get_command_queue(whence.Stream(other))
+
+
+def test_what_is_no_object_of_opencl_is_refused(engine: OpenClEngine) -> None:
+    for make in (
+        lambda: make_engine(None),
+        lambda: make_engine(get_context(engine), "cpu"),
+        lambda: make_stream(engine, None),
+        lambda: make_stream(None, None),  # type: ignore[arg-type]
+        lambda: get_command_queue(None),  # type: ignore[arg-type]
+        lambda: get_context(None),  # type: ignore[arg-type]
+        lambda: get_device(None),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(whence.InputError):
+            make()
 
 
 # ---- memory of the device ----
