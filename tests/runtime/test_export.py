@@ -312,7 +312,8 @@ def test_the_written_sources_compile_by_themselves(engine: CpuEngine, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "name", ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread"]
+    "name",
+    ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread", "OpenCL"],
 )
 def test_a_name_that_is_taken_gets_a_prefix(engine: CpuEngine, tmp_path: Path, name: str) -> None:
     written = export(

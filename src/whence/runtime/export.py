@@ -27,7 +27,7 @@ _HEADERS = (
 )
 _SOURCES = ("whence.c", "whence_runtime.c", "whence_state.c", "whence_stream.c")
 # What our own files, or libraries that every program is linked with, are called.
-_TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|gcc\w*|std\w*", re.ASCII)
+_TAKEN = re.compile(r"whence\w*|kernels\d+|c|m|dl|rt|util|pthread|OpenCL|gcc\w*|std\w*", re.ASCII)
 _LONGEST = 80
 _SHOWN = 5
 

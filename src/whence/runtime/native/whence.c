@@ -85,13 +85,13 @@ static whence_status_t run(cpu_stream *self, const job *work) {
   const wh_memory memory = {self->arena, model->weights, inputs, outputs, self->state, self->state + description->n_variables,
                             self->pointers};
   const int64_t reached = wh_run(description->plan, 0, model->pool, &memory, profiler);
+  if (profiler) wh_profile_end(stream, first); /* An execution that fails is one, too: the next has a number of its own. */
   if (reached < 0) return reached == WH_NO_MEMORY ? whence_out_of_memory : whence_runtime_error;
   for (int64_t i = 0; i < description->n_copies; i++) {
     const wh_copy *copy = &description->copies[i];
     memcpy(outputs[copy->output], wh_address(&copy->from, &memory), (size_t)copy->bytes);
   }
   wh_state_advance(description, self->state);
-  if (profiler) wh_profile_end(stream, first);
   return whence_success;
 }
 
