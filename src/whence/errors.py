@@ -6,7 +6,15 @@ An error message is written for the person who meets it: what was being done, on
 
 
 class WhenceError(Exception):
-    """The root of all whence errors. `str(error)` is one line, fit to print to a user."""
+    """The root of all whence errors. `str(error)` is one line, fit to print to a user: names out of
+    a file are quoted in it, and may be anything.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class ModelError(WhenceError):
