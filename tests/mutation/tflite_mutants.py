@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -115,17 +116,22 @@ class TfliteMutant:
         name = self.pick(fields)
         value = getattr(options, name)
         if isinstance(value, bool):
-            setattr(options, name, not value)
+            changed: Any = not value
         elif isinstance(value, int):
-            # Enumerations are a byte in the file.
-            small = name in ("padding", "fusedActivationFunction", "mode", "weightsFormat")
-            setattr(options, name, self.pick((0, 1, 2, 3, 4, 5, 100) if small else _NUMBERS))
+            changed = self.pick(_NUMBERS)
         elif isinstance(value, float):
-            setattr(options, name, self.pick(_SCALES))
+            changed = self.pick(_SCALES)
         elif value is not None and len(value):
             changed = [int(each) for each in value]
             changed[int(self.rng.integers(len(changed)))] = self.pick(_NUMBERS)
-            setattr(options, name, changed)
+        else:
+            return
+        setattr(options, name, changed)
+        try:
+            self.bytes()
+        except (TypeError, struct.error, OverflowError):
+            # Enumerations are a byte in the file, and unsigned numbers have no sign.
+            setattr(options, name, self.pick((0, 1, 2, 3, 4, 5, 100)))
 
     def constant(self) -> None:
         """A number of a constant, or its length."""

@@ -7,6 +7,7 @@ import pytest
 
 from tests.passes.rewriting import is_left_alone, operators, rewrite
 from whence.api import compile_model
+from whence.errors import WhenceError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.passes.equivalence import difference
@@ -58,6 +59,14 @@ def test_a_transform_is_a_convolution(
 def test_what_stays() -> None:
     assert is_left_alone(_stft([1, 100, 2], 10, 20), ExpandStft())
     assert is_left_alone(_stft([1, 100], 10, 20, dtype=DType.F64), ExpandStft())
+
+
+def test_a_window_that_is_no_list_is_refused() -> None:
+    build = GraphBuilder()
+    x, step = build.input("x", DType.F32, [1, 100]), build.const(np.int64(5))
+    build.output("y", build.op("STFT", x, step, build.const(np.float32(1)), name="spectrum"))
+    with pytest.raises(WhenceError, match="spectrum"):
+        compile_model(build.finish(), threads=1)(np.ones((1, 100), np.float32))
 
 
 def test_compiled() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from whence.errors import ModelError
+from whence.ops.attribute_choices import check_choices
 from whence.ops.attributes import get_int
 from whence.ops.definition import TypeQuery, Value
 from whence.ops.operands import (
@@ -41,6 +42,7 @@ RULES: Mapping[str, Check] = {
 
 def check_operands(query: TypeQuery) -> None:
     """Raise `ModelError` when operands or attributes of the operator certainly do not fit."""
+    check_choices(query)
     rule = RULES.get(query.op)
     if rule is not None:
         rule(query)

@@ -88,6 +88,7 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
         or step is None
         or (len(shape) == 3 and shape[2] != 1)
         or 0 in shape
+        or (window is not None and window.ndim != 1)
     ):
         return None
     if (node.input(2) is not None and window is None) or (

@@ -1,0 +1,61 @@
+"""Attributes that are one of a few words, or axes: what they may be.
+
+A reference implementation refuses a word it does not know when it comes to it. A kernel is made
+from what it tests for, and would take any other word for the last of those it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whence.errors import ModelError
+from whence.ops.definition import TypeQuery
+from whence.types import TensorType
+
+_PADDING = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
+_DIRECTION = {"direction": ("forward", "reverse", "bidirectional")}
+_REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
+_LOSS = {"reduction": ("none", "sum", "mean")}
+
+CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "BitShift": {"direction": ("LEFT", "RIGHT")},
+    "DepthToSpace": {"mode": ("DCR", "CRD")},
+    "Gelu": {"approximate": ("none", "tanh")},
+    "GridSample": {
+        "mode": ("linear", "nearest", "cubic", "bilinear", "bicubic"),
+        "padding_mode": ("zeros", "border", "reflection"),
+    },
+    "NegativeLogLikelihoodLoss": _LOSS,
+    "Pad": {"mode": ("constant", "reflect", "edge", "wrap")},
+    "RoiAlign": {
+        "mode": ("avg", "max"),
+        "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
+    },
+    "SoftmaxCrossEntropyLoss": _LOSS,
+    "TensorScatter": {"mode": ("linear", "circular")},
+    **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "QLinearConv"), _PADDING),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _PADDING),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _DIRECTION),
+    **dict.fromkeys(("ScatterElements", "ScatterND"), _REDUCTION),
+}
+
+AXES: Mapping[str, str] = {"MeanVarianceNormalization": "axes", "TensorScatter": "axis"}
+"""The attribute that names dimensions of the first input."""
+
+
+def check_choices(query: TypeQuery) -> None:
+    """Raise `ModelError` when an attribute is none of the words it may be, or no axis."""
+    for name, words in CHOICES.get(query.op, {}).items():
+        found = query.attrs.get(name)
+        if found is not None and found not in words:
+            raise ModelError(
+                f"{query.op}: {name} is {found!r}, and may be {', '.join(words[:-1])} or"
+                f" {words[-1]}"
+            )
+    if query.op in AXES and query.types and isinstance(query.types[0], TensorType):
+        shape, given = query.types[0].shape, query.attrs.get(AXES[query.op])
+        for axis in given if isinstance(given, tuple) else (given,):
+            if shape is not None and isinstance(axis, int) and not -len(shape) <= axis < len(shape):
+                raise ModelError(
+                    f"{query.op}: {AXES[query.op]} {axis} does not exist in {query.types[0]}"
+                )
