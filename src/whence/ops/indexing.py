@@ -62,9 +62,12 @@ def _gather_nd(call: Call) -> tuple[Value]:
             f" data of {list(x.shape)}"
         )
     # One leading axis for all batches, so that a batch is one more coordinate.
-    data = x.reshape(-1, *x.shape[batch:]) if batch else x[np.newaxis]
-    points = indices.reshape(data.shape[0], math.prod(indices.shape[batch:-1]), depth)
-    coordinates = (np.arange(data.shape[0])[:, np.newaxis], *np.moveaxis(points, -1, 0))
+    batches, count = math.prod(x.shape[:batch]), math.prod(indices.shape[batch:-1])
+    data = x.reshape(batches, *x.shape[batch:])
+    points = indices.reshape(batches, count, depth)
+    # A tuple without coordinates is the whole of its batch.
+    which = np.broadcast_to(np.arange(batches)[:, np.newaxis], (batches, count))
+    coordinates = (which, *np.moveaxis(points, -1, 0))
     return (data[coordinates].reshape(*indices.shape[:-1], *x.shape[batch + depth :]),)
 
 

@@ -252,7 +252,7 @@ def _reverse_sequence(call: Call) -> tuple[Value]:
             f" {list(x.shape)}"
         )
     steps, batch = np.arange(x.shape[time_axis])[:, np.newaxis], np.arange(x.shape[batch_axis])
-    ends = np.asarray(lengths)
+    ends = np.asarray(lengths, np.int64)
     source = np.where(steps < ends, ends - 1 - steps, steps)
     return (x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T],)
 
