@@ -33,6 +33,7 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "SoftmaxCrossEntropyLoss": _LOSS,
     "TensorScatter": {"mode": ("linear", "circular")},
+    "SpaceToDepth": {"mode": ("DCR", "CRD")},
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "QLinearConv"), _PADDING),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _PADDING),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _DIRECTION),

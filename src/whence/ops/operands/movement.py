@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,15 +31,6 @@ from whence.ops.type_rules import const_ints, is_absent
 from whence.types import DType
 
 _INDICES = (DType.I32, DType.I64)
-_PADDINGS = ("constant", "reflect", "edge", "wrap")
-_WRITES = ("none", "add", "mul", "max", "min")
-_ORDERS = ("DCR", "CRD")
-
-
-def _one_of(query: TypeQuery, name: str, allowed: Collection[str], default: str) -> None:
-    found = get_str(query.attrs, name, default)
-    if found not in allowed:
-        raise ModelError(f"{query.op}: {name} {found!r} is not one of {', '.join(allowed)}")
 
 
 # ---- shapes ----
@@ -66,7 +57,6 @@ def _slice(query: TypeQuery) -> None:
 
 
 def _pad(query: TypeQuery) -> None:
-    _one_of(query, "mode", _PADDINGS, "constant")
     x = shape_of(query, 0)
     demand_one(query, 2, "the constant")
     demand_same_elements(query, 2, 0)
@@ -93,7 +83,6 @@ def _image(query: TypeQuery) -> None:
     """Blocks of pixels that become channels, or the other way round."""
     x, block = shape_of(query, 0), get_int(query.attrs, "blocksize", 0)
     demand_rank(query, 0, 4, 4)
-    _one_of(query, "mode", _ORDERS, "DCR")
     if x is None:
         return
     if query.op == "DepthToSpace":
@@ -174,7 +163,6 @@ def _elements_along(query: TypeQuery) -> None:
     if query.op == "ScatterElements":
         demand(query, 2, indices, "the updates")
         demand_same_elements(query, 2, 0)
-        _one_of(query, "reduction", _WRITES, "none")
 
 
 def _by_tuples(query: TypeQuery) -> None:
@@ -188,7 +176,6 @@ def _by_tuples(query: TypeQuery) -> None:
     demand_rank(query, 1, 1)
     if query.op == "ScatterND":
         demand_same_elements(query, 2, 0)
-        _one_of(query, "reduction", _WRITES, "none")
     if x is None or indices is None or not isinstance(indices[-1], int):
         return
     depth = indices[-1]

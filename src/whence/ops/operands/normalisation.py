@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whence.errors import ModelError
-from whence.ops.attributes import get_int, get_ints
+from whence.ops.attributes import get_int
 from whence.ops.definition import TypeQuery
 from whence.ops.operands.checks import (
     Check,
@@ -60,11 +60,6 @@ def _row_normalisation(*indices: int) -> Check:
     return rule
 
 
-def _over_axes(query: TypeQuery) -> None:
-    for axis in get_ints(query.attrs, "axes", ()):
-        axis_in(query, axis, shape_of(query, 0))
-
-
 def _local_response(query: TypeQuery) -> None:
     demand_rank(query, 0, 2)
     size = get_int(query.attrs, "size", 0)
@@ -100,7 +95,8 @@ RULES: Mapping[str, Check] = {
     "GroupNormalization": _group_normalisation,
     "LayerNormalization": _row_normalisation(1, 2),
     "RMSNormalization": _row_normalisation(1),
-    "MeanVarianceNormalization": _over_axes,
+    # Its axes are an attribute (`ops/attribute_choices.py`).
+    "MeanVarianceNormalization": by_types,
     "LRN": _local_response,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization"), along(-1)),
     **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),

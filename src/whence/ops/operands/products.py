@@ -21,8 +21,6 @@ from whence.ops.operands.checks import (
 )
 from whence.types import Dim, Shape
 
-_DIRECTIONS = ("forward", "reverse", "bidirectional")
-
 
 def _conv(query: TypeQuery) -> None:
     x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
@@ -148,10 +146,6 @@ def _recurrent(gates: int) -> Check:
     def rule(query: TypeQuery) -> None:
         x, w = shape_of(query, 0), shape_of(query, 1)
         direction = get_str(query.attrs, "direction", "forward")
-        if direction not in _DIRECTIONS:
-            raise ModelError(
-                f"{query.op}: direction {direction!r} is not one of {', '.join(_DIRECTIONS)}"
-            )
         demand_rank(query, 0, 3, 3)
         directions = 2 if direction == "bidirectional" else 1
         hidden: Dim = get_int(query.attrs, "hidden_size", 0) or None
