@@ -22,6 +22,14 @@ INT8 = (
     "fer_emotion_quant",
 )
 """ONNX models quantised here, and TFLite files of the zoo as published."""
+_QUANTISED_NAMES = ("int8", "_u8", "quant", "qdq")
+
+
+def is_quantised(model: str) -> bool:
+    """By its name, as publishers and `quantised` name such files."""
+    return any(part in model for part in _QUANTISED_NAMES)
+
+
 _CALIBRATIONS = 4
 
 

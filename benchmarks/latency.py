@@ -7,6 +7,7 @@ interleaved run.
     python -m benchmarks.latency qdq:MODEL                an ONNX model, quantised to 8 bits first
     python -m benchmarks.latency --int8                   quantised models, TFLite and ONNX
     python -m benchmarks.latency --zoo                    the float32 models of docs/performance.md, with geometric means
+    python -m benchmarks.latency --zoo --record           and write the figures into results.jsonl
 
 Each engine runs in a process of its own, which gets its inputs in a file: whoever draws them loads
 ONNX Runtime, whose memory must not count as another's. Rounds alternate between engines, and the
@@ -34,7 +35,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.int8_models import INT8, litert_inputs, load_litert, quantised
+from benchmarks.int8_models import INT8, is_quantised, litert_inputs, load_litert, quantised
+from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
 
@@ -314,6 +316,22 @@ def compare(
     }
 
 
+def rows(result: dict[str, Any], stamp: Stamp) -> list[Row]:
+    """The result as it is recorded."""
+    ran = {name: each for name, each in result["engines"].items() if "median_ns" in each}
+    return [
+        measured(
+            stamp,
+            "latency, 8 bits" if is_quantised(result["model"]) else "latency",
+            result["model"],
+            result["threads"],
+            "ms",
+            {name: each["median_ns"] / 1e6 for name, each in ran.items()},
+            {f"{name} MB": each["peak_mb"] for name, each in ran.items()},
+        )
+    ]
+
+
 def ratio(result: dict[str, Any]) -> float | None:
     """The faster peer's median to ours."""
     engines = result["engines"]
@@ -393,12 +411,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--engine", action="append", choices=ENGINES)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--record", action="store_true", help="append to results.jsonl")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         engine, path, threads, given = options.serve
         serve(engine, Path(path), int(threads), Path(given))
         return
+    if options.record and (options.cold or options.precise or options.engine):
+        parser.error("--record is for whence as it comes, beside every peer that reads the model")
     results = []
     print(
         f"{'model':24} t  {'whence':>10}  {'ORT':>10}  {'OpenVINO':>10}  {'LiteRT':>10} "
@@ -421,6 +442,9 @@ def main() -> None:
     summarise(results)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if options.record:
+        stamp = stamp_now()
+        append_rows(row for result in results for row in rows(result, stamp))
 
 
 if __name__ == "__main__":

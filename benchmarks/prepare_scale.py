@@ -3,6 +3,7 @@ creation.
 
     python -m benchmarks.prepare_scale                 8k, 32k, 100k and 1M nodes; ONNX Runtime up to 100k
     python -m benchmarks.prepare_scale 8000 32000      these sizes
+    python -m benchmarks.prepare_scale --record        and write the figures into results.jsonl
 
 The models are chains of small operators with work for several passes: identities, cancelling
 transposes, arithmetic with a shared constant. Each measurement is a process of its own, whence and
@@ -19,9 +20,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper, save
+
+from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 SIZES = (8_000, 32_000, 100_000, 1_000_000)
 PEER_LIMIT = 100_000
@@ -98,41 +102,59 @@ def measure(engine: str, path: Path) -> dict[str, float]:
     return result
 
 
+def compare(size: int) -> dict[str, Any]:
+    """One size: whence, then ONNX Runtime, where that is not too long to wait for."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"chain{size}.onnx"
+        save(chain(size), path)
+        ours = measure("whence", path)
+        peer = measure("onnxruntime", path)["total"] if size <= PEER_LIMIT else None
+    return {**ours, "nodes": size, "onnxruntime": peer}
+
+
+def rows(result: dict[str, Any], stamp: Stamp) -> list[Row]:
+    """The result as it is recorded."""
+    peer = result["onnxruntime"]
+    figures = {"whence": result["total"], **({"onnxruntime": peer} if peer is not None else {})}
+    return [measured(stamp, "prepare", f"chain of {result['nodes']}", 1, "s", figures)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--record", action="store_true", help="append to results.jsonl")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         engine, path = options.measure
         print(json.dumps((time_whence if engine == "whence" else time_peer)(Path(path))))
         return
-    rows = []
+    results = []
     print(
         f"{'nodes':>9}  {'load':>8}  {'prepare':>8}  {'whence':>8}  {'ORT':>8}  {'ORT/whence':>10}"
     )
-    with tempfile.TemporaryDirectory() as folder:
-        for size in options.sizes:
-            path = Path(folder) / f"chain{size}.onnx"
-            save(chain(size), path)
-            ours = measure("whence", path)
-            peer = measure("onnxruntime", path)["total"] if size <= PEER_LIMIT else None
-            ratio = f"{peer / ours['total']:10.2f}" if peer is not None else f"{'':>10}"
-            shown = f"{peer:8.2f}" if peer is not None else f"{'':>8}"
-            print(
-                f"{size:9}  {ours['load']:8.2f}  {ours['prepare']:8.2f}  {ours['total']:8.2f} "
-                f" {shown}  {ratio}",
-                flush=True,
-            )
-            rows.append({"nodes": size, **ours, "onnxruntime": peer})
-    by_size = {row["nodes"]: row["total"] for row in rows}
+    for size in options.sizes:
+        found = compare(size)
+        peer = found["onnxruntime"]
+        ratio = f"{peer / found['total']:10.2f}" if peer is not None else f"{'':>10}"
+        shown = f"{peer:8.2f}" if peer is not None else f"{'':>8}"
+        print(
+            f"{size:9}  {found['load']:8.2f}  {found['prepare']:8.2f}  {found['total']:8.2f} "
+            f" {shown}  {ratio}",
+            flush=True,
+        )
+        results.append(found)
+    by_size = {result["nodes"]: result["total"] for result in results}
     if {100_000, 1_000_000} <= by_size.keys():
         print(f"t(1M) / t(100k) = {by_size[1_000_000] / by_size[100_000]:.1f}")
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if options.record:
+        stamp = stamp_now()
+        append_rows(row for result in results for row in rows(result, stamp))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What profiling costs: runs with and without it, in turn, on one compiled model; ONNX Runtime's
 own profiling beside it.
 
-    python -m benchmarks.profiling_cost MODEL [--threads 2] [--rounds 200]
+    python -m benchmarks.profiling_cost MODEL [--threads 2] [--rounds 200] [--record]
 
 Printed is the median of each and their ratio. The two kinds of run alternate, so that drift of the
 machine falls on both.
@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.latency import draw_inputs
-from zoo.manifest import cache_folder
+from benchmarks.latency import draw_inputs, find_model
+from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 
 def alternate(runs: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -81,6 +81,20 @@ def measure_onnxruntime(path: Path, threads: int, rounds: int) -> list[float]:
     return result
 
 
+def compare(path: Path, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds without and with profiling, by engine."""
+    return {
+        "whence": measure_whence(path, threads, rounds),
+        "onnxruntime": measure_onnxruntime(path, threads, rounds),
+    }
+
+
+def rows(path: Path, threads: int, found: dict[str, list[float]], stamp: Stamp) -> list[Row]:
+    """The result as it is recorded: what each engine's profiling costs it, and the two compared."""
+    costs = {engine: on / off for engine, (off, on) in found.items()}
+    return [measured(stamp, "profiling", path.stem, threads, "on/off", costs)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -88,15 +102,14 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--record", action="store_true", help="append to results.jsonl")
     options = parser.parse_args()
-    path = (
-        Path(options.model)
-        if Path(options.model).exists()
-        else cache_folder() / f"{options.model}.onnx"
-    )
-    for engine, measure in (("whence", measure_whence), ("onnxruntime", measure_onnxruntime)):
-        off, on = measure(path, options.threads, options.rounds)
+    path = find_model(options.model)
+    found = compare(path, options.threads, options.rounds)
+    for engine, (off, on) in found.items():
         print(f"{engine:12} off {off * 1e3:8.3f} ms   on {on * 1e3:8.3f} ms   ratio {on / off:.4f}")
+    if options.record:
+        append_rows(rows(path, options.threads, found, stamp_now()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """From a model file to its first result: whence cold and warm, beside ONNX Runtime and OpenVINO,
 OpenVINO with and without its model cache.
 
-    python -m benchmarks.start_up MODEL... [--threads 2] [--rounds 5] [--json out.json]
+    python -m benchmarks.start_up MODEL... [--threads 2] [--rounds 5] [--json out.json] [--record]
 
 Every start is a process of its own; the kinds of start take turns, so that drift of the machine
 falls on all. `ready` is from the call that loads the model to its first result; `process` also
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.latency import find_model, write_inputs
+from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 KINDS = ("whence cold", "whence warm", "onnxruntime", "openvino", "openvino cached")
 
@@ -152,6 +153,18 @@ def measure(path: Path, threads: int, rounds: int) -> dict[str, Any]:
     return {"model": path.stem, "threads": threads, "kinds": kinds}
 
 
+def rows(result: dict[str, Any], stamp: Stamp) -> list[Row]:
+    """The result as it is recorded: a model that whence has cached, beside ONNX Runtime."""
+    recorded = []
+    for benchmark, what in (("start-up, loading", "ready_s"), ("start-up, process", "process_s")):
+        found = {kind: each[what] for kind, each in result["kinds"].items() if what in each}
+        found = {kind.removesuffix(" warm"): seconds for kind, seconds in found.items()}
+        compared = {name: found.pop(name) for name in ("whence", "onnxruntime") if name in found}
+        model, threads = result["model"], result["threads"]
+        recorded.append(measured(stamp, benchmark, model, threads, "s", compared, found))
+    return recorded
+
+
 def show(result: dict[str, Any]) -> None:
     kinds = result["kinds"]
     for what in ("ready_s", "process_s"):
@@ -178,6 +191,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--record", action="store_true", help="append to results.jsonl")
     options = parser.parse_args()
     print(f"{'seconds, median':22} {'':8} {' '.join(f'{kind:>15}' for kind in KINDS)}   ratio")
     results = []
@@ -186,6 +200,9 @@ def main() -> None:
         show(results[-1])
     if options.json is not None:
         options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if options.record:
+        stamp = stamp_now()
+        append_rows(row for result in results for row in rows(result, stamp))
 
 
 if __name__ == "__main__":

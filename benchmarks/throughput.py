@@ -1,6 +1,6 @@
 """Runs a second with several callers at once on one model, beside ONNX Runtime and OpenVINO.
 
-    python -m benchmarks.throughput MODEL... [--streams 16] [--seconds 1] [--rounds 4]
+    python -m benchmarks.throughput MODEL... [--streams 16] [--seconds 1] [--rounds 4] [--record]
 
 Every engine has as many callers as there are streams, each with one thread, and shares one set of
 weights among them: whence by `run_many`, ONNX Runtime by one session that all threads call, OpenVINO
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.latency import find_model, load_onnxruntime, write_inputs
+from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 ENGINES = ("whence", "onnxruntime", "openvino")
 Work = Callable[[float], int]
@@ -148,6 +149,11 @@ def compare(
     return {engine: statistics.median(rates) for engine, rates in found.items()}
 
 
+def rows(path: Path, streams: int, rates: dict[str, float], stamp: Stamp) -> list[Row]:
+    """The result as it is recorded. Every stream has one thread."""
+    return [measured(stamp, "throughput", path.stem, streams, "runs/s", rates)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -157,22 +163,30 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--engine", action="append", choices=ENGINES)
+    parser.add_argument("--record", action="store_true", help="append to results.jsonl")
     parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         engine, path, streams, given = options.serve
         serve(engine, Path(path), int(streams), Path(given))
         return
+    if options.record and options.engine:
+        parser.error("--record is for every engine that reads the model")
     engines = options.engine or list(ENGINES)
+    stamp, recorded = stamp_now(), list[Row]()
     print(f"{'model':24} streams  {'  '.join(f'{engine:>11}' for engine in engines)}  ratio")
     for name in options.models:
-        rates = compare(find_model(name), options.streams, options.seconds, options.rounds, engines)
+        path = find_model(name)
+        rates = compare(path, options.streams, options.seconds, options.rounds, engines)
+        recorded += rows(path, options.streams, rates, stamp)
         cells = "  ".join(
             f"{rates[engine]:9.1f}/s" if engine in rates else f"{'-':>11}" for engine in engines
         )
         peers = [rate for engine, rate in rates.items() if engine != "whence"]
         ratio = f"{rates['whence'] / max(peers):5.2f}" if peers and "whence" in rates else "    -"
         print(f"{Path(name).stem:24} {options.streams:7}  {cells}  {ratio}", flush=True)
+    if options.record:
+        append_rows(recorded)
 
 
 if __name__ == "__main__":
