@@ -8,7 +8,7 @@ BENCH_ARGS  ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test format zoo zoo-check zoo-profile bench clean
+.PHONY: help demo test format zoo zoo-check zoo-profile bench bench-check tables clean
 
 help: ## list what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ zoo-profile: $(VENV)/.with-dev ## profile every fetched model and see that its t
 
 bench: $(VENV)/.with-bench ## measure against ONNX Runtime and OpenVINO, side by side
 	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-check: $(VENV)/.with-bench ## a part of docs/performance.md measured again, in five minutes: has anything fallen behind? (BENCH_ARGS="--record")
+	$(BIN)/python -m benchmarks.check $(BENCH_ARGS)
+
+tables: $(VENV)/.with-base ## the tables of docs/performance.md from what benchmarks recorded with --record
+	$(BIN)/python -m benchmarks.tables
 
 clean: ## remove the environment and everything built (fetched models stay in your cache)
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
