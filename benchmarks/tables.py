@@ -86,8 +86,10 @@ def ratio(row: Row | None) -> str:
 
 
 def name(model: str) -> str:
-    """Without the zoo's prefixes."""
-    return model.removeprefix("t_").removeprefix("light_")
+    """Without the prefix of exported models. `light_` stays: such a file has the graph of a model
+    whose name it bears, but constant weights, and may stand beside it.
+    """
+    return model.removeprefix("t_")
 
 
 def _means(pairs: Sequence[tuple[Row, Row | None]]) -> str:

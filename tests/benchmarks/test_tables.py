@@ -59,6 +59,12 @@ def test_each_kind_of_machine_has_its_own_table() -> None:
     assert "16 cores with AVX2" in generate("latency on more cores", [ROW, other, many])
 
 
+def test_models_that_differ_have_different_names() -> None:
+    light = dataclasses.replace(ROW, model="light_net")
+    made = generate("latency", [ROW, light])
+    assert made.count("| net |") == made.count("| light_net |") == 1
+
+
 def test_a_note_stands_as_long_as_its_row_counts() -> None:
     noted = dataclasses.replace(ROW, note="before lunch")
     assert "before lunch" in generate("latency", [noted])
