@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontends.tflite.making import Model, Quantised
-from tests.passes.litert import ACTIVATIONS, SAME, VALID, check, codes, coding
+from tests.frontends.tflite.making import Model, Quantised, read
+from tests.passes.litert import ACTIVATIONS, SAME, VALID, check, codes, coding, prepared
 
 I8, U8, I16, I32 = np.int8, np.uint8, np.int16, np.int32
 BYTES: list[Any] = [I8, U8]
@@ -266,3 +266,29 @@ def test_what_litert_does_not_agree_on_with_itself_is_within_a_quantum(
     fields: dict[str, Any] = {"beta": 1.0} if op == "SOFTMAX" else {}
     model.output(model.op(op, [x], [4, 20], I8, out, **fields))
     check(model, [codes(rng, I8, 4, 20)], quanta=1, integers_only=False)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "step"),
+    [("LOG", I8, 0.05), ("LOG", I8, 1e-30), ("TANH", I8, 1e-30), ("EXP", I8, 0.1)],
+)
+def test_what_no_code_holds(op: str, dtype: Any, step: float) -> None:
+    """The largest code above all codes, the smallest below, and for no number at all: in tables, in
+    the interpreter, and in LiteRT.
+    """
+    model = Model()
+    x = model.input([256], dtype, Quantised(0.1, 0))
+    model.output(model.op(op, [x], [256], dtype, Quantised(step, 3)))
+    feed = np.arange(-128, 128).astype(dtype)
+    assert check(model, [feed])["LookUp"] == 1
+    by_tables, by_steps = prepared(model).run([feed])[0], read(model).run([feed])[0]
+    np.testing.assert_array_equal(by_steps, by_tables)
+
+
+def test_a_function_of_16_bits_that_overflows_is_the_largest_code() -> None:
+    model = Model()
+    x = model.input([3], I16, Quantised(0.01, 0))
+    model.output(model.op("EXP", [x], [3], I16, Quantised(1e-4, 0)))
+    feed = np.array([25400, 30000, 32767], I16)
+    assert prepared(model).run([feed])[0].tolist() == [32767] * 3
+    assert read(model).run([feed])[0].tolist() == [32767] * 3

@@ -16,7 +16,7 @@ from whence.kernels.expressions import apply, cast, choose, compute_type, litera
 from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.row_nest import RowNest
-from whence.ops.quantise import integer_range, is_fixed_point
+from whence.ops.quantise import code_of_nan, integer_range, is_fixed_point
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def _rounded_away(real: Expr) -> Expr:
 
 def quantised(real: Expr, zero_point: Expr | None, dtype: DType, *, away: bool = False) -> Expr:
     """A real number, already divided by the scale, as an integer: rounded half to even, or `away`,
-    shifted, saturated. A NaN becomes 0.
+    shifted, saturated. What a NaN becomes is said in `code_of_nan`.
     """
     low, high = integer_range(dtype)
     rounded = _rounded_away(real) if away else apply(Fn.ROUND, real)
     if zero_point is not None:
         rounded = add(rounded, cast(zero_point, real.dtype))
     clipped = minimum(maximum(rounded, like(float(low), real)), like(float(high), real))
-    safe = choose(apply(Fn.ISNAN, clipped), like(0.0, real), clipped)
+    safe = choose(apply(Fn.ISNAN, clipped), like(code_of_nan(dtype, away), real), clipped)
     return cast(cast(safe, DType.I32), dtype)
 
 

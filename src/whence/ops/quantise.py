@@ -25,6 +25,13 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
 
 
+def code_of_nan(dtype: DType, away: bool) -> float:
+    """A NaN has no integer. LiteRT, which rounds halves `away` from zero, makes the smallest code
+    of it (the logarithm of a negative number, say); elsewhere it is 0.
+    """
+    return float(integer_range(dtype)[0]) if away else 0.0
+
+
 def round_away(real: np.ndarray) -> np.ndarray:
     """To the nearest whole number, halves away from zero."""
     whole = np.trunc(real)
@@ -55,8 +62,7 @@ def requantise(
         if zero_point is not None:
             rounded += zero_point.astype(rounded.dtype)
         np.clip(rounded, low, high, out=rounded)
-        # A NaN has no integer; zero is as good as any and the same everywhere.
-        np.nan_to_num(rounded, copy=False, nan=0.0)
+        np.nan_to_num(rounded, copy=False, nan=code_of_nan(dtype, away))
         return rounded.astype(np.int32).astype(dtype.numpy)
     if zero_point is not None:
         real = real + zero_point.astype(real.dtype)

@@ -94,10 +94,15 @@ def _tanh(graph: Graph, node: Node, source: Coding, result: Coding) -> np.ndarra
 
 def _from_real(real: np.ndarray, result: Coding) -> np.ndarray:
     inverse = np.float32(1) / result.step
-    return np.asarray(round_away(real * inverse) + np.float32(result.zero)).astype(np.int32)
+    codes = round_away(real * inverse) + np.float32(result.zero)
+    # Saturated as long as it is a float: what an integer is that cannot hold it, machines disagree.
+    return np.asarray(np.clip(codes, *integer_range(result.dtype))).astype(np.int32)
 
 
 # ---- functions of 16 bits ----
+
+# Far beyond every code, and the sum of two is still a float32.
+_HUGE = 1e38
 
 
 def interpolated(
@@ -133,12 +138,15 @@ def between_known(
         number(65536) / (number(result) * number(65535)),
     )
     places = first + np.arange(513).astype(number) * step
-    scaled = function(places) * per_number
+
+    def at(x: np.ndarray) -> np.ndarray:
+        # The difference of two infinities would be no number.
+        return np.asarray(np.clip(function(x) * per_number, number(-_HUGE), number(_HUGE)))
+
+    scaled = at(places)
     known = round_away(scaled)
     line = round_away((scaled[1:] + known[:-1]) / number(2))
-    known[:-1] -= round_away(
-        (line - round_away(function(places[:-1] + step / number(2)) * per_number)) / number(2)
-    )
+    known[:-1] -= round_away((line - round_away(at(places[:-1] + step / number(2)))) / number(2))
     table = np.clip(np.where(np.isnan(known), -32768, known), -32768, 32767).astype(np.int64)
     code = np.arange(-32768, 32768)
     place = (code >> 7) + 256
