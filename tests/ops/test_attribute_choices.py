@@ -1,11 +1,11 @@
-"""Words that an attribute may not be, and axes that do not exist."""
+"""Words and element types that an attribute may not be, and axes that do not exist."""
 
 from __future__ import annotations
 
 import pytest
 
 from whence.errors import ModelError
-from whence.ops.attribute_choices import AXES, CHOICES, check_choices
+from whence.ops.attribute_choices import AXES, CHOICES, TYPES, check_choices
 from whence.ops.definition import Attr, TypeQuery
 from whence.types import DType, TensorType
 
@@ -21,6 +21,16 @@ def test_words(op):
             check_choices(query(op, name, word))
         with pytest.raises(ModelError, match=f"{op}: {name} is 'sideways', and may be {words[0]}"):
             check_choices(query(op, name, "sideways"))
+
+
+@pytest.mark.parametrize("op", TYPES)
+def test_element_types(op):
+    for name, types in TYPES[op].items():
+        for number in (0, *types):
+            check_choices(query(op, name, int(number)))
+        for number in (-3, DType.STRING, 99, 1 << 40):
+            with pytest.raises(ModelError, match=f"{op}: {name} is {int(number)}, and may be"):
+                check_choices(query(op, name, int(number)))
 
 
 @pytest.mark.parametrize("op", AXES)

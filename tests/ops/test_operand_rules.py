@@ -69,6 +69,12 @@ REFUSED: dict[str, Case] = {
     "and": ("And", [t(F, 3), t(F, 3)], {}, "it takes truth values"),
     "where": ("Where", [t(N, 3), t(F, 3), t(F, 3)], {}, "it takes truth values"),
     "bits": ("BitwiseAnd", [t(F, 3), t(F, 3)], {}, "it takes integers"),
+    "output type": (
+        "QuantizeLinear",
+        [X, t(F), t(U)],
+        {"output_dtype": int(DType.I8)},
+        "output_dtype is i8, and the zero point is u8",
+    ),
     "perm": ("Transpose", [X], {"perm": (0, 0)}, "does not order the axes"),
     "stride": ("Conv", [IMAGE, t(F, 4, 4, 3, 3)], {"strides": (0, 1)}, "must be positive"),
     "dilation": ("MaxPool", [IMAGE], {"kernel_shape": (2, 2), "dilations": (-1, 1)}, "positive"),

@@ -1,4 +1,4 @@
-"""Attributes that are one of a few words, or axes: what they may be.
+"""Attributes that are one of a few words, an element type, or axes: what they may be.
 
 A reference implementation refuses a word it does not know when it comes to it. A kernel is made
 from what it tests for, and would take any other word for the last of those it knows.
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from whence.errors import ModelError
 from whence.ops.definition import TypeQuery
-from whence.types import TensorType
+from whence.types import DType, TensorType
 
 _PADDING = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _DIRECTION = {"direction": ("forward", "reverse", "bidirectional")}
@@ -40,12 +40,29 @@ CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("ScatterElements", "ScatterND"), _REDUCTION),
 }
 
+_REALS = frozenset({DType.F32, DType.F16, DType.F64, DType.BF16})
+_CODES = frozenset(
+    dtype
+    for dtype in DType
+    if (dtype.is_integer and dtype.bits <= 32) or (dtype.is_float and dtype.bits <= 8)
+)
+
+TYPES: Mapping[str, Mapping[str, frozenset[DType]]] = {
+    "Attention": {"softmax_precision": _REALS},
+    "FlexAttention": {"softmax_precision": _REALS},
+    "DequantizeLinear": {"output_dtype": _REALS},
+    "LayerNormalization": {"stash_type": _REALS},
+    "QuantizeLinear": {"output_dtype": _CODES, "precision": _REALS},
+    "RMSNormalization": {"stash_type": _REALS},
+}
+"""Attributes that choose an element type by its number in ONNX; 0 leaves the choice open."""
+
 AXES: Mapping[str, str] = {"MeanVarianceNormalization": "axes", "TensorScatter": "axis"}
 """The attribute that names dimensions of the first input."""
 
 
 def check_choices(query: TypeQuery) -> None:
-    """Raise `ModelError` when an attribute is none of the words it may be, or no axis."""
+    """Raise `ModelError` when an attribute is none of the words or types it may be, or no axis."""
     for name, words in CHOICES.get(query.op, {}).items():
         found = query.attrs.get(name)
         if found is not None and found not in words:
@@ -53,6 +70,8 @@ def check_choices(query: TypeQuery) -> None:
                 f"{query.op}: {name} is {found!r}, and may be {', '.join(words[:-1])} or"
                 f" {words[-1]}"
             )
+    for name in TYPES.get(query.op, ()):
+        check_type_number(query.op, name, query.attrs.get(name))
     if query.op in AXES and query.types and isinstance(query.types[0], TensorType):
         shape, given = query.types[0].shape, query.attrs.get(AXES[query.op])
         for axis in given if isinstance(given, tuple) else (given,):
@@ -60,3 +79,11 @@ def check_choices(query: TypeQuery) -> None:
                 raise ModelError(
                     f"{query.op}: {AXES[query.op]} {axis} does not exist in {query.types[0]}"
                 )
+
+
+def check_type_number(op: str, name: str, number: object) -> None:
+    """Raise `ModelError` when an attribute is not the number of a type that it may choose."""
+    allowed = TYPES[op][name]
+    if number and number not in allowed:
+        types = ", ".join(f"{int(dtype)} ({dtype})" for dtype in sorted(allowed))
+        raise ModelError(f"{op}: {name} is {number}, and may be one of {types}")

@@ -13,6 +13,7 @@ from whence.frontends.naming import quoted
 from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord, Rewrite
+from whence.ops.attribute_choices import check_type_number
 from whence.provenance import EdgeKind
 from whence.types import DType
 
@@ -38,9 +39,9 @@ def add_flex_attention(
     query, key, value = (record.required(index) for index in range(3))
     groups, shared = _heads(stage, query, key)
     dtype = stage.dtype(query) or DType.F32
-    precision = DType(
-        record.integer("softmax_precision", DType.F64 if dtype is DType.F64 else DType.F32)
-    )
+    chosen = record.integer("softmax_precision", 0)
+    check_type_number("FlexAttention", "softmax_precision", chosen)
+    precision = DType(chosen or (DType.F64 if dtype is DType.F64 else DType.F32))
     grouped = shared > 1
     if grouped:
         query = stage.op("Reshape", query, _shape(stage, query, (0, groups, shared), 2))

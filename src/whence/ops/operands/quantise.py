@@ -15,6 +15,7 @@ from whence.ops.operands.checks import (
     demand,
     demand_elements,
     demand_same_elements,
+    dtype_of,
     shape_of,
 )
 from whence.types import Dim, DType, Shape
@@ -29,6 +30,13 @@ def _linear(query: TypeQuery) -> None:
         raise ModelError(f"{query.op}: block_size is {block}")
     if query.op == "DequantizeLinear":
         demand_same_elements(query, 2, 0)
+    else:
+        chosen, zeros = get_int(query.attrs, "output_dtype", 0), dtype_of(query, 2)
+        if chosen and zeros not in (chosen, DType.UNDEFINED):
+            raise ModelError(
+                f"{query.op}: output_dtype is {DType(chosen)}, and the zero point is"
+                f" {query.types[2]}"
+            )
     for index, what in ((1, "the scale"), (2, "the zero point")):
         found = shape_of(query, index)
         if x is not None and found is not None and count_of(found) != 1:
