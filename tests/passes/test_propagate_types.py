@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.passes.nested import read_text
 from tests.passes.rewriting import only
+from whence.api import compile_model
+from whence.errors import ModelError
 from whence.graph import Graph, Rewriter
 from whence.graph.builder import GraphBuilder
 from whence.ops.inference import Inference
@@ -56,6 +59,26 @@ def test_what_does_not_fit_together_is_left_to_fail_at_run_time() -> None:
     graph = build.finish()
     graph.set_types(graph.inputs[0], [TensorType(F32, (3,))])
     assert run_passes(graph, [PropagateTypes()])[0].changes == 0
+
+
+@pytest.mark.parametrize(
+    "op",
+    ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Mod", "Equal", "Less", "And",
+     "Greater", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "Where", "MatMul"],
+)  # fmt: skip
+@pytest.mark.parametrize("open_shape", [["m", 6, 6], [None, 6, 6], None])
+def test_shapes_of_a_call_that_do_not_fit_are_refused(op: str, open_shape: Any) -> None:
+    """Also where only the rank of the result is used, so that nobody would compute it."""
+    dtype = DType.BOOL if op in ("And", "Or", "Xor") else DType.U8 if "Bit" in op else F32
+    build = GraphBuilder()
+    x, y = build.input("x", dtype, [3, 17, 6, 6]), build.input("y", dtype, open_shape)
+    inputs = [x, y] if op != "Where" else [build.const(np.array(True)), x, y]
+    attrs: dict[str, Any] = {"direction": "LEFT"} if op == "BitShift" else {}
+    made = build.op(op, *inputs, name="wrong", **attrs)
+    build.output("size", build.op("Size", build.op("Shape", made)))
+    model = compile_model(build.finish())
+    with pytest.raises(ModelError, match=f"operator 'wrong' .{op}.: .*17 and 4"):
+        model(np.ones((3, 17, 6, 6), dtype.numpy), np.ones((4, 6, 6), dtype.numpy))
 
 
 def test_only_those_concerned_are_asked(monkeypatch) -> None:

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from whence.errors import WhenceError
+from whence.errors import ModelError, WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
+from whence.graph.in_words import in_words
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.passes.base import Pass
@@ -44,11 +45,13 @@ class PropagateTypes(Pass):
 
 class TypeRefresher:
     """Re-inference during one walk in list order. It remembers who learnt something, so that only
-    those concerned are asked again.
+    those concerned are asked again. With `every_node_runs`, an operator that cannot work on what is
+    now known is refused; else it fails when it runs, if it ever does.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, every_node_runs: bool = False) -> None:
         self.graph = graph
+        self.every_node_runs = every_node_runs
         self.learnt: set[int] = set()
         """Nodes of which more is known than their consumers have seen: better types, or constants
         where none were.
@@ -73,8 +76,11 @@ class TypeRefresher:
             return False
         try:
             found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
+        except ModelError as error:
+            if self.every_node_runs:
+                raise ModelError(f"operator {in_words(node)}: {error}") from error
+            return False
         except WhenceError:
-            # What does not fit together fails when it runs, with a message that names the operator.
             return False
         return self.refine(node, found)
 
@@ -122,9 +128,11 @@ class TypeRefresher:
 def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
     """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
     that follows. An input that is declared as a scalar may get any shape; then none that the file
-    states is believed.
+    states is believed. An operator that cannot work on these shapes is refused, even where only
+    the shape of its result is used, so that passes would remove it.
     """
-    types = TypeRefresher(graph)
+    # No pass has made branches of nested graphs part of this one.
+    types = TypeRefresher(graph, every_node_runs="Choose" not in graph.op_counts)
     for node in graph.inputs:
         if node.name in shapes and isinstance(node.type, TensorType):
             if node.type.shape == () and shapes[node.name]:
