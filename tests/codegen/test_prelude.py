@@ -15,7 +15,7 @@ from whence.codegen.prelude import PRELUDE
 from whence.codegen.target import Arch, Target
 from whence.codegen.toolchain import COMPILE_FLAGS, Toolchain, Unit
 
-FUNCTIONS = ("exp", "log", "tanh", "erf", "sigmoid", "softplus")
+FUNCTIONS = ("exp", "expm1", "log", "tanh", "erf", "sigmoid", "softplus")
 INTEGERS = (
     "int8_t",
     "int16_t",
@@ -184,6 +184,7 @@ SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0])
     ("name", "expected"),
     [
         ("exp", [1, 1, np.inf, 0, np.nan, math.e]),
+        ("expm1", [0, 0, np.inf, -1, np.nan, math.expm1(1)]),
         ("log", [-np.inf, -np.inf, np.inf, np.nan, np.nan, 0]),
         ("tanh", [0.0, -0.0, 1, -1, np.nan, math.tanh(1)]),
         ("erf", [0.0, -0.0, 1, -1, np.nan, math.erf(1)]),

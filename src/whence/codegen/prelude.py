@@ -3,9 +3,8 @@ over them vectorise.
 
 What a kernel's author may rely on:
 
-- float32 `exp`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the last place
-  for every input, down to subnormal inputs
-  and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing.
+- float32 `exp`, `expm1`, `log`, `tanh`, `erf`, `sigmoid` and `softplus` are within 3 units in the
+  last place for every input, down to subnormal inputs and results; NaN gives NaN, infinities give the limits. They have no branches and call nothing.
   Coefficients are from `tools/fit_prelude.py`.
 - float64 versions are the C library's.
 - `max` and `min` of floats give NaN if either side is NaN. Which zero they give for zeros of both
@@ -83,6 +82,23 @@ W_INLINE float w_expf(float x) {
   const float p = w_exp_scaledf(c, &k);
   const int32_t part = k >> 1;
   return p * w_power_of_2f(part) * w_power_of_2f(k - part); /* in two steps, each a normal number */
+}
+
+/* exp(x) - 1 = 2^k p + (2^k - 1) with p = exp(r) - 1, to which no 1 was ever added: near 0, where k is 0, no digit is lost */
+W_INLINE float w_expm1f(float x) {
+  const float c = x < -18.0f ? -18.0f : x > 89.0f ? 89.0f : x; /* beyond these the result is -1, or infinite */
+  const float t = c * 0x1.715476p+0f + 0x1.8p+23f;
+  const float n = t - 0x1.8p+23f;
+  const float r = (c - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+  float p = 0x1.6a23cap-10f;
+  p = p * r + 0x1.1239e8p-7f;
+  p = p * r + 0x1.5558f2p-5f;
+  p = p * r + 0x1.555492p-3f;
+  p = p * r + 0x1.fffffcp-2f;
+  p = p * r * r + r;
+  const int32_t k = (int32_t)(w_bits(t) - 0x4b400000u), part = k >> 1;
+  const float scale = w_power_of_2f(part); /* the rest of 2^k comes last, since 2^128 is no float32 */
+  return (p * scale + (scale - w_power_of_2f(part - k))) * w_power_of_2f(k - part);
 }
 
 /* exp of a number that is not positive, for sums of such: below the normal numbers it is 0. */
@@ -183,6 +199,7 @@ DOUBLES = r"""/* ---- float64 functions ---- */
 
 W_INLINE double w_expd(double x) { return __builtin_exp(x); }
 W_INLINE double w_exp_downd(double x) { return __builtin_exp(x); }
+W_INLINE double w_expm1d(double x) { return __builtin_expm1(x); }
 W_INLINE double w_logd(double x) { return __builtin_log(x); }
 W_INLINE double w_tanhd(double x) { return __builtin_tanh(x); }
 W_INLINE double w_erfd(double x) { return __builtin_erf(x); }

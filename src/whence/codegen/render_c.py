@@ -393,6 +393,7 @@ _LIBM = {Fn.SIN: "sin", Fn.COS: "cos", Fn.TAN: "tan", Fn.ASIN: "asin", Fn.ACOS: 
 _BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
 _OWN = {
     Fn.EXP: "exp",
+    Fn.EXPM1: "expm1",
     Fn.EXP_DOWN: "exp_down",
     Fn.LOG: "log",
     Fn.TANH: "tanh",

@@ -130,16 +130,12 @@ def _gelu_tanh(x: Expr) -> Expr:
     return mul(mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.TANH, inner)))
 
 
-def _expm1(x: Expr) -> Expr:
-    return sub(apply(Fn.EXP, x), like(1.0, x))
-
-
 def _positive(x: Expr) -> Expr:
     return apply(Fn.LT, like(0.0, x), x)
 
 
 def _elu(x: Expr, alpha: float) -> Expr:
-    return choose(_positive(x), x, mul(like(alpha, x), _expm1(minimum(x, like(0.0, x)))))
+    return choose(_positive(x), x, mul(like(alpha, x), apply(Fn.EXPM1, minimum(x, like(0.0, x)))))
 
 
 def _selu(x: Expr, alpha: float, gamma: float) -> Expr:
@@ -169,7 +165,8 @@ _ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
     "Softsign": lambda x, _a, _b: _softsign(x),
     "ThresholdedRelu": lambda x, a, _b: choose(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
     "Celu": lambda x, a, _b: add(
-        maximum(x, like(0.0, x)), minimum(like(0.0, x), mul(like(a, x), _expm1(div(x, like(a, x)))))
+        maximum(x, like(0.0, x)),
+        minimum(like(0.0, x), mul(like(a, x), apply(Fn.EXPM1, div(x, like(a, x))))),
     ),
     "Selu": _selu,
 }

@@ -39,6 +39,8 @@ class Fn(enum.StrEnum):
     EXP = "exp"
     EXP_DOWN = "exp_down"
     """The same of a number that is not positive; what is too small for a normal number is 0."""
+    EXPM1 = "expm1"
+    """exp(x) - 1 without the loss of digits near 0."""
     LOG = "log"
     SQRT = "sqrt"
     RSQRT = "rsqrt"

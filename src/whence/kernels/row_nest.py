@@ -51,6 +51,7 @@ _CHEAP = 3
 _CALLS = frozenset(
     {
         Fn.EXP,
+        Fn.EXPM1,
         Fn.LOG,
         Fn.TANH,
         Fn.ERF,

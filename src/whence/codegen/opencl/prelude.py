@@ -37,7 +37,7 @@ W_INLINE float w_float(uint32_t u) { return as_float(u); }
 
 _SINGLE_NAMES = ("sqrt", "floor", "ceil", "rint", "fabs", "fmod", "pow", "copysign", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
                  "asinh", "acosh", "atanh")  # fmt: skip
-_DOUBLE_NAMES = (*_SINGLE_NAMES, "exp", "log", "log1p", "tanh", "erf")
+_DOUBLE_NAMES = (*_SINGLE_NAMES, "exp", "expm1", "log", "log1p", "tanh", "erf")
 
 _WORDS = "".join(f"#define __builtin_{name}f {name}\n" for name in _SINGLE_NAMES) + (
     '#define __builtin_inff() as_float(0x7f800000u)\n#define __builtin_nanf(text) nan(0u)\n'
