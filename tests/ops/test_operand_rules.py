@@ -69,6 +69,7 @@ REFUSED: dict[str, Case] = {
     "and": ("And", [t(F, 3), t(F, 3)], {}, "it takes truth values"),
     "where": ("Where", [t(N, 3), t(F, 3), t(F, 3)], {}, "it takes truth values"),
     "bits": ("BitwiseAnd", [t(F, 3), t(F, 3)], {}, "it takes integers"),
+    "neg": ("Neg", [t(B, 3)], {}, "it takes numbers"),
     "output type": (
         "QuantizeLinear",
         [X, t(F), t(U)],

@@ -13,6 +13,7 @@ from whence.ops.operands.checks import (
     demand_elements,
     demand_one,
     demand_same_elements,
+    dtype_of,
     shape_of,
 )
 from whence.types import DType
@@ -31,6 +32,11 @@ def _truths(count: int) -> Check:
 def _bits(query: TypeQuery) -> None:
     for index in range(len(query.types)):
         demand_elements(query, index, _INTEGERS, "integers")
+
+
+def _signed(query: TypeQuery) -> None:
+    if dtype_of(query, 0) is DType.BOOL:
+        raise ModelError(f"{query.op}: input 0 is {query.types[0]}, it takes numbers")
 
 
 def _clip(query: TypeQuery) -> None:
@@ -60,7 +66,7 @@ def _choose(query: TypeQuery) -> None:
 _PLAIN = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cast", "CastLike", "Ceil", "Celu",
     "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "IsInf",
-    "IsNaN", "LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Relu", "Round", "RoundTo", "Selu",
+    "IsNaN", "LeakyRelu", "Log", "Mish", "Reciprocal", "Relu", "Round", "RoundTo", "Selu",
     "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh",
     "ThresholdedRelu", "Add", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual",
     "Max", "Mean", "Min", "Mod", "Mul", "Pow", "Sub", "Sum",
@@ -71,6 +77,7 @@ RULES: Mapping[str, Check] = {
     **dict.fromkeys(("And", "Or", "Xor"), _truths(2)),
     **dict.fromkeys(("Not", "Where"), _truths(1)),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _bits),
+    "Neg": _signed,
     "Clip": _clip,
     "PRelu": _slopes,
     "Dropout": _dropout,
