@@ -269,7 +269,7 @@ def test_the_runtime_compiles_for_every_target(cache: Cache) -> None:
         assert Toolchain(Target.named(name), cache, 2).build_library([runtime_unit()]).exists()
 
 
-ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
 
 
 @pytest.mark.parametrize("name", [name for name in Target.names() if name != "host"])

@@ -117,7 +117,13 @@ def _refuse(*_: object) -> Iterator[list[int]]:
 
 
 def _bodies(graph: Graph, engine: CpuEngine) -> list[str]:
-    program = build_program(graph, engine.toolchain, choices=engine.tuned.choices, load=False)
+    program = build_program(
+        graph,
+        engine.toolchain,
+        threads=engine.threads,
+        choices=engine.tuned.choices,
+        load=False,
+    )
     return [step.symbol for step in program.steps]
 
 
@@ -319,9 +325,12 @@ def test_new_results_lead_to_a_new_compilation(
 ) -> None:
     path = tmp_path / "net.onnx"
     api.save(_net(), path)
-    before = [
-        step.symbol for step in api.compile_model(path, engine=_engine(folder)).programs[0].steps
-    ]
+
+    def symbols(threads: int) -> list[str]:
+        model = api.compile_model(path, engine=_engine(folder, threads))
+        return [step.symbol for step in model.programs[0].steps]
+
+    before, alone = symbols(2), symbols(1)
     tune(_prepared(api.load(path)), _engine(folder), measure=Stopwatch())
     tuned = api.compile_model(path, engine=_engine(folder))
     after = [step.symbol for step in tuned.programs[0].steps]
@@ -333,9 +342,7 @@ def test_new_results_lead_to_a_new_compilation(
     assert [step.symbol for step in again.programs[0].steps] == after
     # With another number of threads nothing was tuned.
     monkeypatch.undo()
-    assert [
-        step.symbol for step in api.compile_model(path, engine=_engine(folder, 1)).programs[0].steps
-    ] == before
+    assert symbols(1) == alone
 
 
 # ---- real time ----

@@ -69,7 +69,7 @@ def compile_command(
 
     [dim]whence compile resnet50.onnx -o out/[/dim]
     [dim]cc examples/run_model.c -DMODEL=resnet50 -Iout -Lout -lresnet50 -Wl,-rpath,out[/dim]
-    [dim]whence compile resnet50.onnx -o out/ --engine opencl[/dim]   see examples/opencl_profiling.c
+    [dim]whence compile resnet50.onnx -o out/ --engine opencl[/dim]
     [dim]whence compile resnet50.onnx -o out/ --tune[/dim]   takes minutes, once for a layer
     """
     began = time.perf_counter()

@@ -12,12 +12,14 @@ class DeviceProfiler(Profiler):
 
     A device counts nanoseconds from a moment of its own. Commands say when they were queued by that
     clock, and we know when that was by ours; the smallest difference seen in a run puts its events
-    on our clock. Lengths are the device's, unchanged.
+    on our clock. Lengths are the device's, unchanged. Runs of a stream follow each other, so none is
+    put before the end of the one before it, however late we looked at our clock then.
     """
 
     def __init__(self) -> None:
         self._events: list[tuple[Any, int, int, bool]] = []
         self._host: list[tuple[int, int, int]] = []
+        self._ended = 0
         super().__init__()
 
     def note_event(self, event: Any, queued: int, step: int, *, is_kernel: bool) -> None:
@@ -44,6 +46,8 @@ class DeviceProfiler(Profiler):
         ]
         if done:
             shift = min(queued - times.queued for times, queued, *_ in done)
+            shift = max(shift, self._ended - min(times.start for times, *_ in done))
+            self._ended = max(times.end for times, *_ in done) + shift
             for times, _, step, is_kernel in done:
                 note = self.note if is_kernel else self.note_sample
                 note(times.start + shift, times.end + shift, step)
