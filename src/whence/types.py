@@ -14,8 +14,13 @@ from typing import TypeAlias
 import ml_dtypes
 import numpy as np
 
+from whence.errors import ModelError
+
 Dim: TypeAlias = int | str | None
 Shape: TypeAlias = tuple[Dim, ...]
+
+MAX_RANK = 64
+"""The most dimensions of a tensor, which is NumPy's limit: no engine has more."""
 
 
 class DType(enum.IntEnum):
@@ -165,6 +170,12 @@ class TensorType:
 
     dtype: DType
     shape: Shape | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape is not None and len(self.shape) > MAX_RANK:
+            raise ModelError(
+                f"a tensor has {len(self.shape)} dimensions, and the limit is {MAX_RANK}"
+            )
 
     @property
     def rank(self) -> int | None:

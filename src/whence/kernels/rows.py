@@ -13,6 +13,7 @@ from whence.kernels.elementwise import add, div, like, mul, sub
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select, within
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.row_nest import RowNest
+from whence.ops.limits import MAX_UNROLLED
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -264,7 +265,14 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
     size, channels = int(_number(node, "size", 1)), elements.shape(source)[1]
     x = elements.value(source, index)
     total: Expr = like(0.0, x)
-    for offset in range(-((size - 1) // 2), math.ceil((size - 1) / 2) + 1):
+    # A neighbour further away than there are channels does not exist.
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    if before + after >= MAX_UNROLLED:
+        raise UnsupportedError(
+            f"LRN '{node.name}' over {before + after + 1} channels, and kernels have at most"
+            f" {MAX_UNROLLED}"
+        )
+    for offset in range(-before, after + 1):
         channel = index[1] + offset
         neighbour = elements.value(source, (index[0], channel, *index[2:]))
         total = add(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -135,7 +134,9 @@ def _local_response_normalisation(call: Call) -> tuple[Value]:
     )
     square = np.square(wide)
     total = np.zeros_like(wide)
-    for offset in range(-((size - 1) // 2), math.ceil((size - 1) / 2) + 1):
+    # A neighbour further away than there are channels does not exist.
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    for offset in range(-before, after + 1):
         first, last = max(0, -offset), min(channels, channels - offset)
         if first < last:
             total[:, first:last] += square[:, first + offset : last + offset]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str, get_strs
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.limits import check_text
 from whence.ops.precision import tensor
+from whence.ops.regular_expressions import FullMatcher
 from whence.ops.type_rules import broadcast, predicate
+from whence.types import ValueType
 
 
 def strings(items: Iterable[str], shape: Sequence[int]) -> np.ndarray:
@@ -30,7 +32,9 @@ def _texts(x: np.ndarray) -> list[str]:
 
 def _concat(call: Call) -> tuple[Value]:
     left, right = np.broadcast_arrays(tensor(call, 0), tensor(call, 1))
-    return (strings((a + b for a, b in zip(_texts(left), _texts(right), strict=True)), left.shape),)
+    first, second = _texts(left), _texts(right)
+    check_text(call.op, "characters", sum(map(len, first)) + sum(map(len, second)))
+    return (strings((a + b for a, b in zip(first, second, strict=True)), left.shape),)
 
 
 def _split(call: Call) -> tuple[Value, Value]:
@@ -44,6 +48,7 @@ def _split(call: Call) -> tuple[Value, Value]:
     parts = [text.split(delimiter or None, most) if text else [] for text in _texts(x)]
     counts = np.array([len(part) for part in parts], np.int64).reshape(x.shape)
     width = int(counts.max(initial=0))
+    check_text(call.op, "pieces", x.size * width)
     return (
         strings(
             (text for part in parts for text in (*part, *[""] * (width - len(part)))),
@@ -54,18 +59,14 @@ def _split(call: Call) -> tuple[Value, Value]:
 
 
 def _full_match(call: Call) -> tuple[Value]:
-    x, pattern = tensor(call, 0), get_str(call.attrs, "pattern", "")
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise ModelError(
-            f"{call.op}: pattern {pattern!r} is not a regular expression: {error}"
-        ) from None
-    return (
-        np.array([compiled.fullmatch(text) is not None for text in _texts(x)], np.bool_).reshape(
-            x.shape
-        ),
-    )
+    x, matcher = tensor(call, 0), FullMatcher(get_str(call.attrs, "pattern", ""))
+    return (np.array([matcher.matches(text) for text in _texts(x)], np.bool_).reshape(x.shape),)
+
+
+def _match_type(query: TypeQuery) -> Sequence[ValueType]:
+    # A pattern that cannot be used is refused when the model is read, not when it is run.
+    FullMatcher(get_str(query.attrs, "pattern", ""))
+    return predicate(query)
 
 
 def _normalise(call: Call) -> tuple[Value]:
@@ -92,7 +93,7 @@ def _normalise(call: Call) -> tuple[Value]:
 OPS: tuple[OpDef, ...] = (
     OpDef("StringConcat", Pattern.OPAQUE, OpClass.NONE, broadcast, _concat),
     OpDef("StringSplit", Pattern.OPAQUE, OpClass.NONE, reference=_split),
-    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, predicate, _full_match),
+    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, _match_type, _full_match),
     OpDef("StringNormalizer", Pattern.OPAQUE, OpClass.NONE, reference=_normalise),
     OpDef("TfIdfVectorizer", Pattern.OPAQUE, OpClass.NONE),
 )

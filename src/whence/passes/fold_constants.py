@@ -14,6 +14,8 @@ What is left alone, and why:
   file of a kilobyte may ask for
   gigabytes. ConstantOfShape is folded up to a budget of its own, because models without trained
   weights make theirs with it;
+- operators on much text: its size is not that of its tensors, and a chain of StringConcat doubles it
+  with every operator;
 - work that fails: it fails at run time too, with a message that names the operator.
 """
 
@@ -30,6 +32,7 @@ from whence.graph.node import Birth
 from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
 from whence.ops.definition import Call, OpClass, TypeQuery, Value
+from whence.ops.limits import MAX_FOLDED_TEXT
 from whence.ops.registry import classes_of, evaluate
 from whence.passes.base import Pass
 from whence.passes.captures import capture_count, capture_input, drop_captures
@@ -149,9 +152,13 @@ class ConstantFolder:
     def _is_affordable(self, node: Node, inputs: tuple[Value, ...]) -> bool:
         sizes = [kind.nbytes if isinstance(kind, TensorType) else None for kind in node.outputs]
         known = [size for size in sizes if size is not None]
+        if _characters(inputs) > MAX_FOLDED_TEXT:
+            return False
         if len(known) < len(sizes):
             return node.op not in _GROWING
-        size, held = sum(known), sum(value.nbytes for value in inputs if value is not None)
+        # One constant read a thousand times is held once.
+        size = sum(known)
+        held = sum({id(value): value.nbytes for value in inputs if value is not None}.values())
         if node.op == "ConstantOfShape":
             affordable = size <= self._fill_bytes_left
             self._fill_bytes_left -= size if affordable else 0
@@ -234,6 +241,17 @@ def _evaluate(node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...] | None
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except (WhenceError, RuntimeError, AttributeError):
         return None
+
+
+def _characters(inputs: tuple[Value, ...]) -> int:
+    """How much text there is: its size is not that of the array."""
+    return sum(
+        len(item)
+        for value in inputs
+        if isinstance(value, np.ndarray) and value.dtype == np.object_
+        for item in value.reshape(-1).tolist()
+        if isinstance(item, str | bytes)
+    )
 
 
 def _fits(value: Value, declared: ValueType) -> bool:

@@ -8,6 +8,7 @@ the model's own folder.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,17 @@ from onnx import SparseTensorProto, TensorProto, TypeProto, numpy_helper
 
 from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import check_texts, quoted
-from whence.types import Dim, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
+from whence.ops.limits import check_sparse
+from whence.types import (
+    MAX_RANK,
+    Dim,
+    DType,
+    MapType,
+    OptionalType,
+    SequenceType,
+    TensorType,
+    ValueType,
+)
 
 # Where a tensor's elements are when they are not raw bytes: the field, and how many entries of it
 # one element takes.
@@ -38,6 +49,7 @@ class TensorReader:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._maps: dict[Path, np.ndarray] = {}
+        self._sparse_bytes = self._sparse_held = 0
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -56,7 +68,7 @@ class TensorReader:
             ) from None
         if dtype is DType.UNDEFINED:
             raise ModelError(f"{label} does not say its element type")
-        shape = tuple(proto.dims)
+        shape = _shape(proto.dims, label)
         if any(dim < 0 for dim in shape):
             raise ModelError(f"{label} has a negative dimension: {list(shape)}")
         if proto.HasField("segment"):
@@ -90,12 +102,18 @@ class TensorReader:
         check_texts((proto.values.name,))
         label = f"sparse tensor {quoted(proto.values.name)}"
         values, indices = self.read(proto.values), self.read(proto.indices)
-        shape = tuple(proto.dims)
+        shape = _shape(proto.dims, label)
         count = math.prod(shape)
         if any(dim < 0 for dim in shape) or values.ndim != 1:
             raise ModelError(f"{label} is malformed")
-        if count > 1 << 28 and count > 4096 * max(values.size, 1):
-            raise ModelError(f"{label} is declared with {count} elements but holds {values.size}")
+        # All of them together: many small ones take as much memory as a large one.
+        self._sparse_bytes += count * values.itemsize
+        self._sparse_held += values.nbytes
+        check_sparse(
+            f"{label} is declared with {count} elements but holds {values.size}",
+            self._sparse_bytes,
+            self._sparse_held,
+        )
         if indices.ndim == 2 and indices.shape == (values.size, len(shape)):
             flat = np.zeros(values.size, np.int64)
             for axis, dim in enumerate(shape):
@@ -223,6 +241,12 @@ def _entries(proto: TensorProto, dtype: DType, count: int) -> tuple[int, int]:
     if dtype is DType.I64:
         return len(proto.int64_data), count
     return len(proto.uint64_data), count
+
+
+def _shape(dims: Sequence[int], label: str) -> tuple[int, ...]:
+    if len(dims) > MAX_RANK:
+        raise ModelError(f"{label} has {len(dims)} dimensions, and the limit is {MAX_RANK}")
+    return tuple(dims)
 
 
 def value_type(proto: TypeProto) -> ValueType | None:
