@@ -102,7 +102,10 @@ def load_onnxruntime(path: Path, threads: int, inputs: dict[str, np.ndarray]) ->
     return lambda: session.run(None, inputs)
 
 
-def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+def compile_openvino(
+    path: Path, threads: int, inputs: dict[str, np.ndarray], *, hint: str, streams: int
+) -> Any:
+    """The model for inputs of these shapes, in float32, tuned for the hint."""
     import openvino
 
     core = openvino.Core()
@@ -110,11 +113,16 @@ def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Ru
     model.reshape({name: list(value.shape) for name, value in inputs.items()})
     settings = {
         "INFERENCE_NUM_THREADS": threads,
-        "PERFORMANCE_HINT": "LATENCY",
+        "PERFORMANCE_HINT": hint,
         "INFERENCE_PRECISION_HINT": "f32",
-        "NUM_STREAMS": 1,
+        "NUM_STREAMS": streams,
     }
-    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    return core.compile_model(model, "CPU", settings)
+
+
+def load_openvino(path: Path, threads: int, inputs: dict[str, np.ndarray]) -> Run:
+    compiled = compile_openvino(path, threads, inputs, hint="LATENCY", streams=1)
+    request = compiled.create_infer_request()
     return lambda: request.infer(inputs)
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.latency import find_model, load_onnxruntime, write_inputs
+from benchmarks.latency import compile_openvino, find_model, load_onnxruntime, write_inputs
 from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 ENGINES = ("whence", "onnxruntime", "openvino")
@@ -75,16 +75,7 @@ def onnxruntime_work(path: Path, streams: int, inputs: dict[str, np.ndarray]) ->
 def openvino_work(path: Path, streams: int, inputs: dict[str, np.ndarray]) -> Work:
     import openvino
 
-    core = openvino.Core()
-    model = core.read_model(path)
-    model.reshape({name: list(value.shape) for name, value in inputs.items()})
-    settings = {
-        "INFERENCE_NUM_THREADS": streams,
-        "PERFORMANCE_HINT": "THROUGHPUT",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "NUM_STREAMS": streams,
-    }
-    compiled = core.compile_model(model, "CPU", settings)
+    compiled = compile_openvino(path, streams, inputs, hint="THROUGHPUT", streams=streams)
     queue = openvino.AsyncInferQueue(compiled, streams)
 
     def work(seconds: float) -> int:

@@ -457,6 +457,16 @@ def test_a_tensor_that_no_machine_can_hold(engine: CpuEngine) -> None:
         build_program(build.finish(), engine.toolchain, load=False)
 
 
+def test_tensors_that_no_machine_can_hold_together(engine: CpuEngine) -> None:
+    build = GraphBuilder("vast")
+    x = build.input("x", DType.F32, [1, 1 << 23])
+    for number in range(5):
+        wide = build.op("Expand", x, build.const(np.array([1 << 21, 1 << 23])))
+        build.output(f"y{number}", build.op("Softmax", wide, axis=number % 2))
+    with pytest.raises(UnsupportedError, match="no machine has that much memory"):
+        build_program(build.finish(), engine.toolchain, load=False)
+
+
 def test_memory_that_cannot_be_had() -> None:
     with pytest.raises(MemoryError, match="no room for"):
         aligned_bytes(1 << 62)
