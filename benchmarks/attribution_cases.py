@@ -219,7 +219,7 @@ class Race:
         if (
             len(
                 {
-                    program.details.rounds_early
+                    program.details.reduced_precision
                     for model in self._models
                     for program in model.programs
                 }

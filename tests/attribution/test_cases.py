@@ -65,11 +65,11 @@ def test_what_is_left_out_of_a_model_that_may_not_round_does_not_round_either(
     (whole,), (less,) = (
         compile_model(_sharp(without), engine=engine).programs for without in ("", "sigmoid")
     )
-    assert not whole.details.rounds_early
-    assert less.details.rounds_early
+    assert not whole.details.reduced_precision
+    assert less.details.reduced_precision
     graph = _sharp("")
     measure_savings(
         whole, prepare(graph.copy()), engine, [], [1000] * len(whole.steps), source_kinds(graph)
     )
     assert offered
-    assert not any(offer.variant.kernel.rounds_early for offer in offered)
+    assert not any(offer.variant.kernel.reduced_precision for offer in offered)

@@ -166,9 +166,9 @@ def test_whether_matrix_units_round_is_not_decided_again(halves: bool) -> None:
     (nest,) = (
         nest for nest in nests(case.build("")) if nest.graph[nest.anchor].op == "BlockedConv"
     )
-    tile = dataclasses.replace(AVX512, halves=halves)
+    tile = dataclasses.replace(AVX512, bf16x2=halves)
     for part in (None, Role.ACTIVATION):
-        assert variant(nest, tile, part).kernel.rounds_early is halves
+        assert variant(nest, tile, part).kernel.reduced_precision is halves
 
 
 def test_measured_savings_are_what_is_split_by() -> None:

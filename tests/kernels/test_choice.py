@@ -26,17 +26,17 @@ from whence.kernels.choice import (
     lower_choice,
     problem_of,
 )
-from whence.kernels.conv import Conv as ConvMicro
-from whence.kernels.conv_plan import ConvPlan
-from whence.kernels.depthwise import SlidePlan
-from whence.kernels.gemm import Gemm, GemmPlan
+from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan
+from whence.kernels.conv.depthwise import SlidePlan
+from whence.kernels.conv.direct import Conv as ConvMicro
+from whence.kernels.conv.plan import ConvPlan
+from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import Winograd
 from whence.kernels.group import Group
-from whence.kernels.halves_conv import HalvesPlan
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower, lower_group
+from whence.kernels.product.gemm import Gemm, GemmPlan
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
-from whence.kernels.winograd import Plan as WinogradPlan
-from whence.kernels.winograd import Winograd
 from whence.ops.attributes import get_int
 from whence.ops.blocked import from_blocked
 from whence.passes.equivalence import difference
@@ -216,7 +216,7 @@ def test_what_no_kernel_covers_has_no_candidates() -> None:
     [
         ConvPlan(14, 2, 7, True),
         WinogradPlan(4, 7, 4, 28),
-        HalvesPlan(14, 2),
+        Bf16x2ConvPlan(14, 2),
         SlidePlan(18, 3),
         GemmPlan(9, 3, 90, 64),
     ],

@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.kernels.conv_tiles import Axis, Cover, Field, cover
+from whence.kernels.conv.tiles import Axis, Cover, Field, cover
 
 
 @st.composite

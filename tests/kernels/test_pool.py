@@ -10,7 +10,7 @@ import pytest
 from tests.kernels.native import NativeCase, run_native
 from whence.errors import UnsupportedError
 from whence.graph.builder import GraphBuilder
-from whence.kernels.pool import lower_pool
+from whence.kernels.conv.pool import lower_pool
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
 from whence.passes.equivalence import difference
 from whence.types import DType

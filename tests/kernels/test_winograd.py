@@ -11,12 +11,18 @@ import pytest
 from tests.kernels.native import Lower, NativeCase, run_native
 from tests.kernels.test_conv import Conv, check
 from whence.graph import Node
-from whence.kernels.conv import lower_conv
-from whence.kernels.depthwise import lower_blocked_conv
+from whence.kernels.conv.depthwise import lower_blocked_conv
+from whence.kernels.conv.direct import lower_conv
+from whence.kernels.conv.winograd import (
+    Plan,
+    Winograd,
+    cheapest_winograd,
+    lower_winograd,
+    transforms,
+)
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
-from whence.kernels.winograd import Plan, Winograd, cheapest_winograd, lower_winograd, transforms
 from whence.ops.blocked import from_blocked
 
 

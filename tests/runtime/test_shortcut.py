@@ -57,7 +57,7 @@ def test_a_model_that_does_not_notice(engine: CpuEngine) -> None:
     graph = _graph(amplified=False)
     model = compile_model(graph, engine=engine)
     (program,) = model.programs
-    assert program.details.rounds_early
+    assert program.details.reduced_precision
     x = RNG.standard_normal(SHAPE).astype(np.float32)
     assert 1e-7 < difference(np.asarray(model(x)), np.asarray(graph.run([x])[0])) < LIMIT
     assert HALVES in profile_executable(model, {"x": x}, runs=1, warmup=0, model="pointwise").notes
@@ -66,21 +66,21 @@ def test_a_model_that_does_not_notice(engine: CpuEngine) -> None:
 @has_units
 def test_a_model_that_amplifies_what_rounding_leaves(engine: CpuEngine) -> None:
     (program,) = compile_model(_graph(amplified=True), engine=engine).programs
-    assert not program.details.rounds_early
-    assert not program.details.tile.halves
+    assert not program.details.reduced_precision
+    assert not program.details.tile.bf16x2
 
 
 def test_precise(engine: CpuEngine) -> None:
     (program,) = compile_model(
         _graph(amplified=False), engine=CpuEngine(threads=1, precise=True)
     ).programs
-    assert not program.details.rounds_early
+    assert not program.details.reduced_precision
 
 
 def test_exported_code_is_as_exact_as_can_be(engine: CpuEngine) -> None:
     assert not build_program(
         prepare(_graph(amplified=False)), engine.toolchain, load=False
-    ).details.rounds_early
+    ).details.reduced_precision
 
 
 def test_an_engine_is_precise_or_not() -> None:

@@ -24,8 +24,8 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.kernels.gemm import GemmPlan
-from whence.kernels.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.product.gemm import GemmPlan
 from whence.runtime.build import Progress, build_program
 from whence.runtime.engine import CpuEngine, Engine
 from whence.runtime.kernel_race import NEVER, Racer, race

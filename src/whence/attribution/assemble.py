@@ -110,7 +110,7 @@ def assemble(
         timeline_ns=measured.timeline_ns,
         policy=MODELLED if left_out is None else EXACT,
         notes=(
-            *((HALVES,) if program.details.rounds_early else ()),
+            *((HALVES,) if program.details.reduced_precision else ()),
             *(() if left_out is None else left_out.notes),
         ),
         environment=dict(environment or {}),

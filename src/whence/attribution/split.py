@@ -190,7 +190,10 @@ class Splitter:
             # Nobody counted what a reference implementation does.
             return node_ps(self._graph, node) or 1
         turning = turning_ps(node, kernel_bytes) if len(step.members) > 1 else 0
-        return arithmetic_ps(self._graph, node, member.flops, by_units=step.rounds_early) + turning
+        return (
+            arithmetic_ps(self._graph, node, member.flops, by_units=step.reduced_precision)
+            + turning
+        )
 
     def _added(self, anchor: Node) -> dict[int, tuple[int, int]]:
         """What operators of other kinds add to a convolution or product that they became part of:

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.codegen.micro_attention import write_attention
+from whence.codegen.micro_bf16x2_conv import write_bf16x2_conv
+from whence.codegen.micro_bf16x2_gemm import write_bf16x2_gemm
 from whence.codegen.micro_conv import write_conv
 from whence.codegen.micro_depthwise import write_slide
 from whence.codegen.micro_gemm import write_gemm
-from whence.codegen.micro_halves_conv import write_halves_conv
-from whence.codegen.micro_halves_gemm import write_halves_gemm
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
 from whence.codegen.micro_topk import write_topk
-from whence.codegen.micro_turn import write_turn
+from whence.codegen.micro_transpose import write_transpose
 from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
 from whence.codegen.micro_winograd import write_winograd
 from whence.codegen.prelude import PRELUDE
@@ -28,31 +28,31 @@ from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
-from whence.kernels.conv import Conv
-from whence.kernels.depthwise import Slide
-from whence.kernels.gemm import Gemm
-from whence.kernels.halves_conv import HalvesConv
-from whence.kernels.halves_gemm import HalvesGemm
-from whence.kernels.integer_depthwise import IntegerSlide
-from whence.kernels.integer_product import IntegerProduct
+from whence.kernels.conv.bf16x2 import Bf16x2Conv
+from whence.kernels.conv.depthwise import Slide
+from whence.kernels.conv.direct import Conv
+from whence.kernels.conv.winograd import Winograd
+from whence.kernels.integer.depthwise import IntegerSlide
+from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
+from whence.kernels.loops.transpose import SquareTranspose
+from whence.kernels.product.bf16x2 import Bf16x2Gemm
+from whence.kernels.product.gemm import Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.topk import TopK
-from whence.kernels.turn import Turn
-from whence.kernels.winograd import Winograd
 
 MICROS: Micros = {
     Attention: write_attention,
     Conv: write_conv,
     Gemm: write_gemm,
-    HalvesConv: write_halves_conv,
-    HalvesGemm: write_halves_gemm,
+    Bf16x2Conv: write_bf16x2_conv,
+    Bf16x2Gemm: write_bf16x2_gemm,
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,
     Slide: write_slide,
     TopK: write_topk,
-    Turn: write_turn,
+    SquareTranspose: write_transpose,
     VectorLoop: write_vector_loop,
     Winograd: write_winograd,
 }

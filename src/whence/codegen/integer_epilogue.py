@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from whence.codegen.render_c import CWriter, c_index, converted
 from whence.codegen.typed_vectors import TypedVectors, vector_type
-from whence.kernels.conv import Output
+from whence.kernels.conv.direct import Output
 from whence.kernels.index import Var
-from whence.kernels.integer_product import ACCUMULATOR, COLUMN, ROW
+from whence.kernels.integer.product import ACCUMULATOR, COLUMN, ROW
 from whence.types import DType
 
 

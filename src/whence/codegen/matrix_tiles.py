@@ -5,7 +5,7 @@ for what is multiplied.
 from __future__ import annotations
 
 from whence.codegen.render_c import CWriter
-from whence.kernels.halves import PANEL, TILE, TILE_FLOATS
+from whence.kernels.bf16x2 import PANEL, TILE, TILE_FLOATS
 from whence.machine import CACHE_LINE
 
 _REGISTERS = 8
@@ -104,7 +104,7 @@ def write_sums(writer: CWriter, to: str) -> None:
             )
 
 
-def write_turn(writer: CWriter, value: str, to: str, low: str) -> None:
+def write_transpose(writer: CWriter, value: str, to: str, low: str) -> None:
     """Store the halves of the vector `value`, the low ones `low` further. What is not finite, or no
     longer as bfloat16, has no low half.
     """

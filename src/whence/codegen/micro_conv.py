@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
-from whence.kernels.conv import IMAGE, Conv, Depth
-from whence.kernels.conv_tiles import Axis, Cover, Field, Read, Run, Shape
+from whence.kernels.conv.direct import IMAGE, Conv, Depth
+from whence.kernels.conv.tiles import Axis, Cover, Field, Read, Run, Shape
 from whence.kernels.ir import Micro
 from whence.machine import CACHE_LINE
 

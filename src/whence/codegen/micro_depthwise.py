@@ -9,9 +9,9 @@ from collections import defaultdict
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.micro_conv import write_kernel_rows, write_tiles
 from whence.codegen.render_c import CWriter, c_literal
-from whence.kernels.conv import IMAGE
-from whence.kernels.conv_tiles import Shape
-from whence.kernels.depthwise import Slide
+from whence.kernels.conv.depthwise import Slide
+from whence.kernels.conv.direct import IMAGE
+from whence.kernels.conv.tiles import Shape
 from whence.kernels.ir import Fn, Literal, Micro
 from whence.types import DType
 

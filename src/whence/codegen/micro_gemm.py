@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 
 from whence.codegen.render_c import CWriter, c_index
-from whence.kernels.gemm import BATCH, COLUMN, ROW, STREAM_AHEAD, Gemm
 from whence.kernels.ir import Micro
+from whence.kernels.product.gemm import BATCH, COLUMN, ROW, STREAM_AHEAD, Gemm
 from whence.machine import CACHE_LINE
 
 _LINE = CACHE_LINE // 4

@@ -8,8 +8,8 @@ from collections import defaultdict
 
 from whence.codegen.integer_epilogue import IntegerEpilogue
 from whence.codegen.render_c import CWriter
-from whence.kernels.conv_tiles import Shape
-from whence.kernels.integer_depthwise import IntegerSlide
+from whence.kernels.conv.tiles import Shape
+from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.ir import Micro
 
 _BORDER = -1

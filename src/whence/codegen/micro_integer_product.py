@@ -8,7 +8,7 @@ from whence.codegen.integer_epilogue import IntegerEpilogue
 from whence.codegen.render_c import CWriter, c_index
 from whence.codegen.typed_vectors import TypedVectors
 from whence.kernels.index import Var
-from whence.kernels.integer_product import BATCH, COLUMN, Gather, IntegerProduct
+from whence.kernels.integer.product import BATCH, COLUMN, Gather, IntegerProduct
 from whence.kernels.ir import Micro
 
 # Bytes of the largest vector, and the length from which a copy is a loop.

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
-from whence.kernels.conv import IMAGE
+from whence.kernels.conv.direct import IMAGE
+from whence.kernels.conv.winograd import KERNEL, Winograd, transforms
 from whence.kernels.ir import Micro
-from whence.kernels.winograd import KERNEL, Winograd, transforms
 from whence.machine import CACHE_LINE
 
 # As many products in a row as it takes to make the loop around them free.

@@ -140,7 +140,7 @@ class Target:
 
     def precise(self) -> Target:
         """The same machine without its matrix units, whose float32 products are rounded earlier
-        (see `kernels/halves.py`).
+        (see `kernels/bf16x2.py`).
         """
         return replace(self, features=self.features - _MATRIX)
 

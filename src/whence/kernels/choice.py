@@ -15,20 +15,20 @@ from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.conv import conv_sizes, lower_conv
-from whence.kernels.conv_algorithm import plan_algorithm
-from whence.kernels.conv_plan import ConvPlan
-from whence.kernels.depthwise import SlidePlan, depthwise_plans, is_depthwise, lower_depthwise
-from whence.kernels.gemm import GEMM_OPS, GemmPlan, gemm_plans, lower_gemm
+from whence.kernels.conv.algorithm import plan_algorithm
+from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, bf16x2_conv_plans, lower_bf16x2_conv
+from whence.kernels.conv.depthwise import SlidePlan, depthwise_plans, is_depthwise, lower_depthwise
+from whence.kernels.conv.direct import conv_sizes, lower_conv
+from whence.kernels.conv.plan import ConvPlan
+from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import lower_winograd, winograd_plans
 from whence.kernels.group import Group
-from whence.kernels.halves_conv import HalvesPlan, halves_plans, lower_halves_conv
-from whence.kernels.halves_gemm import HalvesGemmPlan, halves_gemm_plans, lower_halves_gemm
 from whence.kernels.ir import Kernel
+from whence.kernels.product.bf16x2 import Bf16x2GemmPlan, bf16x2_gemm_plans, lower_bf16x2_gemm
+from whence.kernels.product.gemm import GEMM_OPS, GemmPlan, gemm_plans, lower_gemm
 from whence.kernels.tile import Tile
-from whence.kernels.winograd import Plan as WinogradPlan
-from whence.kernels.winograd import lower_winograd, winograd_plans
 
-Choice = ConvPlan | WinogradPlan | HalvesPlan | SlidePlan | GemmPlan | HalvesGemmPlan
+Choice = ConvPlan | WinogradPlan | Bf16x2ConvPlan | SlidePlan | GemmPlan | Bf16x2GemmPlan
 Choices = Mapping[str, Choice]
 """By problem."""
 
@@ -37,10 +37,10 @@ NO_CHOICES: Choices = {}
 _KINDS: Mapping[str, type[Choice]] = {
     "direct": ConvPlan,
     "winograd": WinogradPlan,
-    "halves": HalvesPlan,
+    "bf16x2": Bf16x2ConvPlan,
     "depthwise": SlidePlan,
     "product": GemmPlan,
-    "product by halves": HalvesGemmPlan,
+    "product by bf16x2": Bf16x2GemmPlan,
 }
 _TUNABLE = GEMM_OPS | {"BlockedConv"}
 # What is done to each sum, not how it is summed; and what the weights' shape says already.
@@ -94,7 +94,7 @@ def candidates(group: Group, anchor: Node, tile: Tile) -> tuple[Choice, ...]:
 
 def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
     if anchor.op in GEMM_OPS:
-        yield from halves_gemm_plans(group, anchor, tile)
+        yield from bf16x2_gemm_plans(group, anchor, tile)
         yield from gemm_plans(group, anchor, tile)
     elif anchor.op == "BlockedConv" and is_depthwise(anchor):
         yield from depthwise_plans(group, anchor, tile)
@@ -104,7 +104,7 @@ def _candidates(group: Group, anchor: Node, tile: Tile) -> Iterator[Choice]:
             yield usual
         yield from conv_sizes(group, anchor, tile).plans()
         yield from winograd_plans(group, anchor, tile)
-        yield from halves_plans(group, anchor, tile)
+        yield from bf16x2_conv_plans(group, anchor, tile)
 
 
 def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice | None:
@@ -127,12 +127,12 @@ def lower_choice(group: Group, anchor: Node, tile: Tile, choice: Choice) -> Kern
             return lower_conv(group, anchor, tile, choice)
         case WinogradPlan():
             return lower_winograd(group, anchor, tile, choice)
-        case HalvesPlan():
-            return lower_halves_conv(group, anchor, tile, choice)
+        case Bf16x2ConvPlan():
+            return lower_bf16x2_conv(group, anchor, tile, choice)
         case SlidePlan():
             return lower_depthwise(group, anchor, tile, choice)
-        case HalvesGemmPlan():
-            return lower_halves_gemm(group, anchor, tile, choice)
+        case Bf16x2GemmPlan():
+            return lower_bf16x2_gemm(group, anchor, tile, choice)
         case GemmPlan():
             return lower_gemm(group, anchor, tile, choice)
 

@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref
-from whence.kernels import (
+from whence.kernels.elements import Elements, Given, Rule, static_shape
+from whence.kernels.ir import Buffer, Member, Role
+from whence.kernels.loops import rows, scatter
+from whence.kernels.rules import (
     blocked,
     elementwise,
+    fixed_point,
     generate,
-    integer,
     movement,
     quantise,
     resample,
     rotary,
-    rows,
-    scatter,
 )
-from whence.kernels.elements import Elements, Given, Rule, static_shape
-from whence.kernels.ir import Buffer, Member, Role
 from whence.ops.cost import cost
 from whence.ops.definition import TypeQuery
 from whence.types import DType, TensorType
@@ -32,7 +31,7 @@ RULES: Mapping[str, Rule] = {
     **blocked.RULES,
     **generate.RULES,
     **quantise.RULES,
-    **integer.RULES,
+    **fixed_point.RULES,
     **resample.RULES,
     **rows.RULES,
     **scatter.RULES,

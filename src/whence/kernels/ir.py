@@ -395,7 +395,7 @@ class Kernel:
     """What one thread does in a nanosecond, roughly; it decides how much work is worth waking
     another for.
     """
-    rounds_early: bool = False
+    reduced_precision: bool = False
     """Are its products less exact than those of float32?"""
     together: bool = False
     """Work items depend on each other: every worker gets one stretch of them, and all run at the

@@ -12,24 +12,24 @@ from whence.fusion import FusedGraph, FuseEntry
 from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
 from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
-from whence.kernels.conv_general import CONV_GENERAL_OPS, lower_conv_general
-from whence.kernels.depthwise import lower_blocked_conv
-from whence.kernels.gemm import GEMM_OPS
+from whence.kernels.conv.depthwise import lower_blocked_conv
+from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
+from whence.kernels.conv.pool import POOL_OPS, lower_pool
 from whence.kernels.group import RULES, Group
-from whence.kernels.halves_gemm import lower_product
-from whence.kernels.integer_conv import lower_integer_conv
-from whence.kernels.integer_gemm import lower_integer_gemm
-from whence.kernels.integer_pool import INTEGER_POOL_OPS, lower_integer_pool
-from whence.kernels.integer_window import lower_integer_window
+from whence.kernels.integer.conv import lower_integer_conv
+from whence.kernels.integer.gemm import lower_integer_gemm
+from whence.kernels.integer.pool import INTEGER_POOL_OPS, lower_integer_pool
+from whence.kernels.integer.window import lower_integer_window
 from whence.kernels.ir import Kernel
-from whence.kernels.loopnest import lower_loopnest
-from whence.kernels.pool import POOL_OPS, lower_pool
-from whence.kernels.quantise import lower_dynamic_quantise
+from whence.kernels.loops.nest import lower_loopnest
+from whence.kernels.loops.reduce import REDUCTIONS, lower_reduce
+from whence.kernels.loops.rows import ROW_OPS, lower_rows
+from whence.kernels.loops.scatter import SCATTER_OPS, lower_scatter
+from whence.kernels.loops.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
+from whence.kernels.product.bf16x2 import lower_product
+from whence.kernels.product.gemm import GEMM_OPS
 from whence.kernels.recurrent import RECURRENT_OPS, lower_recurrent
-from whence.kernels.reduce import REDUCTIONS, lower_reduce
-from whence.kernels.rows import ROW_OPS, lower_rows
-from whence.kernels.scatter import SCATTER_OPS, lower_scatter
-from whence.kernels.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
+from whence.kernels.rules.quantise import lower_dynamic_quantise
 from whence.kernels.tile import Tile
 from whence.kernels.topk import lower_topk
 from whence.ops.definition import Pattern

@@ -17,9 +17,9 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
-from whence.kernels.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.expressions import apply
 from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
 from whence.ops.activation import ACTIVATIONS
 from whence.types import DType

@@ -18,7 +18,7 @@ class Tile:
     """Of the second-level cache, for choosing how much to work on at a time."""
     transforms: bool = True
     """May convolutions be transformed to need fewer products?"""
-    halves: bool = False
+    bf16x2: bool = False
     """Are there matrix units, and may float32 products be made of bfloat16 ones?"""
     threads: int = 1
     """That share the work of a kernel, for choosing how to divide it."""

@@ -64,7 +64,7 @@ def tile_for(toolchain: Toolchain, threads: int = 1, *, halves: bool = False) ->
         base.vectors,
         base.lanes,
         toolchain.target.l2,
-        halves=halves and has_units,
+        bf16x2=halves and has_units,
         threads=threads,
     )
 
@@ -83,7 +83,7 @@ def build_program(
     """Fuse, lower, compile and plan a prepared graph. Without `load`, the code is made to be
     exported: it is neither linked nor loaded.
 
-    With `halves`, float32 products may be made of bfloat16 ones (see `kernels/halves.py`); whether
+    With `halves`, float32 products may be made of bfloat16 ones (see `kernels/bf16x2.py`); whether
     the outputs show it is for the caller to see.
     Kernels are divided for `threads` threads; any number of them can run the program.
     `choices` says, by problem, which kernels to take; for other problems the cost model does.
@@ -249,7 +249,7 @@ def described(number: int, step: Step, symbol: str) -> ProgramStep:
         else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
     )
     origin = Origin().union(*(node.origin for node in step.members))
-    rounds_early = step.kernel is not None and step.kernel.rounds_early
+    reduced_precision = step.kernel is not None and step.kernel.reduced_precision
     nodes = tuple(node.id for node in step.members)
     return ProgramStep(
         number,
@@ -259,7 +259,7 @@ def described(number: int, step: Step, symbol: str) -> ProgramStep:
         origin,
         members,
         step.why_reference,
-        rounds_early=rounds_early,
+        reduced_precision=reduced_precision,
     )
 
 

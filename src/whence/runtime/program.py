@@ -44,7 +44,7 @@ class ProgramStep:
     why_reference: str
     residual: str = ""
     """For a step that is no operator's: what its time is called."""
-    rounds_early: bool = False
+    reduced_precision: bool = False
     """Are its products made by matrix units, less exact than those of float32 and quicker?"""
 
 
@@ -124,9 +124,9 @@ class Details:
     """What its kernels were divided for."""
 
     @property
-    def rounds_early(self) -> bool:
+    def reduced_precision(self) -> bool:
         """Are products of any of its kernels less exact than those of float32?"""
-        return any(step.rounds_early for step in self.steps)
+        return any(step.reduced_precision for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)

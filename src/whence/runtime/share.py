@@ -19,8 +19,8 @@ from whence.fusion.stretches import begins_of_inputs, begins_of_outputs
 from whence.graph import Graph, Node, Ref
 from whence.graph.state import GIVEN
 from whence.kernels.group import Group
+from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.kernels.put import lower_put
 from whence.runtime.layout import nbytes, root
 from whence.runtime.places import Sharing, Stretch
 from whence.runtime.runnable import is_native, is_shared
@@ -120,5 +120,7 @@ class _Sharer:
         assert isinstance(kind, TensorType)
         inputs = tuple(ref for ref, _ in left)
         group = Group(self.graph, f"{step.name}_rest", step.members, inputs, step.outputs)
-        kernel = lower_put(group, node, [begin // kind.dtype.numpy.itemsize for _, begin in left])
+        kernel = lower_copy_parts(
+            group, node, [begin // kind.dtype.numpy.itemsize for _, begin in left]
+        )
         return Step(group.name, step.entry, step.members, inputs, step.outputs, kernel)

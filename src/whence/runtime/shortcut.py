@@ -1,6 +1,6 @@
 """Matrix units are used where the model's outputs do not show it.
 
-Their float32 products are less exact (`kernels/halves.py`): three times the error of a layer's
+Their float32 products are less exact (`kernels/bf16x2.py`): three times the error of a layer's
 sums. Most models do not notice. Some amplify what rounding leaves, and those are found by trying:
 such a model is built both ways, runs both ways once, on made-up inputs, and is left with float32
 products if that changes its outputs by more than a small part of what people compare engines by.
@@ -42,7 +42,7 @@ def build_checked(
         progress=progress,
         halves=True,
     )
-    if not fast.details.rounds_early:
+    if not fast.details.reduced_precision:
         return fast
     exact = build_program(
         graph,

@@ -9,8 +9,8 @@ import numpy as np
 from whence.graph import Graph, Node
 from whence.graph.state import GIVEN, initial_value
 from whence.kernels.group import Group
+from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.kernels.put import lower_put
 from whence.runtime.layout import is_planned, nbytes, root
 from whence.runtime.places import Layout, Sharing, Stretch
 from whence.runtime.program import Block, Variable
@@ -70,7 +70,7 @@ def _copy(graph: Graph, node: Node) -> Step:
         why = f"what is assigned is {graph.type_of(ref)}, whose size is known only at run time"
         return Step("reference_Assign", 0, (node,), (ref,), (target,), None, why_reference=why)
     group = Group(graph, "assign", (node,), (ref,), (target,))
-    return Step(group.name, 0, (node,), (ref,), (target,), lower_put(group, node, [0]))
+    return Step(group.name, 0, (node,), (ref,), (target,), lower_copy_parts(group, node, [0]))
 
 
 def variables_of(graph: Graph, layout: Layout, weights: Weights) -> tuple[Variable, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from whence.codegen.opencl.render_cl import ClWriter
 from whence.codegen.opencl.tiled import write_tiled
 from whence.codegen.render_c import c_index, converted
-from whence.kernels.conv import CHANNELS, IMAGE, LANE, PIXEL, Conv, Output
+from whence.kernels.conv.direct import CHANNELS, IMAGE, LANE, PIXEL, Conv, Output
 from whence.kernels.ir import Micro
 
 

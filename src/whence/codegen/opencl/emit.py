@@ -18,18 +18,18 @@ from whence.codegen.opencl.recurrent import write_recurrent
 from whence.codegen.opencl.render_cl import Device, Geometry, Micros, render_opencl
 from whence.codegen.opencl.slide import write_slide
 from whence.codegen.opencl.topk import write_topk
-from whence.codegen.opencl.turn import write_turn
+from whence.codegen.opencl.transpose import write_transpose
 from whence.codegen.render_c import c_comment
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
-from whence.kernels.conv import Conv
-from whence.kernels.depthwise import Slide
-from whence.kernels.gemm import Gemm
+from whence.kernels.conv.depthwise import Slide
+from whence.kernels.conv.direct import Conv
 from whence.kernels.ir import Kernel
+from whence.kernels.loops.transpose import SquareTranspose
+from whence.kernels.product.gemm import Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.tile import Tile
 from whence.kernels.topk import TopK
-from whence.kernels.turn import Turn
 
 MICROS: Micros = {
     Attention: write_attention,
@@ -38,7 +38,7 @@ MICROS: Micros = {
     Recurrent: write_recurrent,
     Slide: write_slide,
     TopK: write_topk,
-    Turn: write_turn,
+    SquareTranspose: write_transpose,
 }
 TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
 """How constants are packed. The division into work items is the writers' own."""

@@ -1,0 +1,35 @@
+"""Which way to convolve on channel-blocked tensors: the cheapest, by what each way says it
+takes.
+"""
+
+from __future__ import annotations
+
+from whence.graph import Node
+from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, cheapest_bf16x2_conv
+from whence.kernels.conv.direct import share_reached
+from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import cheapest_winograd
+from whence.kernels.group import Group
+from whence.kernels.tile import Tile
+
+# Whoever else runs on a core shares its matrix units and its nearest cache: products by matrix
+# units then take up to three times as long, those by vectors less than twice.
+_CAUTION = 1.5
+# Where joined groups leave so much of the sums out, the direct way, which does leave it out, is
+# best.
+_LITTLE = 0.5
+
+
+def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> Bf16x2ConvPlan | WinogradPlan | None:
+    """How to convolve with cheaper or fewer products; `None`: directly, with vectors."""
+    if share_reached(anchor, tile) <= _LITTLE:
+        return None
+    halves, transformed = (
+        cheapest_bf16x2_conv(group, anchor, tile),
+        cheapest_winograd(group, anchor, tile),
+    )
+    if halves is None:
+        return None if transformed is None else transformed[1]
+    if transformed is None or _CAUTION * halves[0] < transformed[0]:
+        return halves[1]
+    return transformed[1]

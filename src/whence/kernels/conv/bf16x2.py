@@ -1,0 +1,317 @@
+"""Convolution on channel-blocked tensors by matrix units, with float32 numbers as two bfloat16 (see
+`halves`).
+
+The input of a chunk of output rows is turned into halves in scratch, padding included, and with
+strides taken apart: rows and columns of one remainder by the stride lie together, as a plane.
+There, the input that an output position reads for a kernel position is as far from the next
+position's as the positions are from each other, so that sixteen positions in a row are a tile, for
+every kernel position, without copies. Positions run on over the columns where a row has ended and
+its taps have not: those sums are made and dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.bf16x2 import (
+    DEPTH,
+    FLOPS_PER_NS,
+    GROUP,
+    PANEL,
+    STEP_FLOATS,
+    SUM_FLOATS,
+    TILE,
+    PackHalves,
+    cycles_by_units,
+    cycles_by_vectors,
+    lines_ahead,
+    packed_floats,
+)
+from whence.kernels.conv.direct import Output, epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.tiles import Field
+from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
+from whence.kernels.group import Group
+from whence.kernels.ir import Kernel, Micro
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+
+# Digits are given up only where that buys time: a good part of what the direct way takes, and so
+# much that a person would see it.
+_WORTHWHILE, _LEAST_SAVED = 0.6, 200_000
+# Parts of the channels that are tried, each of which turns its input again, and the work items that
+# are enough whatever the threads.
+_PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+_MOST_ITEMS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bf16x2ConvPlan:
+    """How a convolution by matrix units is divided."""
+
+    chunk: int
+    """Output rows in a work item."""
+    parts: int
+    """Into which the panels are divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bf16x2Conv(Micro):
+    """The whole convolution as one statement; a renderer writes the loops."""
+
+    images: int
+    rows: Field
+    columns: Field
+    source: str
+    weights: str
+    channels: int
+    """Of the input; the last block may be partly filled."""
+    group_vectors: int
+    """Of output channels."""
+    chunk: int
+    parts: int
+    is_far: bool
+    """Are the weights too many to stay in the cache?"""
+    outputs: tuple[Output, ...]
+
+    @property
+    def blocks_in(self) -> int:
+        return -(-self.channels // TILE)
+
+    @property
+    def depths(self) -> int:
+        """Blocks of as many channels as a product of tiles adds."""
+        return -(-self.channels // DEPTH)
+
+    @property
+    def panels(self) -> int:
+        return -(-self.group_vectors // PANEL)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.rows.out // self.chunk)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.chunks * self.parts
+
+    @property
+    def width(self) -> int:
+        """Columns of a plane."""
+        return self.columns.out + _reach(self.columns)
+
+    @property
+    def plane_rows(self) -> int:
+        """Rows of a plane for a chunk."""
+        return self.chunk + _reach(self.rows)
+
+    @property
+    def row_planes(self) -> tuple[int, ...]:
+        return _remainders(self.rows)
+
+    @property
+    def column_planes(self) -> tuple[int, ...]:
+        return _remainders(self.columns)
+
+    @property
+    def plane(self) -> int:
+        """Pixels of a plane, with what the last tile reads beyond it. An odd number: planes a power
+        of two apart would meet in the caches.
+        """
+        read = self.groups * GROUP + _reach(self.rows) * self.width + _reach(self.columns)
+        return max(read, self.plane_rows * self.width) | 1
+
+    @property
+    def groups(self) -> int:
+        """Of positions that are multiplied at a time, in a chunk."""
+        return -(-((self.chunk - 1) * self.width + self.columns.out) // GROUP)
+
+    @property
+    def ahead(self) -> int:
+        """Cache lines of the next panel to ask for at each step, so that all are near when their
+        turn comes.
+        """
+        return lines_ahead(self.groups) if self.is_far else 0
+
+    @property
+    def half(self) -> int:
+        """Pixels of all planes."""
+        return self.plane * len(self.row_planes) * len(self.column_planes)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """By kernel position: where its input is, in pixels from the output position's."""
+        across = len(self.column_planes)
+        found = []
+        for kh in range(self.rows.kernel):
+            down, above = divmod(kh * self.rows.dilation, self.rows.stride)
+            for kw in range(self.columns.kernel):
+                right, beside = divmod(kw * self.columns.dilation, self.columns.stride)
+                number = self.row_planes.index(above) * across + self.column_planes.index(beside)
+                found.append(number * self.plane + down * self.width + right)
+        return tuple(found)
+
+    @property
+    def turned_floats(self) -> int:
+        """Room of the input's halves, in float32: by block of channels, half, plane, pixel,
+        channel.
+        """
+        return self.depths * 2 * self.half * DEPTH // 2
+
+
+def _reach(field: Field) -> int:
+    """How far the last tap is from the first, in positions."""
+    return (field.kernel - 1) * field.dilation // field.stride
+
+
+def _remainders(field: Field) -> tuple[int, ...]:
+    return tuple(sorted({tap * field.dilation % field.stride for tap in range(field.kernel)}))
+
+
+@dataclass(frozen=True, slots=True)
+class PackKernel:
+    """OIHW weights as `PackHalves` takes them."""
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        outputs, channels = weights.shape[:2]
+        return PackHalves()(weights.reshape(outputs, channels, -1).transpose(0, 2, 1))
+
+
+def cheapest_bf16x2_conv(
+    group: Group, anchor: Node, tile: Tile
+) -> tuple[float, Bf16x2ConvPlan] | None:
+    """The cycles it takes to convolve by matrix units, and how; `None` where there are none, or
+    this is no convolution for them, or not worth it.
+    """
+    attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    if (
+        not tile.bf16x2
+        or get_int(attrs, "plain_input", 0)
+        or get_int(attrs, "group", 1) != 1
+        or get_int(attrs, "block", 0) != TILE
+    ):
+        return None
+    whole = _micro(group, anchor, tile, Bf16x2ConvPlan(1, 1), ())
+    plans = list(_plans(whole, tile))
+    cycles, plan = min(
+        (
+            (_cycles(replace(whole, chunk=plan.chunk, parts=plan.parts), tile.threads), plan)
+            for plan in plans
+        ),
+        key=lambda each: each[0],
+    )
+    outputs = -(-get_int(attrs, "channels_out", 0) // tile.lanes)
+    direct = cycles_by_vectors(
+        whole.images
+        * whole.rows.out
+        * whole.columns.out
+        * whole.channels
+        * len(whole.taps)
+        * outputs,
+        0,
+    )
+    return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
+
+
+def bf16x2_conv_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
+    """What is worth timing: the cheapest by the cost model, in more and in fewer work items."""
+    found = cheapest_bf16x2_conv(group, anchor, tile)
+    if found is None:
+        return
+    plan = found[1]
+    yield plan
+    yield Bf16x2ConvPlan(plan.chunk, 1)
+    yield Bf16x2ConvPlan(-(-plan.chunk // 2), plan.parts)
+
+
+def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
+    """Divisions into chunks whose halves fit the cache, or that cannot be smaller, and into
+    parts.
+    """
+    seen = set()
+    for chunks in range(1, whole.rows.out + 1):
+        rows = -(-whole.rows.out // chunks)
+        chunk = replace(whole, chunk=rows)
+        if rows in seen or (rows > 1 and 4 * chunk.turned_floats > tile.cache_bytes // 2):
+            continue
+        seen.add(rows)
+        items = whole.images * chunk.chunks
+        most = max(_MOST_ITEMS, ITEMS_PER_THREAD * tile.threads)
+        for parts in _PARTS:
+            if parts <= whole.panels and (parts == 1 or items * parts <= most):
+                yield Bf16x2ConvPlan(rows, parts)
+        if items > most:
+            return
+
+
+def _cycles(it: Bf16x2Conv, threads: int) -> float:
+    """What it takes, with what threads lose by work items that they cannot share evenly."""
+    steps = it.groups * it.images * it.chunks * it.panels * len(it.taps) * it.depths
+    turned = it.images * it.chunks * it.parts * it.half * it.blocks_in
+    stored = it.images * it.rows.out * it.columns.out * it.group_vectors
+    fetched = (
+        it.images * it.chunks * it.panels * len(it.taps) * it.depths * STEP_FLOATS
+        if it.is_far
+        else 0
+    )
+    uneven = -(-it.panels // it.parts) * it.parts / it.panels
+    return cycles_by_units(steps, turned, stored, fetched) * imbalance(it.tasks, threads) * uneven
+
+
+def _micro(
+    group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan, outputs: tuple[Output, ...]
+) -> Bf16x2Conv:
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    shape = group.shape(source)
+    rows, columns = fields(anchor, (shape[2], shape[3]), group.shape(weights)[2:])
+    taken, made = get_int(anchor.attrs, "channels_in", 0), get_int(anchor.attrs, "channels_out", 0)
+    return Bf16x2Conv(
+        images=shape[0],
+        rows=rows,
+        columns=columns,
+        source=input_buffer(group, anchor, source),
+        weights=input_buffer(group, anchor, weights),
+        channels=taken,
+        group_vectors=-(-made // TILE),
+        chunk=plan.chunk,
+        parts=plan.parts,
+        is_far=4 * packed_floats(made, math.prod(group.shape(weights)[2:]), taken)
+        > tile.cache_bytes // 2,
+        outputs=outputs,
+    )
+
+
+def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv that `cheapest_bf16x2_conv` has a plan for."""
+    require_floats(group, anchor)
+    if not tile.bf16x2:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' was to be computed by matrix units, and there are none"
+        )
+    width = -(-get_int(anchor.attrs, "channels_out", 0) // TILE) * TILE
+    pixels = math.prod(group.shape(anchor.ref())[2:4])
+    micro = _micro(group, anchor, tile, plan, epilogue(group, anchor, width // TILE, pixels, TILE))
+    params, packings = pack(
+        group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width
+    )
+    scratch = 4 * (micro.turned_floats + SUM_FLOATS)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        scratch,
+        packings,
+        flops_per_ns=FLOPS_PER_NS,
+        reduced_precision=True,
+    )

@@ -1,0 +1,226 @@
+"""Windows that slide over each channel by itself, on channel-blocked tensors: depthwise
+convolutions, and the pools.
+
+out[n, p, c] = epilogue(fold over kh, kw of x[n, at(p, kh, kw), c] · w[kh, kw, c])
+
+Vectors run over the channels of a block; a tile holds several neighbouring pixels, so that each
+input vector is loaded once for all of them. A work item is a block of channels of a chunk of the
+image.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv.algorithm import plan_algorithm
+from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
+from whence.kernels.conv.direct import (
+    Output,
+    epilogue,
+    fields,
+    input_buffer,
+    lower_conv,
+    pack,
+    require_floats,
+)
+from whence.kernels.conv.tiles import Cover, Field, cover
+from whence.kernels.conv.winograd import Plan as WinogradPlan
+from whence.kernels.conv.winograd import lower_winograd
+from whence.kernels.cost import chunk_size
+from whence.kernels.group import Group
+from whence.kernels.ir import Fn, Kernel, Micro
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+
+# What a work item costs besides its arithmetic, in units of the cover.
+_ITEM_UNITS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SlidePlan:
+    """How a sliding window is divided."""
+
+    pixels: int
+    """In a register tile, at most."""
+    chunk: int
+    """Units of the cover in a work item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slide(Micro):
+    """The whole operator as one statement; a renderer writes the loops."""
+
+    images: int
+    blocks: int
+    block: int
+    lanes: int
+    rows: Field
+    columns: Field
+    cover: Cover
+    chunk: int
+    """Units of the cover in a work item."""
+    source: str
+    weights: str | None
+    """In the order block, kernel row, kernel column, channel; `None` for pools."""
+    fn: Fn
+    """How a window is folded: `ADD` or `MAX`."""
+    row_shares: tuple[float, ...]
+    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns;
+    the sum is multiplied by both. Else empty.
+    """
+    column_shares: tuple[float, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.cover.units // self.chunk)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.blocks * self.chunks
+
+
+@dataclass(frozen=True, slots=True)
+class PackDepthwise:
+    """[C, 1, KH, KW] weights by block, kernel row, kernel column and channel, zeros behind the last
+    channel.
+    """
+
+    block: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        channels, _, *kernel = weights.shape
+        blocks = -(-channels // self.block)
+        padded = np.zeros((blocks * self.block, *kernel), np.float32)
+        padded[:channels] = weights[:, 0]
+        return np.ascontiguousarray(
+            padded.reshape(blocks, self.block, *kernel).transpose(0, 2, 3, 1)
+        )
+
+
+def lower_depthwise(
+    group: Group, anchor: Node, tile: Tile, plan: SlidePlan | None = None
+) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv with one input channel to each output
+    channel.
+    """
+    weights = anchor.inputs[1]
+    assert weights is not None
+    attrs = anchor.attrs
+    block, channels = get_int(attrs, "block", 0), get_int(attrs, "channels_out", 0)
+    require_floats(group, anchor)
+    shape = group.shape(weights)
+    if (
+        get_int(attrs, "plain_input", 0)
+        or shape[1] != 1
+        or get_int(attrs, "channels_in", 0) != channels
+    ):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has more than one channel for each output channel"
+        )
+    blocks = -(-channels // block)
+    micro = slide(
+        group, anchor, tile, shape[2:], weights=input_buffer(group, anchor, weights), plan=plan
+    )
+    params, packings = pack(
+        group, anchor, PackDepthwise(block), blocks * block * math.prod(shape[2:]), blocks * block
+    )
+    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
+
+
+def slide(
+    group: Group,
+    anchor: Node,
+    tile: Tile,
+    kernel: tuple[int, ...],
+    *,
+    weights: str | None = None,
+    fn: Fn = Fn.ADD,
+    ceil_mode: bool = False,
+    shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ()),
+    plan: SlidePlan | None = None,
+) -> Slide:
+    """The sliding window of an anchor whose first input is blocked."""
+    source = anchor.inputs[0]
+    assert source is not None
+    images, blocks, height, width, block = group.shape(source)
+    if block % tile.lanes:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
+        )
+    rows, columns = fields(anchor, (height, width), kernel, ceil_mode)
+    plan = _divided(rows, columns, images * blocks, tile) if plan is None else plan
+    return Slide(
+        images=images,
+        blocks=blocks,
+        block=block,
+        lanes=tile.lanes,
+        rows=rows,
+        columns=columns,
+        cover=cover(rows, columns, plan.pixels),
+        chunk=plan.chunk,
+        source=input_buffer(group, anchor, source),
+        weights=weights,
+        fn=fn,
+        row_shares=shares[0],
+        column_shares=shares[1],
+        outputs=epilogue(group, anchor, blocks, rows.out * columns.out, block),
+    )
+
+
+def _usual_pixels(tile: Tile) -> int:
+    """Registers hold the sums of a tile, one kernel row of weights and an input vector."""
+    return max(tile.rows * tile.vectors * 2 // 3, 1)
+
+
+def _divided(
+    rows: Field, columns: Field, others: int, tile: Tile, pixels: int | None = None
+) -> SlidePlan:
+    """Tiles of so many pixels, in work items of which there are `others` without dividing the
+    image.
+    """
+    pixels = _usual_pixels(tile) if pixels is None else pixels
+    units = cover(rows, columns, pixels).units
+    return SlidePlan(pixels, chunk_size(units, others, tile.threads, overhead=_ITEM_UNITS))
+
+
+def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:
+    """What is worth timing, what the cost model takes first; some may come twice."""
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    images, blocks, height, width, _ = group.shape(source)
+    rows, columns = fields(anchor, (height, width), group.shape(weights)[2:])
+    usual, budget = _divided(rows, columns, images * blocks, tile), tile.rows * tile.vectors
+    yield usual
+    for pixels in (max(budget // 4, 1), max(budget // 2, 1), max(budget * 6 // 7, 1)):
+        yield _divided(rows, columns, images * blocks, tile, pixels)
+    units = cover(rows, columns, usual.pixels).units
+    for chunk in {-(-usual.chunk // 4), min(4 * usual.chunk, units)} - {usual.chunk}:
+        yield SlidePlan(usual.pixels, chunk)
+
+
+def is_depthwise(anchor: Node) -> bool:
+    """Has a BlockedConv one input channel to each output channel?"""
+    groups = get_int(anchor.attrs, "group", 1)
+    return groups > 1 and groups == get_int(anchor.attrs, "channels_in", 0) == get_int(
+        anchor.attrs, "channels_out", 0
+    )
+
+
+def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv of whatever kind."""
+    if is_depthwise(anchor):
+        return lower_depthwise(group, anchor, tile)
+    match plan_algorithm(group, anchor, tile):
+        case Bf16x2ConvPlan() as halves:
+            return lower_bf16x2_conv(group, anchor, tile, halves)
+        case WinogradPlan() as transformed:
+            return lower_winograd(group, anchor, tile, transformed)
+    return lower_conv(group, anchor, tile)

@@ -1,0 +1,411 @@
+"""Convolution on channel-blocked tensors: a register tile of pixels × output channels, the weights
+packed in the order in which the tile reads them.
+
+out[n, p, o] = epilogue(Σ_c Σ_kh Σ_kw x[n, c, at(p, kh, kw)] · w[o, c, kh, kw])
+
+A work item is one panel of output channels (as many as a tile is wide) of a chunk of the image. The
+panel's weights stay in the second-level cache while the tiles of the chunk pass over them; where
+there are more weights than pixels, a panel's chunks follow each other, else a chunk's panels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.conv.plan import ConvPlan, ConvSizes
+from whence.kernels.conv.tiles import Cover, Field
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of, ravel, unravel
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.rules.elementwise import activated
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+from whence.ops.window import make_window
+from whence.types import DType
+
+CONV_OPS = frozenset({"BlockedConv"})
+
+IMAGE, CHANNELS, PIXEL, LANE = "image", "channels", "pixel", "lane"
+"""The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and
+the place in the block.
+"""
+ACCUMULATOR = Name("acc", DType.F32)
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A stretch of the sum: `count` steps `stride` apart in the input, at each every position of
+    the kernel, there `lanes` channels side by side.
+    """
+
+    count: int
+    stride: int
+    lanes: int
+    start: int
+    """Where the first step begins in the input."""
+
+    def size(self, taps: int) -> int:
+        """Products for each output."""
+        return self.count * self.lanes * taps
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What is stored where, from the accumulator and the variables of the epilogue."""
+
+    buffer: str
+    index: Index
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Micro):
+    """The whole convolution as one statement; a renderer writes the loops."""
+
+    images: int
+    groups: int
+    rows: Field
+    columns: Field
+    cover: Cover
+    source: str
+    image_stride: int
+    group_stride: int
+    row_stride: int
+    pixel_stride: int
+    depths: tuple[Depth, ...]
+    weights: str
+    """In panels; see `PackWeights`."""
+    lanes: int
+    vectors: int
+    """Of a panel."""
+    group_vectors: int
+    """Of all panels of a group; the last panel has what is left."""
+    block: int
+    chunk: int
+    """Units of the cover in a work item."""
+    panels_outside: bool
+    """Work items are numbered panel by panel, else chunk by chunk."""
+    ahead: int
+    """Cache lines of the next panel's weights to ask for at each position of the kernel, so that
+    they are near when their turn comes.
+    """
+    outputs: tuple[Output, ...]
+    reach: tuple[tuple[int, int], ...] = ()
+    """By panel: the blocks of input channels, from and to, that its outputs depend on, where these
+    are not all.
+    """
+
+    @property
+    def panels(self) -> int:
+        """Of a group."""
+        return -(-self.group_vectors // self.vectors)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.cover.units // self.chunk)
+
+    @property
+    def depth(self) -> int:
+        """Products for each output."""
+        return sum(depth.size(self.rows.kernel * self.columns.kernel) for depth in self.depths)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.groups * self.panels * self.chunks
+
+
+@dataclass(frozen=True, slots=True)
+class PackWeights:
+    """OIHW weights as the tiles read them: group, panel, then the order of the sum, each time a row
+    of a panel's output channels.
+    """
+
+    groups: int
+    block: int
+    lanes: int
+    vectors: int
+    group_vectors: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        out, depth, *kernel = weights.shape
+        width = self.group_vectors * self.lanes
+        padded = np.zeros((self.groups, width, depth, *kernel), np.float32)
+        padded[:, : out // self.groups] = weights.reshape(
+            self.groups, out // self.groups, depth, *kernel
+        )
+        step = self.vectors * self.lanes
+        whole = depth - depth % self.block
+        pieces = []
+        for group in padded:
+            for start in range(0, width, step):
+                panel = group[start : start + step]
+                full = panel[:, :whole].reshape(
+                    panel.shape[0], whole // self.block, self.block, *kernel
+                )
+                pieces.append(full.transpose(1, 3, 4, 2, 0).reshape(-1))
+                pieces.append(panel[:, whole:].transpose(2, 3, 1, 0).reshape(-1))
+        return np.concatenate(pieces)
+
+    def elements(self, depth: int) -> int:
+        return self.groups * self.group_vectors * self.lanes * depth
+
+
+@dataclass(frozen=True, slots=True)
+class PadVector:
+    """A vector with zeros behind it."""
+
+    length: int
+
+    def __call__(self, vector: np.ndarray) -> np.ndarray:
+        padded = np.zeros(self.length, vector.dtype)
+        padded[: vector.size] = vector.reshape(-1)
+        return padded
+
+
+def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
+    """What decides how the convolution of a BlockedConv is divided. Raises `UnsupportedError` when
+    it is none that this file covers.
+    """
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    attrs = anchor.attrs
+    block, plain = get_int(attrs, "block", 0), bool(get_int(attrs, "plain_input", 0))
+    groups, taken, made = (
+        get_int(attrs, "group", 1),
+        get_int(attrs, "channels_in", 0),
+        get_int(attrs, "channels_out", 0),
+    )
+    require_floats(group, anchor)
+    if block % tile.lanes:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has blocks of {block} channels, vectors hold {tile.lanes}"
+        )
+    if groups > 1 and (plain or taken // groups % block or made // groups % block):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has groups of {taken // groups} channels"
+        )
+    kernel = group.shape(weights)[2:]
+    images, _, *spatial = group.shape(source)[:4]
+    rows, columns = fields(anchor, tuple(spatial), kernel)
+    out_pixels = rows.out * columns.out
+    if (
+        kernel == (1, 1)
+        and rows.stride == columns.stride == 1
+        and rows.is_inside
+        and columns.is_inside
+        and spatial == [rows.out, columns.out]
+    ):
+        # Every pixel by itself: the image is one row.
+        rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0)
+    depth, taps = taken // groups, math.prod(kernel)
+    group_vectors = -(-(made // groups) // block) * (block // tile.lanes)
+    return ConvSizes(
+        images=images,
+        groups=groups,
+        rows=rows,
+        columns=columns,
+        group_vectors=group_vectors,
+        per_block=block // tile.lanes,
+        input_bytes=4 * depth * math.prod(spatial),
+        weight_bytes=4 * group_vectors * tile.lanes * depth * taps,
+        flops=2 * made * depth * taps * out_pixels * images,
+        positions=-(-depth // (1 if plain else block)) * taps,
+        tile=tile,
+    )
+
+
+def reach(anchor: Node, tile: Tile, vectors: int) -> tuple[tuple[int, int], ...]:
+    """Where groups were joined, the weights of an output are zeros but for its own group: the
+    blocks of input channels that panels of so many vectors depend on. Empty: on all.
+    """
+    attrs = anchor.attrs
+    joined, block, groups = (get_int(attrs, name, 1) for name in ("joined", "block", "group"))
+    if joined == 1:
+        return ()
+    taken, made = (get_int(attrs, name, 0) // groups for name in ("channels_in", "channels_out"))
+    width = vectors * tile.lanes
+    found: list[tuple[int, int]] = []
+    for first in range(0, -(-made // block) * block, width):
+        last = min(first + width, made)
+        begin, end = first // (made // joined), -(-last // (made // joined))
+        found.append((begin * (taken // joined) // block, -(-end * (taken // joined) // block)))
+    return tuple(found)
+
+
+def share_reached(anchor: Node, tile: Tile) -> float:
+    """How much of the sums of a convolution is not left out."""
+    block, groups = get_int(anchor.attrs, "block", 1), get_int(anchor.attrs, "group", 1)
+    blocks = -(-(get_int(anchor.attrs, "channels_in", 0) // groups) // block)
+    found = reach(anchor, tile, max(block // tile.lanes, 1))
+    return sum(last - first for first, last in found) / (len(found) * blocks) if found else 1.0
+
+
+def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = None) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv with constant weights, divided as planned
+    or else as the cost model would.
+    """
+    sizes = conv_sizes(group, anchor, tile)
+    plan = sizes.plan() if plan is None else plan
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    block, plain = get_int(anchor.attrs, "block", 0), bool(get_int(anchor.attrs, "plain_input", 0))
+    x_shape = group.shape(source)
+    step = 1 if plain else block
+    plane = x_shape[2] * x_shape[3] * step
+    per_group = get_int(anchor.attrs, "channels_in", 0) // sizes.groups
+    width = sizes.groups * sizes.group_vectors * tile.lanes
+    packing = PackWeights(sizes.groups, step, tile.lanes, plan.vectors, sizes.group_vectors)
+    micro = Conv(
+        images=sizes.images,
+        groups=sizes.groups,
+        rows=sizes.rows,
+        columns=sizes.columns,
+        cover=sizes.cover(plan.pixels),
+        source=input_buffer(group, anchor, source),
+        image_stride=math.prod(x_shape[1:]),
+        group_stride=per_group // step * plane,
+        row_stride=x_shape[3] * step,
+        pixel_stride=step,
+        depths=_plain_depths(per_group, plane)
+        if plain
+        else _blocked_depths(per_group, plane, block),
+        weights=input_buffer(group, anchor, weights),
+        lanes=tile.lanes,
+        vectors=plan.vectors,
+        group_vectors=sizes.group_vectors,
+        block=block,
+        chunk=plan.chunk,
+        panels_outside=plan.panels_outside,
+        ahead=sizes.ahead(plan),
+        outputs=epilogue(
+            group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block
+        ),
+        reach=reach(anchor, tile, plan.vectors),
+    )
+    params, packings = pack(
+        group,
+        anchor,
+        packing,
+        packing.elements(per_group * math.prod(group.shape(weights)[2:])),
+        width,
+    )
+    return Kernel(group.name, params, micro.tasks, (micro,), group.costs(), 0, packings)
+
+
+def fields(
+    anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...], ceil_mode: bool = False
+) -> tuple[Field, Field]:
+    """The two spatial axes of a convolution or pool."""
+    window = make_window(anchor.op, anchor.attrs, spatial, kernel, ceil_mode)
+    if 0 in window.output:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    rows, columns = (
+        Field(size, out, taps, stride, dilation, begin)
+        for size, out, taps, stride, dilation, begin in zip(
+            spatial,
+            window.output,
+            window.kernel,
+            window.strides,
+            window.dilations,
+            window.begins,
+            strict=True,
+        )
+    )
+    return rows, columns
+
+
+def require_floats(group: Group, anchor: Node) -> None:
+    for ref in anchor.inputs:
+        if ref is not None and group.dtype(ref) is not DType.F32:
+            raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {group.dtype(ref)}")
+
+
+def input_buffer(group: Group, anchor: Node, ref: Ref) -> str:
+    """The buffer an anchor reads `ref` from."""
+    if ref not in group.inputs:
+        raise UnsupportedError(
+            f"group '{group.name}' computes what '{anchor.name}' reads many times"
+        )
+    return f"in{group.inputs.index(ref)}"
+
+
+def _blocked_depths(channels: int, plane: int, block: int) -> tuple[Depth, ...]:
+    """Whole blocks, then the channels of the last one: what lies behind them is never read."""
+    whole, rest = divmod(channels, block)
+    found = [Depth(whole, plane, block, 0)] if whole else []
+    return (*found, Depth(1, plane, rest, whole * plane)) if rest else tuple(found)
+
+
+def _plain_depths(channels: int, plane: int) -> tuple[Depth, ...]:
+    return (Depth(channels, plane, 1, 0),)
+
+
+def pack(
+    group: Group, anchor: Node, packing: Any, elements: int, width: int
+) -> tuple[tuple[Buffer, ...], dict[int, Any]]:
+    """The kernel's parameters with the anchor's weights packed and its bias padded to `width`
+    channels.
+    """
+    params, packings = list(group.params()), {}
+    wanted = [(anchor.input(1), packing, elements), (anchor.input(2), PadVector(width), width)]
+    for ref, function, count in wanted:
+        if ref is None or ref not in group.inputs:
+            continue
+        if group.graph.const_value(ref) is None:
+            raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are not constant")
+        if any(other is not anchor and ref in other.inputs for other in group.members):
+            raise UnsupportedError(
+                f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
+            )
+        position = group.inputs.index(ref)
+        packings[position] = function
+        params[position] = Buffer(params[position].name, DType.F32, count, params[position].role)
+    return tuple(params), packings
+
+
+def epilogue(
+    group: Group, anchor: Node, blocks: int, pixels: int, block: int
+) -> tuple[Output, ...]:
+    """What the group stores for each element of the anchor's sum: bias, addend, activation, and the
+    operators fused behind it.
+    """
+    out_shape = group.shape(anchor.ref())
+    images = out_shape[0]
+    place = of(Var(CHANNELS, blocks)) * block + of(Var(LANE, block))
+    flat = (
+        (of(Var(IMAGE, images)) * blocks + of(Var(CHANNELS, blocks))) * pixels
+        + of(Var(PIXEL, pixels))
+    ) * block + of(Var(LANE, block))
+    elements = group.elements()
+    total: Expr = ACCUMULATOR
+    bias, addend = anchor.input(2), anchor.input(3)
+    if bias is not None:
+        total = apply(Fn.ADD, total, elements.value(bias, (place,)))
+    if addend is not None:
+        total = apply(Fn.ADD, total, elements.broadcast(addend, unravel(flat, out_shape)))
+    total = activated(anchor, total)
+
+    def given(index: Indices) -> Expr:
+        if ravel(index, out_shape) != flat:
+            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+        return total
+
+    tail = group.elements({anchor.ref(): given})
+    found = []
+    for number, result in enumerate(group.outputs):
+        if group.shape(result) != out_shape:
+            raise UnsupportedError(
+                f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
+            )
+        found.append(Output(f"out{number}", flat, tail.value(result, unravel(flat, out_shape))))
+    return tuple(found)

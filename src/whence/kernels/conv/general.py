@@ -1,0 +1,133 @@
+"""Convolutions in any form: any number of spatial axes, any groups, transposed, weights that are
+not constant, every float type.
+
+A loop nest on the plain layout, along the rows of the output. It is what is left when the
+channel-blocked kernels do not apply.
+"""
+
+from __future__ import annotations
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply, both, compute_type, literal, position, select, within
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of
+from whence.kernels.ir import (
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+)
+from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.rules.elementwise import activated
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+from whence.ops.window import make_transposition, make_window
+from whence.types import DType
+
+CONV_GENERAL_OPS = frozenset({"Conv", "FusedConv", "ConvTranspose", "FusedConvTranspose"})
+
+
+def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a convolution of plain tensors."""
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    dtype = compute_type(group.dtype(source))
+    out_shape = group.shape(anchor.ref())
+    if not dtype.is_float or 0 in out_shape or group.dtype(weights) is not group.dtype(source):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' works on {group.dtype(source)}, {list(out_shape)}"
+        )
+    rows = OutputRows(out_shape)
+    groups = get_int(anchor.attrs, "group", 1)
+    channels = Var("c", group.shape(source)[1] // groups)
+    taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(group.shape(weights)[2:])]
+    if anchor.op.endswith("Transpose"):
+        inside, index, weight_index = _transposed(group, anchor, rows.index, groups, channels, taps)
+    else:
+        inside, index, weight_index = _direct(group, anchor, rows.index, groups, channels, taps)
+    elements = group.elements()
+    product = apply(Fn.MUL, elements.value(source, index), elements.value(weights, weight_index))
+    fold = Accumulate("total", Fn.ADD, select(inside, product, literal(0.0, dtype)), rows.lane)
+    total: Expr = Name("total[lane]", dtype)
+    bias, addend = anchor.input(2), anchor.input(3)
+    if bias is not None:
+        total = apply(Fn.ADD, total, elements.value(bias, (rows.index[1],)))
+    if addend is not None:
+        total = apply(Fn.ADD, total, elements.broadcast(addend, rows.index))
+    body = (
+        Accumulator("total", Literal(0.0, dtype), rows.lane),
+        *nested([channels, *taps], (Loop(rows.lane, (fold,), LoopKind.VECTOR),)),
+        Loop(rows.lane, rows.stores(group, anchor, activated(anchor, total)), LoopKind.VECTOR),
+    )
+    return Kernel(
+        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+    )
+
+
+Access = tuple[Expr, Indices, Indices]
+"""When a tap counts, which element of the input it reads, and which of the weights."""
+
+
+def _direct(
+    group: Group, anchor: Node, out: Indices, groups: int, channels: Var, taps: list[Var]
+) -> Access:
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    shape = group.shape(source)
+    window = make_window(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
+    places = [
+        place * stride + of(tap) * dilation - begin
+        for place, stride, tap, dilation, begin in zip(
+            out[2:], window.strides, taps, window.dilations, window.begins, strict=True
+        )
+    ]
+    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[2:], strict=True))
+    first = out[1] // (group.shape(weights)[0] // groups) * channels.extent
+    return (
+        inside,
+        (out[0], first + of(channels), *places),
+        (out[1], of(channels), *(of(tap) for tap in taps)),
+    )
+
+
+def _transposed(
+    group: Group, anchor: Node, out: Indices, groups: int, channels: Var, taps: list[Var]
+) -> Access:
+    """Output position p collects input position q = (p + begin - tap·dilation) / stride where that
+    is whole and exists.
+    """
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    shape, per_group = group.shape(source), group.shape(weights)[1]
+    geometry = make_transposition(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
+    window = geometry.window
+    places: list[Index] = []
+    inside: Expr = Literal(True, DType.BOOL)
+    for place, stride, tap, dilation, begin, size in zip(
+        out[2:], window.strides, taps, window.dilations, geometry.begins, shape[2:], strict=True
+    ):
+        spread = place + begin - of(tap) * dilation
+        whole = (
+            Literal(True, DType.BOOL)
+            if stride == 1
+            else apply(Fn.EQ, position(spread % stride), literal(0, DType.I64))
+        )
+        places.append(spread // stride)
+        inside = both(inside, both(whole, within(spread // stride, 0, size)))
+    outer = out[1] // per_group
+    channel = outer * channels.extent + of(channels)
+    return (
+        inside,
+        (out[0], channel, *places),
+        (channel, out[1] % per_group, *(of(tap) for tap in taps)),
+    )

@@ -1,0 +1,179 @@
+"""Max and average pools: on blocked tensors a sliding window over vectors of channels, on plain
+ones a loop nest along the rows of the output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv.depthwise import slide
+from whence.kernels.expressions import apply, compute_type, literal, select, within
+from whence.kernels.group import Group
+from whence.kernels.index import Var, of
+from whence.kernels.ir import (
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+    Stmt,
+)
+from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.loops.reduce import REDUCTIONS
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.window import Window, make_window
+from whence.types import DType
+
+POOL_OPS = frozenset({"BlockedMaxPool", "BlockedAveragePool", "MaxPool", "AveragePool", "LpPool"})
+
+_AVERAGES = frozenset({"AveragePool", "BlockedAveragePool"})
+
+
+def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a pool."""
+    if len(anchor.outputs) != 1:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' also returns positions")
+    return (
+        _lower_blocked(group, anchor, tile)
+        if anchor.op.startswith("Blocked")
+        else _lower_plain(group, anchor)
+    )
+
+
+def _window(group: Group, anchor: Node, sizes: Sequence[int]) -> Window:
+    kernel = get_ints(anchor.attrs, "kernel_shape")
+    window = make_window(
+        anchor.op,
+        anchor.attrs,
+        sizes,
+        kernel,
+        ceil_mode=bool(get_int(anchor.attrs, "ceil_mode", 0)),
+    )
+    if 0 in window.output:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    return window
+
+
+# ---- blocked ----
+
+
+def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    source = anchor.inputs[0]
+    assert source is not None
+    if group.dtype(source) is not DType.F32:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {group.dtype(source)}")
+    sizes = group.shape(source)[2:4]
+    window = _window(group, anchor, sizes)
+    ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
+    if anchor.op in _AVERAGES:
+        with_padding = bool(get_int(anchor.attrs, "count_include_pad", 0))
+        rows, columns = (_shares(window, axis, sizes[axis], with_padding) for axis in (0, 1))
+        micro = slide(
+            group, anchor, tile, window.kernel, ceil_mode=ceil_mode, shares=(rows, columns)
+        )
+    else:
+        micro = slide(group, anchor, tile, window.kernel, fn=Fn.MAX, ceil_mode=ceil_mode)
+    return Kernel(group.name, group.params(), micro.tasks, (micro,), group.costs())
+
+
+def _shares(window: Window, axis: int, size: int, with_padding: bool) -> tuple[float, ...]:
+    """1 / (taps that count) for each output position along an axis; what `ceil_mode` adds past the
+    given padding never counts.
+    """
+    low, high = (-window.begins[axis], size + window.ends[axis]) if with_padding else (0, size)
+    found = []
+    for position in range(window.output[axis]):
+        start = position * window.strides[axis] - window.begins[axis]
+        taps = sum(
+            low <= start + tap * window.dilations[axis] < high for tap in range(window.kernel[axis])
+        )
+        found.append(1.0 / max(taps, 1))
+    return tuple(found)
+
+
+# ---- plain ----
+
+
+def _lower_plain(group: Group, anchor: Node) -> Kernel:
+    """Work items are rows of the output, or equal parts of them; a row's results grow side by side
+    while the window passes.
+    """
+    source = anchor.inputs[0]
+    assert source is not None
+    shape, dtype = group.shape(source), compute_type(group.dtype(source))
+    window = _window(group, anchor, shape[2:])
+    average = anchor.op in _AVERAGES
+    fn, start = (
+        (Fn.MAX, REDUCTIONS["ReduceMax"].start(dtype)) if anchor.op == "MaxPool" else (Fn.ADD, 0)
+    )
+    empty = Literal(float(start) if dtype.is_float else int(start), dtype)
+    rows = OutputRows(group.shape(anchor.ref()))
+    taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]
+    places = [
+        place * stride + of(tap) * dilation - begin
+        for place, stride, tap, dilation, begin in zip(
+            rows.index[2:], window.strides, taps, window.dilations, window.begins, strict=True
+        )
+    ]
+    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[2:], strict=True))
+    value = _prepared(anchor, group.elements().value(source, (*rows.index[:2], *places)))
+    folds: list[Stmt] = [Accumulate("total", fn, select(inside, value, empty), rows.lane)]
+    begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
+    counted: Expr = literal(float(math.prod(window.kernel)), dtype)
+    limits = [
+        (-begin, size + end)
+        for begin, size, end in zip(window.begins, shape[2:], window.ends, strict=True)
+    ]
+    if not get_int(anchor.attrs, "count_include_pad", 0):
+        limits = [(0, size) for size in shape[2:]]
+    counts = all_of(
+        within(place, low, high) for place, (low, high) in zip(places, limits, strict=True)
+    )
+    if average and not isinstance(counts, Literal):
+        # How many elements count differs from window to window.
+        begins.append(Accumulator("count", literal(0.0, dtype), rows.lane))
+        folds.append(
+            Accumulate(
+                "count", Fn.ADD, select(counts, literal(1.0, dtype), literal(0.0, dtype)), rows.lane
+            )
+        )
+        counted = apply(Fn.MAX, Name("count[lane]", dtype), literal(1.0, dtype))
+    total: Expr = Name("total[lane]", dtype)
+    if average:
+        total = apply(Fn.DIV, total, counted)
+    if anchor.op == "LpPool":
+        total = _rooted(anchor, total)
+    body = (
+        *begins,
+        *nested(taps, (Loop(rows.lane, tuple(folds), LoopKind.VECTOR),)),
+        Loop(rows.lane, rows.stores(group, anchor, total), LoopKind.VECTOR),
+    )
+    return Kernel(
+        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+    )
+
+
+def _prepared(anchor: Node, value: Expr) -> Expr:
+    """What LpPool sums: |x|^p."""
+    if anchor.op != "LpPool":
+        return value
+    power = get_int(anchor.attrs, "p", 2)
+    if power == 2:
+        return apply(Fn.MUL, value, value)
+    size = apply(Fn.ABS, value)
+    return size if power == 1 else apply(Fn.POW, size, literal(float(power), value.dtype))
+
+
+def _rooted(anchor: Node, total: Expr) -> Expr:
+    power = get_int(anchor.attrs, "p", 2)
+    if power == 2:
+        return apply(Fn.SQRT, total)
+    return total if power == 1 else apply(Fn.POW, total, literal(1.0 / power, total.dtype))

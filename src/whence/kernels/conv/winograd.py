@@ -1,0 +1,450 @@
+"""3×3 convolution with fewer multiplications: Winograd's F(m×m, 3×3) on channel-blocked tensors.
+
+out = Aᵀ [ Σ_c (G w Gᵀ) ⊙ (Bᵀ x B) ] A      for each m×m tile of the output, x the (m+2)×(m+2) of the input it reads
+
+The sum over channels is a matrix product for each of the (m+2)² places of a transformed tile: 36
+products for 16 pixels where the direct form needs 144. The price is two transforms and larger
+weights, so what is cheaper depends on the sizes; `cheapest_winograd` weighs it.
+
+A work item is a chunk of tiles and a part of the output channels. It transforms the chunk's input
+into scratch, and a worker that goes on to another part of the same chunk finds it there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv.direct import Output, epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.tiles import Field
+from whence.kernels.cost import imbalance, overlapped
+from whence.kernels.group import Group
+from whence.kernels.ir import Kernel, Micro
+from whence.kernels.tile import Tile
+from whence.machine import CACHE_LINE
+from whence.ops.attributes import get_int
+
+KERNEL = 3
+POINTS: Mapping[int, tuple[Fraction, ...]] = {
+    2: (Fraction(0), Fraction(1), Fraction(-1)),
+    # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over
+    # 256 channels, these 2.1e-6, the direct form 1.4e-6.
+    4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
+}
+"""By the size of a tile: where the polynomials are evaluated, besides infinity. Pairs ±p share half
+of their arithmetic.
+"""
+
+# Cycles of one vector's transforms, and bytes a cycle from beyond the second-level cache: measured
+# once, and good enough to choose by.
+_IN_CYCLES = {2: 60, 4: 190}
+_OUT_CYCLES = {2: 50, 4: 180}
+_BYTES_PER_CYCLE = 4
+_PRODUCTS_PER_CYCLE, _LOADS_PER_CYCLE, _LATENCY = 1.6, 1.45, 4
+# Weights of one place that stay in the first-level cache from one group of tiles to the next, and
+# bytes a cycle of those that do not.
+_NEAREST_BYTES = 32 << 10
+_NEAR_BYTES_PER_CYCLE, _FAR_BYTES_PER_CYCLE = 48, 8
+# Below this gain the larger weights are not worth their memory.
+_WORTHWHILE = 0.85
+# How many chunks are tried, besides what the threads suggest.
+_CHUNKS = (1, 2, 4, 8)
+_PART_VECTORS = 4
+# Shapes of the register tile that are timed, for each size of tile.
+_SHAPES_TIMED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """The three matrices, exact."""
+
+    output: tuple[tuple[Fraction, ...], ...]
+    """Aᵀ: m × n."""
+    weights: tuple[tuple[Fraction, ...], ...]
+    """G: n × 3."""
+    input: tuple[tuple[Fraction, ...], ...]
+    """Bᵀ: n × n."""
+
+
+@lru_cache
+def transforms(size: int) -> Transforms:
+    """For output tiles of `size` × `size`: Toom and Cook's multiplication of polynomials at
+    `POINTS`, transposed.
+    """
+    points = POINTS[size]
+    n = size + KERNEL - 1
+    one, zero = Fraction(1), Fraction(0)
+    output = tuple(
+        (*(point**row for point in points), one if row == size - 1 else zero) for row in range(size)
+    )
+    scales = [
+        math.prod((point - other for other in points if other != point), start=one)
+        for point in points
+    ]
+    weights = tuple(
+        tuple(point**tap / scale for tap in range(KERNEL))
+        for point, scale in zip(points, scales, strict=True)
+    )
+    rows = [_polynomial(other for other in points if other != point) for point in points]
+    return Transforms(
+        output,
+        (*weights, (zero, zero, one)),
+        tuple((*row, *[zero] * (n - len(row))) for row in (*rows, _polynomial(points))),
+    )
+
+
+def _polynomial(roots: Iterable[Fraction]) -> tuple[Fraction, ...]:
+    """The coefficients of Π (x - root), constant term first."""
+    found = [Fraction(1)]
+    for root in roots:
+        found = [
+            below - root * same
+            for below, same in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)
+        ]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Winograd(Micro):
+    """The whole convolution as one statement; a renderer writes the loops."""
+
+    size: int
+    """Of an output tile, in both directions."""
+    images: int
+    rows: Field
+    columns: Field
+    source: str
+    weights: str
+    channels: int
+    """Of the input; the last block may be partly filled."""
+    block: int
+    lanes: int
+    group_vectors: int
+    """Of output channels."""
+    vectors: int
+    """In a panel; they divide `group_vectors`."""
+    tile_rows: int
+    """Tiles that are multiplied at a time."""
+    chunk: int
+    """Tiles in a work item, a multiple of `tile_rows`."""
+    parts: int
+    """Into which the panels are divided."""
+    outputs: tuple[Output, ...]
+
+    @property
+    def places(self) -> int:
+        """Of a transformed tile."""
+        return (self.size + KERNEL - 1) ** 2
+
+    @property
+    def tiles_down(self) -> int:
+        return -(-self.rows.out // self.size)
+
+    @property
+    def tiles_across(self) -> int:
+        return -(-self.columns.out // self.size)
+
+    @property
+    def tiles(self) -> int:
+        return self.images * self.tiles_down * self.tiles_across
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.tiles // self.chunk)
+
+    @property
+    def blocks_in(self) -> int:
+        return -(-self.channels // self.block)
+
+    @property
+    def panels(self) -> int:
+        return self.group_vectors // self.vectors
+
+    @property
+    def tasks(self) -> int:
+        return self.chunks * self.parts
+
+    @property
+    def lines_ahead(self) -> int:
+        """Of the weights of the next place, to be asked for with each block of channels that is
+        multiplied.
+        """
+        lines = -(-4 * self.channels * self.vectors * self.lanes // CACHE_LINE)
+        return -(-lines // (-(-self.chunk // self.tile_rows) * self.blocks_in))
+
+    @property
+    def input_floats(self) -> int:
+        """Of a chunk's transformed input: by group of tiles, block of channels, place, tile,
+        channel.
+
+        A tile's places lie near each other, for the transform that writes them, and so do the tiles
+        of a row, for the product that reads them.
+        """
+        return self.places * self.blocks_in * self.chunk * self.block
+
+    @property
+    def product_floats(self) -> int:
+        """Of a chunk's products with one panel: by group of tiles, place, tile, channel."""
+        return self.places * self.chunk * self.vectors * self.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class PackTransformed:
+    """OIHW weights transformed, by panel, place, input channel and output channel of the panel.
+    Computed in double precision, rounded once.
+    """
+
+    size: int
+    width: int
+    """Output channels of a panel."""
+    padded: int
+    """Output channels with the empty ones behind them."""
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        matrix = np.array(transforms(self.size).weights, np.float64)
+        out, depth = weights.shape[:2]
+        made = np.zeros((self.padded, depth, len(matrix), len(matrix)), np.float32)
+        made[:out] = matrix @ weights.astype(np.float64) @ matrix.T
+        return np.ascontiguousarray(
+            made.reshape(-1, self.width, depth, len(matrix) ** 2).transpose(0, 3, 2, 1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What decides whether to transform, and how."""
+
+    images: int
+    out: tuple[int, int]
+    channels: int
+    group_vectors: int
+    per_block: int
+    """Vectors in a block of channels."""
+    tile: Tile
+
+    def tiles(self, size: int) -> int:
+        return self.images * -(-self.out[0] // size) * -(-self.out[1] // size)
+
+    def direct_cycles(self) -> float:
+        products = (
+            self.images * math.prod(self.out) * self.channels * KERNEL**2 * self.group_vectors
+        )
+        return overlapped(products / _PRODUCTS_PER_CYCLE, self._fetch(KERNEL**2, 1))
+
+    def cycles(self, size: int, tile_rows: int, vectors: int, chunk: int) -> float:
+        places, tiles = (size + KERNEL - 1) ** 2, self.tiles(size)
+        # A row of the tile costs a load, so narrow panels pay for their many rows; and a sum is to
+        # be there before something is added to it again.
+        step = max(
+            tile_rows * vectors / _PRODUCTS_PER_CYCLE,
+            (tile_rows + vectors) / _LOADS_PER_CYCLE,
+            _LATENCY,
+        )
+        chunks, panels = -(-tiles // chunk), self.group_vectors // vectors
+        products = places * -(-tiles // tile_rows) * self.channels * panels * step
+        # A place's weights come from the second-level cache once for a chunk, or for each group of
+        # tiles when the nearer one does not hold them.
+        width = 4 * vectors * self.tile.lanes
+        readings = chunks if self.channels * width <= _NEAREST_BYTES else -(-tiles // tile_rows)
+        products += places * readings * self.channels * panels * width / _NEAR_BYTES_PER_CYCLE
+        parts = self.parts(size, vectors, chunks)
+        moving = self._moving(size, chunks, parts)
+        fetch = self._fetch(places, chunks)
+        transformed = 4 * places * self.channels * chunk
+        if transformed > self.tile.cache_bytes:
+            fetch += chunks * transformed * panels / _FAR_BYTES_PER_CYCLE
+        return (overlapped(products, fetch) + moving) * imbalance(chunks * parts, self.tile.threads)
+
+    def parts(self, size: int, vectors: int, chunks: int) -> int:
+        """Into which the panels are divided, for more work items."""
+        panels = self.group_vectors // vectors
+        most = max(1, min(panels, self.group_vectors // _PART_VECTORS))
+        products = self.tiles(size) * (size + KERNEL - 1) ** 2 * self.channels * self.group_vectors
+        return min(
+            range(1, most + 1),
+            key=lambda parts: (
+                (products / _PRODUCTS_PER_CYCLE + self._moving(size, chunks, parts))
+                * imbalance(chunks * parts, self.tile.threads)
+                * (-(-panels // parts) * parts / panels)
+            ),
+        )
+
+    def _moving(self, size: int, chunks: int, parts: int) -> float:
+        """Cycles of the transforms. A thread that goes on to the next part of a chunk finds its input
+        transformed; another one transforms it again.
+        """
+        one_after_another = max(1, min(parts, chunks * parts // self.tile.threads))
+        again = -(-parts // one_after_another)
+        return self.tiles(size) * (
+            again * -(-self.channels // self.tile.lanes) * _IN_CYCLES[size]
+            + self.group_vectors * _OUT_CYCLES[size]
+        )
+
+    def _fetch(self, places: int, rounds: int) -> float:
+        """For weights that the second-level cache does not hold."""
+        return (
+            0.0
+            if self._is_near(self._weight_bytes(places))
+            else rounds * self._weight_bytes(places) / _BYTES_PER_CYCLE
+        )
+
+    def _is_near(self, weight_bytes: int) -> bool:
+        return weight_bytes <= self.tile.cache_bytes // 2
+
+    def _weight_bytes(self, places: int) -> int:
+        return 4 * places * self.channels * self.group_vectors * self.tile.lanes
+
+    def shapes(self, size: int) -> list[tuple[int, int, int]]:
+        """The register tiles and chunks worth a thought: rows, vectors and tiles in a chunk."""
+        found, tiles, places = set(), self.tiles(size), (size + KERNEL - 1) ** 2
+        for vectors in range(1, 5):
+            # A panel is whole blocks, or lies in one.
+            if self.group_vectors % vectors or (
+                vectors % self.per_block and self.per_block % vectors
+            ):
+                continue
+            most = self.tile.rows * self.tile.vectors // vectors
+            # Weights that are near share the cache with the transformed input and with what comes
+            # and goes; others pass by, as seldom as can be.
+            is_near = self._is_near(self._weight_bytes(places))
+            room = self.tile.cache_bytes // 4 if is_near else self.tile.cache_bytes
+            fitting = max(1, room // (4 * places * (self.channels + vectors * self.tile.lanes)))
+            fewest = -(-tiles // max(fitting, min(most, tiles)))
+            # Chunks twice as large as the cache may still be better than far weights that pass by
+            # twice as often.
+            least = fewest if is_near else -(-fewest // 2)
+            wanted = (*_CHUNKS, self.tile.threads, 2 * self.tile.threads)
+            for chunks in {max(least, min(each, tiles)) for each in wanted} | {fewest}:
+                chunk = -(-tiles // chunks)
+                fewest_groups = -(-chunk // most)
+                for groups in (fewest_groups, fewest_groups + 1, fewest_groups + 2):
+                    rows = -(-chunk // groups)
+                    found.add((rows, vectors, -(-chunk // rows) * rows))
+        return sorted(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a convolution is transformed."""
+
+    size: int
+    tile_rows: int
+    vectors: int
+    chunk: int
+
+
+def cheapest_winograd(group: Group, anchor: Node, tile: Tile) -> tuple[float, Plan] | None:
+    """The cheapest way to transform the convolution of a BlockedConv, with the cycles it takes;
+    `None` when it cannot be or is not worth it.
+    """
+    shape = _shape(group, anchor, tile) if tile.transforms else None
+    if shape is None:
+        return None
+    options = [
+        (shape.cycles(size, *form), size, form) for size in POINTS for form in shape.shapes(size)
+    ]
+    cycles, size, (rows, vectors, chunk) = min(options)
+    return (
+        (cycles, Plan(size, rows, vectors, chunk))
+        if cycles < shape.direct_cycles() * _WORTHWHILE
+        else None
+    )
+
+
+def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
+    """What is worth timing: of each size of tile the shapes that the cost model likes best, and its
+    best one in smaller and larger chunks.
+    """
+    shape = _shape(group, anchor, tile) if tile.transforms else None
+    if shape is None:
+        return
+    for size in POINTS:
+        options = sorted((shape.cycles(size, *form), form) for form in shape.shapes(size))
+        plans = [Plan(size, *form) for _, form in options[:_SHAPES_TIMED]]
+        yield from plans
+        best, rows = plans[0], plans[0].tile_rows
+        for chunk in (
+            -(-best.chunk // (2 * rows)) * rows,
+            min(2 * best.chunk, -(-shape.tiles(size) // rows) * rows),
+        ):
+            yield replace(best, chunk=chunk)
+
+
+def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
+    attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    if (
+        get_int(attrs, "plain_input", 0)
+        or get_int(attrs, "group", 1) != 1
+        or group.shape(weights)[2:] != (KERNEL, KERNEL)
+    ):
+        return None
+    shape = group.shape(source)
+    rows, columns = fields(anchor, (shape[2], shape[3]), (KERNEL, KERNEL))
+    block = get_int(attrs, "block", 0)
+    if {rows.stride, columns.stride, rows.dilation, columns.dilation} != {1} or block % tile.lanes:
+        return None
+    group_vectors = -(-get_int(attrs, "channels_out", 0) // block) * (block // tile.lanes)
+    return _Shape(
+        shape[0],
+        (rows.out, columns.out),
+        get_int(attrs, "channels_in", 0),
+        group_vectors,
+        block // tile.lanes,
+        tile,
+    )
+
+
+def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel:
+    """A kernel for a group whose anchor is a BlockedConv that `cheapest_winograd` has a plan
+    for.
+    """
+    require_floats(group, anchor)
+    shape = _shape(group, anchor, tile)
+    if shape is None:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' is not a 3×3 convolution with stride 1"
+        )
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    spatial = group.shape(source)[2:4]
+    rows, columns = fields(anchor, spatial, (KERNEL, KERNEL))
+    block = get_int(anchor.attrs, "block", 0)
+    width = shape.group_vectors * tile.lanes
+    micro = Winograd(
+        size=plan.size,
+        images=shape.images,
+        rows=rows,
+        columns=columns,
+        source=input_buffer(group, anchor, source),
+        weights=input_buffer(group, anchor, weights),
+        channels=shape.channels,
+        block=block,
+        lanes=tile.lanes,
+        group_vectors=shape.group_vectors,
+        vectors=plan.vectors,
+        tile_rows=plan.tile_rows,
+        chunk=plan.chunk,
+        parts=shape.parts(plan.size, plan.vectors, -(-shape.tiles(plan.size) // plan.chunk)),
+        outputs=epilogue(group, anchor, width // block, rows.out * columns.out, block),
+    )
+    packing = PackTransformed(plan.size, plan.vectors * tile.lanes, width)
+    params, packings = pack(group, anchor, packing, micro.places * shape.channels * width, width)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        4 * (micro.input_floats + micro.product_floats),
+        packings,
+    )

@@ -1,0 +1,116 @@
+"""IntegerConv as a product of bytes: a row is a pixel's window, the columns are the filters of a
+group.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv.direct import input_buffer
+from whence.kernels.conv.tiles import Field
+from whence.kernels.group import Group
+from whence.kernels.index import Var, of
+from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
+from whence.kernels.integer.product import (
+    BATCH,
+    CODES,
+    COLUMN,
+    FLOPS_PER_NS,
+    ROW,
+    Gather,
+    IntegerProduct,
+    PackBytes,
+    centre,
+    constants,
+    epilogue,
+    packed_params,
+    plan,
+    zero_point,
+)
+from whence.kernels.integer.window import fields, lower_integer_window
+from whence.kernels.ir import Kernel, Literal
+from whence.kernels.tile import Tile
+from whence.ops.attributes import get_int
+from whence.types import DType
+
+
+def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is an IntegerConv of whatever kind."""
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
+    if 0 in (*out_shape, *x_shape):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    if (
+        group.graph.const_value(weights) is None
+        or not {group.dtype(source), group.dtype(weights)} <= CODES
+        or len(x_shape) > 4
+    ):
+        return lower_integer_window(group, anchor)
+    if is_depthwise(group, anchor):
+        return lower_integer_depthwise(group, anchor, tile)
+    return _lower_product(group, anchor, tile)
+
+
+def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    values = group.graph.const_value(weights)
+    assert values is not None
+    groups = get_int(anchor.attrs, "group", 1)
+    out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
+    made, channels, taken = out_shape[-1] // groups, x_shape[-1], values.shape[-1]
+    rows, columns = fields(anchor, x_shape[1:-1], values.shape[1:-1])
+    depth = math.prod(values.shape[1:])
+    pixels = math.prod(out_shape[:-1])
+    shape = plan(groups, pixels, made, depth, tile)
+    x_zero, signed = zero_point(group, anchor.input(2)), group.dtype(source) is DType.I8
+    w_zero = constants(group, anchor, anchor.input(3))
+    has_sums = bool(
+        np.any(centre(values.reshape(groups, made, depth).transpose(0, 2, 1), w_zero)[1])
+    )
+    known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
+    packing = PackBytes(
+        groups, depth, made, True, shape.lanes, shape.panels, known, w_zero, has_sums
+    )
+    lies_ready = groups == 1 and _is_pointwise(rows) and _is_pointwise(columns)
+    flat = (
+        of(Var(ROW, pixels)) * out_shape[-1] + of(Var(BATCH, groups)) * made + of(Var(COLUMN, made))
+    )
+    micro = IntegerProduct(
+        shape=shape,
+        source=input_buffer(group, anchor, source),
+        base=of(0) if groups == 1 else of(Var(BATCH, groups)) * taken,
+        row_stride=channels,
+        gather=None if lies_ready else Gather(rows, columns, channels, taken),
+        is_signed=signed,
+        x_zero=x_zero,
+        weights=input_buffer(group, anchor, weights),
+        packing=packing,
+        weights_base=of(0),
+        weights_signed=True,
+        w_zero=None,
+        outputs=epilogue(group, anchor, flat),
+    )
+    params = packed_params(group, anchor, weights, packing.elements)
+    return Kernel(
+        group.name,
+        params,
+        shape.tasks,
+        (micro,),
+        group.costs(),
+        micro.scratch_bytes,
+        {group.inputs.index(weights): packing},
+        FLOPS_PER_NS,
+    )
+
+
+def _is_pointwise(field: Field) -> bool:
+    """Does every output position read the input position of the same number?"""
+    return field.kernel == field.stride == 1 and field.begin == 0 and field.size == field.out

@@ -1,0 +1,125 @@
+"""MatMulInteger as a product of bytes, with a constant right-hand side or one that is packed at run
+time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.conv.direct import input_buffer
+from whence.kernels.expressions import cast
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of, ravel, unravel
+from whence.kernels.integer.product import (
+    BATCH,
+    CODES,
+    COLUMN,
+    FLOPS_PER_NS,
+    ROW,
+    IntegerProduct,
+    PackBytes,
+    centre,
+    constants,
+    epilogue,
+    packed_params,
+    plan,
+    zero_point,
+)
+from whence.kernels.ir import Expr, Kernel, Literal
+from whence.kernels.tile import Tile
+from whence.types import DType
+
+
+def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a MatMulInteger."""
+    a, b = anchor.inputs[0], anchor.inputs[1]
+    assert a is not None
+    assert b is not None
+    if not {group.dtype(a), group.dtype(b)} <= CODES:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)} by {group.dtype(b)}"
+        )
+    a_shape, b_shape = group.shape(a), group.shape(b)
+    if len(a_shape) < 2 or len(b_shape) < 2 or 0 in (*a_shape, *b_shape):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector or an empty operand")
+    rows, depth, columns = a_shape[-2], a_shape[-1], b_shape[-1]
+    batch_shape: tuple[int, ...] = ()
+    if math.prod(b_shape[:-2]) == 1:
+        # One B for all of A: the batch dimensions are more rows.
+        rows *= math.prod(a_shape[:-2])
+    else:
+        batch_shape = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    batch = Var(BATCH, math.prod(batch_shape))
+    weights = None if batch.extent > 1 else group.graph.const_value(b)
+    shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
+    x_zero, signed = zero_point(group, anchor.input(2)), group.dtype(a) is DType.I8
+    packing = None
+    if weights is not None:
+        w_zero = constants(group, anchor, anchor.input(3))
+        known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
+        has_sums = bool(np.any(centre(weights.reshape(1, depth, columns), w_zero)[1]))
+        packing = PackBytes(
+            1, depth, columns, False, shape.lanes, shape.panels, known, w_zero, has_sums
+        )
+    flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
+    micro = IntegerProduct(
+        shape=shape,
+        source=input_buffer(group, anchor, a),
+        base=_base(of(batch), batch_shape, a_shape),
+        row_stride=depth,
+        gather=None,
+        is_signed=signed,
+        x_zero=x_zero,
+        weights=input_buffer(group, anchor, b),
+        packing=packing,
+        weights_base=_base(of(batch), batch_shape, b_shape),
+        weights_signed=group.dtype(b) is DType.I8,
+        w_zero=None
+        if weights is not None or anchor.input(3) is None
+        else _column_zero(group, anchor, anchor.input(3), columns),
+        outputs=epilogue(group, anchor, flat),
+    )
+    params = (
+        group.params() if packing is None else packed_params(group, anchor, b, packing.elements)
+    )
+    packings = {} if packing is None else {group.inputs.index(b): packing}
+    return Kernel(
+        group.name,
+        params,
+        shape.tasks,
+        (micro,),
+        group.costs(),
+        micro.scratch_bytes,
+        packings,
+        FLOPS_PER_NS,
+    )
+
+
+def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
+    """Where the matrix of a batch item begins, broadcasting its batch dimensions."""
+    own = shape[:-2]
+    if not batch_shape or not own:
+        return of(0)
+    places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
+    return ravel(
+        [of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own
+    ) * (shape[-2] * shape[-1])
+
+
+def _column_zero(group: Group, anchor: Node, ref: Ref | None, columns: int) -> Expr:
+    assert ref is not None
+    shape = group.shape(ref)
+    if math.prod(shape) == 1:
+        return zero_point(group, ref)
+    if math.prod(shape) != columns or shape[-1] != columns:
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has zero points of shape {list(shape)}"
+        )
+    return cast(
+        group.elements().value(ref, (*(Index(0) for _ in shape[1:]), of(Var(COLUMN, columns)))),
+        DType.I32,
+    )

@@ -1,0 +1,135 @@
+"""Max and average pools of channels-last integers: a loop nest whose innermost loop runs along the
+channels.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.expressions import apply, cast, literal, select, within
+from whence.kernels.group import Group
+from whence.kernels.index import Var, of
+from whence.kernels.ir import (
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+    Stmt,
+)
+from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.rules.elementwise import add, div, sub
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.quantise import integer_range
+from whence.ops.window import make_window
+from whence.types import DType
+
+INTEGER_POOL_OPS = frozenset({"ChannelsLastMaxPool", "ChannelsLastAveragePool"})
+
+_CODES = frozenset({DType.I8, DType.U8, DType.I16})
+# Windows of up to so many bytes have averages that are nearer to a half only if they are one, as
+# float32 sees them too.
+_EXACT = 4096
+
+
+def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
+    """A kernel for a group whose anchor is a pool of integers."""
+    source = anchor.inputs[0]
+    assert source is not None
+    shape, dtype = group.shape(source), group.dtype(source)
+    if dtype not in _CODES:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' works on {dtype}")
+    kernel = get_ints(anchor.attrs, "kernel_shape")
+    window = make_window(
+        anchor.op,
+        anchor.attrs,
+        shape[1:-1],
+        kernel,
+        ceil_mode=bool(get_int(anchor.attrs, "ceil_mode", 0)),
+    )
+    if 0 in (*shape, *window.output):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    average = anchor.op.endswith("AveragePool")
+    working = DType.I32 if average else dtype
+    rows = OutputRows(group.shape(anchor.ref()))
+    taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(window.kernel)]
+    places = [
+        place * stride + of(tap) * dilation - begin
+        for place, stride, tap, dilation, begin in zip(
+            rows.index[1:-1], window.strides, taps, window.dilations, window.begins, strict=True
+        )
+    ]
+    inside = all_of(within(place, 0, size) for place, size in zip(places, shape[1:-1], strict=True))
+    value = cast(group.elements().value(source, (rows.index[0], *places, rows.index[-1])), working)
+    empty = literal(0 if average else integer_range(dtype)[0], working)
+    begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
+    folds: list[Stmt] = [
+        Loop(
+            rows.lane,
+            (
+                Accumulate(
+                    "total", Fn.ADD if average else Fn.MAX, select(inside, value, empty), rows.lane
+                ),
+            ),
+            LoopKind.VECTOR,
+        )
+    ]
+    total: Expr = Name("total[lane]", working)
+    if average:
+        limits = [(0, size) for size in shape[1:-1]]
+        if get_int(anchor.attrs, "count_include_pad", 0):
+            limits = [
+                (-begin, size + end)
+                for begin, size, end in zip(window.begins, shape[1:-1], window.ends, strict=True)
+            ]
+        counts = all_of(
+            within(place, low, high) for place, (low, high) in zip(places, limits, strict=True)
+        )
+        counted: Expr = literal(math.prod(window.kernel), DType.I32)
+        if not isinstance(counts, Literal):
+            # How many elements count differs from window to window.
+            begins.append(Accumulator("count", literal(0, DType.I32)))
+            folds.append(
+                Accumulate(
+                    "count", Fn.ADD, select(counts, literal(1, DType.I32), literal(0, DType.I32))
+                )
+            )
+            counted = apply(Fn.MAX, Name("count", DType.I32), literal(1, DType.I32))
+        total = _average(
+            total, counted, exact=dtype is not DType.I16 and math.prod(window.kernel) <= _EXACT
+        )
+    stores = rows.stores(group, anchor, cast(total, dtype))
+    body = (*begins, *nested(taps, tuple(folds)), Loop(rows.lane, stores, LoopKind.VECTOR))
+    return Kernel(
+        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+    )
+
+
+def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:
+    """The quotient rounded to the nearest integer, halves away from zero. Vectors divide real
+    numbers only.
+    """
+    if exact:
+        real = div(cast(total, DType.F32), cast(count, DType.F32))
+        middle = literal(0.5, DType.F32)
+        return cast(
+            select(
+                apply(Fn.LT, real, literal(0.0, DType.F32)), sub(real, middle), add(real, middle)
+            ),
+            DType.I32,
+        )
+    wide, count = cast(total, DType.I64), cast(count, DType.I64)
+    half = div(count, literal(2, DType.I64))
+    return cast(
+        div(
+            select(apply(Fn.LT, wide, literal(0, DType.I64)), sub(wide, half), add(wide, half)),
+            count,
+        ),
+        DType.I32,
+    )

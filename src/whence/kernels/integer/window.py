@@ -1,0 +1,152 @@
+"""Integer convolutions in any form: any number of spatial axes, transposed, weights that are not
+constant, activations of 16 bits.
+
+A loop nest along the rows of the output. It is what is left when products of bytes do not apply.
+"""
+
+from __future__ import annotations
+
+import math
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.conv.tiles import Field
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply, both, cast, literal, position, select, within
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of
+from whence.kernels.ir import (
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+)
+from whence.kernels.loops.output_rows import OutputRows, all_of, nested
+from whence.kernels.rules.elementwise import mul, sub
+from whence.ops.attributes import get_int
+from whence.ops.window import make_transposition, make_window
+from whence.types import DType
+
+_ONE = Field(1, 1, 1, 1, 1, 0)
+
+
+def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[Field, Field]:
+    """The two spatial axes of a convolution. An image of one axis, or one pixel wide, is one row:
+    tiles lie along rows.
+    """
+    window = make_window(anchor.op, anchor.attrs, spatial, kernel)
+    found = [
+        Field(size, out, taps, stride, dilation, begin)
+        for size, out, taps, stride, dilation, begin in zip(
+            spatial,
+            window.output,
+            window.kernel,
+            window.strides,
+            window.dilations,
+            window.begins,
+            strict=True,
+        )
+    ]
+    if len(found) == 1:
+        return _ONE, found[0]
+    rows, columns = found
+    is_narrow = columns.size == columns.out == columns.kernel == 1 and columns.begin == 0
+    return (columns, rows) if is_narrow else (rows, columns)
+
+
+def lower_integer_window(group: Group, anchor: Node) -> Kernel:
+    """A kernel for a group whose anchor is an IntegerConv or IntegerConvTranspose."""
+    source, weights = anchor.inputs[0], anchor.inputs[1]
+    assert source is not None
+    assert weights is not None
+    out_shape, x_shape, w_shape = (
+        group.shape(anchor.ref()),
+        group.shape(source),
+        group.shape(weights),
+    )
+    if 0 in (*out_shape, *x_shape, *w_shape):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
+    dtype = group.dtype(anchor.ref())
+    rows = OutputRows(out_shape)
+    groups = get_int(anchor.attrs, "group", 1)
+    channels = Var("c", x_shape[-1] // groups)
+    taps = [Var(f"k{axis}", taps) for axis, taps in enumerate(w_shape[1:-1])]
+    access = _transposed if anchor.op.endswith("Transpose") else _direct
+    inside, places = access(anchor, rows.index, x_shape, w_shape, taps)
+    per_group = out_shape[-1] // groups
+    channel = rows.index[-1] // per_group * channels.extent + of(channels)
+    filters = (
+        (rows.index[-1] % per_group, channel)
+        if anchor.op.endswith("Transpose")
+        else (rows.index[-1], of(channels))
+    )
+    elements = group.elements()
+    x = cast(elements.value(source, (rows.index[0], *places, channel)), dtype)
+    w = cast(elements.value(weights, (filters[0], *(of(tap) for tap in taps), filters[1])), dtype)
+    x_zero, w_zero = anchor.input(2), anchor.input(3)
+    if x_zero is not None:
+        x = sub(x, cast(elements.value(x_zero, tuple(of(0) for _ in group.shape(x_zero))), dtype))
+    if w_zero is not None:
+        shape = group.shape(w_zero)
+        place = tuple(of(0) for _ in shape) if math.prod(shape) == 1 else (rows.index[-1],)
+        w = sub(w, cast(elements.value(w_zero, place), dtype))
+    fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), literal(0, dtype)), rows.lane)
+    body = (
+        Accumulator("total", Literal(0, dtype), rows.lane),
+        *nested([*taps, channels], (Loop(rows.lane, (fold,), LoopKind.VECTOR),)),
+        Loop(rows.lane, rows.stores(group, anchor, Name("total[lane]", dtype)), LoopKind.VECTOR),
+    )
+    return Kernel(
+        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+    )
+
+
+def _direct(
+    anchor: Node, out: Indices, x_shape: tuple[int, ...], w_shape: tuple[int, ...], taps: list[Var]
+) -> tuple[Expr, Indices]:
+    """When a tap counts, and which place of the input it reads."""
+    window = make_window(anchor.op, anchor.attrs, x_shape[1:-1], w_shape[1:-1])
+    places = tuple(
+        place * stride + of(tap) * dilation - begin
+        for place, stride, tap, dilation, begin in zip(
+            out[1:-1], window.strides, taps, window.dilations, window.begins, strict=True
+        )
+    )
+    return all_of(
+        within(place, 0, size) for place, size in zip(places, x_shape[1:-1], strict=True)
+    ), places
+
+
+def _transposed(
+    anchor: Node, out: Indices, x_shape: tuple[int, ...], w_shape: tuple[int, ...], taps: list[Var]
+) -> tuple[Expr, Indices]:
+    """Output position p collects input position q = (p + begin - tap·dilation) / stride where that
+    is whole and exists.
+    """
+    geometry = make_transposition(anchor.op, anchor.attrs, x_shape[1:-1], w_shape[1:-1])
+    window = geometry.window
+    places: list[Index] = []
+    inside: Expr = Literal(True, DType.BOOL)
+    for place, stride, tap, dilation, begin, size in zip(
+        out[1:-1],
+        window.strides,
+        taps,
+        window.dilations,
+        geometry.begins,
+        x_shape[1:-1],
+        strict=True,
+    ):
+        spread = place + begin - of(tap) * dilation
+        whole = (
+            Literal(True, DType.BOOL)
+            if stride == 1
+            else apply(Fn.EQ, position(spread % stride), literal(0, DType.I64))
+        )
+        places.append(spread // stride)
+        inside = both(inside, both(whole, within(spread // stride, 0, size)))
+    return inside, tuple(places)

@@ -1,0 +1,419 @@
+"""Groups without an anchor: loop nests over the outputs, everything else pulled into their bodies.
+
+The output is divided where that makes the inner loop plain: at the seams of a concatenation or the
+borders of a padding, so that no element asks which side it is on, and dimensions into factors where
+an index would be divided. Neighbouring dimensions are joined where that costs nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.graph import Ref
+from whence.kernels.elements import Indices
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Quotient, Remainder, Var, of, ravel
+from whence.kernels.ir import (
+    TASK,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Load,
+    Loop,
+    LoopKind,
+    Name,
+    Op,
+    Position,
+    Stmt,
+    Store,
+    walk,
+)
+from whence.kernels.loops.transpose import (
+    SIDE,
+    SquareTranspose,
+    replaced,
+    runs_along,
+    strided_loads,
+)
+
+# Pieces an output is cut into at most, so that no element asks which side of a seam it is on.
+_PIECES = 64
+# Work items to aim for: enough for every thread to have several, few enough that none is tiny.
+_TASKS = 256
+# A row this long is divided when there are few of them.
+_LONG = 8192
+_FEW = 32
+_CHUNK = 4096
+# A last dimension this short fills no vector; the dimensions before it do, if they are so long.
+_SHORT = 4
+_LANES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A box of the output: where it begins and how far it goes in every dimension, each extent as
+    factors, outermost first.
+    """
+
+    begins: tuple[int, ...]
+    factors: tuple[tuple[int, ...], ...]
+
+
+def lower_loopnest(group: Group) -> Kernel:
+    """A kernel whose work items are rows of the outputs; the innermost loop runs along memory."""
+    by_shape: dict[tuple[int, ...], list[Ref]] = {}
+    for ref in group.outputs:
+        by_shape.setdefault(group.shape(ref), []).append(ref)
+    nests: list[Loop] = []
+    tasks = 0
+    for shape, refs in by_shape.items():
+        for piece in _pieces(group, refs, shape):
+            for loop in _Nest(group, refs, shape, piece).loops(tasks):
+                nests.append(loop)
+                tasks = loop.first + loop.var.extent
+    return Kernel(group.name, group.params(), tasks, tuple(nests), group.costs())
+
+
+# ---- seams ----
+
+
+def _pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator[_Piece]:
+    """The output cut at its seams."""
+    if 0 in shape:
+        return
+    axes = [Var(f"a{axis}", extent) for axis, extent in enumerate(shape)]
+    index = tuple(of(axis) for axis in axes)
+    cuts = {axis: {0, axis.extent} for axis in axes}
+    elements = group.elements()
+    for part in walk(*(elements.value(ref, index) for ref in refs)):
+        for axis, place in _seam(part):
+            if axis in cuts and 0 < place < axis.extent:
+                cuts[axis].add(place)
+    # Too many pieces: give up the axes with the most, from the outside in.
+    for axis in axes:
+        if math.prod(len(places) - 1 for places in cuts.values()) > _PIECES:
+            cuts[axis] = {0, axis.extent}
+    spans = [list(itertools.pairwise(sorted(cuts[axis]))) for axis in axes]
+    for box in itertools.product(*spans):
+        yield _Piece(tuple(begin for begin, _ in box), tuple((end - begin,) for begin, end in box))
+
+
+def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
+    """The variable and the value of it at which a comparison of an index with a number changes its
+    answer.
+    """
+    match part:
+        case Op(Fn.LT, (Position(index), Literal(limit))):
+            pass
+        case Op(Fn.LE, (Literal(limit), Position(index))):
+            pass
+        case _:
+            return
+    if len(index.terms) == 1:
+        ((atom, coefficient),) = index.terms
+        if isinstance(atom, Var) and coefficient > 0:
+            yield atom, -(-(int(limit) - index.const) // coefficient)
+
+
+# ---- one nest ----
+
+
+class _Nest:
+    """The loops over one piece of outputs of one shape."""
+
+    def __init__(
+        self, group: Group, refs: Sequence[Ref], shape: Sequence[int], piece: _Piece
+    ) -> None:
+        self.group, self.refs, self.shape = group, refs, tuple(shape)
+        self.piece = self._refined(piece)
+        self.blocks = self._merged()
+
+    def loops(self, first: int) -> Iterator[Loop]:
+        """The loops, the first one's tasks beginning at `first`."""
+        extents = [math.prod(self._extent(place) for place in block) for block in self.blocks]
+        row = self._turned_row(extents)
+        if row is None:
+            yield self._plain(extents, first)
+            return
+        # The part in whole squares, then what is left of its rows and columns.
+        whole = [
+            extent // SIDE * SIDE if place in (row, len(extents) - 1) else extent
+            for place, extent in enumerate(extents)
+        ]
+        loop = self._turned(whole, row, first)
+        yield loop
+        for place, box in ((len(extents) - 1, extents), (row, [*extents[:-1], whole[-1]])):
+            left = extents[place] - whole[place]
+            if left:
+                strip = [left if at == place else extent for at, extent in enumerate(box)]
+                loop = self._nested(
+                    strip, loop.first + loop.var.extent, begins={place: whole[place]}
+                )
+                yield loop
+
+    def _plain(self, extents: list[int], first: int) -> Loop:
+        if len(extents) > 1 and math.prod(extents[:-1]) < _FEW and extents[-1] >= _LONG:
+            chunk = next(
+                (size for size in range(_CHUNK, _CHUNK // 16, -1) if extents[-1] % size == 0), 0
+            )
+            if chunk:
+                extents[-1:] = [extents[-1] // chunk, chunk]
+                return self._nested(extents, first, split_last=True)
+        return self._nested(extents, first)
+
+    def _nested(
+        self,
+        extents: Sequence[int],
+        first: int,
+        split_last: bool = False,
+        begins: Mapping[int, int] | None = None,
+    ) -> Loop:
+        begins = begins or {}
+        if len(extents) <= 1:
+            # One flat loop: every element is a work item, and a worker's range is its vector loop.
+            task = Var(TASK, math.prod(extents))
+            return Loop(task, self._stores([of(task)]), LoopKind.VECTOR, first)
+        if extents[-1] <= _SHORT and not split_last and math.prod(extents[:-1]) >= _LANES:
+            return self._unrolled(extents, first, begins)
+        task, inner, positions = _split(extents, len(extents) - 1)
+        positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
+        if split_last:
+            positions[-2:] = [positions[-2] * extents[-1] + positions[-1]]
+        return Loop(task, _wrap(inner, self._stores(positions)), LoopKind.SERIAL, first)
+
+    def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:
+        """The last dimension written out, so that the one before it, which is longer, fills
+        vectors: the channels of an image, say.
+        """
+        *outer, last = extents
+        task, inner, positions = _split(outer, max(len(outer) - 1, 1))
+        at = [position + begins.get(place, 0) for place, position in enumerate(positions)]
+        stores = tuple(
+            store
+            for place in range(last)
+            for store in self._stores([*at, of(place + begins.get(len(outer), 0))])
+        )
+        return Loop(
+            task,
+            _wrap(inner, stores) if inner else stores,
+            LoopKind.SERIAL if inner else LoopKind.VECTOR,
+            first,
+        )
+
+    # ---- squares ----
+
+    def _turned_row(self, extents: Sequence[int]) -> int | None:
+        """The block along which loads run that stride through memory along the innermost one."""
+        if len(extents) < 2 or extents[-1] < SIDE:
+            return None
+        variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
+        values = self._values(self._blocked_index(self.blocks, [of(var) for var in variables]))
+        loads = strided_loads(values, variables[-1])
+        rows = [
+            place
+            for place in range(len(extents) - 1)
+            if extents[place] >= SIDE and any(runs_along(load, variables[place]) for load in loads)
+        ]
+        return rows[-1] if rows else None
+
+    def _turned(self, extents: Sequence[int], row: int, first: int) -> Loop:
+        """The nest over whole squares of the block `row` and the innermost one."""
+        last = len(extents) - 1
+        order = [place for place in range(last) if place != row] + [row, last]
+        counts = [extents[place] // (SIDE if place in (row, last) else 1) for place in order]
+        task, inner, positions = _split(counts, len(counts))
+        along, across = Var("along", SIDE), Var("across", SIDE)
+        at = dict(zip(order, positions, strict=True))
+        at[row] = at[row] * SIDE + of(along)
+        at[last] = at[last] * SIDE + of(across)
+        stores = self._stores([at[place] for place in range(len(extents))])
+        loads = [
+            load
+            for load in strided_loads([store.value for store in stores], across)
+            if runs_along(load, along)
+        ]
+        names = {
+            load: Name(f"turned{number}[along][across]", load.dtype)
+            for number, load in enumerate(loads)
+        }
+        turns = [
+            SquareTranspose(f"turned{number}", load.buffer, load.index, along, across)
+            for number, load in enumerate(loads)
+        ]
+        body = tuple(
+            Store(store.buffer, store.index, replaced(store.value, names)) for store in stores
+        )
+        squares: tuple[Stmt, ...] = (*turns, Loop(along, (Loop(across, body, LoopKind.VECTOR),)))
+        for var in reversed(inner):
+            squares = (Loop(var, squares),)
+        return Loop(task, squares, LoopKind.SERIAL, first)
+
+    # ---- where an element lies ----
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Every factor of every dimension, outermost first."""
+        return [
+            (axis, number)
+            for axis, factors in enumerate(self.piece.factors)
+            for number in range(len(factors))
+        ]
+
+    def _extent(self, place: tuple[int, int]) -> int:
+        return self.piece.factors[place[0]][place[1]]
+
+    def _index(self, at: Mapping[tuple[int, int], Index]) -> Indices:
+        """The output's index, from the position in each factor."""
+        index = []
+        for axis, factors in enumerate(self.piece.factors):
+            total = of(0)
+            for number, extent in enumerate(factors):
+                total = total * extent + at[axis, number]
+            index.append(total + self.piece.begins[axis])
+        return tuple(index)
+
+    def _blocked_index(
+        self, blocks: Sequence[Sequence[tuple[int, int]]], positions: Sequence[Index]
+    ) -> Indices:
+        at: dict[tuple[int, int], Index] = {}
+        for block, position in zip(blocks, positions, strict=True):
+            rest = position
+            for place in reversed(block[1:]):
+                at[place] = rest % self._extent(place)
+                rest = rest // self._extent(place)
+            if block:
+                at[block[0]] = rest
+        return self._index(at)
+
+    def _values(self, index: Indices) -> list[Expr]:
+        elements = self.group.elements()
+        return [elements.value(ref, index) for ref in self.refs]
+
+    def _stores(self, positions: Sequence[Index]) -> tuple[Store, ...]:
+        index = self._blocked_index(self.blocks, positions)
+        flat = ravel(index, self.shape)
+        numbers = {ref: number for number, ref in enumerate(self.group.outputs)}
+        return tuple(
+            Store(f"out{numbers[ref]}", flat, value)
+            for ref, value in zip(self.refs, self._values(index), strict=True)
+        )
+
+    # ---- factors and blocks ----
+
+    def _refined(self, piece: _Piece) -> _Piece:
+        """Dimensions divided into factors as long as that removes a division from a load's
+        index.
+        """
+        self.piece = piece
+        while True:
+            places = self._places()
+            variables = {
+                place: Var(f"f{place[0]}_{place[1]}", self._extent(place)) for place in places
+            }
+            values = self._values(self._index({place: of(var) for place, var in variables.items()}))
+            by_name = {var.name: place for place, var in variables.items()}
+            split = next(
+                (
+                    found
+                    for found in _divisors(values, by_name)
+                    if self._extent(found[0]) % found[1] == 0
+                ),
+                None,
+            )
+            if split is None:
+                return self.piece
+            (axis, number), by = split
+            factors = list(self.piece.factors[axis])
+            factors[number : number + 1] = [factors[number] // by, by]
+            every = list(self.piece.factors)
+            every[axis] = tuple(factors)
+            self.piece = _Piece(piece.begins, tuple(every))
+
+    def _merged(self) -> list[list[tuple[int, int]]]:
+        """Neighbouring factors joined into one loop wherever that costs no division, single ones
+        dropped.
+
+        An elementwise group over equal shapes becomes a single flat loop; a broadcast along one
+        dimension, two or three loops.
+        """
+        blocks = [[place] for place in self._places()]
+        if not blocks:
+            return [[]]
+        allowed = self._divisions(blocks)
+        place = len(blocks) - 1
+        while place > 0:
+            trial = [*blocks[: place - 1], blocks[place - 1] + blocks[place], *blocks[place + 1 :]]
+            if self._divisions(trial) <= allowed:
+                blocks = trial
+            place -= 1
+        return blocks
+
+    def _divisions(self, blocks: Sequence[Sequence[tuple[int, int]]]) -> int:
+        """How many quotients and remainders loads and stores need when factors are merged like
+        this.
+        """
+        positions = [
+            of(Var(f"b{number}", math.prod(self._extent(place) for place in block)))
+            for number, block in enumerate(blocks)
+        ]
+        index = self._blocked_index(blocks, positions)
+        indices = [
+            part.index
+            for part in walk(*self._values(index))
+            if not isinstance(part, Op | Literal) and hasattr(part, "index")
+        ]
+        return sum(
+            isinstance(atom, Quotient | Remainder)
+            for each in (*indices, ravel(index, self.shape))
+            for atom, _ in each.terms
+        )
+
+
+def _split(extents: Sequence[int], most: int) -> tuple[Var, list[Var], list[Index]]:
+    """The task that counts the outermost of nested loops, at most `most` of them, the loops left,
+    and the position in each.
+    """
+    count = 1
+    while count < most and math.prod(extents[:count]) < _TASKS:
+        count += 1
+    task = Var(TASK, math.prod(extents[:count]))
+    inner = [Var(f"i{place}", extent) for place, extent in enumerate(extents[count:], count)]
+    outer: list[Index] = []
+    rest = of(task)
+    for extent in reversed(extents[1:count]):
+        outer.insert(0, rest % extent)
+        rest = rest // extent
+    return task, inner, [rest, *outer, *(of(var) for var in inner)]
+
+
+def _wrap(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """The body in loops, the innermost of which touches memory in order."""
+    for place, var in reversed(list(enumerate(loops))):
+        body = (Loop(var, body, LoopKind.VECTOR if place == len(loops) - 1 else LoopKind.SERIAL),)
+    return body
+
+
+def _divisors(
+    values: Sequence[Expr], variables: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """The variables that are divided by a number on their own, and the number."""
+    for part in walk(*values):
+        if not isinstance(part, Load):
+            continue
+        for atom, _ in part.index.terms:
+            if (
+                isinstance(atom, Quotient | Remainder)
+                and atom.of.const == 0
+                and len(atom.of.terms) == 1
+            ):
+                ((var, coefficient),) = atom.of.terms
+                if (
+                    isinstance(var, Var)
+                    and coefficient == 1
+                    and var.name in variables
+                    and 1 < atom.by < var.extent
+                ):
+                    yield variables[var.name], atom.by

@@ -1,0 +1,176 @@
+"""Groups anchored at a reduction: what is fused before it is pulled into the loop, what is fused
+after it is applied to the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply, cast, compute_type, literal, select
+from whence.kernels.group import Group
+from whence.kernels.index import ravel, unravel
+from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.loops.row_nest import RowNest
+from whence.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """`finish(fold(start, before(x) ...), count)`."""
+
+    fn: Fn
+    start: Callable[[DType], float | int]
+    before: Callable[[Expr], Expr] = lambda x: x
+    finish: Callable[[Expr, int], Expr] = lambda total, _: total
+
+
+def lowest(dtype: DType) -> float | int:
+    """What a maximum starts from."""
+    if dtype.is_float:
+        return -math.inf
+    if dtype is DType.BOOL:
+        return 0
+    return -(1 << (dtype.bits - 1)) if dtype in (DType.I8, DType.I16, DType.I32, DType.I64) else 0
+
+
+def highest(dtype: DType) -> float | int:
+    """What a minimum starts from."""
+    if dtype.is_float:
+        return math.inf
+    if dtype is DType.BOOL:
+        return 1
+    bits = dtype.bits - 1 if dtype in (DType.I8, DType.I16, DType.I32, DType.I64) else dtype.bits
+    return (1 << bits) - 1
+
+
+def _square(x: Expr) -> Expr:
+    return apply(Fn.MUL, x, x)
+
+
+def _divide(total: Expr, count: int) -> Expr:
+    return apply(
+        Fn.DIV, total, literal(float(count) if total.dtype.is_float else count, total.dtype)
+    )
+
+
+REDUCTIONS: Mapping[str, Reduction] = {
+    "ReduceSum": Reduction(Fn.ADD, lambda _: 0),
+    "ReduceMean": Reduction(Fn.ADD, lambda _: 0, finish=_divide),
+    "ReduceProd": Reduction(Fn.MUL, lambda _: 1),
+    "ReduceMax": Reduction(Fn.MAX, lowest),
+    "ReduceMin": Reduction(Fn.MIN, highest),
+    "ReduceL1": Reduction(Fn.ADD, lambda _: 0, before=lambda x: apply(Fn.ABS, x)),
+    "ReduceL2": Reduction(
+        Fn.ADD, lambda _: 0, before=_square, finish=lambda total, _: apply(Fn.SQRT, total)
+    ),
+    "ReduceSumSquare": Reduction(Fn.ADD, lambda _: 0, before=_square),
+    "ReduceLogSum": Reduction(Fn.ADD, lambda _: 0, finish=lambda total, _: apply(Fn.LOG, total)),
+    "ReduceLogSumExp": Reduction(Fn.ADD, lambda _: 0),
+    "GlobalAveragePool": Reduction(Fn.ADD, lambda _: 0, finish=_divide),
+    "GlobalMaxPool": Reduction(Fn.MAX, lowest),
+}
+
+
+def reduced_axes(group: Group, node: Node) -> tuple[int, ...]:
+    """Which axes of the input the node reduces."""
+    source = node.inputs[0]
+    assert source is not None
+    rank = len(group.shape(source))
+    if node.op.startswith("Global"):
+        return tuple(range(2, rank))
+    given = node.input(1)
+    values = None if given is None else group.graph.const_value(given)
+    if given is not None and values is None:
+        raise UnsupportedError(f"{node.op} '{node.name}': axes are not constant")
+    axes = () if values is None else tuple(sorted(int(axis) % rank for axis in values.reshape(-1)))
+    if axes or node.attrs.get("noop_with_empty_axes"):
+        return axes
+    return tuple(range(rank))
+
+
+def lower_reduce(group: Group, anchor: Node) -> Kernel:
+    """A kernel whose work items are outputs of the reduction, or stretches of them."""
+    source = anchor.inputs[0]
+    assert source is not None
+    shape = group.shape(source)
+    axes = reduced_axes(group, anchor)
+    if len(group.outputs) != 1:
+        raise UnsupportedError(
+            f"group '{group.name}' exposes more than the result of its reduction"
+        )
+    (result,) = group.outputs
+    if math.prod(group.shape(result)) != math.prod(
+        extent for axis, extent in enumerate(shape) if axis not in axes
+    ):
+        raise UnsupportedError(
+            f"group '{group.name}' broadcasts after its reduction '{anchor.name}'"
+        )
+    if 0 in shape and len(axes) > 1:
+        # Nothing to divide into dimensions.
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
+    row = RowNest(group, anchor, shape, axes)
+    total = (
+        _log_sum_exp(row) if anchor.op == "ReduceLogSumExp" else _folded(row, REDUCTIONS[anchor.op])
+    )
+    finished = cast(total, compute_type(group.dtype(anchor.ref())))
+
+    def given(index: Indices) -> Expr:
+        if ravel(index, group.shape(anchor.ref())) != row.row_number:
+            raise UnsupportedError(
+                f"group '{group.name}' moves elements after its reduction '{anchor.name}'"
+            )
+        return finished
+
+    # The result, through whatever elementwise operators were fused after the reduction.
+    value = group.elements({anchor.ref(): given}).value(
+        result, unravel(row.row_number, group.shape(result))
+    )
+    return row.finish_numbers({result: value})
+
+
+def _folded(row: RowNest, reduction: Reduction) -> Expr:
+    start = reduction.start(row.dtype)
+    if reduction.fn in (Fn.MAX, Fn.MIN) and row.dtype is DType.F32:
+        total = _extreme(row, reduction.fn)
+    else:
+        total = row.fold(
+            "total",
+            reduction.fn,
+            float(start) if row.dtype.is_float else int(start),
+            lambda index: reduction.before(row.x(index)),
+        )
+    return reduction.finish(total, row.count)
+
+
+def _extreme(row: RowNest, fn: Fn) -> Expr:
+    """The largest or smallest element by integers in the order of the numbers, which compare
+    faster; a NaN wins.
+    """
+    nan = literal(highest(DType.I32) if fn is Fn.MAX else lowest(DType.I32), DType.I32)
+    start = lowest(DType.I32) if fn is Fn.MAX else highest(DType.I32)
+
+    def ordered(index: Indices) -> Expr:
+        x = row.x(index)
+        return select(apply(Fn.ISNAN, x), nan, apply(Fn.ORDER, x, dtype=DType.I32))
+
+    best = row.fold("best", fn, start, ordered, DType.I32)
+    found = apply(Fn.UNORDER, best, dtype=DType.F32)
+    # Of no elements at all there is an infinity.
+    return found if row.count else literal(-math.inf if fn is Fn.MAX else math.inf, DType.F32)
+
+
+def _log_sum_exp(row: RowNest) -> Expr:
+    # max + log Σ exp(x - max), where the maximum is a number; it is what there is when it is
+    # infinite
+    best = row.hold("top", row.fold("best", Fn.MAX, -math.inf, row.x))
+    zero, limit = literal(0.0, row.dtype), literal(math.inf, row.dtype)
+    shift = row.hold("shift", select(apply(Fn.LT, apply(Fn.ABS, best), limit), best, zero))
+    total = row.fold(
+        "total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP, apply(Fn.SUB, row.x(index), shift))
+    )
+    return apply(Fn.ADD, apply(Fn.LOG, total), shift)

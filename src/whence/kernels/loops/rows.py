@@ -1,0 +1,293 @@
+"""Groups anchored at a softmax or a normalisation, as passes over rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elements import Elements, Indices, Rule
+from whence.kernels.expressions import apply, cast, compute_type, literal, position, select, within
+from whence.kernels.ir import Expr, Fn, Kernel
+from whence.kernels.loops.row_nest import RowNest
+from whence.kernels.rules.elementwise import add, div, like, mul, sub
+from whence.ops.limits import MAX_UNROLLED
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
+
+
+def _number(anchor: Node, name: str, default: float) -> float:
+    value: Any = anchor.attrs.get(name, default)
+    return float(value)
+
+
+def _axis(group: Group, anchor: Node) -> int:
+    source = anchor.inputs[0]
+    assert source is not None
+    return int(_number(anchor, "axis", -1)) % max(len(group.shape(source)), 1)
+
+
+def _along(group: Group, anchor: Node, axes: Sequence[int]) -> RowNest:
+    source = anchor.inputs[0]
+    assert source is not None
+    row = RowNest(group, anchor, group.shape(source), axes)
+    row.keep_costly()
+    return row
+
+
+def _top(row: RowNest) -> Expr:
+    """The largest element, where a NaN need not win: what is computed from it is NaN anyway."""
+    if row.dtype is not DType.F32:
+        return row.fold("top", Fn.MAX, -math.inf, row.x)
+    best = row.fold(
+        "best",
+        Fn.MAX,
+        -(1 << 31),
+        lambda index: apply(Fn.ORDER, row.x(index), dtype=DType.I32),
+        DType.I32,
+    )
+    return row.hold("top", apply(Fn.UNORDER, best, dtype=DType.F32))
+
+
+def _softmax(group: Group, anchor: Node) -> Kernel:
+    # exp(x - max) / Σ exp(x - max)
+    row = _along(group, anchor, [_axis(group, anchor)])
+    top = _top(row)
+    total, kept = row.fold_kept("total", lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top)))
+    inverse = row.hold("inverse", div(like(1.0, total), total))
+    return row.finish(lambda index: mul(kept(index), inverse))
+
+
+def _log_softmax(group: Group, anchor: Node) -> Kernel:
+    # x - (max + log Σ exp(x - max))
+    row = _along(group, anchor, [_axis(group, anchor)])
+    top = _top(row)
+    total = row.fold("total", Fn.ADD, 0.0, lambda index: apply(Fn.EXP_DOWN, sub(row.x(index), top)))
+    logarithm = row.hold("logarithm", apply(Fn.LOG, total))
+    return row.finish(lambda index: sub(sub(row.x(index), top), logarithm))
+
+
+def _hardmax(group: Group, anchor: Node) -> Kernel:
+    # 1 at the first of the largest elements, 0 elsewhere
+    axis = _axis(group, anchor)
+    row = _along(group, anchor, [axis])
+    top = row.fold("top", Fn.MAX, -math.inf, row.x)
+    far = literal(row.count, DType.I64)
+
+    def place(index: Indices) -> Expr:
+        x = row.x(index)
+        hit = apply(Fn.OR, apply(Fn.EQ, x, top), apply(Fn.ISNAN, x))
+        return select(hit, position(index[axis]), far)
+
+    first = row.fold("first", Fn.MIN, row.count, place, DType.I64)
+    return row.finish(
+        lambda index: select(
+            apply(Fn.EQ, position(index[axis]), first),
+            literal(1.0, row.dtype),
+            literal(0.0, row.dtype),
+        )
+    )
+
+
+def _moments(row: RowNest, epsilon: float) -> tuple[Expr, Expr]:
+    """The mean, and 1 / sqrt(variance + epsilon)."""
+    total = row.fold("total", Fn.ADD, 0.0, row.x)
+    mean = row.hold("mean", div(total, like(float(row.count), total)))
+
+    def square(index: Indices) -> Expr:
+        centred = sub(row.x(index), mean)
+        return mul(centred, centred)
+
+    power = row.fold("power", Fn.ADD, 0.0, square)
+    return mean, row.hold("inverse", _inverse_root(row, power, epsilon))
+
+
+def _inverse_root(row: RowNest, power: Expr, epsilon: float) -> Expr:
+    return apply(Fn.RSQRT, add(div(power, like(float(row.count), power)), like(epsilon, power)))
+
+
+def _scaled(
+    row: RowNest, value: Expr, scale: Ref | None, bias: Ref | None, place: Callable[[Ref], Expr]
+) -> Expr:
+    if scale is not None:
+        value = mul(value, cast(place(scale), row.dtype))
+    return value if bias is None else add(value, cast(place(bias), row.dtype))
+
+
+def _trailing(group: Group, anchor: Node) -> range:
+    source = anchor.inputs[0]
+    assert source is not None
+    return range(_axis(group, anchor), len(group.shape(source)))
+
+
+def _layer_norm(group: Group, anchor: Node) -> Kernel:
+    # (x - mean) / sqrt(var + epsilon) · scale + bias
+    row = _along(group, anchor, _trailing(group, anchor))
+    mean, inverse = _moments(row, _number(anchor, "epsilon", 1e-5))
+
+    def make(index: Indices) -> Expr:
+        return _scaled(
+            row,
+            mul(sub(row.x(index), mean), inverse),
+            anchor.input(1),
+            anchor.input(2),
+            lambda ref: row.elements.broadcast(ref, index),
+        )
+
+    return row.finish(make, (mean, inverse))
+
+
+def _rms_norm(group: Group, anchor: Node) -> Kernel:
+    # x / sqrt(mean(x²) + epsilon) · scale
+    row = _along(group, anchor, _trailing(group, anchor))
+    power = row.fold("power", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
+    inverse = row.hold("inverse", _inverse_root(row, power, _number(anchor, "epsilon", 1e-5)))
+
+    def make(index: Indices) -> Expr:
+        return _scaled(
+            row,
+            mul(row.x(index), inverse),
+            anchor.input(1),
+            None,
+            lambda ref: row.elements.broadcast(ref, index),
+        )
+
+    return row.finish(make)
+
+
+def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
+    """As a layer norm, with scale and bias for each channel."""
+    mean, inverse = _moments(row, _number(anchor, "epsilon", 1e-5))
+
+    def make(index: Indices) -> Expr:
+        value = mul(sub(row.x(index), mean), inverse)
+        return _scaled(
+            row,
+            value,
+            anchor.input(1),
+            anchor.input(2),
+            lambda ref: row.elements.value(ref, (index[1],)),
+        )
+
+    return row.finish(make)
+
+
+def _instance_norm(group: Group, anchor: Node) -> Kernel:
+    source = anchor.inputs[0]
+    assert source is not None
+    return _channel_norm(group, anchor, _along(group, anchor, range(2, len(group.shape(source)))))
+
+
+def _group_norm(group: Group, anchor: Node) -> Kernel:
+    source = anchor.inputs[0]
+    assert source is not None
+    batch, channels, *rest = group.shape(source)
+    groups = int(_number(anchor, "num_groups", 1))
+    shape = (batch, groups, channels // groups, *rest)
+    row = RowNest(group, anchor, shape, range(2, len(shape)))
+    row.keep_costly()
+    return _channel_norm(group, anchor, row)
+
+
+def _lp_norm(group: Group, anchor: Node) -> Kernel:
+    # x / ‖x‖, and a row of zeros stays one
+    row = _along(group, anchor, [_axis(group, anchor)])
+    if int(_number(anchor, "p", 2)) == 1:
+        norm = row.fold("norm", Fn.ADD, 0.0, lambda index: apply(Fn.ABS, row.x(index)))
+    else:
+        norm = apply(
+            Fn.SQRT, row.fold("norm", Fn.ADD, 0.0, lambda index: mul(row.x(index), row.x(index)))
+        )
+    divisor = row.hold(
+        "divisor", select(apply(Fn.EQ, norm, like(0.0, norm)), like(1.0, norm), norm)
+    )
+    return row.finish(lambda index: div(row.x(index), divisor))
+
+
+def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
+    # (x - mean) / (sqrt(var) + 1e-9)
+    given: Any = anchor.attrs.get("axes", (0, 2, 3))
+    source = anchor.inputs[0]
+    assert source is not None
+    rank = len(group.shape(source))
+    row = _along(group, anchor, sorted(int(axis) % rank for axis in given))
+    total = row.fold("total", Fn.ADD, 0.0, row.x)
+    mean = row.hold("mean", div(total, like(float(row.count), total)))
+
+    def square(index: Indices) -> Expr:
+        centred = sub(row.x(index), mean)
+        return mul(centred, centred)
+
+    power = row.fold("power", Fn.ADD, 0.0, square)
+    deviation = add(apply(Fn.SQRT, div(power, like(float(row.count), power))), like(1e-9, power))
+    inverse = row.hold("inverse", div(like(1.0, power), deviation))
+    return row.finish(lambda index: mul(sub(row.x(index), mean), inverse))
+
+
+_ROWS: Mapping[str, Callable[[Group, Node], Kernel]] = {
+    "Softmax": _softmax,
+    "LogSoftmax": _log_softmax,
+    "Hardmax": _hardmax,
+    "LayerNormalization": _layer_norm,
+    "RMSNormalization": _rms_norm,
+    "InstanceNormalization": _instance_norm,
+    "GroupNormalization": _group_norm,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance_norm,
+}
+ROW_OPS = frozenset(_ROWS)
+
+
+def lower_rows(group: Group, anchor: Node) -> Kernel:
+    """A kernel for a group whose anchor is a softmax or a normalisation of floating-point
+    values.
+    """
+    source = anchor.inputs[0]
+    assert source is not None
+    if not compute_type(group.dtype(source)).is_float or compute_type(group.dtype(source)) not in (
+        DType.F32,
+        DType.F64,
+    ):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of {group.dtype(source)}")
+    if 0 in group.shape(source):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
+    return _ROWS[anchor.op](group, anchor)
+
+
+def _local_response(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    # x · (bias + alpha / size · Σ x²)^-beta, the sum over neighbouring channels
+    source = node.inputs[0]
+    assert source is not None
+    size, channels = int(_number(node, "size", 1)), elements.shape(source)[1]
+    x = elements.value(source, index)
+    total: Expr = like(0.0, x)
+    # A neighbour further away than there are channels does not exist.
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    if before + after >= MAX_UNROLLED:
+        raise UnsupportedError(
+            f"LRN '{node.name}' over {before + after + 1} channels, and kernels have at most"
+            f" {MAX_UNROLLED}"
+        )
+    for offset in range(-before, after + 1):
+        channel = index[1] + offset
+        neighbour = elements.value(source, (index[0], channel, *index[2:]))
+        total = add(
+            total, select(within(channel, 0, channels), mul(neighbour, neighbour), like(0.0, x))
+        )
+    base = add(
+        like(_number(node, "bias", 1.0), x),
+        mul(total, like(_number(node, "alpha", 1e-4) / size, x)),
+    )
+    beta = _number(node, "beta", 0.75)
+    if beta == 0.75:
+        # base^0.75 without a logarithm
+        root = apply(Fn.SQRT, base)
+        return div(x, mul(root, apply(Fn.SQRT, root)))
+    return mul(x, apply(Fn.EXP, mul(like(-beta, x), apply(Fn.LOG, base))))
+
+
+RULES: Mapping[str, Rule] = {"LRN": _local_response}

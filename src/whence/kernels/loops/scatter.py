@@ -1,0 +1,189 @@
+"""Writing at computed places (ScatterND, ScatterElements), and the element rules of operators that
+read at computed places.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.elements import Elements, Indices, Rule
+from whence.kernels.expressions import apply, cast, load, position, select
+from whence.kernels.index import Index, Looked, Var, of, ravel, unravel
+from whence.kernels.ir import TASK, Expr, Fn, Kernel, Loop, LoopKind, Stmt, Store
+from whence.kernels.rules.movement import looked_up
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
+
+SCATTER_OPS = frozenset({"ScatterND", "ScatterElements"})
+
+# Columns a work item writes: whole vectors, and enough work items for a few threads.
+_COLUMNS = 64
+_REDUCTIONS: Mapping[str, Fn | None] = {
+    "none": None,
+    "add": Fn.ADD,
+    "mul": Fn.MUL,
+    "max": Fn.MAX,
+    "min": Fn.MIN,
+}
+
+
+def lower_scatter(group: Group, anchor: Node) -> Kernel:
+    """A kernel that copies the data and then writes the updates in their order, so that of two for
+    one place the later wins.
+
+    A work item owns a stretch of columns: the dimensions that updates do not choose among. So work
+    items never write to the same place.
+    """
+    data, indices, updates = (ref for ref in anchor.inputs[:3] if ref is not None)
+    if group.outputs != (anchor.ref(),):
+        raise UnsupportedError(f"group '{group.name}' does more than its {anchor.op}")
+    shape = group.shape(data)
+    if 0 in shape or 0 in group.shape(indices) or 0 in group.shape(updates):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
+    outer, rows, columns = _division(group, anchor, shape, group.shape(indices))
+    chunk = _chunk(columns)
+    task = Var(TASK, outer * (columns // chunk))
+    place, column = unravel(of(task), (outer, columns // chunk))
+    lane = Var("lane", chunk)
+    first = column * chunk + of(lane)
+
+    elements = group.elements()
+    row = Var("row", rows)
+    whole = place * (rows * columns) + of(row) * columns + first
+    copy: Stmt = Loop(
+        lane, (Store("out0", whole, elements.value(data, unravel(whole, shape))),), LoopKind.VECTOR
+    )
+    write = _update(group, anchor, elements, (data, indices, updates), place, first)
+    body = (Loop(row, (copy,)), *_nested(write.steps, Loop(lane, (write.store,), LoopKind.VECTOR)))
+    return Kernel(group.name, group.params(), task.extent, (Loop(task, body),), group.costs())
+
+
+class _Write:
+    """One update: the loops over all of them, and what is stored."""
+
+    def __init__(self, steps: Sequence[Var], store: Store) -> None:
+        self.steps = steps
+        self.store = store
+
+
+def _division(
+    group: Group, anchor: Node, shape: Sequence[int], indices: Sequence[int]
+) -> tuple[int, int, int]:
+    """The data as outer × rows × columns: updates choose a row, and keep to their own outer place
+    and column.
+    """
+    if anchor.op == "ScatterND":
+        depth = indices[-1]
+        return 1, math.prod(shape[:depth]), math.prod(shape[depth:])
+    axis = _axis(anchor, len(shape))
+    # Dimensions that the updates cover only in part must be walked, not divided among work items.
+    outer = math.prod(shape[:axis]) if tuple(shape[:axis]) == tuple(indices[:axis]) else 1
+    columns = (
+        math.prod(shape[axis + 1 :])
+        if tuple(shape[axis + 1 :]) == tuple(indices[axis + 1 :])
+        else 1
+    )
+    return outer, math.prod(shape) // (outer * columns), columns
+
+
+def _update(
+    group: Group,
+    anchor: Node,
+    elements: Elements,
+    refs: tuple[Ref, Ref, Ref],
+    outer: Index,
+    column: Index,
+) -> _Write:
+    data, indices, updates = refs
+    shape, index_shape = group.shape(data), group.shape(indices)
+    if anchor.op == "ScatterND":
+        depth = index_shape[-1]
+        step = Var("update", math.prod(index_shape[:-1]))
+        tuples = unravel(of(step), index_shape[:-1])
+        places = [
+            looked_up(elements, indices, (*tuples, of(axis)), shape[axis]) for axis in range(depth)
+        ]
+        target = (*places, *unravel(column, shape[depth:]))
+        steps, source = [step], (*tuples, *unravel(column, shape[depth:]))
+    else:
+        axis = _axis(anchor, len(shape))
+        outer_whole = tuple(shape[:axis]) == tuple(index_shape[:axis])
+        inner_whole = tuple(shape[axis + 1 :]) == tuple(index_shape[axis + 1 :])
+        front = [] if outer_whole else [Var(f"u{at}", index_shape[at]) for at in range(axis)]
+        back = (
+            []
+            if inner_whole
+            else [Var(f"u{at}", index_shape[at]) for at in range(axis + 1, len(shape))]
+        )
+        along = Var("update", index_shape[axis])
+        before = unravel(outer, shape[:axis]) if outer_whole else tuple(of(var) for var in front)
+        after = (
+            unravel(column, shape[axis + 1 :]) if inner_whole else tuple(of(var) for var in back)
+        )
+        source = (*before, of(along), *after)
+        target = (*before, looked_up(elements, indices, source, shape[axis]), *after)
+        steps = [*front, along, *back]
+    attrs: Any = anchor.attrs
+    fn = _REDUCTIONS[str(attrs.get("reduction", "none"))]
+    flat = ravel(target, shape)
+    value = elements.value(updates, source)
+    if fn is not None:
+        value = apply(fn, load("out0", flat, group.dtype(anchor.ref())), value)
+    return _Write(steps, Store("out0", flat, value))
+
+
+def _nested(steps: Sequence[Var], inner: Stmt) -> tuple[Stmt, ...]:
+    for step in reversed(steps):
+        inner = Loop(step, (inner,))
+    return (inner,)
+
+
+def _axis(node: Node, rank: int) -> int:
+    attrs: Any = node.attrs
+    return int(attrs.get("axis", 0)) % rank
+
+
+def _chunk(columns: int) -> int:
+    """The largest divisor that is not above the limit, so that every work item has equally many."""
+    return next(size for size in range(min(columns, _COLUMNS), 0, -1) if columns % size == 0)
+
+
+# ---- reading ----
+
+
+def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    data, indices = node.inputs[0], node.inputs[1]
+    assert data is not None
+    assert indices is not None
+    attrs: Any = node.attrs
+    batch = int(attrs.get("batch_dims", 0))
+    shape, index_shape = elements.shape(data), elements.shape(indices)
+    prefix, depth = index[: len(index_shape) - 1], index_shape[-1]
+    places = [
+        looked_up(elements, indices, (*prefix, of(at)), shape[batch + at]) for at in range(depth)
+    ]
+    return elements.value(data, (*index[:batch], *places, *index[len(index_shape) - 1 :]))
+
+
+def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    data, lengths = node.inputs[0], node.inputs[1]
+    assert data is not None
+    assert lengths is not None
+    attrs: Any = node.attrs
+    time, batch = int(attrs.get("time_axis", 0)), int(attrs.get("batch_axis", 1))
+    extent = elements.shape(data)[time]
+    length = cast(elements.value(lengths, (index[batch],)), DType.I64)
+    here = position(index[time])
+    back = apply(Fn.SUB, apply(Fn.SUB, length, here), position(of(1)))
+    at = select(apply(Fn.LT, here, length), back, here)
+    safe = apply(Fn.CHECKED, at, position(of(extent)))
+    return elements.value(data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
+
+
+RULES: Mapping[str, Rule] = {"GatherND": _gather_nd, "ReverseSequence": _reverse_sequence}

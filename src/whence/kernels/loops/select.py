@@ -1,0 +1,106 @@
+"""Where the largest or smallest element of a row is (ArgMax, ArgMin), and running sums and products
+along an axis (CumSum, CumProd).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
+from whence.kernels.index import Var, of, unravel
+from whence.kernels.ir import (
+    TASK,
+    Accumulate,
+    Accumulator,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Loop,
+    LoopKind,
+    Name,
+    Stmt,
+    Store,
+)
+from whence.kernels.loops.reduce import highest, lowest
+from whence.kernels.loops.row_nest import RowNest
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.group import Group
+
+ARG_OPS = frozenset({"ArgMax", "ArgMin"})
+RUNNING_OPS = frozenset({"CumSum", "CumProd"})
+
+_LANES = 256
+
+
+def _int(node: Node, name: str, default: int) -> int:
+    value: Any = node.attrs.get(name, default)
+    return int(value)
+
+
+def lower_arg(group: Group, anchor: Node) -> Kernel:
+    """The place of the largest or smallest element: first its value, then the first (or last) place
+    that has it.
+    """
+    source = anchor.inputs[0]
+    assert source is not None
+    shape = group.shape(source)
+    if 0 in shape or group.outputs != (anchor.ref(),):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' of no elements, or with more fused to it"
+        )
+    axis = _int(anchor, "axis", 0) % max(len(shape), 1)
+    row = RowNest(group, anchor, shape or (1,), [axis])
+    largest = anchor.op == "ArgMax"
+    best = row.fold(
+        "best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x
+    )
+    last = bool(_int(anchor, "select_last_index", 0))
+    nowhere = literal(-1 if last else row.count, DType.I64)
+
+    def place(index: Indices) -> Expr:
+        x = row.x(index)
+        hit = apply(Fn.EQ, x, best)
+        if x.dtype.is_float:
+            # The first NaN is the largest and the smallest.
+            hit = apply(Fn.OR, hit, apply(Fn.ISNAN, x))
+        return select(hit, position(index[axis]), nowhere)
+
+    found = row.fold("found", Fn.MAX if last else Fn.MIN, int(nowhere.value), place, DType.I64)
+    return row.finish_numbers({anchor.ref(): found})
+
+
+def lower_running(group: Group, anchor: Node) -> Kernel:
+    """A running sum or product: one step after the other along the axis, neighbours across it side
+    by side.
+    """
+    source = anchor.inputs[0]
+    assert source is not None
+    shape = group.shape(source)
+    given = group.graph.const_value(anchor.inputs[1])
+    if given is None or 0 in shape or group.outputs != (anchor.ref(),):
+        raise UnsupportedError(
+            f"{anchor.op} '{anchor.name}' has an axis known only at run time, or no elements"
+        )
+    axis = int(given.reshape(-1)[0]) % len(shape)
+    outer, length, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    lanes = next(size for size in range(min(inner, _LANES), 0, -1) if inner % size == 0)
+    task, step, lane = Var(TASK, outer * (inner // lanes)), Var("step", length), Var("lane", lanes)
+    front, chunk = unravel(of(task), (outer, inner // lanes))
+    along = of(step) * -1 + (length - 1) if _int(anchor, "reverse", 0) else of(step)
+    flat = (front * length + along) * inner + chunk * lanes + of(lane)
+    dtype = compute_type(group.dtype(source))
+    fn, start = (Fn.ADD, 0) if anchor.op == "CumSum" else (Fn.MUL, 1)
+    value = cast(group.elements().value(source, unravel(flat, shape)), dtype)
+    advance: Stmt = Accumulate("total", fn, value, lane)
+    store: Stmt = Store("out0", flat, Name("total[lane]", dtype))
+    order = (store, advance) if _int(anchor, "exclusive", 0) else (advance, store)
+    first = Accumulator("total", Literal(float(start) if dtype.is_float else start, dtype), lane)
+    body = (first, Loop(step, (Loop(lane, order, LoopKind.VECTOR),)))
+    return Kernel(group.name, group.params(), task.extent, (Loop(task, body),), group.costs())

@@ -1,0 +1,85 @@
+"""Reads that lie across memory, made along it: a square is loaded row by row, turned in registers,
+and read from there.
+
+A transpose stores along one dimension and loads along another. Loop by loop, one of the two always
+strides through memory and uses one element of each cache line it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whence.kernels.index import Index, Var, of
+from whence.kernels.ir import Expr, Fn, Load, Micro, Name, Op, walk
+from whence.types import DType
+
+SIDE = 16
+"""Rows and columns of a square."""
+
+
+@dataclass(frozen=True, slots=True)
+class SquareTranspose(Micro):
+    """Fill the array `name[SIDE][SIDE]`: element `[along][across]` is that of `buffer` at `index`,
+    in which `along` has the coefficient 1.
+    """
+
+    name: str
+    buffer: str
+    index: Index
+    along: Var
+    across: Var
+
+
+def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
+    """The single-precision loads that stride through memory as `inner` goes up; none when any load
+    is made on a condition.
+    """
+    parts = list(walk(*values))
+    if any(
+        isinstance(part, Op)
+        and part.fn in (Fn.SELECT, Fn.CHOOSE)
+        and any(isinstance(each, Load) for each in walk(*part.args[1:]))
+        for part in parts
+    ):
+        return []
+    return [
+        part
+        for part in parts
+        if isinstance(part, Load)
+        and part.dtype is DType.F32
+        and part.index.coefficient(inner) not in (0, 1)
+        and _plain(part, inner)
+    ]
+
+
+def runs_along(load: Load, var: Var) -> bool:
+    """Are neighbours along `var` neighbours in memory?"""
+    return load.index.coefficient(var) == 1 and _plain(load, var)
+
+
+def _plain(load: Load, var: Var) -> bool:
+    """Does the index depend on the variable through its own term alone?"""
+    return not (load.index - of(var) * load.index.coefficient(var)).depends_on(var)
+
+
+def replaced(value: Expr, names: dict[Load, Name]) -> Expr:
+    """The expression with these loads read from turned squares."""
+    done: dict[Expr, Expr] = {}
+    stack = [value]
+    while stack:
+        part = stack[-1]
+        if part in done:
+            stack.pop()
+        elif isinstance(part, Op):
+            missing = [arg for arg in part.args if arg not in done]
+            if missing:
+                stack.extend(missing)
+            else:
+                done[part] = Op(part.fn, tuple(done[arg] for arg in part.args), part.dtype)
+        else:
+            done[part] = names.get(part, part) if isinstance(part, Load) else part
+    return done[value]
+
+
+__all__ = ["SIDE", "SquareTranspose", "replaced", "runs_along", "strided_loads"]

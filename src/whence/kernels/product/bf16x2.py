@@ -1,0 +1,250 @@
+"""Matrix products with constant weights by matrix units, with float32 numbers as two bfloat16 (see
+`halves`).
+
+A block of rows of A is turned into halves in scratch, by group of rows and block of the depth, as a
+step reads them. Each panel of columns is then multiplied with all groups of the block, so that its
+weights are fetched once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node
+from whence.kernels.bf16x2 import (
+    DEPTH,
+    FLOPS_PER_NS,
+    GROUP,
+    PANEL,
+    STEP_FLOATS,
+    SUM_FLOATS,
+    TILE,
+    PackHalves,
+    cycles_by_units,
+    cycles_by_vectors,
+    lines_ahead,
+    packed_floats,
+)
+from whence.kernels.cost import imbalance
+from whence.kernels.group import Group
+from whence.kernels.ir import Kernel, Micro
+from whence.kernels.product.gemm import (
+    STREAM_AHEAD,
+    Gemm,
+    GemmPlan,
+    Sizes,
+    as_matrix,
+    gemm_micro,
+    lower_gemm,
+    product_of,
+    sizes_of,
+    with_packed,
+)
+from whence.kernels.tile import Tile
+
+# Digits are given up only where that buys time.
+_WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
+_EXPONENTIAL = frozenset({"Softmax", "LogSoftmax", "Exp"})
+# Each part of the columns turns its rows again.
+_MOST_PARTS = 12
+_HEIGHTS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Bf16x2GemmPlan:
+    """How a product by matrix units is divided."""
+
+    block_rows: int
+    """Of a work item."""
+    parts: int
+    """Into which the panels of columns are divided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bf16x2Gemm(Micro):
+    """The whole product as one statement; a renderer writes the loops."""
+
+    product: Gemm
+    """What is multiplied and stored, in tiles as large as a step's; the panels are of halves."""
+    parts: int
+    is_far: bool
+    """Are the weights too many to stay in the cache?"""
+
+    @property
+    def depths(self) -> int:
+        """Steps of a sum."""
+        return -(-self.product.depth // DEPTH)
+
+    @property
+    def groups(self) -> int:
+        """Of rows that are multiplied at a time, in a block."""
+        return -(-self.product.block_rows // GROUP)
+
+    @property
+    def tasks(self) -> int:
+        return self.product.blocks * self.parts
+
+    @property
+    def turned_floats(self) -> int:
+        """Room of a block's halves, in float32: by group, block of the depth, half, row, number."""
+        return self.groups * GROUP * self.depths * DEPTH
+
+    @property
+    def ahead(self) -> int:
+        """Cache lines of the weights to come that are asked for at each step, so that all are near
+        when their turn comes.
+        """
+        return lines_ahead(self.groups) if self.is_far else 0
+
+    @property
+    def distance(self) -> int:
+        """Floats from the step's weights to those that are asked for."""
+        panel = self.depths * STEP_FLOATS
+        return panel if self.groups > 1 else min(panel, STREAM_AHEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class _PackColumns:
+    """Weights of a product as `PackHalves` takes them."""
+
+    depth: int
+    columns: int
+    transposed: bool
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        return PackHalves()(
+            as_matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None]
+        )
+
+
+def cheapest_bf16x2_gemm(
+    group: Group, anchor: Node, tile: Tile
+) -> tuple[float, Bf16x2GemmPlan] | None:
+    """The cycles it takes to multiply by matrix units, and how; `None` where there are none, or
+    this is no product for them, or not worth it.
+    """
+    sizes = sizes_of(group, anchor, product_of(anchor))
+    if not _is_possible(sizes, anchor, tile) or _feeds_exponential(group):
+        return None
+    cycles, plan = min(
+        ((_cycles(sizes, plan, tile), plan) for plan in _plans(sizes, tile)),
+        key=lambda each: each[0],
+    )
+    direct = cycles_by_vectors(
+        sizes.rows * sizes.depth * -(-sizes.columns // tile.lanes), _fetched(sizes, tile)
+    )
+    return (cycles, plan) if cycles < min(_WORTHWHILE * direct, direct - _LEAST_SAVED) else None
+
+
+def bf16x2_gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
+    """What is worth timing: the cheapest by the cost model, in more and in fewer work items."""
+    found = cheapest_bf16x2_gemm(group, anchor, tile)
+    if found is None:
+        return
+    plan = found[1]
+    yield plan
+    yield Bf16x2GemmPlan(plan.block_rows, 1)
+    yield Bf16x2GemmPlan(-(-plan.block_rows // (2 * GROUP)) * GROUP, plan.parts)
+
+
+def _is_possible(sizes: Sizes, anchor: Node, tile: Tile) -> bool:
+    return tile.bf16x2 and sizes.packed and not sizes.batch_shape and not product_of(anchor).trans_a
+
+
+def _feeds_exponential(group: Group) -> bool:
+    """Does a softmax follow, which makes the sums' absolute error a relative one of what it gives?
+    There the digits are worth more than the time.
+    """
+    return any(
+        consumer.op in _EXPONENTIAL
+        for ref in group.outputs
+        for consumer, _ in group.graph.uses(ref)
+    )
+
+
+def _is_far(sizes: Sizes, tile: Tile) -> bool:
+    return 4 * packed_floats(sizes.columns, 1, sizes.depth) > tile.cache_bytes // 2
+
+
+def _plans(sizes: Sizes, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
+    """Divisions into blocks of rows whose halves fit the cache, or that cannot be smaller, and into
+    parts.
+    """
+    groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)
+    fitting = max(1, tile.cache_bytes // 2 // (4 * GROUP * -(-sizes.depth // DEPTH) * DEPTH))
+    for height in {
+        min(size, fitting, groups) for size in (*_HEIGHTS, -(-groups // 4), -(-groups // 2), groups)
+    }:
+        rows = min(sizes.rows, height * GROUP)
+        for parts in (
+            count
+            for count in range(1, min(panels, max(_MOST_PARTS, 2 * tile.threads)) + 1)
+            if panels % count == 0 or count == 2
+        ):
+            yield Bf16x2GemmPlan(rows, parts)
+
+
+def _cycles(sizes: Sizes, plan: Bf16x2GemmPlan, tile: Tile) -> float:
+    """What it takes, with what threads lose by work items that they cannot share evenly."""
+    groups, height, vectors = (
+        -(-sizes.rows // GROUP),
+        -(-plan.block_rows // GROUP),
+        -(-sizes.columns // TILE),
+    )
+    blocks = -(-groups // height)
+    steps = groups * -(-vectors // PANEL) * -(-sizes.depth // DEPTH)
+    turned = plan.parts * sizes.rows * -(-sizes.depth // TILE)
+    cycles = cycles_by_units(steps, turned, sizes.rows * vectors, blocks * _fetched(sizes, tile))
+    # The last block may be smaller, and whoever has it waits for the others.
+    return (
+        cycles * imbalance(blocks * plan.parts, tile.threads) * (1 + blocks * height / groups) / 2
+    )
+
+
+def _fetched(sizes: Sizes, tile: Tile) -> int:
+    """Weights that a block of rows has to get from beyond the cache."""
+    return sizes.columns * sizes.depth if _is_far(sizes, tile) else 0
+
+
+def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPlan) -> Kernel:
+    """A kernel for a group whose anchor is a matrix product that `cheapest_bf16x2_gemm` has a plan
+    for.
+    """
+    product = product_of(anchor)
+    sizes = sizes_of(group, anchor, product)
+    if not _is_possible(sizes, anchor, tile):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' cannot be computed by matrix units")
+    gemm = gemm_micro(group, anchor, tile, GemmPlan(GROUP, PANEL, plan.block_rows, sizes.depth))
+    micro = Bf16x2Gemm(gemm, plan.parts, _is_far(sizes, tile))
+    packing = _PackColumns(sizes.depth, sizes.columns, product.trans_b)
+    params, packings = with_packed(
+        group, product, packing, packed_floats(sizes.columns, 1, sizes.depth)
+    )
+    scratch = 4 * (micro.turned_floats + SUM_FLOATS)
+    return Kernel(
+        group.name,
+        params,
+        micro.tasks,
+        (micro,),
+        group.costs(),
+        scratch,
+        packings,
+        flops_per_ns=FLOPS_PER_NS,
+        reduced_precision=True,
+    )
+
+
+def lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
+    """A kernel for a group whose anchor is a matrix product, by matrix units where that is
+    quicker.
+    """
+    found = cheapest_bf16x2_gemm(group, anchor, tile)
+    return (
+        lower_gemm(group, anchor, tile)
+        if found is None
+        else lower_bf16x2_gemm(group, anchor, tile, found[1])
+    )

@@ -1,0 +1,408 @@
+"""Matrix products: a register tile of rows × columns, the right-hand side packed in column panels,
+the epilogue applied on the way out.
+
+C[b, m, n] = epilogue(Σ_k A[b, m, k] · B[b, k, n])
+
+Constant right-hand sides (weights) are packed at compile time. Others are packed panel by panel at
+run time into the worker's scratch, which costs one pass over B for M passes of arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.graph import Node, Ref
+from whence.kernels.cost import chunk_size
+from whence.kernels.elements import Indices
+from whence.kernels.expressions import apply, literal
+from whence.kernels.group import Group
+from whence.kernels.index import Index, Var, of, ravel, unravel
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.rules.elementwise import activated
+from whence.kernels.tile import Tile
+from whence.types import DType
+
+GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
+
+Pack = Callable[[np.ndarray], np.ndarray]
+
+ROW, COLUMN, BATCH = "m", "n", "batch"
+ACCUMULATOR = Name("acc", DType.F32)
+STREAM_AHEAD = 8192
+"""Weights that pass by once are asked for so many floats ahead: earlier, and they would be gone
+from the cache again.
+"""
+
+# Vectors of a register tile that are timed, and the height below which a tile is for products of so
+# few rows only.
+_WIDTHS = (1, 2, 3, 4, 6, 8)
+_FEW_ROWS = 6
+
+# Up to so many tiles of rows a panel is divided in depth, into blocks that stay in the first-level
+# cache.
+_FEW_TILES = 4
+_BLOCK_BYTES = 1 << 15
+# What a work item costs besides its products, in tiles: reading a panel that is near, one from beyond
+# the second-level cache, or packing it.
+_NEAR_TILES, _FAR_TILES, _PACK_TILES = 0.15, 0.9, 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in a buffer: element (row, column) of batch item b lies at `base(b) + row·row_stride
+    + column·column_stride`.
+    """
+
+    buffer: str
+    base: Index
+    row_stride: int
+    column_stride: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm(Micro):
+    """The whole product as one statement; a renderer writes the loops. Work item t is a panel of
+    columns of a block of rows.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    a: Matrix
+    b: Matrix
+    packed: bool
+    """`b` is already in panels `[columns / width][depth][width]`, the last one padded with
+    zeros.
+    """
+    tile: Tile
+    block_rows: int
+    """Rows a work item covers; its panel of B stays in cache over them."""
+    block_depth: int
+    """Divides the depth: so much of a panel is gone through by all rows before the next."""
+    out: str
+    out_index: Index
+    value: Expr
+    """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
+
+    @property
+    def panels(self) -> int:
+        return -(-self.columns // self.tile.width)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.rows // self.block_rows)
+
+    @property
+    def divided(self) -> bool:
+        """Are sums put aside between the blocks of a panel?"""
+        return self.block_depth < self.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix product of the graph in one normal form."""
+
+    a: Ref
+    b: Ref
+    trans_a: bool
+    trans_b: bool
+    alpha: float
+    bias: Ref | None
+    beta: float
+
+
+def product_of(node: Node) -> Product:
+    a, b = node.inputs[0], node.inputs[1]
+    assert a is not None
+    assert b is not None
+    attrs: Any = node.attrs
+    if node.op in ("Gemm", "FusedGemm"):
+        return Product(
+            a,
+            b,
+            bool(attrs.get("transA", 0)),
+            bool(attrs.get("transB", 0)),
+            attrs.get("alpha", 1.0),
+            node.input(2),
+            attrs.get("beta", 1.0),
+        )
+    return Product(
+        a,
+        b,
+        bool(attrs.get("trans_a", 0)),
+        bool(attrs.get("trans_b", 0)),
+        attrs.get("alpha", 1.0),
+        node.input(2),
+        1.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GemmPlan:
+    """How a matrix product is divided: `rows` × `vectors` of a register tile, the rows of a work
+    item, and how deep its panel is at a time.
+    """
+
+    rows: int
+    vectors: int
+    block_rows: int
+    block_depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of a matrix product."""
+
+    rows: int
+    columns: int
+    depth: int
+    batch_shape: tuple[int, ...]
+    packed: bool
+    """One constant B serves all of A."""
+
+
+def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
+    if any(group.dtype(ref) is not DType.F32 for ref in (product.a, product.b)):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' multiplies {group.dtype(product.a)}")
+    a_shape, b_shape = group.shape(product.a), group.shape(product.b)
+    if len(a_shape) < 2 or len(b_shape) < 2:
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector operand")
+    depth, columns = (b_shape[-1], b_shape[-2]) if product.trans_b else (b_shape[-2], b_shape[-1])
+    rows = a_shape[-1] if product.trans_a else a_shape[-2]
+    if 0 in (rows, columns, depth):
+        raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
+    shared_b = math.prod(b_shape[:-2]) == 1
+    packed = shared_b and group.graph.const_value(product.b) is not None
+    if shared_b and not product.trans_a:
+        # One B for all of A: the batch dimensions are more rows.
+        return Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
+    return Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), packed)
+
+
+def _plan(sizes: Sizes, tile: Tile) -> GemmPlan:
+    """What the cost model takes."""
+    # Few rows leave registers for more columns. But weights come from afar a panel ahead of their
+    # use, and narrow panels come quicker.
+    is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
+    fitted = tile.fitted(sizes.rows) if is_near else tile.evened(sizes.rows)
+    return _divided(sizes, fitted)
+
+
+def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
+    """What is worth timing, what the cost model takes first; some may come twice."""
+    sizes = sizes_of(group, anchor, product_of(anchor))
+    rows, usual = sizes.rows, _plan(sizes, tile)
+    yield usual
+    for vectors in _WIDTHS:
+        # Besides the sums, registers hold a row of the panel and a value of A.
+        most = max(1, (tile.rows * tile.vectors + tile.vectors - vectors) // vectors)
+        # A narrow tile reads a row for every product, a wide one is for few rows.
+        if (
+            vectors > -(-sizes.columns // tile.lanes)
+            or (vectors == 1 and sizes.columns > tile.lanes)
+            or (most < _FEW_ROWS and rows > most)
+        ):
+            continue
+        shape = replace(tile, rows=most, vectors=vectors).evened(rows)
+        yield _divided(sizes, shape)
+    for parts in (1, 2, 4):
+        # From all rows in a work item to a quarter of what fits the cache.
+        tiles = (
+            -(-rows // usual.rows) if parts == 1 else -(-usual.block_rows // (parts * usual.rows))
+        )
+        yield replace(usual, block_rows=min(rows, tiles * usual.rows), block_depth=sizes.depth)
+
+
+def lower_gemm(group: Group, anchor: Node, tile: Tile, plan: GemmPlan | None = None) -> Kernel:
+    """A kernel for a group whose anchor is a matrix product of single-precision values, divided as
+    planned or else as the cost model would.
+    """
+    product = product_of(anchor)
+    sizes = sizes_of(group, anchor, product)
+    micro = gemm_micro(group, anchor, tile, _plan(sizes, tile) if plan is None else plan)
+    tasks = micro.batch * micro.panels * micro.blocks
+    if not sizes.packed:
+        return Kernel(
+            group.name,
+            tuple(group.params()),
+            tasks,
+            (micro,),
+            group.costs(),
+            sizes.depth * micro.tile.width * 4,
+        )
+    packing = _Packing(sizes.depth, sizes.columns, product.trans_b, micro.tile.width)
+    params, packings = with_packed(
+        group, product, packing, micro.panels * sizes.depth * micro.tile.width
+    )
+    return Kernel(group.name, params, tasks, (micro,), group.costs(), 0, packings)
+
+
+def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
+    """The product as a statement, divided as planned."""
+    product = product_of(anchor)
+    sizes = sizes_of(group, anchor, product)
+    rows, columns, depth, batch_shape = sizes.rows, sizes.columns, sizes.depth, sizes.batch_shape
+    a_shape, b_shape = group.shape(product.a), group.shape(product.b)
+    a_row, a_column = (1, a_shape[-1]) if product.trans_a else (a_shape[-1], 1)
+    b_row, b_column = (1, b_shape[-1]) if product.trans_b else (b_shape[-1], 1)
+    batch = Var(BATCH, math.prod(batch_shape))
+    a = Matrix(
+        _buffer(group, product.a), _batch_base(of(batch), batch_shape, a_shape), a_row, a_column
+    )
+    b = Matrix(
+        _buffer(group, product.b), _batch_base(of(batch), batch_shape, b_shape), b_row, b_column
+    )
+    tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
+    flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
+    value = _epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
+    return Gemm(
+        batch.extent,
+        rows,
+        columns,
+        depth,
+        a,
+        b,
+        sizes.packed,
+        tile,
+        plan.block_rows,
+        plan.block_depth,
+        "out0",
+        flat,
+        value,
+    )
+
+
+def with_packed(
+    group: Group, product: Product, packing: Pack, elements: int
+) -> tuple[tuple[Buffer, ...], dict[int, Pack]]:
+    """The kernel's parameters and packings when B is packed to so many elements."""
+    position = group.inputs.index(product.b)
+    params = list(group.params())
+    params[position] = replace(params[position], dtype=DType.F32, elements=elements)
+    return tuple(params), {position: packing}
+
+
+def _buffer(group: Group, ref: Ref) -> str:
+    return f"in{group.inputs.index(ref)}"
+
+
+def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:
+    """Where the matrix of a batch item begins, broadcasting its batch dimensions."""
+    own = shape[:-2]
+    places = (
+        unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
+        if batch_shape
+        else (of(0),) * len(own)
+    )
+    flat = (
+        ravel(
+            [of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)],
+            own,
+        )
+        if own
+        else of(0)
+    )
+    return flat * (shape[-2] * shape[-1])
+
+
+def _divided(sizes: Sizes, tile: Tile) -> GemmPlan:
+    """Tiles of this shape, in work items as the cost model divides them."""
+    block_depth = _block_depth(sizes, tile)
+    return GemmPlan(tile.rows, tile.vectors, _block_rows(sizes, block_depth, tile), block_depth)
+
+
+def _block_depth(sizes: Sizes, tile: Tile) -> int:
+    """So much of a panel at a time as the nearest cache holds: weights come from far away, and a
+    worker waits for the first block that it needs.
+
+    Many tiles of rows take so long that the wait is not noticed, and would have many sums to put
+    aside.
+    """
+    if not sizes.packed or not 1 < -(-sizes.rows // tile.rows) <= _FEW_TILES:
+        return sizes.depth
+    parts = -(-4 * tile.width * sizes.depth // _BLOCK_BYTES)
+    return next(
+        (sizes.depth // count for count in range(parts, 2 * parts) if sizes.depth % count == 0),
+        sizes.depth,
+    )
+
+
+def _block_rows(sizes: Sizes, depth: int, tile: Tile) -> int:
+    """At most as many tiles of rows as keep A's block within half of the second-level cache, so that
+    the panel of B is reused over it; fewer where that lets threads end together.
+    """
+    tiles, panels = -(-sizes.rows // tile.rows), -(-sizes.columns // tile.width)
+    fitting = max(tile.cache_bytes // 2 // (4 * depth * tile.rows), 1)
+    is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
+    overhead = _PACK_TILES if not sizes.packed else _NEAR_TILES if is_near else _FAR_TILES
+    chunk = chunk_size(
+        tiles,
+        math.prod(sizes.batch_shape) * panels,
+        tile.threads,
+        overhead=overhead,
+        least_parts=-(-tiles // fitting),
+    )
+    return min(sizes.rows, chunk * tile.rows)
+
+
+def _epilogue(
+    group: Group, anchor: Node, product: Product, flat: Index, out_shape: tuple[int, ...]
+) -> Expr:
+    if len(group.outputs) != 1:
+        raise UnsupportedError(f"group '{group.name}' exposes more than one value")
+    (result,) = group.outputs
+    elements = group.elements()
+    index = unravel(flat, out_shape)
+    total: Expr = ACCUMULATOR
+    if product.alpha != 1.0:
+        total = apply(Fn.MUL, total, literal(float(product.alpha), DType.F32))
+    if product.bias is not None and product.beta != 0.0:
+        bias = elements.broadcast(product.bias, index)
+        total = apply(
+            Fn.ADD,
+            total,
+            bias
+            if product.beta == 1.0
+            else apply(Fn.MUL, bias, literal(float(product.beta), DType.F32)),
+        )
+    total = activated(anchor, total)
+
+    def given(place: Indices) -> Expr:
+        if ravel(place, out_shape) != flat:
+            raise UnsupportedError(f"group '{group.name}' moves elements after '{anchor.name}'")
+        return total
+
+    return group.elements({anchor.ref(): given}).value(result, unravel(flat, group.shape(result)))
+
+
+def as_matrix(weights: np.ndarray, depth: int, columns: int, *, transposed: bool) -> np.ndarray:
+    """B as [depth, column], whichever way it lies."""
+    return weights.reshape(columns, depth).T if transposed else weights.reshape(depth, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """B in panels of `width` columns, each panel row after row: what the tile reads is one
+    stream.
+    """
+
+    depth: int
+    columns: int
+    transposed: bool
+    width: int
+
+    def __call__(self, weights: np.ndarray) -> np.ndarray:
+        matrix = as_matrix(weights, self.depth, self.columns, transposed=self.transposed)
+        panels = -(-self.columns // self.width)
+        padded = np.zeros((self.depth, panels * self.width), np.float32)
+        padded[:, : self.columns] = matrix
+        return np.ascontiguousarray(
+            padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2)
+        )
