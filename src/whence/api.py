@@ -136,7 +136,7 @@ def compile_model(
             )
         model = load(model, shapes=shapes)
     from whence.ops.binding import Port
-    from whence.passes.propagate_types import fix_input_shapes
+    from whence.passes.shapes.propagate_types import fix_input_shapes
     from whence.runtime.engine import Engine
     from whence.runtime.executable import Executable
 
@@ -350,7 +350,7 @@ def prepare_again(
 
     def again(inputs: Shapes) -> Graph:
         from whence.graph import Graph
-        from whence.passes.propagate_types import fix_input_shapes
+        from whence.passes.shapes.propagate_types import fix_input_shapes
 
         source = model if isinstance(model, Graph) else load(model, shapes=shapes)
         if _is_static(source):

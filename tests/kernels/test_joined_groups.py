@@ -12,7 +12,7 @@ from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.kernels.conv.direct import reach, share_reached
 from whence.kernels.tile import AVX2
-from whence.passes.block_channels import BlockChannels
+from whence.passes.layout.block_channels import BlockChannels
 from whence.passes.manager import run_passes
 from whence.types import DType
 

@@ -6,9 +6,9 @@ from whence.graph import Check, Graph, Node, check_graph
 from whence.graph.structure import structure
 from whence.passes.base import Pass
 from whence.passes.equivalence import Probe
-from whence.passes.gather_consts import GatherConsts
 from whence.passes.manager import CheckLevel, run_passes
-from whence.passes.remove_dead_nodes import RemoveDeadNodes
+from whence.passes.simplify.gather_consts import GatherConsts
+from whence.passes.simplify.remove_dead_nodes import RemoveDeadNodes
 from whence.provenance import Reason
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from whence.graph import Node
 from whence.graph.builder import GraphBuilder
-from whence.passes.gate import polynomial
 from whence.passes.pattern import (
     few_consumers,
     integers,
@@ -20,6 +19,7 @@ from whence.passes.pattern import (
     scalar,
     without_casts,
 )
+from whence.passes.recognise.gate import polynomial
 from whence.types import Dim, DType
 
 

@@ -18,7 +18,7 @@ from whence.errors import InputError
 from whence.graph import Graph
 from whence.ops.definition import Value
 from whence.passes.equivalence import as_indices, random_inputs
-from whence.passes.index_limits import index_limits
+from whence.passes.shapes.index_limits import index_limits
 from whence.types import DType, TensorType
 
 _IMAGE, _LENGTH = 224, 32

@@ -12,7 +12,7 @@ from whence.graph import Graph, Node
 from whence.ops.cost import cost
 from whence.ops.definition import TypeQuery
 from whence.ops.registry import REGISTRY
-from whence.passes.propagate_types import fix_input_shapes
+from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
 from whence.types import TensorType
 

@@ -4,7 +4,7 @@ shapes, windows and patterns that take hours or fill memory.
 Every limit is far above what models have, and what is beyond one is refused in one line that says
 what was found and what the limit is, or is left to the run, which pays for it only when asked. The
 rank of a tensor is limited where types are made (`types.MAX_RANK`); how much is folded, in
-`passes/fold_constants.py`.
+`passes/fold/fold_constants.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from whence.graph import Graph, Node
 from whence.graph.state import initial_state
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
-from whence.passes.index_limits import index_limits
+from whence.passes.shapes.index_limits import index_limits
 from whence.types import DType, OptionalType, TensorType
 
 _SYMBOLIC_SIZE = 2

@@ -21,7 +21,7 @@ from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
 from whence.passes.manager import run_passes
 from whence.passes.pipeline import PREPARE
-from whence.passes.propagate_types import fix_input_shapes
+from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ LiteRT, with 31-bit multipliers and shifts in place of the real scale.
 A float operator with quantised weights (dynamic range quantisation) reads its weights through
 DequantizeLinear, as if it computed in floats. LiteRT quantises the activations too, anew at every
 run; where it does, that DequantizeLinear has `arithmetic="hybrid"`, or "hybrid_asymmetric" when the
-activations' codes have a zero point, and `passes/integer_hybrid.py` does likewise.
+activations' codes have a zero point, and `passes/quantised/integer_hybrid.py` does likewise.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Nested graphs: branches inlined, flattened, or left to fail only where they run."""

@@ -1,0 +1,91 @@
+"""Nested graphs that are certain to run exactly once, or never, move into the graph around them.
+
+1. An `If` with a constant condition is the branch it takes. The other branch is dead.
+2. A `Loop` that makes one turn is its body, each scan output with a leading dimension of 1.
+3. A `Loop` that makes no turn and collects nothing yields the values it was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.graph import Graph, Node, Rewriter
+from whence.passes.base import Pass
+from whence.passes.const_values import const_bool, const_ints
+from whence.passes.control.captures import capture_count
+from whence.passes.control.inlining import Inlining
+
+_CONTROL = ("If", "Loop")
+
+
+@dataclass(frozen=True, slots=True)
+class InlineBranches(Pass):
+    name = "inline_branches"
+    summary = "branches and loops whose course is certain become plain operators"
+
+    folding: Pass | None = None
+    """What is folded whenever something was inlined: further courses may be certain then."""
+
+    def run(self, rewriter: Rewriter) -> None:
+        while (
+            sum(_unfold(rewriter, node) for node in list(rewriter.graph) if node.op in _CONTROL)
+            and self.folding is not None
+        ):
+            self.folding.run(rewriter)
+
+    def why_skip(self, graph: Graph) -> str:
+        return "" if not graph.op_counts.keys().isdisjoint(_CONTROL) else "no If, no Loop"
+
+
+def _unfold(rewriter: Rewriter, node: Node) -> bool:
+    """Inline `node` if its course is certain, then what it held, which may become certain through
+    it.
+    """
+    inlining = (
+        _plan_if(rewriter.graph, node) if node.op == "If" else _plan_loop(rewriter.graph, node)
+    )
+    if inlining is None or node.retained:
+        return False
+    for each in inlining.apply(rewriter):
+        if each.op in _CONTROL:
+            _unfold(rewriter, each)
+    return True
+
+
+# If(true, f, g) = f, If(false, f, g) = g
+def _plan_if(graph: Graph, node: Node) -> Inlining | None:
+    taken = const_bool(graph, node.input(0))
+    if taken is None:
+        return None
+    rule = (
+        f"an If that is always {'true' if taken else 'false'} is its {'then' if taken else 'else'}"
+        " branch"
+    )
+    inlining = Inlining(graph, node, rule)
+    results = inlining.inline(
+        node.bodies["then_branch" if taken else "else_branch"], node.inputs[1:]
+    )
+    return inlining if inlining.connect(results) else None
+
+
+def _plan_loop(graph: Graph, node: Node) -> Inlining | None:
+    trips = const_ints(graph, node.input(0))
+    proceeds = True if node.input(1) is None else const_bool(graph, node.input(1))
+    formal = len(node.inputs) - capture_count(node)
+    carried = node.inputs[2:formal]
+    # Loop(0, c, v, f) = Loop(n, false, v, f) = v
+    if proceeds is False or (trips is not None and len(trips) == 1 and trips[0] <= 0):
+        inlining = Inlining(graph, node, "a Loop of no turns yields what it was given")
+        return inlining if inlining.connect(carried) else None
+    # Loop(1, true, v, f) = f(0, true, v)
+    if proceeds is True and trips == (1,):
+        inlining = Inlining(graph, node, "a Loop of one turn is its body")
+        first = [inlining.const(np.array(0, np.int64)), inlining.const(np.array(True))]
+        _, *results = inlining.inline(
+            node.bodies["body"], [*first, *carried, *node.inputs[formal:]]
+        )
+        rows = [inlining.row(ref) for ref in results[len(carried) :]]
+        return inlining if inlining.connect([*results[: len(carried)], *rows]) else None
+    return None

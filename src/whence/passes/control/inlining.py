@@ -1,0 +1,224 @@
+"""Moving nested graphs into the graph around them: one change, in which every operator keeps its
+own origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whence.errors import RewriteError
+from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph.change import Change, contradict, dissolve
+from whence.graph.node import Birth
+from whence.ops.definition import Attrs
+from whence.passes.simplify.remove_dead_nodes import remove_unread
+from whence.provenance import NO_ORIGIN, EdgeKind, Reason
+from whence.types import DType, TensorType, ValueType
+
+
+@dataclass(slots=True)
+class Inlining:
+    """The change that puts copies of the nodes of nested graphs where the node that holds them
+    stands.
+    """
+
+    graph: Graph
+    holder: Node
+    rule: str
+    new: dict[int, Node] = field(default_factory=dict)
+    redirects: dict[Ref, Ref] = field(default_factory=dict)
+    taken: list[Graph] = field(default_factory=list)
+    """The nested graphs whose nodes move."""
+    moved: list[Node] = field(default_factory=list)
+    """Nodes of the nested graph that hold graphs themselves, which go over to their copies."""
+    kept: list[Graph] = field(default_factory=list)
+    """Nested graphs that go over to a node of their own."""
+
+    def inline(self, body: Graph, given: Sequence[Ref | None]) -> list[Ref | None]:
+        """Copy the nodes of `body`, fed with `given`; returns what its outputs became."""
+        self.taken.append(body)
+        became: dict[Ref, Ref | None] = {
+            entry.ref(): ref for entry, ref in zip(body.inputs, given, strict=True)
+        }
+        for node in body:
+            if node.op in ("Input", "Output"):
+                continue
+            inputs = [None if ref is None else became[ref] for ref in node.inputs]
+            copy = self._add(
+                node.op,
+                inputs,
+                node.outputs,
+                node,
+                EdgeKind.COPY,
+                node.attrs,
+                node.value,
+                node.bodies,
+                node.flags,
+            )
+            if node.bodies:
+                self.moved.append(node)
+            for index in range(len(node.outputs)):
+                became[node.ref(index)] = copy.ref(index)
+        return [
+            became[ref] if (ref := output.inputs[0]) is not None else None
+            for output in body.outputs
+        ]
+
+    def const(self, value: np.ndarray) -> Ref:
+        return self._add(
+            "Const", (), (TensorType.of(value),), self.holder, EdgeKind.LOWER, value=value
+        ).ref()
+
+    def keep(
+        self, body: Graph, given: Sequence[Ref | None], types: Sequence[ValueType]
+    ) -> list[Ref | None]:
+        """Leave `body` a nested graph, fed with `given`, that gives what has these types; returns
+        what its outputs became.
+        """
+        self.kept.append(body)
+        node = self._add(
+            "Branch",
+            given,
+            types,
+            self.holder,
+            EdgeKind.LOWER,
+            {"captures": len(given)},
+            bodies={"body": body},
+        )
+        return [node.ref(index) for index in range(len(types))]
+
+    def choose(self, condition: Ref, then: Ref, otherwise: Ref) -> Ref:
+        """What an If gives: one of two values, of one type."""
+        return self._add(
+            "Choose",
+            (condition, then, otherwise),
+            (self.type_of(then),),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
+
+    def number(self, condition: Ref) -> Ref:
+        """A condition that may be a list of one element, as a number."""
+        kind = self.type_of(condition)
+        if isinstance(kind, TensorType) and kind.shape == ():
+            return condition
+        nothing = self.const(np.array([], np.int64))
+        return self._add(
+            "Reshape",
+            (condition, nothing),
+            (TensorType(DType.BOOL, ()),),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
+
+    def row(self, ref: Ref | None) -> Ref | None:
+        """The only row of a scan output: the value of one turn with a leading dimension of 1."""
+        kind = None if ref is None else self.type_of(ref)
+        if not isinstance(kind, TensorType):
+            return None
+        stacked = TensorType(kind.dtype, None if kind.shape is None else (1, *kind.shape))
+        return self._add(
+            "Unsqueeze",
+            (ref, self.const(np.array([0], np.int64))),
+            (stacked,),
+            self.holder,
+            EdgeKind.LOWER,
+        ).ref()
+
+    def connect(self, results: Sequence[Ref | None]) -> bool:
+        """`results` are to stand for the holder's outputs. False when they do not fit."""
+        if len(results) != len(self.holder.outputs):
+            return False
+        for index, (was, ref) in enumerate(zip(self.holder.outputs, results, strict=True)):
+            if ref is None or contradict(was, self.type_of(ref)):
+                return False
+            self.redirects[self.holder.ref(index)] = ref
+        return True
+
+    def apply(self, rewriter: Rewriter) -> list[Node]:
+        """Do it; returns the nodes that are new. What was not taken is dead."""
+        holder, target = self.holder, self.redirects[self.holder.ref()].node
+        held, kept = holder.bodies, {node: node.bodies for node in self.moved}
+        change = Change(
+            self.graph,
+            rewriter.pass_name,
+            self.rule,
+            before=holder,
+            redirects=self.redirects,
+            removed=[holder],
+        )
+        change.buried = {holder.id: (Reason.INLINED, target)}
+        for node in self.new.values():
+            node.birth = (
+                Birth(node.birth.parents, rewriter.pass_name, self.rule)
+                if node.birth is not None
+                else None
+            )
+            (change.consts if node.is_const else change.added).append(node)
+        # The change dissolves what the removed node holds: graphs that go over to a copy must not
+        # be found there.
+        holder.bodies = {
+            name: body for name, body in held.items() if any(body is taken for taken in self.taken)
+        }
+        for node in self.moved:
+            node.bodies = {}
+        try:
+            touched = change.apply()
+        except RewriteError:
+            holder.bodies = held
+            for node, bodies in kept.items():
+                node.bodies = bodies
+            raise
+        for body in held.values():
+            if not any(body is other for other in (*self.taken, *self.kept)):
+                dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
+        rewriter.applied(change, touched)
+        # The condition, or the number of turns, did its work here. What a branch captured may still
+        # be wanted, or is simply dead.
+        remove_unread(
+            rewriter,
+            holder.inputs[: 1 if holder.op == "If" else 2],
+            reason=Reason.FOLDED,
+            rule=self.rule,
+            into=target,
+        )
+        return change.added
+
+    def _add(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        types: Sequence[ValueType],
+        parent: Node,
+        kind: EdgeKind,
+        attrs: Attrs | None = None,
+        value: np.ndarray | None = None,
+        bodies: Mapping[str, Graph] | None = None,
+        flags: NodeFlag = NodeFlag.NONE,
+    ) -> Node:
+        # A constant of the file that no operator made has no history to go on with.
+        silent = op == "Const" and (not parent.origin or parent is self.holder)
+        birth = None if silent else Birth(((parent.id, kind),), "", self.rule)
+        origin = NO_ORIGIN if silent else parent.origin
+        node = Node(
+            self.graph.new_id(),
+            op,
+            inputs,
+            types,
+            attrs,
+            name=parent.name,
+            origin=origin,
+            value=value,
+            bodies=bodies,
+            flags=flags,
+        )
+        node.birth = birth
+        self.new[node.id] = node
+        return node
+
+    def type_of(self, ref: Ref) -> ValueType:
+        node = self.new.get(ref.node) or self.graph[ref.node]
+        return node.outputs[ref.index]

@@ -1,0 +1,1 @@
+"""Constants evaluated, and arithmetic folded into weights and biases."""

@@ -1,0 +1,230 @@
+"""Batch normalisation with constant statistics is one multiplication and one addition per channel;
+weights can take in both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import is_single_consumer, unique_consumer
+from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.fold.linear import LINEAR_OPS, Affine, Constants, Linear, linear_of, rebuild
+from whence.passes.operands import tensor_of
+from whence.provenance import EdgeKind
+from whence.types import Shape
+
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_MAX_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FoldBatchNorm(RulePass):
+    """Folds inference-mode BatchNormalization with constant parameters into neighbours with
+    constant weights:
+
+    1. into the Conv, ConvTranspose, Gemm or MatMul before it, when that has no other consumer, also
+       through transposes and reshapes
+       that keep the channels together;
+    2. into the only consumer after it, where no padding comes between.
+
+    With s = scale / sqrt(variance + epsilon) and t = bias - mean·s, it is s·x + t. One that has no
+    such neighbour stays as it is.
+    """
+
+    name: ClassVar[str] = "fold_batch_norm"
+    summary: ClassVar[str] = "fold batch normalisation into the weights of its neighbours"
+    classes: ClassVar[OpClass] = OpClass.NORM
+    anchors: ClassVar[frozenset[str]] = frozenset({"BatchNormalization"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        affine = _affine(rewriter.graph, node)
+        if affine is not None and not _fold_into_producer(node, affine, rewriter):
+            _fold_into_consumer(node, affine, rewriter)
+
+
+def _affine(graph: Graph, node: Node) -> Affine | None:
+    """Scale and shift of every channel."""
+    constants = [graph.const_value(ref) for ref in node.inputs[1:]]
+    values = [
+        value.astype(np.float64) for value in constants if value is not None and value.ndim == 1
+    ]
+    if (
+        len(values) != 4
+        or len({value.size for value in values}) != 1
+        or len(node.outputs) != 1
+        or get_int(node.attrs, "training_mode", 0)
+    ):
+        return None
+    scale, bias, mean, variance = values
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + get_float(node.attrs, "epsilon", 1e-5))
+    return Affine(factor, bias - mean * factor)
+
+
+class _Found(NamedTuple):
+    """A linear operator before the normalisation."""
+
+    linear: Linear
+    between: list[Node]
+    """The transposes and reshapes between the two, in order."""
+
+
+def _fold_into_producer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
+    found = _linear_before(rewriter.graph, bn)
+    if found is None or found.linear.n_out != affine.scale.size:
+        return False
+    constants = found.linear.after(affine)
+    if constants is None:
+        return False
+    linear = found.linear
+    if constants.bias is not None and not linear.holds_bias:
+        # BN(W·x) = W'·x + t with W' = W·s: a product of stacks of matrices has no bias, so the
+        # addition stays.
+        edit = rewriter.edit(
+            linear.node, *found.between, bn, rule="BN(matmul(x, w)) = matmul(x, w·s) + t"
+        )
+        product = rebuild(
+            edit,
+            linear,
+            Constants(constants.weights, None),
+            _input(linear.node),
+            linear.node.outputs,
+            (linear.node, bn),
+        )
+        result = edit.node(
+            "Add",
+            (product.ref(), edit.const(constants.bias)),
+            {},
+            linear.node.outputs,
+            of=(bn,),
+            kind=EdgeKind.LOWER,
+        )
+    else:
+        # BN(conv(x)) = conv'(x) with w' = w·s, b' = (b - mean)·s + beta
+        edit = rewriter.edit(
+            linear.node,
+            *found.between,
+            rule="BN(conv(x, w, b)) = conv(x, w·s, (b-mean)·s+beta)",
+            folded=(bn,),
+        )
+        result = rebuild(
+            edit, linear, constants, _input(linear.node), linear.node.outputs, (linear.node, bn)
+        )
+    for step in found.between:
+        result = edit.node(
+            step.op,
+            (result.ref(), *step.inputs[1:]),
+            step.attrs,
+            step.outputs,
+            of=(step,),
+            name=step.name,
+        )
+    edit.replace(bn, result)
+    edit.apply()
+    return True
+
+
+def _fold_into_consumer(bn: Node, affine: Affine, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    consumer = unique_consumer(graph, bn, LINEAR_OPS)
+    linear = (
+        None if consumer is None or consumer.input(0) != bn.ref() else linear_of(graph, consumer)
+    )
+    if (
+        linear is None
+        or linear.in_axis != 1
+        or linear.n_in != affine.scale.size
+        or not linear.holds_bias
+    ):
+        return False
+    constants = linear.before(affine)
+    if constants is None:
+        return False
+    # conv(BN(x)) = conv'(x) with w' = w·s per input channel, b' = b + Σ w·t; not with padding,
+    # which is zero after BN, not before.
+    edit = rewriter.edit(linear.node, rule="conv(BN(x), w, b) = conv(x, w·s, b+Σw·t)", folded=(bn,))
+    edit.replace(
+        linear.node,
+        rebuild(edit, linear, constants, _input(bn), linear.node.outputs, (linear.node, bn)),
+    )
+    edit.apply()
+    return True
+
+
+def _input(node: Node) -> Ref:
+    ref = node.inputs[0]
+    assert ref is not None
+    return ref
+
+
+def _linear_before(graph: Graph, bn: Node) -> _Found | None:
+    """The linear operator whose output channels are the channels of `bn`, when each node on the way
+    has one consumer.
+    """
+    user, axis, between = bn, 1, list[Node]()
+    for _ in range(_MAX_STEPS):
+        ref = user.input(0)
+        node = None if ref is None else graph.producer(ref)
+        if node is None or not is_single_consumer(graph, node, user):
+            return None
+        if node.op in LINEAR_OPS:
+            linear = linear_of(graph, node)
+            return (
+                _Found(linear, between[::-1])
+                if linear is not None and linear.out_axis == axis
+                else None
+            )
+        before = _axis_before(graph, node, axis)
+        if before is None:
+            return None
+        between.append(node)
+        user, axis = node, before
+    return None
+
+
+def _axis_before(graph: Graph, node: Node, axis: int) -> int | None:
+    """The axis of input 0 that is `axis` of the output, when the node only moves elements and keeps
+    that axis whole.
+    """
+    before, after = tensor_of(graph, node.input(0)), tensor_of(graph, node.ref())
+    if (
+        before is None
+        or after is None
+        or before.shape is None
+        or after.shape is None
+        or axis >= len(after.shape)
+    ):
+        return None
+    if node.op == "Transpose":
+        perm = get_ints(node.attrs, "perm", tuple(reversed(range(len(before.shape)))))
+        return perm[axis]
+    return _axis_in(before.shape, after.shape, axis) if node.op in _RESHAPES else None
+
+
+def _axis_in(before: Shape, after: Shape, axis: int) -> int | None:
+    """The same axis before a reshape: as long as it is, with as many elements behind each of its
+    positions.
+    """
+    size, behind = after[axis], _count(after[axis + 1 :])
+    if not isinstance(size, int) or size == 1 or behind is None:
+        return None
+    return next(
+        (
+            index
+            for index, dim in enumerate(before)
+            if dim == size and _count(before[index + 1 :]) == behind
+        ),
+        None,
+    )
+
+
+def _count(dims: Shape) -> int | None:
+    numbers = [dim for dim in dims if isinstance(dim, int)]
+    return math.prod(numbers) if len(numbers) == len(dims) else None

@@ -1,0 +1,1 @@
+"""The order of axes: channels first, channels last, channel-blocked; transposes and reshapes between."""

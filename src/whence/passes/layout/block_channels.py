@@ -1,0 +1,361 @@
+"""Convolutions move to the channel-blocked layout, and take everything between them along.
+
+1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z))); a first layer
+   of few channels reads its input as it is
+2. convolutions in groups of few channels work on several groups at once, with zeros between them;
+   transposed ones make each phase of the result
+   as channels of its own
+3. f(from_blocked(x)) = from_blocked(f'(x)) for operators that treat each channel by itself:
+   elementwise ones, pools, reductions and moves over
+   space, and concatenations and splits at multiples of a block
+4. to_blocked(from_blocked(x)) = x
+5. from_blocked(x) = reshape(x) where there is one pixel and every block is full, and likewise
+   to_blocked
+
+An operator between convolutions is reached after all that it reads, so one walk over the list moves
+whole networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
+from whence.graph.search import producer_of
+from whence.ops.attributes import get_int
+from whence.ops.definition import OpClass, Pattern
+from whence.ops.registry import REGISTRY
+from whence.passes.base import RulePass
+from whence.passes.layout.blocked_op import (
+    Input,
+    Layout,
+    Made,
+    Spread,
+    Step,
+    Twin,
+    blocked_form,
+    spatial_attrs,
+    static_float,
+)
+from whence.passes.layout.blocked_transpose import transposed_form
+from whence.passes.operands import tensor_of
+from whence.passes.simplify.remove_dead_nodes import remove_unread
+from whence.provenance import EdgeKind, Reason
+from whence.types import DType
+
+_CONVOLUTIONS = frozenset({"Conv", "FusedConv"})
+_TRANSPOSED = frozenset({"ConvTranspose", "FusedConvTranspose"})
+_OTHERS = frozenset(
+    {
+        "MaxPool",
+        "AveragePool",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "BatchNormalization",
+        "Concat",
+        "Split",
+        "Slice",
+        "Pad",
+        "Resize",
+    }
+    | {"ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"}
+)
+_BY_ELEMENT = frozenset(
+    name
+    for name, known in REGISTRY.items()
+    if known.pattern <= Pattern.BROADCAST
+    and known.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
+)
+# A convolution with fewer results than this leaves most of a vector empty; it is not worth a
+# conversion.
+_FEW_CHANNELS = 8
+# So few groups may all be joined, however few channels of them are left over.
+_FEW_GROUPS = 8
+_CANCELLED = "to_blocked(from_blocked(x)) = x"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannels(RulePass):
+    """Moves convolutions with constant weights and known shapes to tensors in blocks of `block`
+    channels.
+    """
+
+    block: int = 16
+
+    name: ClassVar[str] = "block_channels"
+    summary: ClassVar[str] = "convolutions, and what lies between them, work on blocks of channels"
+    classes: ClassVar[OpClass] = OpClass.CONV
+    anchors: ClassVar[frozenset[str]] = (
+        _CONVOLUTIONS | _TRANSPOSED | _OTHERS | _BY_ELEMENT | {"ToBlocked"}
+    )
+
+    def run(self, rewriter: Rewriter) -> None:
+        RulePass.run(self, rewriter)
+        for node in rewriter.graph:
+            if node.op in {"ToBlocked", "FromBlocked"}:
+                _see_as_reshape(node, rewriter)
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        if NodeFlag.NO_LAYOUT_CHANGE in node.flags:
+            return
+        if node.op == "ToBlocked":
+            _cancel(node, rewriter)
+        elif node.op in _CONVOLUTIONS:
+            self._block_convolution(node, rewriter)
+        elif node.op in _TRANSPOSED:
+            self._block_transposed(node, rewriter)
+        else:
+            self._block_other(node, rewriter)
+
+    # 1. conv(x, w, b, z) = from_blocked(blocked_conv(to_blocked(x), w, b, to_blocked(z)))
+    def _block_convolution(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        x, y, w = (static_float(graph, ref) for ref in (node.inputs[0], node.ref(), node.inputs[1]))
+        source, bias, addend = node.inputs[0], node.input(2), node.input(3)
+        if (
+            x is None
+            or y is None
+            or w is None
+            or source is None
+            or len(x) not in {3, 4}
+            or graph.const_value(node.inputs[1]) is None
+        ):
+            return
+        if (
+            bias is not None
+            and (graph.const_value(bias) is None or static_float(graph, bias) is None)
+        ) or not _is_float_or_absent(graph, addend, y):
+            return
+        layouts = _layouts(graph, node, self.block)
+        groups = get_int(node.attrs, "group", 1)
+        joined = self._joined_groups(groups, x[1], y[1])
+        if joined is None or (y[1] < _FEW_CHANNELS and source not in layouts):
+            return
+        plain = x[1] < self.block and groups == joined and source not in layouts
+        attrs = spatial_attrs(node, x[2:], w[2:]) | {"group": groups // joined}
+        attrs |= {"block": self.block, "channels_in": x[1], "channels_out": y[1]} | (
+            {"plain_input": 1} if plain else {}
+        )
+        if not plain and x[1] // groups * joined > self.block:
+            # Kernels leave out blocks of channels that are zeros for all of a panel's outputs.
+            attrs |= {"joined": joined} if joined > 1 else {}
+        weights: Input = node.inputs[1]
+        if len(w) == 3 or joined > 1:
+            value = np.asarray(graph.const_value(node.inputs[1]))
+            weights = _join_groups(
+                value.reshape(*w[:2], *(1,) * (4 - len(w)), *w[2:]), groups, joined
+            )
+        taken: Input = (source if len(x) == 4 else Spread(source)) if plain else Twin(source)
+        step = Step(
+            "BlockedConv", (taken, weights, bias, None if addend is None else Twin(addend)), attrs
+        )
+        self._replace(
+            node,
+            rewriter,
+            (step,),
+            (Layout(y[1], len(y)),),
+            "conv(x) = from_blocked(blocked_conv(to_blocked(x)))",
+        )
+
+    def _joined_groups(self, groups: int, taken: int, made: int) -> int | None:
+        """How many groups together are whole blocks of channels, all of them if need be; `None`
+        when that would be mostly zeros.
+        """
+        if groups == 1 or groups == taken == made:
+            return 1
+        for count in range(1, min(groups, self.block) + 1):
+            if groups % count == 0 and not any(
+                channels // groups * count % self.block for channels in (taken, made)
+            ):
+                return count
+        return groups if groups <= _FEW_GROUPS else None
+
+    # 2. transposed convolutions make each phase of the result as channels
+    def _block_transposed(self, node: Node, rewriter: Rewriter) -> None:
+        form = transposed_form(
+            rewriter.graph, node, _layouts(rewriter.graph, node, self.block), self.block
+        )
+        if form is not None:
+            self._replace(
+                node,
+                rewriter,
+                form.steps,
+                form.layouts,
+                "conv_transpose(x) = shuffle(blocked_conv(x))",
+            )
+
+    # 3. f(from_blocked(x)) = from_blocked(f'(x))
+    def _block_other(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        layouts = _layouts(graph, node, self.block)
+        form = blocked_form(graph, node, layouts, self.block) if layouts else None
+        if form is not None:
+            self._replace(
+                node,
+                rewriter,
+                form.steps,
+                form.layouts,
+                f"{node.op}(from_blocked(x)) = from_blocked({node.op}(x))",
+            )
+
+    def _replace(
+        self,
+        node: Node,
+        rewriter: Rewriter,
+        steps: tuple[Step, ...],
+        layouts: tuple[Layout, ...],
+        rule: str,
+    ) -> None:
+        edit = rewriter.edit(node, rule=rule)
+        made: list[Node] = []
+        for number, step in enumerate(steps):
+            inputs = [self._input(edit, node, given, made) for given in step.inputs]
+            outputs = max(len(layouts), 1) if number == len(steps) - 1 else 1
+            made.append(
+                edit.node(
+                    step.op,
+                    inputs,
+                    step.attrs,
+                    n_outputs=outputs,
+                    kind=EdgeKind.LOWER if len(steps) == 1 else EdgeKind.SPLIT,
+                )
+            )
+        for index, (channels, rank) in enumerate(layouts):
+            attrs = {"channels": channels} | ({"rank": rank} if rank != 4 else {})
+            edit.replace(
+                node.ref(index),
+                edit.node(
+                    "FromBlocked",
+                    [made[-1].ref(index)],
+                    attrs,
+                    node.outputs[index],
+                    kind=EdgeKind.INSERT,
+                ).ref(),
+            )
+        if not layouts:
+            edit.replace(node, made[-1])
+        edit.apply()
+        remove_unread(
+            rewriter, node.inputs, reason=Reason.CANCELLED, rule=_CANCELLED, into=made[0].id
+        )
+
+    def _input(self, edit: Edit, node: Node, given: Input, made: list[Node]) -> Ref | None:
+        match given:
+            case np.ndarray():
+                return edit.const(given)
+            case Made(step):
+                return made[step].ref()
+            case Twin(ref):
+                return self._twin(edit, node, ref)
+            case Spread(ref):
+                return _spread(edit, ref, node.op in _CONVOLUTIONS | _TRANSPOSED)
+        return given
+
+    def _twin(self, edit: Edit, node: Node, ref: Ref) -> Ref:
+        """The blocked form of a plain value: what it was converted from, what it is converted to
+        already, or a new conversion.
+        """
+        graph = edit.graph
+        before = producer_of(graph, ref, "FromBlocked")
+        if (
+            before is not None
+            and before.inputs[0] is not None
+            and _block_of(graph, before.inputs[0]) == self.block
+        ):
+            return before.inputs[0]
+        for user in graph.consumers(graph[ref.node]):
+            if (
+                user.op == "ToBlocked"
+                and user.inputs[0] == ref
+                and user.attrs.get("block") == self.block
+                and graph.precedes(user, node)
+            ):
+                return user.ref()
+        return edit.node("ToBlocked", [ref], {"block": self.block}, kind=EdgeKind.INSERT).ref()
+
+
+# 2. convolutions in groups of few channels work on several groups at once
+def _join_groups(weights: np.ndarray, groups: int, count: int) -> np.ndarray:
+    """Grouped OIHW weights for `count` groups at a time: each output channel has zeros for the
+    inputs of the other groups.
+    """
+    out, depth, *kernel = weights.shape
+    if count == 1:
+        return weights
+    blocks = weights.reshape(groups // count, count, out // groups, depth, *kernel)
+    joined = np.zeros((groups // count, count, out // groups, count, depth, *kernel), weights.dtype)
+    for each in range(count):
+        joined[:, each, :, each] = blocks[:, each]
+    return joined.reshape(out, count * depth, *kernel)
+
+
+def _layouts(graph: Graph, node: Node, block: int) -> Mapping[Ref, Layout]:
+    """Which inputs of the node have blocked twins."""
+    found: dict[Ref, Layout] = {}
+    for ref in node.inputs:
+        before = producer_of(graph, ref, "FromBlocked")
+        if ref is not None and before is not None and _block_of(graph, before.inputs[0]) == block:
+            found[ref] = Layout(
+                get_int(before.attrs, "channels", 0), get_int(before.attrs, "rank", 4)
+            )
+    return found
+
+
+def _block_of(graph: Graph, ref: Ref | None) -> int | None:
+    shape = static_float(graph, ref)
+    return None if shape is None else shape[4]
+
+
+def _is_float_or_absent(graph: Graph, ref: Ref | None, shape: tuple[int, ...]) -> bool:
+    kind = tensor_of(graph, ref)
+    return ref is None or (
+        kind is not None and kind.dtype is DType.F32 and kind.static_shape == shape
+    )
+
+
+def _spread(edit: Edit, ref: Ref, for_convolution: bool) -> Ref:
+    """A plain value seen with one row, if it has none, and with one place to a block, unless a
+    convolution reads it plain.
+    """
+    shape = static_float(edit.graph, ref)
+    assert shape is not None
+    four = (*shape[:2], *(1,) * (4 - len(shape)), *shape[2:])
+    wanted = np.array(four if for_convolution else (*four, 1), np.int64)
+    return edit.node("Reshape", [ref, edit.const(wanted)], kind=EdgeKind.INSERT).ref()
+
+
+# 4. to_blocked(from_blocked(x)) = x
+def _cancel(node: Node, rewriter: Rewriter) -> None:
+    graph = rewriter.graph
+    before = producer_of(graph, node.inputs[0], "FromBlocked")
+    source = None if before is None else before.inputs[0]
+    if before is None or source is None or graph.type_of(source) != node.type:
+        return
+    edit = rewriter.edit(before, node, rule=_CANCELLED)
+    edit.replace(node.ref(), source)
+    edit.bury(before, Reason.CANCELLED, into=source.node)
+    edit.bury(node, Reason.CANCELLED, into=source.node)
+    edit.apply()
+
+
+# 5. from_blocked(x) = reshape(x) where there is one pixel and every block is full
+def _see_as_reshape(node: Node, rewriter: Rewriter) -> None:
+    graph = rewriter.graph
+    plain = node.ref() if node.op == "FromBlocked" else node.inputs[0]
+    blocked = node.inputs[0] if node.op == "FromBlocked" else node.ref()
+    before, after = static_float(graph, plain), static_float(graph, blocked)
+    if before is None or after is None or before[1] % after[4] or set(before[2:]) != {1}:
+        return
+    target = before if node.op == "FromBlocked" else after
+    edit = rewriter.edit(node, rule=f"{node.op} of one pixel = Reshape")
+    edit.replace(
+        node,
+        edit.node(
+            "Reshape", [node.inputs[0], edit.const(np.array(target, np.int64))], types=node.outputs
+        ),
+    )
+    edit.apply()

@@ -1,0 +1,85 @@
+"""Reshapes that follow each other.
+
+Reshape, Flatten, Squeeze and Unsqueeze all give the same elements in the same order another shape.
+
+1. reshape(reshape(x)) = x when the shapes are equal
+2. squeeze(unsqueeze(x, axes), axes) = x and unsqueeze(squeeze(x, axes), axes) = x, whatever the
+   shapes
+3. reshape(reshape(x)) = reshape(x), when the last shape can be given in numbers
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import producer_of
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.layout.axes import reshape_target
+from whence.passes.pattern import integers, same_but_one, shape_of
+from whence.provenance import Reason
+
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReshapes(RulePass):
+    """Merge reshapes and drop those that lead back."""
+
+    name: ClassVar[str] = "cancel_reshapes"
+    summary: ClassVar[str] = (
+        "reshapes, squeezes and flattens that follow each other become one or none"
+    )
+    classes: ClassVar[OpClass] = OpClass.MOVEMENT
+    anchors: ClassVar[frozenset[str]] = _RESHAPES
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        before = producer_of(graph, node.inputs[0], _RESHAPES)
+        x = None if before is None else before.inputs[0]
+        if before is None or x is None:
+            return
+        first, last = shape_of(graph, x), shape_of(graph, node.ref())
+        # 1. reshape(reshape(x)) = x when the shapes are equal
+        if same_but_one(first, last):
+            _cancel(rewriter, before, node, x, "reshape(reshape(x)) = x")
+        # 2. squeeze(unsqueeze(x, axes), axes) = x, and the other way round
+        elif _are_opposite(graph, before, node):
+            _cancel(rewriter, before, node, x, "squeeze(unsqueeze(x)) = x")
+        # 3. reshape(reshape(x)) = reshape(x)
+        elif first is not None and last is not None:
+            target = reshape_target(first, last)
+            if target is not None:
+                edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
+                edit.replace(
+                    node,
+                    edit.node(
+                        "Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs
+                    ),
+                )
+                edit.apply()
+
+
+def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> None:
+    edit = rewriter.edit(before, node, rule=rule)
+    edit.replace(node.ref(), x)
+    edit.bury(before, Reason.CANCELLED, into=x.node)
+    edit.bury(node, Reason.CANCELLED, into=x.node)
+    edit.apply()
+
+
+def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:
+    if {before.op, node.op} != {"Squeeze", "Unsqueeze"}:
+        return False
+    first, second = integers(graph, before.input(1)), integers(graph, node.input(1))
+    if first is None or second is None:
+        return False
+    # Both count axes in the longer of the two shapes.
+    longer = shape_of(graph, before.inputs[0] if before.op == "Squeeze" else before.ref())
+    if longer is not None:
+        first, second = (tuple(axis % len(longer) for axis in axes) for axes in (first, second))
+    return sorted(first) == sorted(second)

@@ -1,0 +1,230 @@
+"""Transposes that undo each other, do nothing, or move nothing.
+
+1. T(T(x, p), q) = T(x, p then q), and x itself when that leaves every axis in place
+2. T(x, identity) = x
+3. T(x) that only moves axes of size 1 = Reshape(x)
+4. Reshape(T(Reshape(x))) that merges axes, moves them as one and splits them again = T'(x), or
+   T'(Reshape(x))
+5. T(Reshape(T(x))) that adds or drops axes of size 1 between and leaves the others in their order =
+   Reshape(x)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Node, Ref, Rewriter
+from whence.graph.search import producer_of
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.layout.axes import (
+    Perm,
+    compose,
+    inverse_perm,
+    is_identity,
+    perm_of,
+    reshape_target,
+)
+from whence.passes.pattern import dtype_of, few_consumers, same_but_one, same_dim, shape_of
+from whence.provenance import Reason
+from whence.types import Shape, TensorType
+
+_MANY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTransposes(RulePass):
+    """Compose transposes and drop those that do nothing."""
+
+    name: ClassVar[str] = "cancel_transposes"
+    summary: ClassVar[str] = "transposes that follow each other become one or none"
+    classes: ClassVar[OpClass] = OpClass.MOVEMENT
+    anchors: ClassVar[frozenset[str]] = frozenset({"Transpose"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        if (
+            not compose_transposes(node, rewriter)
+            and not _move_nothing(node, rewriter)
+            and not _move_back(node, rewriter)
+        ):
+            _move_as_one(node, rewriter)
+
+
+# 1. T(T(x, p), q) = T(x, p then q)
+# 2. T(x, identity) = x
+def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
+    """Merge a Transpose with the one before it, or remove it when it is the identity. True when
+    something was done.
+    """
+    graph = rewriter.graph
+    perm, source = perm_of(graph, node), node.inputs[0]
+    if perm is None or source is None:
+        return False
+    if is_identity(perm):
+        rewriter.bypass(node, source, reason=Reason.IDENTITY, rule="transpose(x, identity) = x")
+        return True
+    before = producer_of(graph, source, "Transpose")
+    first = None if before is None else perm_of(graph, before)
+    if before is None or first is None or before.inputs[0] is None:
+        return False
+    total, x = compose(first, perm), before.inputs[0]
+    undone = is_identity(total)
+    edit = rewriter.edit(
+        before,
+        node,
+        rule="transpose(transpose(x)) = x"
+        if undone
+        else "transpose(transpose(x, p), q) = transpose(x, pq)",
+    )
+    if undone:
+        edit.replace(node.ref(), x)
+        edit.bury(before, Reason.CANCELLED, into=x.node)
+        edit.bury(node, Reason.CANCELLED, into=x.node)
+    else:
+        edit.replace(node, edit.node("Transpose", [x], {"perm": total}))
+    edit.apply()
+    return True
+
+
+# 3. T(x) that only moves axes of size 1 = Reshape(x)
+def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    perm, source = perm_of(graph, node), node.inputs[0]
+    before, after = shape_of(graph, source), shape_of(graph, node.ref())
+    if perm is None or source is None or before is None or after is None:
+        return False
+    users = few_consumers(graph, node, _MANY) or []
+    if any(user.op == "Transpose" for user in users):
+        # The next one will take this one in, and may undo it.
+        return False
+    kept = [axis for axis in perm if before[axis] != 1]
+    target = reshape_target(before, after)
+    if kept != sorted(kept) or target is None:
+        return False
+    edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
+    edit.replace(
+        node,
+        edit.node("Reshape", [source, edit.const(np.array(target, np.int64))], types=node.outputs),
+    )
+    edit.apply()
+    return True
+
+
+# 5. T(Reshape(T(x))) that adds or drops axes of size 1 between and leaves the others in their order
+#    = Reshape(x)
+def _move_back(node: Node, rewriter: Rewriter) -> bool:
+    graph = rewriter.graph
+    between = producer_of(graph, node.inputs[0], "Reshape")
+    first = None if between is None else producer_of(graph, between.inputs[0], "Transpose")
+    if between is None or first is None or first.inputs[0] is None:
+        return False
+    there, back, x = perm_of(graph, first), perm_of(graph, node), first.inputs[0]
+    before, after = shape_of(graph, x), shape_of(graph, node.ref())
+    turned, reshaped = shape_of(graph, first.ref()), shape_of(graph, between.ref())
+    if (
+        there is None
+        or back is None
+        or before is None
+        or after is None
+        or turned is None
+        or reshaped is None
+    ):
+        return False
+    if [size for size in turned if size != 1] != [
+        size for size in reshaped if size != 1
+    ] or None in turned:
+        return False
+    # The axes of x that are not of size 1, in the order that the first Transpose, and so the
+    # Reshape, has them.
+    kept = [axis for axis, size in zip(there, turned, strict=True) if size != 1]
+    places = [place for place, size in enumerate(reshaped) if size != 1]
+    result = [kept[places.index(place)] for place in back if reshaped[place] != 1]
+    target = reshape_target(before, after)
+    if result != sorted(result) or target is None:
+        return False
+    edit = rewriter.edit(
+        first, between, node, rule="transpose(reshape(transpose(x))) of axes of size 1 = reshape(x)"
+    )
+    edit.replace(
+        node, edit.node("Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs)
+    )
+    edit.apply()
+    return True
+
+
+# 4. Reshape(T(Reshape(x))) that merges axes, moves them as one and splits them again =
+#    T'(Reshape'(x))
+def _move_as_one(node: Node, rewriter: Rewriter) -> None:
+    graph = rewriter.graph
+    perm = perm_of(graph, node)
+    first = producer_of(graph, node.inputs[0], "Reshape")
+    users = graph.consumers(node) if len(node._uses) == 1 else []
+    if (
+        perm is None
+        or first is None
+        or first.inputs[0] is None
+        or not users
+        or users[0].op != "Reshape"
+        or users[0].inputs[0] != node.ref()
+    ):
+        return
+    last, x = users[0], first.inputs[0]
+    moved, split = shape_of(graph, node.ref()), shape_of(graph, last.ref())
+    groups = None if moved is None or split is None else _groups(moved, split)
+    if groups is None or split is None:
+        return
+    # The axes of the result, in the order in which they lie in front of the Transpose.
+    order = [axis for merged in inverse_perm(perm) for axis in groups[merged]]
+    shape: Shape = tuple(split[axis] for axis in order)
+    before = shape_of(graph, x)
+    if before is None:
+        return
+    target = () if same_but_one(before, shape) else reshape_target(before, shape)
+    if target is None or len(split) == len(moved or ()):
+        return
+    edit = rewriter.edit(
+        first,
+        node,
+        last,
+        rule="reshape(transpose(reshape(x))) = transpose(reshape(x)): merged axes move as one",
+    )
+    source: Ref = x
+    if target:
+        kind = TensorType(dtype_of(graph, x), shape)
+        source = edit.node(
+            "Reshape", [x, edit.const(np.array(target, np.int64))], types=kind, of=[first]
+        ).ref()
+    full: Perm = inverse_perm(order)
+    edit.replace(
+        last, edit.node("Transpose", [source], {"perm": full}, of=[node, last] if target else None)
+    )
+    edit.apply()
+
+
+def _groups(merged: Shape, split: Shape) -> list[list[int]] | None:
+    """For each axis of `merged`, the axes of `split` it certainly was split into. Axes equal on
+    both sides pair off; one takes the rest.
+    """
+    # One axis of `merged` is left over, so that axes of size 1 that come from nowhere have
+    # somewhere to go.
+    pairs = min(len(merged) - 1, len(split))
+    front = 0
+    while front < pairs and same_dim(merged[front], split[front]):
+        front += 1
+    back = 0
+    while back < pairs - front and same_dim(merged[-1 - back], split[-1 - back]):
+        back += 1
+    if (
+        len(merged) - front - back != 1
+        or len(split) - front - back < 1
+        or 0 in merged
+        or 0 in split
+    ):
+        return None
+    groups = [[axis] for axis in range(front)]
+    groups.append(list(range(front, len(split) - back)))
+    groups += [[axis] for axis in range(len(split) - back, len(split))]
+    return groups

@@ -1,0 +1,44 @@
+"""Channels-last operators as plain ones between transposes.
+
+1. channels_last_f(x) = transpose(f(transpose(x)))
+
+Neighbours' transposes meet and cancel, and the blocked layout takes the rest. On integers the
+operators stay: their kernels work channels last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from whence.graph import Node, Rewriter
+from whence.ops.channels_last import OPS, plain_name
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.operands import FLOATS, tensor_of
+from whence.passes.quantised.integer_convolutions import to_last, to_second
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandChannelsLast(RulePass):
+    name: ClassVar[str] = "expand_channels_last"
+    summary: ClassVar[str] = (
+        "channels-last convolutions and pools become plain ones between transposes"
+    )
+    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL
+    anchors: ClassVar[frozenset[str]] = frozenset(definition.name for definition in OPS)
+
+    # channels_last_f(x) = transpose(f(transpose(x)))
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        x = tensor_of(rewriter.graph, node.inputs[0])
+        if x is None or x.rank is None or x.dtype not in FLOATS:
+            return
+        edit = rewriter.edit(node, rule="channels_last_f(x) = transpose(f(transpose(x)))")
+        first = edit.node("Transpose", [node.inputs[0]], {"perm": to_second(x.rank)})
+        plain = edit.node(
+            plain_name(node.op), [first.ref(), *node.inputs[1:]], node.attrs, name=node.name
+        )
+        edit.replace(
+            node, edit.node("Transpose", [plain.ref()], {"perm": to_last(x.rank)}, node.outputs)
+        )
+        edit.apply()

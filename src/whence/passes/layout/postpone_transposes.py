@@ -1,0 +1,95 @@
+"""Transposes go behind what works element by element, so that a convolution meets its activation
+and its quantisation.
+
+1. f(transpose(x, p)) = transpose(f(x), p) for f on each element by itself, x transposed for f alone
+
+Unlike `sink_transposes` this does not ask whether there are fewer transposes afterwards: there are
+as many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from whence.graph import Node, Rewriter
+from whence.graph.search import is_single_consumer
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.layout.axes import perm_of
+from whence.passes.operands import tensor_of
+from whence.types import TensorType
+
+_ELEMENTWISE = frozenset(
+    {
+        "Clip",
+        "DequantizeLinear",
+        "Elu",
+        "Gelu",
+        "HardSigmoid",
+        "HardSwish",
+        "LeakyRelu",
+        "QuantizeLinear",
+        "Relu",
+        "Sigmoid",
+        "Swish",
+        "Tanh",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PostponeTransposes(RulePass):
+    name: ClassVar[str] = "postpone_transposes"
+    summary: ClassVar[str] = "transposes go behind activations and quantisation"
+    classes: ClassVar[OpClass] = OpClass.MOVEMENT
+    anchors: ClassVar[frozenset[str]] = _ELEMENTWISE
+
+    # f(transpose(x, p)) = transpose(f(x), p)
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph, source = rewriter.graph, node.inputs[0]
+        turn = None if source is None else graph.producer(source)
+        if (
+            turn is None
+            or turn.op != "Transpose"
+            or turn.inputs[0] is None
+            or not is_single_consumer(graph, turn, node)
+        ):
+            return
+        perm, kind, made = perm_of(graph, turn), tensor_of(graph, turn.inputs[0]), node.type
+        if (
+            perm is None
+            or kind is None
+            or not isinstance(made, TensorType)
+            or not all(_is_number(rewriter, node, index) for index in (1, 2))
+        ):
+            return
+        edit = rewriter.edit(turn, node, rule="f(transpose(x)) = transpose(f(x))")
+        inner = edit.node(
+            node.op,
+            [turn.inputs[0], *node.inputs[1:]],
+            node.attrs,
+            TensorType(made.dtype, kind.shape),
+            of=[node],
+            name=node.name,
+        )
+        edit.replace(
+            node,
+            edit.node(
+                "Transpose",
+                [inner.ref()],
+                {"perm": tuple(perm)},
+                node.outputs,
+                of=[turn],
+                name=turn.name,
+            ),
+        )
+        edit.apply()
+
+
+def _is_number(rewriter: Rewriter, node: Node, index: int) -> bool:
+    """Is an operand one number, or absent?"""
+    if node.input(index) is None:
+        return True
+    kind = tensor_of(rewriter.graph, node.input(index))
+    return kind is not None and kind.elements == 1

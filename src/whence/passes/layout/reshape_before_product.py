@@ -1,0 +1,101 @@
+"""Products of matrices whose rows were numbered through, only to be counted by axes again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.search import unique_consumer
+from whence.ops.attributes import get_float, get_int
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.layout.axes import reshape_target
+from whence.passes.operands import is_float
+from whence.passes.pattern import same_dim, shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeBeforeProduct(RulePass):
+    """Moves a reshape that divides the rows of a product to before it, where it mostly meets the
+    one that numbered them through:
+
+    1. reshape(gemm(a, b, c)) becomes FusedMatMul(reshape(a), b, c), when a is not transposed and c
+       is the same for all rows;
+    2. reshape(matmul(a, b)) becomes MatMul(reshape(a), b), for matrices a and b.
+
+    Nothing then stands between the product and the activations and sums after it.
+    """
+
+    name: ClassVar[str] = "reshape_before_product"
+    summary: ClassVar[str] = "reshape the rows of a product before it instead of after"
+    classes: ClassVar[OpClass] = OpClass.MATMUL
+    anchors: ClassVar[frozenset[str]] = frozenset({"Gemm", "MatMul"})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        reshape = unique_consumer(graph, node, "Reshape")
+        if reshape is None or not is_float(graph, node.ref()) or not _is_by_rows(graph, node):
+            return
+        rows, total, wanted = (
+            shape_of(graph, ref) for ref in (node.inputs[0], node.ref(), reshape.ref())
+        )
+        if (
+            not rows
+            or not total
+            or not wanted
+            or len(rows) != 2
+            or len(total) != 2
+            or len(wanted) < 3
+            or not same_dim(wanted[-1], total[-1])
+        ):
+            return
+        target = reshape_target(rows, (*wanted[:-1], rows[-1]))
+        if target is None:
+            return
+        # reshape(a·b + c) = reshape(a)·b + c
+        op = "FusedMatMul" if node.op == "Gemm" else "MatMul"
+        attrs = (
+            {}
+            if op == "MatMul"
+            else {
+                "trans_b": get_int(node.attrs, "transB", 0),
+                "alpha": get_float(node.attrs, "alpha", 1.0),
+            }
+        )
+        edit = rewriter.edit(
+            node, reshape, rule=f"reshape({node.op.lower()}(a)) = {op}(reshape(a))"
+        )
+        before = edit.node(
+            "Reshape",
+            [node.inputs[0], edit.const(np.array(target, np.int64))],
+            of=(reshape,),
+            name=reshape.name,
+        )
+        edit.replace(
+            reshape,
+            edit.node(
+                op,
+                [before.ref(), *node.inputs[1:]],
+                attrs,
+                reshape.outputs,
+                of=(node,),
+                name=node.name,
+            ),
+        )
+        edit.apply()
+
+
+def _is_by_rows(graph: Graph, node: Node) -> bool:
+    """Does every row of the result follow from the same row of `a` alone, in the same way?"""
+    if node.op == "MatMul":
+        return True
+    bias = shape_of(graph, node.input(2))
+    same_for_all = (
+        bias is not None
+        and all(dim == 1 for dim in bias[:-1])
+        and get_float(node.attrs, "beta", 1.0) == 1.0
+    )
+    return not get_int(node.attrs, "transA", 0) and (node.input(2) is None or same_for_all)

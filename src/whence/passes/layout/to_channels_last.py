@@ -1,0 +1,116 @@
+"""Convolutions and pools on channels-last tensors, for formats that have no others.
+
+1. f(x) = transpose(channels_last_f(transpose(x)))
+2. global_pool(x) = reduce(x over the spatial axes)
+3. instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift, means over the
+   spatial axes
+
+The transposes then sink and cancel as any others do; what is left of them stands at the borders of
+the convolutional part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.graph import Node, Rewriter
+from whence.ops.attributes import get_float
+from whence.ops.channels_last import OPS, PREFIX, plain_name
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.operands import tensor_of
+from whence.passes.quantised.integer_convolutions import to_last, to_second
+from whence.types import DType, TensorType
+
+_PLAIN = frozenset(plain_name(definition.name) for definition in OPS)
+_GLOBAL = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToChannelsLast(RulePass):
+    name: ClassVar[str] = "to_channels_last"
+    summary: ClassVar[str] = "convolutions and pools become channels-last ones between transposes"
+    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL | OpClass.NORM
+    anchors: ClassVar[frozenset[str]] = _PLAIN | frozenset(_GLOBAL) | {"InstanceNormalization"}
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        x = tensor_of(rewriter.graph, node.inputs[0])
+        if (
+            x is None
+            or x.rank is None
+            or x.rank < 3
+            or len(node.outputs) != 1
+            or not isinstance(node.type, TensorType)
+        ):
+            return
+        if node.op in _GLOBAL:
+            self._reduce(node, rewriter, x.rank)
+            return
+        if node.op == "InstanceNormalization":
+            self._standardise(node, rewriter, x)
+            return
+        # f(x) = transpose(channels_last_f(transpose(x)))
+        edit = rewriter.edit(node, rule="f(x) = transpose(channels_last_f(transpose(x)))")
+        turned = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)})
+        made = edit.node(
+            PREFIX + node.op, [turned.ref(), *node.inputs[1:]], node.attrs, name=node.name
+        )
+        edit.replace(
+            node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs)
+        )
+        edit.apply()
+
+    # global_pool(x) = reduce(x over the spatial axes)
+    def _reduce(self, node: Node, rewriter: Rewriter, rank: int) -> None:
+        edit = rewriter.edit(node, rule="global_pool(x) = reduce(x over the spatial axes)")
+        axes = edit.const(np.arange(2, rank, dtype=np.int64))
+        edit.replace(
+            node,
+            edit.node(
+                _GLOBAL[node.op],
+                [node.inputs[0], axes],
+                {"keepdims": 1},
+                node.outputs,
+                name=node.name,
+            ),
+        )
+        edit.apply()
+
+    # instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift
+    def _standardise(self, node: Node, rewriter: Rewriter, x: TensorType) -> None:
+        graph = rewriter.graph
+        # Circle has an operator for it, which stays what it was.
+        if any(graph.ledger.source(source).op == "INSTANCE_NORM" for source in node.origin):
+            return
+        if (
+            x.rank is None
+            or x.dtype is not DType.F32
+            or any(graph.const_value(ref) is None for ref in node.inputs[1:3])
+        ):
+            return
+        edit = rewriter.edit(
+            node, rule="instance_norm(x) = (x - mean) / sqrt(mean((x - mean)²) + ε) · scale + shift"
+        )
+        axes = edit.const(np.arange(2, x.rank, dtype=np.int64))
+        mean = edit.node("ReduceMean", [node.inputs[0], axes], {"keepdims": 1})
+        centred = edit.node("Sub", [node.inputs[0], mean.ref()])
+        square = edit.node("Mul", [centred.ref(), centred.ref()])
+        variance = edit.node("ReduceMean", [square.ref(), axes], {"keepdims": 1})
+        epsilon = edit.const(np.array(get_float(node.attrs, "epsilon", 1e-5), np.float32))
+        root = edit.node(
+            "Reciprocal",
+            [edit.node("Sqrt", [edit.node("Add", [variance.ref(), epsilon]).ref()]).ref()],
+        )
+        spread = (-1,) + (1,) * (x.rank - 2)
+        scale, shift = (
+            edit.const(np.asarray(graph.const_value(ref)).reshape(spread))
+            for ref in node.inputs[1:3]
+        )
+        scaled = edit.node("Mul", [edit.node("Mul", [centred.ref(), root.ref()]).ref(), scale])
+        edit.replace(
+            node, edit.node("Add", [scaled.ref(), shift], None, node.outputs, name=node.name)
+        )
+        edit.apply()

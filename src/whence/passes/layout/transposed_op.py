@@ -1,0 +1,260 @@
+"""How an operator reads when its data comes in another order of axes: f(transpose(x, p)) =
+transpose(f'(x), p').
+
+The result is f' with its attributes and small inputs rewritten, and p' for each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.definition import Attr, Pattern
+from whence.ops.registry import lookup
+from whence.passes.layout.axes import Perm, inverse_perm
+from whence.passes.operands import tensor_of
+from whence.passes.pattern import integers, shape_of
+
+
+class Reshaped(NamedTuple):
+    """A value with one axis that is longer than 1: turned, it is only reshaped."""
+
+    value: Ref
+    shape: tuple[int, ...]
+
+
+Input = Ref | np.ndarray | Reshaped | None
+"""An input as it is, a constant to be made, a value to be reshaped, or an absent one."""
+
+
+class Rewritten(NamedTuple):
+    """f' and the permutation between its outputs and those of f."""
+
+    inputs: tuple[Input, ...]
+    attrs: Mapping[str, Attr]
+    perm: Perm
+
+
+_ALONG_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
+_ARG = frozenset({"ArgMax", "ArgMin"})
+_QUANTISE = frozenset({"QuantizeLinear", "DequantizeLinear"})
+# A table has no axis in common with the data, a scale the last one.
+_WITH_PARAMETERS = frozenset({"LookUp", "FixedPointScale"})
+# Broadcast by name only: their other inputs are not data.
+_NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
+
+
+def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
+    """`node` on the untransposed `sources` of its inputs, all transposed by `perm`; `None` when the
+    operator cannot be turned like that.
+    """
+    definition = lookup(node.op)
+    if node.op in _NOT_DATA or node.bodies:
+        return None
+    if node.op in _QUANTISE:
+        return _quantise(graph, node, sources, perm)
+    if node.op in _WITH_PARAMETERS:
+        return _with_parameters(graph, node, sources, perm)
+    if definition.pattern in {Pattern.ELEMWISE, Pattern.BROADCAST} or node.op == "Where":
+        inputs = _operands(graph, node.inputs, sources, perm)
+        return None if inputs is None else Rewritten(inputs, node.attrs, perm)
+    first = node.inputs[0]
+    if node.op == "Concat":
+        inputs = _operands(graph, node.inputs, sources, perm, broadcast=False)
+        return None if inputs is None else Rewritten(inputs, _with_axis(node, 1, perm), perm)
+    if first is None or first not in sources or any(ref in sources for ref in node.inputs[1:]):
+        return None
+    data, rest = sources[first], node.inputs[1:]
+    if node.op == "DynamicQuantizeLinear":
+        return Rewritten((data,), node.attrs, perm)
+    if node.op in _ALONG_AXIS:
+        return Rewritten((data,), _with_axis(node, -1, perm), perm)
+    if node.op == "Split":
+        return Rewritten((data, *rest), _with_axis(node, 0, perm), perm)
+    if node.op in _ARG:
+        axis = get_int(node.attrs, "axis", 0) % len(perm)
+        return Rewritten((data,), _with_axis(node, 0, perm), _without(perm, {axis}, node))
+    if definition.pattern is Pattern.COMM_REDUCE:
+        return _reduce(graph, node, data, perm)
+    if node.op == "Pad":
+        return _pad(graph, node, data, perm)
+    if node.op == "Slice":
+        return _slice(graph, node, data, perm)
+    if node.op == "Resize":
+        return _resize(graph, node, data, perm)
+    return None
+
+
+def _operands(
+    graph: Graph,
+    inputs: Sequence[Ref | None],
+    sources: Mapping[Ref, Ref],
+    perm: Perm,
+    *,
+    broadcast: bool = True,
+) -> tuple[Input, ...] | None:
+    """Untransposed operands: sources where they are known, constants transposed back, single
+    numbers as they are.
+    """
+    result: list[Input] = []
+    for ref in inputs:
+        if ref is None or ref in sources:
+            result.append(ref if ref is None else sources[ref])
+            continue
+        kind, value = tensor_of(graph, ref), graph.const_value(ref)
+        if (
+            kind is None
+            or kind.shape is None
+            or len(kind.shape) > len(perm)
+            or (not broadcast and (value is None or value.ndim != len(perm)))
+        ):
+            return None
+        if all(dim == 1 for dim in kind.shape) and broadcast:
+            result.append(ref)
+        elif value is not None:
+            padded = value.reshape((1,) * (len(perm) - value.ndim) + value.shape)
+            result.append(np.ascontiguousarray(padded.transpose(inverse_perm(perm))))
+        elif (
+            broadcast
+            and kind.static_shape is not None
+            and sum(dim != 1 for dim in kind.static_shape) == 1
+        ):
+            whole = (1,) * (len(perm) - len(kind.static_shape)) + kind.static_shape
+            result.append(Reshaped(ref, tuple(whole[axis] for axis in inverse_perm(perm))))
+        else:
+            return None
+    return tuple(result)
+
+
+def _with_axis(node: Node, default: int, perm: Perm) -> dict[str, Attr]:
+    return {**node.attrs, "axis": perm[get_int(node.attrs, "axis", default) % len(perm)]}
+
+
+def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
+    """The permutation that is left after a reduction of the axes `gone`, counted behind the
+    transpose.
+    """
+    if get_int(node.attrs, "keepdims", 1):
+        return perm
+    kept = [perm[axis] for axis in range(len(perm)) if axis not in gone]
+    return tuple(sorted(kept).index(axis) for axis in kept)
+
+
+def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
+    axes = integers(graph, node.input(1))
+    if node.input(1) is not None and axes is None:
+        return None
+    if not axes and get_int(node.attrs, "noop_with_empty_axes", 0):
+        return Rewritten((data, *node.inputs[1:]), node.attrs, perm)
+    if not axes:
+        return Rewritten(
+            (data, *node.inputs[1:]), node.attrs, _without(perm, set(range(len(perm))), node)
+        )
+    gone = {axis % len(perm) for axis in axes}
+    return Rewritten(
+        (data, _ints(sorted(perm[axis] for axis in gone))), node.attrs, _without(perm, gone, node)
+    )
+
+
+def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
+    pads, axes = integers(graph, node.input(1)), integers(graph, node.input(3))
+    if pads is None or (node.input(3) is not None and axes is None):
+        return None
+    axes = tuple(range(len(perm))) if axes is None else axes
+    if len(pads) != 2 * len(axes):
+        return None
+    moved = sorted(
+        (perm[axis % len(perm)], begin, end)
+        for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
+    )
+    new = _ints([begin for _, begin, _ in moved] + [end for _, _, end in moved])
+    new_axes = None if node.input(3) is None else _ints([axis for axis, _, _ in moved])
+    return Rewritten((data, new, node.input(2), new_axes), node.attrs, perm)
+
+
+def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
+    starts = shape_of(graph, node.inputs[1])
+    axes = integers(graph, node.input(3))
+    if (
+        node.input(3) is None
+        and starts is not None
+        and len(starts) == 1
+        and isinstance(starts[0], int)
+    ):
+        axes = tuple(range(starts[0]))
+    if axes is None:
+        return None
+    return Rewritten(
+        (
+            data,
+            node.inputs[1],
+            node.inputs[2],
+            _ints([perm[axis % len(perm)] for axis in axes]),
+            node.input(4),
+        ),
+        node.attrs,
+        perm,
+    )
+
+
+def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
+    """The axes that are named move; when none are, the scales or sizes of all do."""
+    if node.input(1) is not None:
+        return None
+    axes = get_ints(node.attrs, "axes")
+    if axes:
+        return Rewritten(
+            (data, *node.inputs[1:]),
+            {**node.attrs, "axes": tuple(perm[axis % len(perm)] for axis in axes)},
+            perm,
+        )
+    inputs: list[Input] = [data, None]
+    for ref in node.inputs[2:]:
+        value = graph.const_value(ref)
+        if ref is not None and (value is None or value.shape != (len(perm),)):
+            return None
+        inputs.append(
+            None if value is None else np.ascontiguousarray(value[list(inverse_perm(perm))])
+        )
+    return Rewritten(tuple(inputs), node.attrs, perm)
+
+
+def _quantise(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
+    """One scale for all, or one for each element of an axis; blocks stay where they are."""
+    data, scale = node.inputs[0], shape_of(graph, node.inputs[1])
+    if (
+        data is None
+        or data not in sources
+        or scale is None
+        or len(scale) > 1
+        or get_int(node.attrs, "block_size", 0)
+    ):
+        return None
+    single = not scale or scale[0] == 1
+    return Rewritten(
+        (sources[data], *node.inputs[1:]), node.attrs if single else _with_axis(node, 1, perm), perm
+    )
+
+
+def _with_parameters(
+    graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm
+) -> Rewritten | None:
+    data = node.inputs[0]
+    if data is None or data not in sources or any(ref in sources for ref in node.inputs[1:]):
+        return None
+    shapes = [shape_of(graph, ref) for ref in node.inputs[1:]]
+    if (
+        node.op == "FixedPointScale"
+        and perm[-1] != len(perm) - 1
+        and any(shape is None or any(dim != 1 for dim in shape) for shape in shapes)
+    ):
+        return None
+    return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)
+
+
+def _ints(values: Sequence[int]) -> np.ndarray:
+    return np.array(values, np.int64)

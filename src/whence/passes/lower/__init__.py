@@ -1,0 +1,1 @@
+"""Operators restated as those that have good kernels: supernodes, two spatial axes, single precision."""

@@ -1,0 +1,215 @@
+"""Supernodes: a convolution or matrix product together with what is added to its sum and applied to
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import is_single_consumer, producer_of, unique_consumer
+from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.definition import Attr, OpClass
+from whence.passes.base import RulePass
+from whence.passes.lower.activations import activation_after
+from whence.passes.operands import (
+    consts_with_origin,
+    is_addition,
+    is_exact_attribute,
+    is_float,
+    other_operand,
+    same_shape,
+    scalar_factor,
+    tensor_of,
+)
+
+_SUPERNODES = {
+    "Conv": "FusedConv",
+    "ConvTranspose": "FusedConvTranspose",
+    "Gemm": "FusedGemm",
+    "MatMul": "FusedMatMul",
+}
+_CONVOLUTIONS = frozenset({"FusedConv", "FusedConvTranspose"})
+_SCALES = frozenset({"Mul", "Div"})
+
+
+@dataclass(frozen=True, slots=True)
+class FuseActivations(RulePass):
+    """Makes FusedConv, FusedConvTranspose, FusedGemm and FusedMatMul out of an operator and its
+    surroundings, as far as they go:
+
+    1. MatMul: transposes of the last two axes of an operand, and constant numbers times an operand
+       or the result;
+    2. Conv and ConvTranspose: the addition of a value of the same shape; MatMul: that, or the
+       addition of a constant vector;
+    3. all: the activation of the sum.
+
+    Each value on the way must have no other use, except that a transpose may be shared. An operator
+    with nothing to take in stays. The supernode stands where the last node it replaces stood, after
+    everything that any of them read, so it can always be placed.
+    """
+
+    name: ClassVar[str] = "fuse_activations"
+    summary: ClassVar[str] = (
+        "fuse convolutions and products with bias, residual and activation into supernodes"
+    )
+    classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL
+    anchors: ClassVar[frozenset[str]] = frozenset({*_SUPERNODES, *_SUPERNODES.values()})
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        if get_str(node.attrs, "activation", "") or not is_float(graph, node.ref()):
+            return
+        plan = _Plan(
+            _SUPERNODES.get(node.op, node.op), list(node.inputs), dict(node.attrs), [node], node
+        )
+        if plan.op == "FusedMatMul":
+            _take_operands(graph, plan)
+            _take_factor(graph, plan)
+        _take_addition(graph, plan)
+        _take_activation(graph, plan)
+        if len(plan.matched) == 1:
+            return
+        absorbed = [ref for each in plan.matched for ref in each.inputs if ref not in plan.inputs]
+        edit = rewriter.edit(
+            *consts_with_origin(graph, absorbed),
+            *plan.matched,
+            rule=f"{'·'.join(plan.story)} = {plan.op}",
+        )
+        edit.replace(
+            plan.last,
+            edit.node(plan.op, plan.inputs, plan.attrs, plan.last.outputs, name=node.name),
+        )
+        edit.apply()
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A supernode in the making."""
+
+    op: str
+    inputs: list[Ref | None]
+    attrs: dict[str, Attr]
+    matched: list[Node]
+    last: Node
+    """The matched node whose result the supernode computes so far."""
+
+    @property
+    def story(self) -> list[str]:
+        """The operators in the order in which they apply, as mathematicians write them: the first
+        on the right.
+        """
+        return [node.op for node in reversed(self.matched)]
+
+    def take(self, *nodes: Node) -> None:
+        self.matched.extend(nodes)
+        self.last = nodes[-1]
+
+
+def _take_operands(graph: Graph, plan: _Plan) -> None:
+    for index, flag in enumerate(("trans_a", "trans_b")):
+        reader, shared = plan.last, False
+        while not shared:
+            ref = plan.inputs[index]
+            transpose = producer_of(graph, ref, "Transpose")
+            scaling = producer_of(graph, ref, _SCALES)
+            if transpose is not None and _swaps_last_two(graph, transpose):
+                # matmul(transpose(a), b) = matmul with trans_a turned over; likewise b
+                plan.attrs[flag] = 1 - get_int(plan.attrs, flag, 0)
+                shared = not is_single_consumer(graph, transpose, reader)
+                reader = transpose
+            elif (
+                scaling is not None
+                and is_single_consumer(graph, scaling, reader)
+                and _take_number(graph, plan, scaling)
+            ):
+                # matmul(s·a, b) = s·matmul(a, b)
+                reader = scaling
+            else:
+                break
+            plan.matched.insert(0, reader)
+            plan.inputs[index] = _variable_input(graph, reader)
+
+
+def _variable_input(graph: Graph, node: Node) -> Ref | None:
+    found = scalar_factor(graph, node)
+    return node.inputs[0] if found is None else found[0]
+
+
+def _swaps_last_two(graph: Graph, transpose: Node) -> bool:
+    kind = tensor_of(graph, transpose.inputs[0])
+    if kind is None or kind.rank is None or kind.rank < 2:
+        return False
+    rank = kind.rank
+    return get_ints(transpose.attrs, "perm", tuple(reversed(range(rank)))) == (
+        *range(rank - 2),
+        rank - 1,
+        rank - 2,
+    )
+
+
+def _take_number(graph: Graph, plan: _Plan, scaling: Node) -> bool:
+    """Multiply alpha by the constant number that the node multiplies by, if it is one that alpha
+    can hold.
+    """
+    found, kind = scalar_factor(graph, scaling), tensor_of(graph, scaling.ref())
+    if found is None or kind is None:
+        return False
+    alpha = get_float(plan.attrs, "alpha", 1.0) * found[1]
+    if not is_exact_attribute(alpha, kind.dtype):
+        return False
+    plan.attrs["alpha"] = alpha
+    return True
+
+
+def _take_factor(graph: Graph, plan: _Plan) -> None:
+    # s·matmul(a, b) = matmul with s·alpha, before anything is added
+    while len(plan.inputs) < 3:
+        scaling = unique_consumer(graph, plan.last, _SCALES)
+        if scaling is None or not _take_number(graph, plan, scaling):
+            return
+        plan.take(scaling)
+
+
+def _take_addition(graph: Graph, plan: _Plan) -> None:
+    place = 3 if plan.op in _CONVOLUTIONS else 2
+    addition = unique_consumer(graph, plan.last, ("Add", "Sum"), check_inputs=False)
+    if (
+        plan.op == "FusedGemm"
+        or len(plan.inputs) > place
+        or addition is None
+        or not is_addition(addition)
+    ):
+        return
+    addend = other_operand(addition, plan.last.ref())
+    kind, total = tensor_of(graph, addend), tensor_of(graph, plan.last.ref())
+    if kind is None or total is None:
+        return
+    is_vector = (
+        plan.op == "FusedMatMul"
+        and graph.const_value(addend) is not None
+        and _is_row(kind.shape, total.shape)
+    )
+    # conv(x, w, b) + z = FusedConv(x, w, b, z); matmul(a, b) + c = FusedMatMul(a, b, c)
+    if is_vector or same_shape(kind, total):
+        plan.inputs.extend([None] * (place - len(plan.inputs)))
+        plan.inputs.append(addend)
+        plan.take(addition)
+
+
+def _is_row(
+    shape: tuple[int | str | None, ...] | None, total: tuple[int | str | None, ...] | None
+) -> bool:
+    """Does a value of `shape` vary along the last axis of one of shape `total` only?"""
+    if not shape or not total or len(shape) > len(total):
+        return False
+    return all(dim == 1 for dim in shape[:-1]) and shape[-1] == total[-1]
+
+
+def _take_activation(graph: Graph, plan: _Plan) -> None:
+    # act(sum) is the supernode's own last step
+    activation = activation_after(graph, plan.last)
+    if activation is not None:
+        plan.attrs.update(activation.attrs)
+        plan.take(*activation.nodes)

@@ -1,0 +1,1 @@
+"""Quantised operators computed on their integer codes."""

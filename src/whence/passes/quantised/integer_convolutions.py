@@ -1,0 +1,130 @@
+"""Convolutions of codes, channels last.
+
+1. q(conv(dq(x), dq(w), dq(b))) = tail(integer_conv(x, w) + b); likewise for transposed convolutions
+2. conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
+
+Between two convolutions whose channels come second, the transposes that this puts around each meet
+and cancel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.graph import Node, Ref, Rewriter
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.definition import Attr
+from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.quantised.integer_sums import (
+    WEIGHTS,
+    bias_of,
+    biased,
+    combined_scales,
+    makers_of_sums,
+    whole_bytes,
+    zero_points,
+)
+from whence.passes.quantised.integer_tail import tail_of
+from whence.passes.quantised.quantised_op import CODES, QuantisedOp, scales_along
+from whence.types import DType
+
+CONVOLUTIONS = frozenset({"Conv", "ChannelsLastConv", "ConvTranspose", "ChannelsLastConvTranspose"})
+
+
+def to_last(rank: int) -> tuple[int, ...]:
+    """The permutation of (N, C, spatial...) to (N, spatial..., C)."""
+    return (0, *range(2, rank), 1)
+
+
+def to_second(rank: int) -> tuple[int, ...]:
+    """The permutation of (N, spatial..., C) to (N, C, spatial...)."""
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+# q(conv(dq(x), dq(w), dq(b))) = tail(integer_conv(x, w) + b)
+def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """True when the rule applied."""
+    graph, node = rewriter.graph, match.op
+    x, w, ref = match.operand(0), match.operand(1), node.input(2)
+    transposed, last = node.op.endswith("Transpose"), node.op.startswith("ChannelsLast")
+    if (
+        x is None
+        or w is None
+        or w.value is None
+        or not x.coding.is_single
+        or x.coding.dtype not in CODES
+        or w.coding.dtype not in WEIGHTS
+    ):
+        return False
+    rank = w.value.ndim
+    if (
+        x.shape is None
+        or len(x.shape) != rank
+        or rank < 3
+        or scales_along(w, 1 if transposed else 0) is None
+    ):
+        return False
+    if transposed and (
+        get_int(node.attrs, "group", 1) != 1 or get_ints(node.attrs, "output_shape")
+    ):
+        return False
+    bias = (
+        None
+        if ref is None
+        else bias_of(graph, ref, match.operand(2), x, w, is_fixed_point=match.is_fixed_point)
+    )
+    tail = tail_of(match, combined_scales(match, x, w, in_double=x.coding.dtype is not DType.U8))
+    if tail is None or (ref is not None and bias is None):
+        return False
+    absorbed = consts_with_origin(graph, [each for part in match.matched for each in part.inputs])
+    edit = rewriter.edit(
+        *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sums, scaled"
+    )
+    of = makers_of_sums([x.node, w.node, node], bias)
+    codes = (
+        x.codes if last else edit.node("Transpose", [x.codes], {"perm": to_last(rank)}, of=of).ref()
+    )
+    weights = whole_bytes(
+        np.moveaxis(w.value, 0, -1) if transposed else np.moveaxis(w.value, 1, -1)
+    )
+    inputs: list[Ref | None] = [codes, edit.const(weights, name=graph[w.codes.node].name)]
+    for zeros in (zero_points(x, x.coding.dtype.numpy), zero_points(w, weights.dtype)):
+        inputs.append(None if zeros is None else edit.const(zeros))
+    attrs: dict[str, Attr] = {
+        name: value for name, value in node.attrs.items() if name != "kernel_shape"
+    }
+    sums = edit.node(
+        "IntegerConvTranspose" if transposed else "IntegerConv",
+        inputs,
+        attrs,
+        of=of,
+        name=node.name,
+    ).ref()
+    sums = biased(edit, sums, bias, of)
+    result = tail.build(edit, sums)
+    if not last:
+        result = edit.node("Transpose", [result], {"perm": to_second(rank)}, of=[match.last]).ref()
+    edit.replace(match.last.ref(), result)
+    edit.apply()
+    return True
+
+
+# conv_integer(x, w, zeros) = integer_conv(x, w, zeros)
+def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
+    graph = rewriter.graph
+    x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.inputs[1])
+    zero = None if node.input(2) is None else tensor_of(graph, node.input(2))
+    if x is None or x.rank is None or weights is None or weights.ndim != x.rank or x.rank < 3:
+        return
+    if node.input(2) is not None and (zero is None or zero.elements != 1):
+        return
+    absorbed = consts_with_origin(graph, node.inputs)
+    edit = rewriter.edit(*absorbed, node, rule="conv_integer(x) = integer_conv(x), channels last")
+    codes = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)}).ref()
+    constant = edit.const(np.ascontiguousarray(np.moveaxis(weights, 1, -1)))
+    attrs = {name: value for name, value in node.attrs.items() if name != "kernel_shape"}
+    sums = edit.node("IntegerConv", [codes, constant, *node.inputs[2:]], attrs)
+    edit.replace(
+        node, edit.node("Transpose", [sums.ref()], {"perm": to_second(x.rank)}, node.outputs)
+    )
+    edit.apply()

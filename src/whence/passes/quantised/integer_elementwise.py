@@ -1,0 +1,220 @@
+"""LiteRT's elementwise arithmetic of codes, in 32-bit integers.
+
+1. q(dq(a) ± dq(b)) = tail(scale(a' · 2^k) ± scale(b' · 2^k)), a' and b' without their zero points,
+   k = 20 for 8 bits and 15 for 16
+2. q(dq(a) · dq(b)) = tail(a' · b')
+3. q(prelu(dq(x), dq(slope))) = cast(clip(where(x' ≥ 0, scale(x'), scale(x' · slope')) + zero))
+4. q(f(dq(x))) = cast(clip(scale(x') + zero)) for codes of 16 bits, f being nothing, Relu or Clip;
+   for LeakyRelu as in 3
+5. q(dq(x)) = cast(clip(scale(x') + zero)) where either is of 32 bits
+
+ONNX has no arithmetic of its own for these: dequantise, compute, quantise is what ONNX Runtime
+does.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.graph import Node, Ref, Rewriter
+from whence.graph.edit import Edit
+from whence.ops.attributes import get_float
+from whence.ops.quantise import integer_range, is_fixed_point
+from whence.passes.operands import consts_with_origin
+from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
+from whence.passes.quantised.integer_tail import narrowed
+from whence.passes.quantised.quantised_op import (
+    CODES,
+    Operand,
+    QuantisedOp,
+    coding_of,
+    limits,
+    operand_of,
+)
+from whence.types import DType
+
+_RULE = "quantise(f(dequantise(x))) = f in integers"
+
+
+def rewrite_sum(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rule 1. True when it applied."""
+    a, b = _two(match)
+    if a is None or b is None:
+        return False
+    # As LiteRT has it: both are brought to half of the larger scale, so that their sum stays within
+    # 32 bits.
+    bits = 15 if match.result.dtype is DType.I16 else 20
+    step_a, step_b, result = (
+        np.float64(step) for step in (a.coding.step, b.coding.step, match.result.step)
+    )
+    both = 2.0 * max(step_a, step_b)
+    scales = [
+        fixed_point(float(real))
+        for real in (step_a / both, step_b / both, both / (2.0**bits * result))
+    ]
+    known = [scale for scale in scales if scale is not None]
+    if len(known) < len(scales):
+        return False
+    edit, of = _edit(match, rewriter), list(match.matched)
+    parts = []
+    for operand, scale in zip((a, b), known[:2], strict=True):
+        shifted = edit.node(
+            "Mul", [_centred(edit, operand, of), edit.const(np.int32(1 << bits))], of=of
+        ).ref()
+        parts.append(_scale(edit, shifted, scale, of))
+    total = edit.node(match.op.op, parts, of=of).ref()
+    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, total, known[2], of), match, of))
+    edit.apply()
+    return True
+
+
+def rewrite_multiplication(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rule 2. True when it applied."""
+    a, b = _two(match)
+    if a is None or b is None:
+        return False
+    scale = fixed_point(float(a.coding.step * b.coding.step / match.result.step))
+    if scale is None:
+        return False
+    edit, of = _edit(match, rewriter), list(match.matched)
+    product = edit.node("Mul", [_centred(edit, a, of), _centred(edit, b, of)], of=of).ref()
+    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, product, scale, of), match, of))
+    edit.apply()
+    return True
+
+
+def rewrite_prelu(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rule 3. True when it applied."""
+    x, slope = _two(match)
+    if x is None or slope is None:
+        return False
+    above = fixed_point(float(x.coding.step / match.result.step))
+    below = fixed_point(float(x.coding.step * slope.coding.step / match.result.step))
+    if above is None or below is None:
+        return False
+    edit, of = _edit(match, rewriter), list(match.matched)
+    centred = _centred(edit, x, of)
+    product = edit.node("Mul", [centred, _centred(edit, slope, of)], of=of).ref()
+    _replace_by_choice(
+        edit, match, centred, _scale(edit, centred, above, of), _scale(edit, product, below, of), of
+    )
+    return True
+
+
+def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rule 4. True when it applied."""
+    x = match.operand(0)
+    if x is None or x.coding.dtype is not DType.I16 or not x.coding.is_single:
+        return False
+    above = fixed_point(float(x.coding.step / match.result.step))
+    alpha = np.float32(get_float(match.op.attrs, "alpha", 0.01))
+    below = fixed_point(float(x.coding.step * alpha / match.result.step))
+    if above is None or below is None:
+        return False
+    ends = (
+        limits(rewriter.graph, match.op)
+        if match.op.op in {"Relu", "Clip"}
+        else (-math.inf, math.inf)
+    )
+    if ends is None:
+        return False
+    edit, of = _edit(match, rewriter), list(match.matched)
+    centred = _centred(edit, x, of)
+    if match.op.op == "LeakyRelu":
+        _replace_by_choice(
+            edit,
+            match,
+            centred,
+            _scale(edit, centred, above, of),
+            _scale(edit, centred, below, of),
+            of,
+        )
+        return True
+    match = match.limited_to(ends)
+    edit.replace(match.last.ref(), narrowed(edit, _scale(edit, centred, above, of), match, of))
+    edit.apply()
+    return True
+
+
+def _two(match: QuantisedOp) -> tuple[Operand | None, Operand | None]:
+    """Both operands, when they and the result are coded with one scale each and in one type."""
+    found = [match.operand(index) for index in (0, 1)]
+    for operand in found:
+        if (
+            operand is None
+            or not operand.coding.is_single
+            or operand.coding.dtype not in CODES
+            or operand.coding.dtype is not match.result.dtype
+        ):
+            return None, None
+    return found[0], found[1]
+
+
+def _edit(match: QuantisedOp, rewriter: Rewriter) -> Edit:
+    absorbed = consts_with_origin(
+        rewriter.graph, [each for part in match.matched for each in part.inputs]
+    )
+    return rewriter.edit(*absorbed, *match.matched, rule=_RULE)
+
+
+def _centred(edit: Edit, operand: Operand, of: list[Node]) -> Ref:
+    """The codes less their zero point, in int32."""
+    if operand.value is not None:
+        return edit.const(operand.value.astype(np.int32) - np.int32(operand.coding.zero))
+    value = (
+        operand.codes
+        if operand.coding.dtype is DType.I32
+        else edit.node("Cast", [operand.codes], {"to": int(DType.I32)}, of=of).ref()
+    )
+    return (
+        edit.node("Sub", [value, edit.const(np.int32(operand.coding.zero))], of=of).ref()
+        if operand.coding.zero
+        else value
+    )
+
+
+def _scale(edit: Edit, value: Ref, scale: FixedPoint, of: list[Node]) -> Ref:
+    return edit.node(
+        "FixedPointScale",
+        [value, edit.const(np.int32(scale.multiplier)), edit.const(np.int32(scale.shift))],
+        of=of,
+    ).ref()
+
+
+def _replace_by_choice(
+    edit: Edit, match: QuantisedOp, x: Ref, above: Ref, below: Ref, of: list[Node]
+) -> None:
+    is_above = edit.node("GreaterOrEqual", [x, edit.const(np.int32(0))], of=of).ref()
+    chosen = edit.node("Where", [is_above, above, below], of=of).ref()
+    edit.replace(match.last.ref(), narrowed(edit, chosen, match, of))
+    edit.apply()
+
+
+def rewrite_requantisation(last: Node, rewriter: Rewriter) -> bool:
+    """Rules 4, with nothing between, and 5. True when one applied."""
+    graph, reals = rewriter.graph, last.input(0)
+    x = None if reals is None else operand_of(graph, reals)
+    result = coding_of(graph, last, last.ref())
+    if (
+        x is None
+        or result is None
+        or not {x.coding.dtype, result.dtype} <= {*CODES, DType.I32}
+        or not (x.coding.dtype in {DType.I16, DType.I32} or result.dtype is DType.I32)
+        or not x.coding.is_single
+        or not result.is_single
+    ):
+        return False
+    scale = fixed_point(float(np.float64(x.coding.step) / np.float64(result.step)))
+    if not is_fixed_point(last.attrs) or scale is None:
+        return False
+    match = QuantisedOp(
+        x.node, (), last, (x,), result, *integer_range(result.dtype), is_fixed_point=True
+    )
+    edit, of = _edit(match, rewriter), [x.node, last]
+    edit.replace(
+        last.ref(), narrowed(edit, _scale(edit, _centred(edit, x, of), scale, of), match, of)
+    )
+    edit.apply()
+    return True

@@ -1,0 +1,112 @@
+"""Means and sums over axes of codes.
+
+1. q(reduce_mean(dq(x))) = tail(reduce_sum(int32(x)) - count · zero), the tail's scale divided by
+   the count
+2. q(reduce_sum(dq(x))) likewise, without the count
+3. q(global_average_pool(dq(x))) is 1 over the spatial axes
+4. q(average_pool(dq(x))) = average_pool(x) in integers, by LiteRT's arithmetic and with one coding
+   on both sides
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.ops.attributes import get_int
+from whence.ops.definition import Attr
+from whence.passes.operands import consts_with_origin
+from whence.passes.pattern import integers
+from whence.passes.quantised.fixed_point import fixed_point
+from whence.passes.quantised.integer_codes import limited
+from whence.passes.quantised.integer_tail import Tail, tail_of
+from whence.passes.quantised.quantised_op import CODES, QuantisedOp
+from whence.types import DType
+
+REDUCTIONS = frozenset({"ReduceMean", "ReduceSum", "GlobalAveragePool"})
+
+
+def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rules 1 to 3. True when one applied."""
+    graph, node, x = rewriter.graph, match.op, match.operand(0)
+    if x is None or not x.coding.is_single or x.coding.dtype not in CODES or x.shape is None:
+        return False
+    axes = _axes(graph, node, len(x.shape))
+    sizes = None if axes is None else [x.shape[axis] for axis in axes]
+    if (
+        axes is None
+        or sizes is None
+        or not all(isinstance(size, int) and size > 0 for size in sizes)
+    ):
+        return False
+    count = math.prod(size for size in sizes if isinstance(size, int))
+    tail = _tail(match, x.coding.step, 1 if node.op == "ReduceSum" else count)
+    if tail is None or count * (1 << x.coding.dtype.bits) >= 1 << 31:
+        return False
+    absorbed = consts_with_origin(graph, [each for part in match.matched for each in part.inputs])
+    edit = rewriter.edit(
+        *absorbed, *match.matched, rule=f"quantise({node.op}(dequantise(x))) = integer sum, scaled"
+    )
+    of = [x.node, node]
+    value = edit.node("Cast", [x.codes], {"to": int(DType.I32)}, of=of).ref()
+    attrs: dict[str, Attr] = {"keepdims": get_int(node.attrs, "keepdims", 1)}
+    value = edit.node(
+        "ReduceSum", [value, edit.const(np.array(axes, np.int64))], attrs, of=of
+    ).ref()
+    if x.coding.zero:
+        value = edit.node("Sub", [value, edit.const(np.int32(count * x.coding.zero))], of=of).ref()
+    edit.replace(match.last.ref(), tail.build(edit, value))
+    edit.apply()
+    return True
+
+
+def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
+    if node.op == "GlobalAveragePool":
+        return tuple(range(2, rank))
+    ref: Ref | None = node.input(1)
+    found = integers(graph, ref)
+    if ref is not None and found is None:
+        return None
+    if not found:
+        return None if get_int(node.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({axis % rank for axis in found}))
+
+
+def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
+    if not match.is_fixed_point:
+        return tail_of(
+            match, np.asarray(step / (match.result.step * np.float32(count)), np.float32)
+        )
+    fixed = fixed_point(float(np.float64(step) / np.float64(match.result.step)))
+    if fixed is None:
+        return None
+    multiplier, shift = fixed
+    if count > 1:
+        # LiteRT divides the multiplier by the count, after as much of the count as is a power of
+        # two has gone into the shift.
+        bits = min(count.bit_length() - 1, 32, 31 + shift)
+        multiplier, shift = (multiplier << bits) // count, shift - bits
+    return Tail(match, (np.array(multiplier, np.int32), np.array(shift, np.int32)), None)
+
+
+def rewrite_average_pool(match: QuantisedOp, rewriter: Rewriter) -> bool:
+    """Rule 4. True when it applied."""
+    graph, node, x = rewriter.graph, match.op, match.operand(0)
+    if (
+        x is None
+        or not match.is_fixed_point
+        or not x.coding.equals(match.result)
+        or get_int(node.attrs, "count_include_pad", 0)
+    ):
+        return False
+    edit = rewriter.edit(
+        *consts_with_origin(graph, node.inputs),
+        *match.matched,
+        rule="quantise(average_pool(dequantise(x))) = average_pool(x)",
+    )
+    value = edit.node(node.op, [x.codes], node.attrs, of=[x.node, node], name=node.name).ref()
+    edit.replace(match.last.ref(), limited(edit, value, match))
+    edit.apply()
+    return True

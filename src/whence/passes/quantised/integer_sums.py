@@ -1,0 +1,114 @@
+"""Sums of products of codes, before they are scaled: in which units they are, and the bias in these
+units.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.graph.edit import Edit
+from whence.passes.operands import tensor_of
+from whence.passes.quantised.quantised_op import Operand, QuantisedOp
+from whence.types import DType, TensorType
+
+WEIGHTS = frozenset({DType.I8, DType.U8, DType.I4, DType.U4, DType.I2, DType.U2})
+_BYTES = frozenset({np.dtype(np.int8), np.dtype(np.uint8)})
+
+
+class Bias(NamedTuple):
+    """Integers to add to sums, and the DequantizeLinear they came through, if any."""
+
+    value: np.ndarray
+    source: Node | None
+
+
+def whole_bytes(codes: np.ndarray) -> np.ndarray:
+    """Codes of fewer than 8 bits in a type that kernels know; other codes as they are. The order in
+    memory is that of the axes.
+    """
+    return np.ascontiguousarray(codes if codes.dtype in _BYTES else codes.astype(np.int8))
+
+
+def zero_points(operand: Operand, dtype: np.dtype[np.generic]) -> np.ndarray | None:
+    """One zero point, or one for each channel; `None` when all are zero."""
+    points = operand.coding.zero_point
+    if not np.any(points):
+        return None
+    return points.astype(dtype).reshape(()) if operand.coding.is_single else points.astype(dtype)
+
+
+def combined_scales(match: QuantisedOp, x: Operand, w: Operand, *, in_double: bool) -> np.ndarray:
+    """The scale of a sum over that of the result. LiteRT multiplies the scales in single precision
+    in some operators and in double in others.
+    """
+    step, scales, result = x.coding.step, w.coding.scale, match.result.step
+    # What overflows has no tail, and says so itself.
+    with np.errstate(over="ignore"):
+        if not match.is_fixed_point:
+            return np.asarray(step * scales / result, np.float32)
+        products = (
+            np.float64(step) * scales.astype(np.float64)
+            if in_double
+            else (step * scales).astype(np.float64)
+        )
+        return np.asarray(products / np.float64(result))
+
+
+def bias_of(
+    graph: Graph, ref: Ref, operand: Operand | None, x: Operand, w: Operand, *, is_fixed_point: bool
+) -> Bias | None:
+    """A bias as integers in units of the sums of x · w; `None` when it cannot be said so."""
+    units = np.float64(x.coding.step) * w.coding.scale.astype(np.float64)
+    kind = tensor_of(graph, ref)
+    if kind is None or kind.elements is None or units.size not in {1, kind.elements}:
+        return None
+    if operand is None:
+        value = graph.const_value(ref)
+        if value is None or is_fixed_point or value.dtype != np.float32:
+            return None
+        return _rounded(value.reshape(-1) / units, None)
+    if operand.value is None:
+        return None
+    codes = operand.value.reshape(-1)
+    scale, zeros = operand.coding.scale.astype(np.float64), operand.coding.zero_point
+    is_sum = operand.coding.dtype in {DType.I32, DType.I64} and not np.any(zeros)
+    # LiteRT takes the codes for sums without looking at their scale; elsewhere it must be that of
+    # the sums, but for its own rounding.
+    if is_sum and (is_fixed_point or np.allclose(scale, units, rtol=1e-4, atol=0.0)):
+        return Bias(codes, operand.node)
+    return (
+        None
+        if is_fixed_point
+        else _rounded((codes.astype(np.int64) - zeros) * scale / units, operand.node)
+    )
+
+
+def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
+    if not np.all(np.abs(exact) < 2.0**30):
+        return None
+    return Bias(np.rint(exact).astype(np.int32), source)
+
+
+def makers_of_sums(nodes: list[Node], bias: Bias | None) -> list[Node]:
+    """The nodes whose work the sums do. Zeros are added by no node of their own: their source is
+    one of these.
+    """
+    if bias is None or bias.source is None or np.any(bias.value):
+        return nodes
+    return [*nodes, bias.source]
+
+
+def biased(edit: Edit, sums: Ref, bias: Bias | None, of: list[Node]) -> Ref:
+    """Sums plus bias, in the type of the sums."""
+    kind = edit.type_of(sums)
+    assert isinstance(kind, TensorType)
+    if bias is None or not np.any(bias.value):
+        return sums
+    return edit.node(
+        "Add",
+        [sums, edit.const(bias.value.astype(kind.dtype.numpy))],
+        of=of if bias.source is None else [*of, bias.source],
+    ).ref()

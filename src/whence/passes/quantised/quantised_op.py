@@ -1,0 +1,232 @@
+"""The pattern that every quantised operator has: quantise(activation(operator(dequantise(codes),
+...))).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.graph import Graph, Node, Ref
+from whence.graph.search import is_single_consumer, producer_of
+from whence.ops.attributes import get_int
+from whence.ops.quantise import integer_range, is_fixed_point
+from whence.passes.operands import tensor_of
+from whence.passes.quantised.fixed_point import code_of
+from whence.types import DType, Shape
+
+CODES = frozenset({DType.I8, DType.U8, DType.I16})
+BYTES = frozenset({DType.I8, DType.U8})
+_MAX_ACTIVATIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Coding:
+    """How codes stand for numbers: number = (code - zero point) · scale."""
+
+    dtype: DType
+    scale: np.ndarray
+    """One float32, or one for each element of `axis`."""
+    zero_point: np.ndarray
+    """As many as scales, in int64."""
+    axis: int
+
+    @property
+    def is_single(self) -> bool:
+        return self.scale.size == 1
+
+    @property
+    def step(self) -> np.float32:
+        """The scale, when there is one."""
+        return np.float32(self.scale.reshape(-1)[0])
+
+    @property
+    def zero(self) -> int:
+        """The zero point, when there is one."""
+        return int(self.zero_point.reshape(-1)[0])
+
+    def equals(self, other: Coding) -> bool:
+        return (
+            self.dtype is other.dtype
+            and self.is_single
+            and other.is_single
+            and bool(self.step == other.step)
+            and self.zero == other.zero
+        )
+
+
+class Operand(NamedTuple):
+    """A number behind codes: the DequantizeLinear, what it reads, and how."""
+
+    node: Node
+    codes: Ref
+    coding: Coding
+    value: np.ndarray | None
+    """The codes when they are constant."""
+    shape: Shape | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedOp:
+    """One application of the pattern."""
+
+    op: Node
+    activations: tuple[Node, ...]
+    """Clip and Relu between the operator and the quantisation, in order."""
+    last: Node
+    """The QuantizeLinear."""
+    operands: tuple[Operand | None, ...]
+    """One for each input of the operator; `None` for an input that is absent or not dequantised."""
+    result: Coding
+    low: int
+    """The codes of the result lie between `low` and `high`: the limits of the type and of the
+    activation.
+    """
+    high: int
+    is_fixed_point: bool
+    """Is the arithmetic LiteRT's, or ONNX's?"""
+
+    @property
+    def matched(self) -> tuple[Node, ...]:
+        """All nodes of the pattern, in order."""
+        sources = tuple(operand.node for operand in self.operands if operand is not None)
+        return (*dict.fromkeys(sources), self.op, *self.activations, self.last)
+
+    def limited_to(self, ends: tuple[float, float]) -> QuantisedOp:
+        """The same with its results kept between two numbers."""
+        low, high = _narrowed(self.low, self.high, ends, self.result, self.is_fixed_point)
+        return replace(self, low=low, high=high)
+
+    def operand(self, index: int) -> Operand | None:
+        return self.operands[index] if index < len(self.operands) else None
+
+
+def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
+    """The pattern that ends in the QuantizeLinear `last`, or `None`. The result has one scale, and
+    nobody else reads what lies between.
+    """
+    reals = last.input(0)
+    result = None if reals is None else coding_of(graph, last, last.ref())
+    if reals is None or result is None or not result.is_single or result.dtype not in CODES:
+        return None
+    fixed = is_fixed_point(last.attrs)
+    activations: list[Node] = []
+    reader, node = last, graph.producer(reals)
+    while (
+        node.op in {"Relu", "Clip"}
+        and len(activations) < _MAX_ACTIVATIONS
+        and is_single_consumer(graph, node, reader)
+    ):
+        ref = node.inputs[0]
+        source = None if ref is None else graph.producer(ref)
+        if source is None or source.op == "DequantizeLinear" or limits(graph, node) is None:
+            break
+        activations.insert(0, node)
+        reader, node = node, source
+    # An operator with several outputs, such as Split, may have its outputs quantised one by one.
+    if node.op in {"Input", "Variable", "Const", "DequantizeLinear"} or (
+        len(node.outputs) == 1 and not is_single_consumer(graph, node, reader)
+    ):
+        return None
+    low, high = integer_range(result.dtype)
+    for each in activations:
+        found = limits(graph, each)
+        assert found is not None
+        low, high = _narrowed(low, high, found, result, fixed)
+    operands = tuple(None if ref is None else operand_of(graph, ref) for ref in node.inputs)
+    return QuantisedOp(node, tuple(activations), last, operands, result, low, high, fixed)
+
+
+def limits(graph: Graph, node: Node) -> tuple[float, float] | None:
+    """The numbers between which a Relu or Clip keeps its input, when they are known."""
+    if node.op == "Relu":
+        return 0.0, math.inf
+    ends = [-math.inf, math.inf]
+    for index in (1, 2):
+        if node.input(index) is not None:
+            value = graph.const_value(node.input(index))
+            if value is None or value.size != 1:
+                return None
+            ends[index - 1] = float(value.reshape(()))
+    return ends[0], ends[1]
+
+
+def _narrowed(
+    low: int, high: int, ends: tuple[float, float], coding: Coding, away: bool
+) -> tuple[int, int]:
+    """Codes limited as the numbers are. Quantising keeps the order, so limiting before it and after
+    it are the same.
+    """
+    codes = []
+    for end, code in zip(ends, (low, high), strict=True):
+        if math.isinf(end):
+            codes.append(code)
+        elif away:
+            codes.append(code_of(end, coding.step, coding.zero))
+        else:
+            codes.append(coding.zero + int(np.rint(np.float32(end) / coding.step)))
+    first, second = max(low, codes[0]), min(high, codes[1])
+    return min(first, high), max(second, low)
+
+
+def operand_of(graph: Graph, ref: Ref) -> Operand | None:
+    """What is behind `ref` when it is a DequantizeLinear with known parameters."""
+    node = producer_of(graph, ref, "DequantizeLinear")
+    codes = None if node is None else node.input(0)
+    if node is None or codes is None:
+        return None
+    coding, kind = coding_of(graph, node, codes), tensor_of(graph, codes)
+    if coding is None or kind is None:
+        return None
+    return Operand(node, codes, coding, graph.const_value(codes), kind.shape)
+
+
+def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
+    """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
+    float32, for a tensor or an axis.
+    """
+    kind, scale = tensor_of(graph, codes), graph.const_value(node.input(1))
+    real = tensor_of(graph, node.ref() if node.op == "DequantizeLinear" else node.input(0))
+    if (
+        kind is None
+        or real is None
+        or real.dtype is not DType.F32
+        or scale is None
+        or scale.dtype != np.float32
+        or scale.size == 0
+        or scale.ndim > 1
+    ):
+        return None
+    zero_point = (
+        np.zeros(scale.shape, np.int64)
+        if node.input(2) is None
+        else graph.const_value(node.input(2))
+    )
+    if (
+        zero_point is None
+        or zero_point.size not in {1, scale.size}
+        or not np.all(np.isfinite(scale))
+        or np.any(scale <= 0)
+    ):
+        return None
+    if (
+        get_int(node.attrs, "block_size", 0)
+        or get_int(node.attrs, "precision", 0)
+        or (scale.size > 1 and kind.rank is None)
+    ):
+        return None
+    axis = (
+        get_int(node.attrs, "axis", 1) % kind.rank if kind.rank is not None and kind.rank > 1 else 0
+    )
+    zeros = np.broadcast_to(zero_point.astype(np.int64).reshape(-1), (scale.size,))
+    return Coding(kind.dtype, scale.reshape(-1), zeros, axis)
+
+
+def scales_along(operand: Operand, axis: int) -> np.ndarray | None:
+    """The scales of an operand when there is one, or one for each element of `axis`; else
+    `None`.
+    """
+    return operand.coding.scale if operand.coding.is_single or operand.coding.axis == axis else None

@@ -1,0 +1,164 @@
+"""Layer norm written out in means, differences and roots.
+
+1. (x - mean(x)) / √(mean((x - mean(x))²) + ε) · scale + bias = LayerNormalization(x, scale, bias,
+   ε)
+2. x·f + (bias - mean(x)·f) with f = scale / √(mean((x - mean(x))²) + ε) is the same, as TensorFlow
+   writes it
+
+The mean is over the last axes. The root may be a Sqrt or a Pow and divide or multiply; the
+difference may be computed twice; a scale may already be in the factor; scale and bias may be
+missing; x may be cast to a wider type first and the result cast back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.search import producer_of
+from whence.ops.definition import OpClass
+from whence.passes.base import RulePass
+from whence.passes.operands import other_operand
+from whence.passes.pattern import few_consumers, is_closed, only_user, without_casts
+from whence.passes.recognise.norm_pattern import (
+    ROOTS,
+    InverseRoot,
+    Norm,
+    inverse_root,
+    is_parameter,
+    mean_axes,
+    parameter,
+    settle_type,
+    take_in_bias,
+    take_in_scale,
+    with_casts_in_front,
+)
+
+
+class _Centred(NamedTuple):
+    """x - mean(x)"""
+
+    x: Ref
+    mean: Node
+    averaged: Ref
+    """What the mean is of: x, or x before or after a cast."""
+    axes: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecogniseLayerNorm(RulePass):
+    """Find layer norm over the last axes."""
+
+    name: ClassVar[str] = "recognise_layer_norm"
+    summary: ClassVar[str] = "(x - mean)/√(variance + ε)·scale + bias becomes LayerNormalization"
+    classes: ClassVar[OpClass] = OpClass.REDUCE | OpClass.POOL
+    anchors: ClassVar[frozenset[str]] = ROOTS
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        root = inverse_root(graph, node)
+        centred = None if root is None else _centred(graph, root.squared)
+        if root is None or centred is None or centred.axes != root.axes:
+            return
+        norm = _direct(graph, root, centred) or _distributed(graph, root, centred)
+        if norm is None:
+            return
+        nodes = with_casts_in_front(graph, norm.nodes, (centred.x, centred.averaged), norm.x)
+        if not is_closed(nodes, norm.out):
+            return
+        edit = rewriter.edit(
+            *nodes,
+            rule="(x - mean)/√(variance + ε)·scale + bias = LayerNormalization(x, scale, bias)",
+        )
+        scale = parameter(edit, norm.scale, norm.x, norm.axes)
+        if scale is None:
+            return
+        bias = None if norm.bias is None else parameter(edit, norm.bias, norm.x, norm.axes)
+        attrs = {"axis": -len(norm.axes), "epsilon": root.epsilon, "stash_type": 1}
+        edit.replace(norm.out, edit.node("LayerNormalization", [norm.x, scale, bias], attrs))
+        edit.apply()
+
+
+# 1. (x - mean(x)) / √(v + ε) · scale + bias = LayerNormalization(x, scale, bias, ε)
+def _direct(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
+    norm = Norm(centred.x, root.last, root.axes, [*centred.nodes, *root.nodes])
+    if root.inverted:
+        # A scale may be multiplied into the factor first.
+        take_in_scale(graph, norm)
+    factor = norm.out.ref()
+    product = only_user(graph, norm.out, "Mul" if root.inverted else "Div")
+    top = None if product is None else other_operand(product, factor)
+    again = None if top is None else _centred(graph, top)
+    if (
+        product is None
+        or again is None
+        or again.axes != centred.axes
+        or (product.op == "Div" and product.inputs[1] != factor)
+    ):
+        return None
+    # The difference may be computed twice, but of the same x.
+    if without_casts(graph, again.x)[0] != without_casts(graph, centred.x)[0]:
+        return None
+    norm.nodes += again.nodes
+    norm.take(product)
+    if not settle_type(graph, norm):
+        return None
+    take_in_scale(graph, norm)
+    take_in_bias(graph, norm)
+    return norm
+
+
+# 2. x·f + (bias - mean(x)·f) = (x - mean(x))·f + bias
+def _distributed(graph: Graph, root: InverseRoot, centred: _Centred) -> Norm | None:
+    if not root.inverted:
+        return None
+    norm = Norm(centred.x, root.last, root.axes, [*centred.nodes, *root.nodes])
+    take_in_scale(graph, norm)
+    factor = norm.out.ref()
+    products = {
+        other_operand(user, factor): user
+        for user in few_consumers(graph, norm.out, 2) or ()
+        if user.op == "Mul"
+    }
+    whole, part = products.get(centred.x), products.get(centred.mean.ref())
+    difference = None if part is None else only_user(graph, part, "Sub")
+    total = None if difference is None else only_user(graph, difference, "Add")
+    if (
+        whole is None
+        or part is None
+        or difference is None
+        or total is None
+        or difference.inputs[1] != part.ref()
+    ):
+        return None
+    norm.bias = difference.inputs[0]
+    if (
+        norm.bias is None
+        or not is_parameter(graph, norm.bias, norm.x, norm.axes)
+        or other_operand(total, difference.ref()) != whole.ref()
+    ):
+        return None
+    norm.nodes += [whole, part, difference]
+    norm.take(total)
+    return norm
+
+
+def _centred(graph: Graph, ref: Ref) -> _Centred | None:
+    """x - mean(x), when `ref` is that, perhaps cast."""
+    ref, casts = without_casts(graph, ref)
+    difference = producer_of(graph, ref, "Sub")
+    if difference is None or difference.inputs[0] is None or difference.inputs[1] is None:
+        return None
+    x, (average, more) = difference.inputs[0], without_casts(graph, difference.inputs[1])
+    mean = graph.producer(average)
+    axes = mean_axes(graph, mean)
+    averaged = mean.input(0)
+    if (
+        axes is None
+        or averaged is None
+        or without_casts(graph, averaged)[0] != without_casts(graph, x)[0]
+    ):
+        return None
+    return _Centred(x, mean, averaged, axes, (mean, *more, difference, *casts))

@@ -1,0 +1,158 @@
+"""Types are worked out anew where more is known than when they were first written down.
+
+1. A node one of whose outputs has a gap (unknown rank, dimension or element type) is inferred
+   again.
+2. A node one of whose inputs learnt something, or became a constant, is inferred again; so is
+   whatever comes after it.
+3. A nested graph learns the types of the values it captures, and an `If` what both its branches
+   agree on.
+
+Nothing known is ever forgotten. What a file declares of a value is compared with what is found out
+about it here, and an operator of which it says something else is refused. Where inference disagrees
+with what a pass wrote down, the node is left alone: no kernel is made of it (`graph/operands.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.errors import ModelError, WhenceError
+from whence.graph import Graph, Node, Rewriter
+from whence.graph.builder import infer_types
+from whence.graph.change import contradict
+from whence.graph.in_words import in_words
+from whence.graph.merge import common, merge, without_shape
+from whence.graph.operands import check_claim
+from whence.passes.base import Pass
+from whence.passes.control.captures import capture_count
+from whence.types import DType, TensorType, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class PropagateTypes(Pass):
+    name = "propagate_types"
+    summary = "output types follow what is now known of the inputs"
+
+    def run(self, rewriter: Rewriter) -> None:
+        types = TypeRefresher(rewriter.graph)
+        for node in rewriter.graph:
+            if (types.learnt and types.concerns(node)) or any(map(has_gap, node.outputs)):
+                types.refresh(node)
+        if types.refined:
+            rewriter.rules["a type follows from the types of the inputs"] += types.refined
+
+
+class TypeRefresher:
+    """Re-inference during one walk in list order. It remembers who learnt something, so that only
+    those concerned are asked again. With `every_node_runs`, an operator that cannot work on what is
+    now known is refused; else it fails when it runs, if it ever does.
+    """
+
+    def __init__(self, graph: Graph, *, every_node_runs: bool = False) -> None:
+        self.graph = graph
+        self.every_node_runs = every_node_runs
+        self.learnt: set[int] = set()
+        """Nodes of which more is known than their consumers have seen: better types, or constants
+        where none were.
+        """
+        self.refined = 0
+
+    def concerns(self, node: Node) -> bool:
+        """Does `node` read something that learnt?"""
+        learnt = self.learnt
+        return any(ref is not None and ref.node in learnt for ref in node.inputs)
+
+    def visit(self, node: Node) -> None:
+        """Infer again if an input learnt something. Costs next to nothing otherwise."""
+        if self.learnt and self.concerns(node):
+            self.refresh(node)
+
+    def refresh(self, node: Node) -> bool:
+        """Infer the node's types again; True when something new came out."""
+        if node.bodies:
+            return self.refine(node, self._through_bodies(node))
+        if not node.outputs or node.op in ("Input", "Variable", "Const"):
+            return False
+        try:
+            found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
+        except ModelError as error:
+            if self.every_node_runs:
+                raise ModelError(f"operator {in_words(node)}: {error}") from error
+            return False
+        except WhenceError:
+            return False
+        return self.refine(node, found)
+
+    def refine(self, node: Node, found: tuple[ValueType, ...]) -> bool:
+        """Add what `found` says to the node's types; True when something was new. What contradicts
+        the node's types changes nothing; what contradicts the file's claim is a `ModelError`.
+        """
+        if found == node.outputs or any(map(contradict, node.outputs, found)):
+            return False
+        if node.id in self.graph.claims:
+            check_claim(self.graph, node, found)
+        merged = tuple(map(merge, found, node.outputs))
+        if merged == node.outputs:
+            return False
+        self.graph.set_types(node, merged)
+        self.learnt.add(node.id)
+        self.refined += 1
+        return True
+
+    def _through_bodies(self, node: Node) -> tuple[ValueType, ...]:
+        """Tell the nested graphs what is known of their captures; returns what that says of the
+        node's outputs.
+        """
+        captures = capture_count(node)
+        given = node.inputs[len(node.inputs) - captures :]
+        for body in node.bodies.values():
+            inner = TypeRefresher(body)
+            for ref, entry in zip(given, body.inputs[len(body.inputs) - captures :], strict=True):
+                if ref is not None:
+                    inner.refine(entry, (self.graph.type_of(ref),))
+            if inner.learnt:
+                for each in body:
+                    inner.visit(each)
+            self.refined += inner.refined
+        if node.op != "If":
+            # What a loop carries may change from turn to turn.
+            return node.outputs
+        branches = [
+            [body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None]
+            for body in node.bodies.values()
+        ]
+        return tuple(map(common, *branches))
+
+
+def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
+    that follows. An input that is declared as a scalar may get any shape; then none that the file
+    states is believed. An operator that cannot work on these shapes is refused, even where only
+    the shape of its result is used, so that passes would remove it.
+    """
+    # No pass has made branches of nested graphs part of this one.
+    types = TypeRefresher(graph, every_node_runs="Choose" not in graph.op_counts)
+    for node in graph.inputs:
+        if node.name in shapes and isinstance(node.type, TensorType):
+            if node.type.shape == () and shapes[node.name]:
+                _forget_shapes(graph)
+                graph.set_types(node, (without_shape(node.type),))
+            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
+    for node in graph:
+        types.visit(node)
+    return graph
+
+
+def _forget_shapes(graph: Graph) -> None:
+    graph.claims.clear()
+    for node in graph:
+        if node.op not in ("Input", "Const"):
+            graph.set_types(node, tuple(map(without_shape, node.outputs)))
+
+
+def has_gap(kind: ValueType) -> bool:
+    """Is something about the type entirely unknown? A named dimension is not a gap."""
+    return isinstance(kind, TensorType) and (
+        kind.dtype is DType.UNDEFINED or kind.shape is None or None in kind.shape
+    )

@@ -1,0 +1,384 @@
+"""What is known of the elements of small integer tensors: the shapes, axes and indices that
+exporters compute in the graph.
+
+`ShapeValues` follows scalars and short lists of integers through the operators they are usually
+made with, element by element,
+each a `Size` or unknown. [batch, 12, 64] of which only the first element varies is known as exactly
+that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+from whence.graph import Graph, Node, Ref
+from whence.passes.shapes import size_algebra
+from whence.passes.shapes.size_algebra import Size, Sizes, number
+from whence.types import DType, TensorType
+
+# Shapes are short. What is longer is data.
+_MAX_ELEMENTS = 64
+_TRACKED = frozenset({DType.I64, DType.I32, DType.BOOL})
+
+Item: TypeAlias = Size | None
+"""One element; truth values are 0 and 1. `None` is an element nothing is known of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A list, or a scalar, of which some elements are known."""
+
+    items: tuple[Item, ...]
+    scalar: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...] | None:
+        """All elements as numbers; `None` unless every one is a known number."""
+        found = tuple(
+            item.number for item in self.items if item is not None and item.number is not None
+        )
+        return found if len(found) == len(self.items) else None
+
+
+class ShapeValues:
+    """Elements by value, filled in while walking the list in order."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.sizes = Sizes()
+        self._known: dict[Ref, Elements] = {}
+        self._dims: dict[Ref, tuple[Item, ...]] = {}
+
+    def of(self, ref: Ref | None) -> Elements | None:
+        """What is known of a value's elements; `None` for anything but a followed scalar or
+        list.
+        """
+        if ref is None:
+            return None
+        found = self._known.get(ref)
+        if found is not None:
+            return found
+        value = self.graph.const_value(ref)
+        if (
+            value is None
+            or value.ndim > 1
+            or value.size > _MAX_ELEMENTS
+            or value.dtype.kind not in "iub"
+        ):
+            return None
+        found = self._known[ref] = Elements(
+            tuple(number(int(item)) for item in value.reshape(-1)), value.ndim == 0
+        )
+        return found
+
+    def dims(self, ref: Ref) -> tuple[Size, ...] | None:
+        """The dimensions of a value; those that are unknown are sizes of their own. `None` when the
+        rank is unknown.
+        """
+        kind = self.graph.type_of(ref)
+        if not isinstance(kind, TensorType) or kind.shape is None:
+            return None
+        noted = self._dims.get(ref, (None,) * len(kind.shape))
+        found = []
+        for axis, dim in enumerate(kind.shape):
+            if dim is None:
+                found.append(noted[axis] or self.sizes.of((ref, axis)))
+            else:
+                found.append(number(dim) if isinstance(dim, int) else self.sizes.named(dim))
+        return tuple(found)
+
+    def note_dims(self, ref: Ref, dims: Sequence[Item]) -> None:
+        """Remember sizes of a value's dimensions that its type cannot express, such as batch ·
+        length.
+        """
+        kind = self.graph.type_of(ref)
+        if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
+            self._dims[ref] = tuple(dims)
+
+    def follow(self, node: Node) -> Elements | None:
+        """Work out the elements of a node's output, and remember them."""
+        rule = _RULES.get(node.op)
+        if rule is None or len(node.outputs) != 1:
+            return None
+        kind = node.outputs[0]
+        if (
+            not isinstance(kind, TensorType)
+            or kind.dtype not in _TRACKED
+            or (kind.rank is not None and kind.rank > 1)
+        ):
+            return None
+        found = rule(self, node)
+        if (
+            found is None
+            or len(found.items) > _MAX_ELEMENTS
+            or (kind.rank is not None and found.scalar != (kind.rank == 0))
+        ):
+            return None
+        limit = 1 << (kind.dtype.bits - 1)
+        found = Elements(
+            tuple(item if _is_within(item, limit) else None for item in found.items), found.scalar
+        )
+        self._known[node.ref()] = found
+        return found
+
+    def inputs(self, node: Node) -> list[Elements] | None:
+        """The elements of all inputs; `None` unless all are followed."""
+        found = [elements for ref in node.inputs if (elements := self.of(ref)) is not None]
+        return found if len(found) == len(node.inputs) else None
+
+    def numbers(self, ref: Ref | None) -> tuple[int, ...] | None:
+        elements = self.of(ref)
+        return None if elements is None else elements.numbers
+
+
+def _is_within(item: Item, limit: int) -> bool:
+    """A number that its type does not hold wraps around, which is nobody's size."""
+    return item is None or item.number is None or -limit <= item.number < limit
+
+
+# ---- how operators act on elements ----
+
+
+def _attr(node: Node, name: str, default: int) -> int:
+    value = node.attrs.get(name, default)
+    return value if isinstance(value, int) else default
+
+
+def _shape(values: ShapeValues, node: Node) -> Elements | None:
+    dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
+    if dims is None:
+        return None
+    rank = len(dims)
+    # Both ends are clamped, as Python's slices are.
+    return Elements(dims[_attr(node, "start", 0) : _attr(node, "end", rank)])
+
+
+def _size(values: ShapeValues, node: Node) -> Elements | None:
+    dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
+    return None if dims is None else Elements((_product(dims),), scalar=True)
+
+
+def _product(items: Sequence[Item]) -> Item:
+    return reduce(_lift(size_algebra.multiply), (number(1), *items))
+
+
+def _same(values: ShapeValues, node: Node) -> Elements | None:
+    return values.of(node.inputs[0])
+
+
+def _cast(values: ShapeValues, node: Node) -> Elements | None:
+    found, kind = values.of(node.inputs[0]), node.outputs[0]
+    if found is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL:
+        return found
+    return Elements(
+        tuple(
+            None if item is None or item.number is None else number(int(item.number != 0))
+            for item in found.items
+        ),
+        found.scalar,
+    )
+
+
+def _regrouped(values: ShapeValues, node: Node) -> Elements | None:
+    """The same elements as a scalar or a list, whichever the output's type says."""
+    found, kind = values.of(node.inputs[0]), node.outputs[0]
+    if (
+        found is None
+        or not isinstance(kind, TensorType)
+        or kind.rank is None
+        or (kind.rank == 0 and len(found.items) != 1)
+    ):
+        return None
+    return Elements(found.items, scalar=kind.rank == 0)
+
+
+def _gather(values: ShapeValues, node: Node) -> Elements | None:
+    data, chosen = values.of(node.inputs[0]), values.of(node.input(1))
+    places = None if chosen is None else chosen.numbers
+    if (
+        data is None
+        or data.scalar
+        or chosen is None
+        or places is None
+        or not all(-len(data.items) <= at < len(data.items) for at in places)
+    ):
+        return None
+    return Elements(tuple(data.items[at] for at in places), chosen.scalar)
+
+
+def _slice(values: ShapeValues, node: Node) -> Elements | None:
+    data, start, end = (
+        values.of(node.inputs[0]),
+        values.numbers(node.input(1)),
+        values.numbers(node.input(2)),
+    )
+    step = (1,) if node.input(4) is None else values.numbers(node.input(4))
+    if (
+        data is None
+        or data.scalar
+        or any(item is None or len(item) != 1 for item in (start, end, step))
+        or step == (0,)
+    ):
+        return None
+    first, last, stride = (item[0] for item in (start, end, step) if item is not None)
+    return Elements(data.items[first:last:stride])
+
+
+def _concat(values: ShapeValues, node: Node) -> Elements | None:
+    """Parts of unknown content but known length leave gaps; a part of unknown length makes all
+    unknown.
+    """
+    items: list[Item] = []
+    for ref in node.inputs:
+        part = values.of(ref)
+        if part is not None:
+            items.extend(part.items)
+            continue
+        kind = values.graph.type_of(ref) if ref is not None else None
+        length = kind.elements if isinstance(kind, TensorType) and kind.rank == 1 else None
+        if length is None or length > _MAX_ELEMENTS:
+            return None
+        items.extend([None] * length)
+    return Elements(tuple(items))
+
+
+def _lift(function: Callable[[Size, Size], Item]) -> Callable[[Item, Item], Item]:
+    """A function of sizes as one of elements: an unknown argument gives an unknown result."""
+    return lambda left, right: None if left is None or right is None else function(left, right)
+
+
+def _truth(function: Callable[[Size, Size], bool | None]) -> Callable[[Size, Size], Item]:
+    def lifted(left: Size, right: Size) -> Item:
+        found = function(left, right)
+        return None if found is None else number(int(found))
+
+    return lifted
+
+
+def _broadcast(parts: Sequence[Elements]) -> list[tuple[Item, ...]] | None:
+    length = max(len(part.items) for part in parts)
+    if any(len(part.items) not in (1, length) for part in parts) or any(
+        not part.items for part in parts
+    ):
+        return None
+    return [part.items * length if len(part.items) == 1 else part.items for part in parts]
+
+
+def _elementwise(
+    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], Elements | None]:
+    """Two or more inputs, combined element by element from the left."""
+
+    def rule(values: ShapeValues, node: Node) -> Elements | None:
+        parts = values.inputs(node)
+        columns = _broadcast(parts) if parts else None
+        if parts is None or columns is None:
+            return None
+        function = _lift(choose(values.sizes))
+        return Elements(
+            tuple(reduce(function, row) for row in zip(*columns, strict=True)),
+            all(part.scalar for part in parts),
+        )
+
+    return rule
+
+
+def _mod(values: ShapeValues, node: Node) -> Elements | None:
+    return (
+        None
+        if _attr(node, "fmod", 0)
+        else _elementwise(lambda sizes: sizes.remainder)(values, node)
+    )
+
+
+def _not(item: Item) -> Item:
+    return None if item is None or item.number is None else number(1 - item.number)
+
+
+def _unary(function: Callable[[Item], Item]) -> Callable[[ShapeValues, Node], Elements | None]:
+    def rule(values: ShapeValues, node: Node) -> Elements | None:
+        found = values.of(node.inputs[0])
+        return None if found is None else Elements(tuple(map(function, found.items)), found.scalar)
+
+    return rule
+
+
+def _where(values: ShapeValues, node: Node) -> Elements | None:
+    parts = values.inputs(node)
+    columns = _broadcast(parts) if parts is not None and len(parts) == 3 else None
+    if parts is None or columns is None:
+        return None
+
+    def choose(condition: Item, yes: Item, no: Item) -> Item:
+        if condition is None or condition.number is None:
+            return yes if yes == no else None
+        return yes if condition.number else no
+
+    return Elements(tuple(map(choose, *columns)), all(part.scalar for part in parts))
+
+
+def _reduced(
+    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], Elements | None]:
+    def rule(values: ShapeValues, node: Node) -> Elements | None:
+        found = values.of(node.inputs[0])
+        axes = () if node.input(1) is None else values.numbers(node.input(1))
+        if found is None or found.scalar or not found.items or axes not in ((), (0,), (-1,)):
+            return None
+        if not axes and _attr(node, "noop_with_empty_axes", 0):
+            return found
+        return Elements(
+            (reduce(_lift(choose(values.sizes)), found.items),),
+            scalar=not _attr(node, "keepdims", 1),
+        )
+
+    return rule
+
+
+def _range(values: ShapeValues, node: Node) -> Elements | None:
+    bounds = [values.numbers(ref) for ref in node.inputs]
+    if len(bounds) != 3 or any(bound is None or len(bound) != 1 for bound in bounds):
+        return None
+    start, limit, delta = (bound[0] for bound in bounds if bound is not None)
+    if delta == 0 or len(range(start, limit, delta)) > _MAX_ELEMENTS:
+        return None
+    return Elements(tuple(number(item) for item in range(start, limit, delta)))
+
+
+_RULES: Mapping[str, Callable[[ShapeValues, Node], Elements | None]] = {
+    "Shape": _shape,
+    "Size": _size,
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Squeeze": _regrouped,
+    "Unsqueeze": _regrouped,
+    "Reshape": _regrouped,
+    "Flatten": _regrouped,
+    "Identity": _same,
+    "Cast": _cast,
+    "Add": _elementwise(lambda sizes: size_algebra.add),
+    "Sub": _elementwise(lambda sizes: size_algebra.subtract),
+    "Mul": _elementwise(lambda sizes: size_algebra.multiply),
+    "Div": _elementwise(lambda sizes: sizes.divide),
+    "Mod": _mod,
+    "Min": _elementwise(lambda sizes: sizes.smaller),
+    "Max": _elementwise(lambda sizes: sizes.larger),
+    "Equal": _elementwise(lambda sizes: _truth(size_algebra.equal)),
+    "Less": _elementwise(lambda sizes: _truth(size_algebra.less)),
+    "Greater": _elementwise(
+        lambda sizes: _truth(lambda left, right: size_algebra.less(right, left))
+    ),
+    "Not": _unary(_not),
+    "Where": _where,
+    "ReduceProd": _reduced(lambda sizes: size_algebra.multiply),
+    "ReduceSum": _reduced(lambda sizes: size_algebra.add),
+    "ReduceMax": _reduced(lambda sizes: sizes.larger),
+    "ReduceMin": _reduced(lambda sizes: sizes.smaller),
+    "Range": _range,
+}
+FOLLOWED: frozenset[str] = frozenset(_RULES)
+"""The operators whose results may be known in part."""

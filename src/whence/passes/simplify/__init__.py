@@ -1,0 +1,1 @@
+"""Removing and merging: dead nodes, no-ops, neutral arithmetic, duplicates, slices."""

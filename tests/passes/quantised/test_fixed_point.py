@@ -1,0 +1,54 @@
+"""Fixed-point numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.passes.quantised.fixed_point import (
+    FixedPoint,
+    code_of,
+    fixed_point,
+    fixed_points,
+    rounded,
+)
+
+
+@given(st.floats(2.0**-31, 2.0**29))
+def test_as_close_as_31_bits_allow(real: float) -> None:
+    found = fixed_point(real)
+    assert found is not None
+    assert 1 << 30 <= found.multiplier < 1 << 31
+    assert math.isclose(found.multiplier * 2.0 ** (found.shift - 31), real, rel_tol=2.0**-31)
+
+
+def test_the_ends() -> None:
+    assert fixed_point(0.0) == FixedPoint(0, 0)
+    assert fixed_point(2.0**-40) == FixedPoint(0, 0)
+    assert fixed_point(1.0) == FixedPoint(1 << 30, 1)
+    assert fixed_point(-0.75) == FixedPoint(-3 << 29, 0)
+    # The fraction rounds up to one, which has a larger exponent.
+    assert fixed_point(1.0 - 2.0**-40) == FixedPoint(1 << 30, 1)
+    assert fixed_point(2.0**31) is None
+    assert fixed_point(math.inf) is None
+    assert fixed_points([1.0, 2.0**31]) is None
+    assert fixed_points([]) is None
+
+
+def test_one_number_is_a_scalar() -> None:
+    one, several = fixed_points([0.5]), fixed_points([0.5, 0.25])
+    assert one is not None
+    assert several is not None
+    assert [each.shape for each in (*one, *several)] == [(), (), (2,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("real", "expected"), [(0.5, 1), (-0.5, -1), (2.5, 3), (1.49, 1), (-1.51, -2)]
+)
+def test_halves_go_away_from_zero(real: float, expected: int) -> None:
+    assert rounded(real) == expected
+    assert code_of(real, np.float32(1), 7) == expected + 7

@@ -1,0 +1,241 @@
+"""What is computed twice is computed once, and the ledger says by whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.passes.rewriting import buried, is_left_alone, operators, rewrite
+from whence.graph import Graph, Rewriter
+from whence.graph.builder import GraphBuilder
+from whence.graph.structure import structure
+from whence.passes.manager import CheckLevel, run_passes
+from whence.passes.simplify import merge_duplicates
+from whence.passes.simplify.merge_duplicates import MergeDuplicates
+from whence.provenance import Reason
+from whence.types import DType
+
+
+def test_twins_and_their_twin_readers_become_one() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2, 3])
+    chains = [
+        build.op("Exp", build.op("Transpose", x, perm=(1, 0), name=f"t{i}"), name=f"e{i}")
+        for i in range(3)
+    ]
+    build.output("y", build.op("Sum", *chains))
+    graph = build.finish()
+
+    expected = GraphBuilder()
+    x = expected.input("x", DType.F32, [2, 3])
+    chain = expected.op("Exp", expected.op("Transpose", x, perm=(1, 0)))
+    expected.output("y", expected.op("Sum", chain, chain, chain))
+
+    assert rewrite(graph, MergeDuplicates()) == {
+        "the same operator on the same inputs computes the same": 4
+    }
+    assert structure(graph) == structure(expected.finish())
+    assert buried(graph) == dict.fromkeys(("t1", "t2", "e1", "e2"), Reason.CSE)
+    survivors = {
+        graph.ledger.source(stone.node).name: stone.into for stone in graph.ledger.tombstones
+    }
+    assert survivors == {"t1": 1, "t2": 1, "e1": 2, "e2": 2}
+
+
+@pytest.mark.parametrize(
+    ("op", "merged"), [("Add", True), ("Mul", True), ("Sub", False), ("Div", False)]
+)
+def test_inputs_of_commutative_operators_may_be_swapped(op: str, merged: bool) -> None:
+    build = GraphBuilder()
+    x, z = build.input("x", DType.F32, [3]), build.input("z", DType.F32, [3])
+    build.output("a", build.op(op, x, z))
+    build.output("b", build.op(op, z, x))
+    graph = build.finish()
+    rewrite(graph, MergeDuplicates())
+    assert operators(graph) == [op] * (1 if merged else 2)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ({"axis": 0}, {"axis": 1}),
+        ({"axis": 0}, {}),
+        ({}, {"axis": 1}),
+        ({"axis": 1}, {"axis": 1.0}),
+    ],
+)
+def test_other_attributes_are_another_operator(left: dict[str, Any], right: dict[str, Any]) -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [3, 3])
+    build.output("a", build.op("Softmax", x, **left))
+    build.output("b", build.op("Softmax", x))
+    graph = build.finish()
+    other = next(node for node in graph if node.id == 2)
+    graph.set_attrs(other, right)
+    assert run_passes(graph, [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
+
+
+def test_all_outputs_of_a_twin_are_taken_over() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [4])
+    one, two = (build.op("Split", x, n_outputs=2, axis=0, num_outputs=2) for _ in range(2))
+    build.output("y", build.op("Add", one[1], two[0]))
+    graph = build.finish()
+    rewrite(graph, MergeDuplicates())
+    assert operators(graph) == ["Split", "Add"]
+
+
+def test_random_twins_differ() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [4])
+    build.output(
+        "y", build.op("Add", build.op("RandomNormalLike", x), build.op("RandomNormalLike", x))
+    )
+    assert (
+        run_passes(build.finish(), [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
+    )
+
+
+def test_absent_inputs_count() -> None:
+    build = GraphBuilder()
+    x, bound = build.input("x", DType.F32, [4]), build.const(np.float32(1))
+    build.output("a", build.op("Clip", x, None, bound))
+    build.output("b", build.op("Clip", x, None, bound))
+    build.output("c", build.op("Clip", x, bound))
+    graph = build.finish()
+    rewrite(graph, MergeDuplicates())
+    assert operators(graph) == ["Clip", "Clip"]
+
+
+def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
+    return np.array(value, dtype)
+
+
+def constants(*values: np.ndarray) -> Graph:
+    build = GraphBuilder()
+    for number, value in enumerate(values):
+        build.output(f"y{number}", build.op("Identity", build.const(value)))
+    return build.finish()
+
+
+def count(graph: Graph) -> int:
+    run_passes(graph, [MergeDuplicates()], check=CheckLevel.INVARIANTS)
+    return graph.op_counts["Const"]
+
+
+BIG = np.arange(10_000, dtype=np.float32)
+
+
+def test_equal_constants_are_one() -> None:
+    late = BIG.copy()
+    late[9_999] = -1
+    middle = BIG.copy()
+    middle[5] = -1
+    assert count(constants(BIG, BIG.copy(), BIG)) == 1
+    assert count(constants(BIG, late, middle, late.copy(), middle.copy(), BIG.copy())) == 3
+    assert count(constants(BIG.reshape(100, 100), BIG)) == 2
+    assert (
+        count(constants(BIG.reshape(100, 100), np.ascontiguousarray(BIG.reshape(100, 100).T).T))
+        == 1
+    )
+
+
+def test_bits_decide_not_numbers() -> None:
+    assert count(constants(scalar(0.0), scalar(-0.0))) == 2
+    assert count(constants(np.array([np.nan, 1.0]), np.array([np.nan, 1.0]))) == 1
+    assert count(constants(scalar(1, np.int32), scalar(1, np.int64), scalar(1))) == 3
+    assert (
+        count(
+            constants(
+                np.zeros(0, np.float32), np.zeros(0, np.float32), np.zeros((0, 2), np.float32)
+            )
+        )
+        == 2
+    )
+    assert (
+        count(
+            constants(
+                np.array(["a", "b"], object),
+                np.array(["a", "b"], object),
+                np.array(["a", "c"], object),
+            )
+        )
+        == 2
+    )
+
+
+def test_a_merged_constant_leaves() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2])
+    build.output(
+        "y",
+        build.op(
+            "Add",
+            build.op("Add", x, build.const(np.ones(2, np.float32))),
+            build.const(np.ones(2, np.float32)),
+        ),
+    )
+    graph = build.finish()
+    first, second = (node for node in graph if node.is_const)
+    assert rewrite(graph, MergeDuplicates()) == {"equal constants are one": 1}
+    assert second.graph is None
+    assert [node.inputs[1] for node in graph if node.op == "Add"] == [first.ref()] * 2
+
+
+def test_large_constants_are_read_whole_only_when_samples_agree_and_then_once(monkeypatch) -> None:
+    digests = 0
+    digest = merge_duplicates._digest
+
+    def counting(node: Any) -> bytes:
+        nonlocal digests
+        digests += 1
+        return digest(node)
+
+    monkeypatch.setattr(merge_duplicates, "_digest", counting)
+    graph = constants(*(np.full(1000, number, np.float32) for number in range(50)))
+    MergeDuplicates().run(Rewriter(graph, "test"))
+    assert digests == 0
+    alike = []
+    for number in range(50):
+        alike.append(np.zeros(1000, np.float32))
+        alike[-1][1] = number
+    graph = constants(*alike)
+    MergeDuplicates().run(Rewriter(graph, "test"))
+    assert digests == 50
+    assert graph.op_counts["Const"] == 50
+
+
+def test_nothing_to_merge() -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [4])
+    build.output("y", build.op("Add", build.op("Exp", x), build.op("Neg", x)))
+    assert is_left_alone(build.finish(), MergeDuplicates())
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["Add", "Mul", "Sub", "Max"]), st.integers(0, 5), st.integers(0, 5)
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_random_graphs_compute_the_same_afterwards(steps: list[tuple[str, int, int]]) -> None:
+    build = GraphBuilder()
+    values = [build.input("x", DType.F32, [2]), build.input("z", DType.F32, [2])]
+    for op, left, right in steps:
+        values.append(build.op(op, values[left % len(values)], values[right % len(values)]))
+    build.output("y", build.op("Sum", *values))
+    graph = build.finish()
+    rewrite(graph, MergeDuplicates())
+    keys = [
+        (node.op, node.inputs if node.op == "Sub" else frozenset(node.inputs))
+        for node in graph
+        if node.op in ("Add", "Mul", "Sub", "Max")
+    ]
+    assert len(set(keys)) == len(keys)
