@@ -28,7 +28,7 @@ from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import CompileError, UnsupportedError
 from whence.onnx_backend import WhenceBackend
-from whence.ops import random as random_ops
+from whence.ops.tensor import random as random_ops
 from whence.runtime.engine import Engine
 
 pytestmark = pytest.mark.slow

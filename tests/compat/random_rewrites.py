@@ -18,7 +18,7 @@ from whence.compat.hexagon import (
 from whence.compat.hexagon_consts import ConstCache, get_zero_node, purge_const_cache
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import unique_consumer
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import EdgeKind, Ledger, Reason, SourceOp
 from whence.types import DType, TensorType
 

@@ -9,7 +9,7 @@ import numpy as np
 from whence.graph import Check, Graph, Node, Ref, check_graph, print_graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.node import Birth
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, SourceOp
 from whence.types import DType, TensorType
 

@@ -27,7 +27,7 @@ from whence.kernels.conv.winograd import Winograd
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX512, Tile
-from whence.ops.blocked import from_blocked
+from whence.ops.neural.blocked import from_blocked
 
 MATRIX = replace(AVX512, cache_bytes=2 << 20, bf16x2=True)
 PADS = (1, 1, 1, 1)

@@ -38,7 +38,7 @@ from whence.kernels.lower import lower, lower_group
 from whence.kernels.product.gemm import Gemm, GemmPlan
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
 from whence.ops.attributes import get_int
-from whence.ops.blocked import from_blocked
+from whence.ops.neural.blocked import from_blocked
 from whence.passes.equivalence import difference
 from whence.types import DType
 

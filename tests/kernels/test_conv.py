@@ -18,7 +18,7 @@ from whence.kernels.conv.depthwise import lower_blocked_conv, lower_depthwise
 from whence.kernels.conv.direct import lower_conv
 from whence.kernels.conv.general import lower_conv_general
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
-from whence.ops.blocked import from_blocked, to_blocked
+from whence.ops.neural.blocked import from_blocked, to_blocked
 from whence.passes.equivalence import difference
 from whence.types import DType
 

@@ -23,7 +23,7 @@ from whence.kernels.conv.winograd import (
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
-from whence.ops.blocked import from_blocked
+from whence.ops.neural.blocked import from_blocked
 
 
 def by(size: int, rows: int, vectors: int, chunk: int) -> Lower:

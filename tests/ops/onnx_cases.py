@@ -16,11 +16,11 @@ import onnx.helper
 import onnx.numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 
-from whence.ops.control import INTERPRETED
 from whence.ops.definition import Attrs, Call, TypeQuery
 from whence.ops.fallback import type_of
-from whence.ops.onnx_node import from_type_proto, schema_of
 from whence.ops.registry import REGISTRY
+from whence.ops.tensor.control import INTERPRETED
+from whence.ops.types.onnx_node import from_type_proto, schema_of
 from whence.types import SequenceType, TensorType, ValueType
 
 

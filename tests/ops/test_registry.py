@@ -13,10 +13,10 @@ import pytest
 from tests.ops.onnx_cases import Case, cases
 from tests.ops.oracle import onnxruntime_outputs
 from whence.errors import ModelError, UnsupportedError
-from whence.ops.control import INTERPRETED
 from whence.ops.definition import Call, OpClass, OpDef
-from whence.ops.onnx_node import schema_of
 from whence.ops.registry import REGISTRY, classes_of, collect, evaluate, lookup
+from whence.ops.tensor.control import INTERPRETED
+from whence.ops.types.onnx_node import schema_of
 
 # Where ONNX Runtime disagrees with what ONNX's own tests expect, we agree with ONNX Runtime.
 DISPUTED = {

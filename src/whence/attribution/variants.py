@@ -30,7 +30,7 @@ from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower_group
 from whence.kernels.tile import Tile
 from whence.ops.definition import Pattern
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
 from whence.types import TensorType
 

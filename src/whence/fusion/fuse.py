@@ -20,7 +20,7 @@ from whence.fusion.operands import is_inlined
 from whence.fusion.wiring import is_operator
 from whence.graph import Graph, Node, Ref
 from whence.ops.definition import Pattern
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.types import TensorType
 

@@ -21,7 +21,7 @@ from whence.errors import GraphError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
 from whence.types import Dim, DType, TensorType, ValueType
 

@@ -26,8 +26,8 @@ from whence.graph.node import Node, Ref
 from whence.graph.order import number
 from whence.graph.state import State
 from whence.ops.definition import OpClass, Value
-from whence.ops.inference import Inference
 from whence.ops.registry import classes_of
+from whence.ops.types.inference import Inference
 from whence.provenance import Ledger
 from whence.types import ValueType
 

@@ -16,7 +16,7 @@ from whence.graph.change import contradict
 from whence.graph.in_words import in_words
 from whence.graph.node import Node
 from whence.ops.definition import TypeQuery
-from whence.ops.operand_rules import check_indices, check_operands
+from whence.ops.operands.rules import check_indices, check_operands
 from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from whence.kernels.expressions import apply
 from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
-from whence.ops.activation import ACTIVATIONS
+from whence.ops.neural.activation import ACTIVATIONS
 from whence.types import DType
 
 if TYPE_CHECKING:

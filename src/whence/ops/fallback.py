@@ -13,7 +13,7 @@ import onnx.helper
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.ops.definition import Call, Value
-from whence.ops.onnx_node import make_node, opsets_for, schema_of, to_type_proto
+from whence.ops.types.onnx_node import make_node, opsets_for, schema_of, to_type_proto
 from whence.types import UNKNOWN, DType, MapType, SequenceType, TensorType, ValueType
 
 if TYPE_CHECKING:

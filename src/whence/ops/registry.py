@@ -10,49 +10,48 @@ from typing import Any
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.ops import (
+from whence.ops.classical import encoders, linear_models, trees
+from whence.ops.definition import Call, OpClass, OpDef, Value
+from whence.ops.fallback import first_line, onnx_reference
+from whence.ops.neural import (
     attention,
     blocked,
-    cast,
     channels_last,
-    classical,
-    complex,
-    control,
     conv,
     detection,
-    elementwise,
     fused,
-    image,
-    indexing,
-    integer,
-    linear_models,
     matmul,
-    movement,
     nonlinear,
     norm,
     pool,
-    quantise,
-    random,
     recurrent,
-    reduce,
     resize,
+)
+from whence.ops.quantised import integer, quantise
+from whence.ops.tensor import (
+    cast,
+    complex,
+    control,
+    elementwise,
+    image,
+    indexing,
+    movement,
+    random,
+    reduce,
     selection,
     sequence,
     shape,
     signal,
     text,
     training,
-    trees,
 )
-from whence.ops.definition import Call, OpClass, OpDef, Value
-from whence.ops.fallback import first_line, onnx_reference
 
 _FAMILIES: tuple[tuple[OpDef, ...], ...] = (
     attention.OPS,
     blocked.OPS,
     cast.OPS,
     channels_last.OPS,
-    classical.OPS,
+    encoders.OPS,
     complex.OPS,
     control.OPS,
     conv.OPS,

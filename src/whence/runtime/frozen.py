@@ -17,7 +17,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.node import NodeFlag
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, Origin
 from whence.types import ValueType
 

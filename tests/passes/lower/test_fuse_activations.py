@@ -13,7 +13,7 @@ from tests.passes.rewriting import carried, edges_into, is_left_alone, only, ope
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.structure import structure
-from whence.ops.fused import FUSED_ACTIVATIONS
+from whence.ops.neural.fused import FUSED_ACTIVATIONS
 from whence.passes.fold.fold_constants import FoldConstants
 from whence.passes.lower.fuse_activations import FuseActivations
 from whence.types import DType

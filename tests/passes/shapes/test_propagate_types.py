@@ -14,7 +14,7 @@ from whence.api import compile_model
 from whence.errors import ModelError
 from whence.graph import Graph, Rewriter
 from whence.graph.builder import GraphBuilder
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.shapes.propagate_types import PropagateTypes, TypeRefresher, has_gap
 from whence.types import DType, OptionalType, SequenceType, TensorType

@@ -11,7 +11,7 @@ import pytest
 from tests.passes.rewriting import buried, edges_into, is_left_alone, only, operators, rewrite
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.ops.cast import cast
+from whence.ops.tensor.cast import cast
 from whence.passes.simplify.merge_casts import MergeCasts, is_lossless
 from whence.provenance import Reason
 from whence.types import DType

@@ -36,7 +36,7 @@ from whence.kernels.ir import (
     Store,
     walk,
 )
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 Micros = Mapping[type[Micro], Callable[["ClWriter", Micro], None]]

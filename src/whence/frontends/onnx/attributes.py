@@ -11,7 +11,7 @@ from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.types import TensorReader, tensor_proto, value_type
 from whence.ops.definition import Attr
-from whence.ops.onnx_node import to_type_proto
+from whence.ops.types.onnx_node import to_type_proto
 from whence.types import MapType, OptionalType, SequenceType, TensorType, ValueType
 
 _KIND = AttributeProto

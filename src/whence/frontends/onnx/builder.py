@@ -29,7 +29,7 @@ from whence.graph.merge import (
 )
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, TypeQuery
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
 from whence.types import UNKNOWN, TensorType, ValueType
 

@@ -13,7 +13,7 @@ from whence.frontends.naming import quoted
 from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord, Rewrite
-from whence.ops.attribute_choices import check_type_number
+from whence.ops.operands.attribute_choices import check_type_number
 from whence.provenance import EdgeKind
 from whence.types import DType
 

@@ -19,7 +19,7 @@ from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.types import TensorReader
 from whence.frontends.onnx.upgrade import last_break
 from whence.ops.definition import Attr
-from whence.ops.onnx_node import schema_of, split_name
+from whence.ops.types.onnx_node import schema_of, split_name
 from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
 
 LOWEST_WRITTEN = 18

@@ -29,7 +29,7 @@ from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.graph.graph import Graph
 from whence.graph.merge import without_shape
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, Reason, SourceOp, Tombstone
 from whence.types import UNKNOWN, TensorType, ValueType
 

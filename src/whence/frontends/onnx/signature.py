@@ -18,7 +18,7 @@ from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
-from whence.ops.onnx_node import schema_of
+from whence.ops.types.onnx_node import schema_of
 from whence.types import DType, TensorType, ValueType
 
 # The `onnx` package reads memory that is not its own when these are out of all bounds.

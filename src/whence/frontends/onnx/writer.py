@@ -37,12 +37,12 @@ from whence.frontends.onnx.types import tensor_proto
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY, initial_value
-from whence.ops.channels_last import OPS as CHANNELS_LAST
-from whence.ops.channels_last import plain_name
 from whence.ops.definition import Attr
-from whence.ops.fused import OPS as SUPERNODES
-from whence.ops.fused import Arg, Result, Step, expand
-from whence.ops.onnx_node import split_name, to_type_proto
+from whence.ops.neural.channels_last import OPS as CHANNELS_LAST
+from whence.ops.neural.channels_last import plain_name
+from whence.ops.neural.fused import OPS as SUPERNODES
+from whence.ops.neural.fused import Arg, Result, Step, expand
+from whence.ops.types.onnx_node import split_name, to_type_proto
 from whence.provenance import NO_ORIGIN, Origin
 from whence.types import DType, TensorType, ValueType
 

@@ -41,7 +41,7 @@ from whence.frontends.tflite.scope import Place, SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.provenance import EdgeKind, Reason, Tombstone
 from whence.types import DType, TensorType
 

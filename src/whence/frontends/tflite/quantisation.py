@@ -19,7 +19,7 @@ from whence.errors import ModelError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.records import QuantisationRecord, TensorRecord
 from whence.frontends.tflite.tensors import dtype_of
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 
 FIXED_POINT = "fixed_point"
 _CODES = frozenset({"INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4"})

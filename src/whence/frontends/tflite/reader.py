@@ -25,7 +25,7 @@ from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
 from whence.graph.graph import Graph
 from whence.graph.node import Node
-from whence.ops.inference import Inference
+from whence.ops.types.inference import Inference
 from whence.provenance import Reason, Tombstone
 from whence.types import TensorType
 

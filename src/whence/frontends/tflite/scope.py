@@ -25,8 +25,8 @@ from whence.frontends.tflite.variables import Key, VariableUse
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, Call, TypeQuery
-from whence.ops.inference import Inference
 from whence.ops.registry import evaluate
+from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger, Origin
 from whence.types import DType, TensorType, ValueType
 

@@ -28,7 +28,7 @@ from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
-from whence.ops.window import make_window
+from whence.ops.neural.window import make_window
 from whence.types import DType
 
 CONV_OPS = frozenset({"BlockedConv"})

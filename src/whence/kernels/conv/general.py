@@ -28,7 +28,7 @@ from whence.kernels.loops.output_rows import OutputRows, all_of, nested
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
-from whence.ops.window import make_transposition, make_window
+from whence.ops.neural.window import make_transposition, make_window
 from whence.types import DType
 
 CONV_GENERAL_OPS = frozenset({"Conv", "FusedConv", "ConvTranspose", "FusedConvTranspose"})

@@ -29,7 +29,7 @@ from whence.kernels.loops.output_rows import OutputRows, all_of, nested
 from whence.kernels.loops.reduce import REDUCTIONS
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int, get_ints
-from whence.ops.window import Window, make_window
+from whence.ops.neural.window import Window, make_window
 from whence.types import DType
 
 POOL_OPS = frozenset({"BlockedMaxPool", "BlockedAveragePool", "MaxPool", "AveragePool", "LpPool"})

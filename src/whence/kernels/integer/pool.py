@@ -26,8 +26,8 @@ from whence.kernels.ir import (
 from whence.kernels.loops.output_rows import OutputRows, all_of, nested
 from whence.kernels.rules.elementwise import add, div, sub
 from whence.ops.attributes import get_int, get_ints
-from whence.ops.quantise import integer_range
-from whence.ops.window import make_window
+from whence.ops.neural.window import make_window
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 INTEGER_POOL_OPS = frozenset({"ChannelsLastMaxPool", "ChannelsLastAveragePool"})

@@ -29,7 +29,7 @@ from whence.kernels.ir import (
 from whence.kernels.loops.output_rows import OutputRows, all_of, nested
 from whence.kernels.rules.elementwise import mul, sub
 from whence.ops.attributes import get_int
-from whence.ops.window import make_transposition, make_window
+from whence.ops.neural.window import make_transposition, make_window
 from whence.types import DType
 
 _ONE = Field(1, 1, 1, 1, 1, 0)

@@ -11,8 +11,8 @@ from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type, literal
 from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Literal
-from whence.ops.activation import ACTIVATIONS
 from whence.ops.attributes import get_float, get_str
+from whence.ops.neural.activation import ACTIVATIONS
 from whence.types import DType, TensorType
 
 

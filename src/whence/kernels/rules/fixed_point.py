@@ -14,7 +14,7 @@ from whence.kernels.index import Looked, of
 from whence.kernels.ir import Expr, Fn
 from whence.kernels.rules.elementwise import add, mul, sub
 from whence.ops.attributes import get_str
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 _SMALLEST = -(2**31)

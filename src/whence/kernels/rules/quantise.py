@@ -16,7 +16,7 @@ from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
-from whence.ops.quantise import code_of_nan, integer_range, is_fixed_point
+from whence.ops.quantised.quantise import code_of_nan, integer_range, is_fixed_point
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:

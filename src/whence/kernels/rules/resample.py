@@ -22,7 +22,7 @@ from whence.kernels.ir import Expr, Table
 from whence.kernels.rules.elementwise import add, mul
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Call
-from whence.ops.resize import ResizeAxis, nearest_pixels, resize_axes, source_positions, taps
+from whence.ops.neural.resize import ResizeAxis, nearest_pixels, resize_axes, source_positions, taps
 from whence.types import DType
 
 # Loads for one output element beyond which code size and compile time are not worth it.

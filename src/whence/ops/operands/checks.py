@@ -10,7 +10,7 @@ from typing import TypeAlias
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import TypeQuery
-from whence.ops.type_rules import const_ints
+from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, Shape, TensorType
 
 Check: TypeAlias = Callable[[TypeQuery], None]

@@ -27,7 +27,7 @@ from whence.ops.operands.checks import (
     exceeds,
     shape_of,
 )
-from whence.ops.type_rules import const_ints, is_absent
+from whence.ops.types.type_rules import const_ints, is_absent
 from whence.types import DType
 
 _INDICES = (DType.I32, DType.I64)

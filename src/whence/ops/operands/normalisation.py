@@ -20,7 +20,7 @@ from whence.ops.operands.checks import (
     exceeds,
     shape_of,
 )
-from whence.ops.type_rules import const_ints
+from whence.ops.types.type_rules import const_ints
 
 
 def _per_channel(*indices: int) -> Check:
@@ -95,7 +95,7 @@ RULES: Mapping[str, Check] = {
     "GroupNormalization": _group_normalisation,
     "LayerNormalization": _row_normalisation(1, 2),
     "RMSNormalization": _row_normalisation(1),
-    # Its axes are an attribute (`ops/attribute_choices.py`).
+    # Its axes are an attribute (`ops/operands/attribute_choices.py`).
     "MeanVarianceNormalization": by_types,
     "LRN": _local_response,
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization"), along(-1)),

@@ -16,7 +16,7 @@ import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.channels_last import plain_name
+from whence.ops.neural.channels_last import plain_name
 from whence.passes.operands import FLOATS, consts_with_origin, tensor_of
 from whence.types import DType, Shape, ValueType
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.blocked import to_blocked
 from whence.ops.definition import Attr, OpClass, Pattern
+from whence.ops.neural.blocked import to_blocked
+from whence.ops.neural.window import make_window
 from whence.ops.registry import lookup
-from whence.ops.window import make_window
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, reduced_axes
 from whence.types import DType

@@ -18,7 +18,7 @@ import numpy as np
 from whence.graph import Graph, Node
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr
-from whence.ops.window import make_transposition
+from whence.ops.neural.window import make_transposition
 from whence.passes.layout.blocked_op import (
     Form,
     Input,

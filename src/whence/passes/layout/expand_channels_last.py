@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from whence.graph import Node, Rewriter
-from whence.ops.channels_last import OPS, plain_name
 from whence.ops.definition import OpClass
+from whence.ops.neural.channels_last import OPS, plain_name
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, tensor_of
 from whence.passes.quantised.integer_convolutions import to_last, to_second

@@ -18,8 +18,8 @@ import numpy as np
 
 from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_float
-from whence.ops.channels_last import OPS, PREFIX, plain_name
 from whence.ops.definition import OpClass
+from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
 from whence.passes.base import RulePass
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.integer_convolutions import to_last, to_second

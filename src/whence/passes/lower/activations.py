@@ -11,10 +11,10 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, unique_consumer
-from whence.ops.activation import ACTIVATIONS
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Attr
-from whence.ops.fused import FUSED_ACTIVATIONS
+from whence.ops.neural.activation import ACTIVATIONS
+from whence.ops.neural.fused import FUSED_ACTIVATIONS
 from whence.passes.operands import other_operand, tensor_of
 
 

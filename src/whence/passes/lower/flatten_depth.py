@@ -22,7 +22,7 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
-from whence.ops.window import Window, make_window
+from whence.ops.neural.window import Window, make_window
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
 from whence.passes.layout.blocked_op import static_float

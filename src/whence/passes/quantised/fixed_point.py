@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 _SMALLEST_SHIFT, _LARGEST_SHIFT = -31, 30

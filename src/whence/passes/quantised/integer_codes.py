@@ -15,7 +15,7 @@ import numpy as np
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.ops.attributes import get_str
-from whence.ops.quantise import integer_range, round_away
+from whence.ops.quantised.quantise import integer_range, round_away
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_convolutions import to_last, to_second

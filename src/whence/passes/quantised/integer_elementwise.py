@@ -21,7 +21,7 @@ import numpy as np
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.ops.attributes import get_float
-from whence.ops.quantise import integer_range, is_fixed_point
+from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.operands import consts_with_origin
 from whence.passes.quantised.fixed_point import FixedPoint, fixed_point
 from whence.passes.quantised.integer_tail import narrowed

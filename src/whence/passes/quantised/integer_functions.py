@@ -11,8 +11,8 @@ import numpy as np
 
 from whence.graph import Graph, Node
 from whence.ops.attributes import get_float
-from whence.ops.integer import scale_fixed_point
-from whence.ops.quantise import integer_range, round_away
+from whence.ops.quantised.integer import scale_fixed_point
+from whence.ops.quantised.quantise import integer_range, round_away
 from whence.passes.quantised.fixed_point import all_codes, fixed_point
 from whence.passes.quantised.quantised_op import Coding, limits
 from whence.types import DType

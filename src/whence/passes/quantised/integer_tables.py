@@ -15,7 +15,7 @@ import numpy as np
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.definition import Call, OpClass, Pattern
-from whence.ops.quantise import integer_range, is_fixed_point, round_away
+from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away
 from whence.ops.registry import REGISTRY, evaluate
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes

@@ -13,7 +13,7 @@ import numpy as np
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.attributes import get_int
-from whence.ops.quantise import integer_range, is_fixed_point
+from whence.ops.quantised.quantise import integer_range, is_fixed_point
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import code_of
 from whence.types import DType, Shape

@@ -26,7 +26,7 @@ import numpy as np
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
-from whence.ops.type_rules import broadcast_shapes
+from whence.ops.types.type_rules import broadcast_shapes
 from whence.passes.base import Pass
 from whence.passes.fold.fold_constants import ConstantFolder, FoldConstants
 from whence.passes.shapes.propagate_types import has_gap

@@ -8,7 +8,7 @@ from whence.frontends.tflite.export.call import ExportCall, Exporter, Exports
 from whence.frontends.tflite.export.convolution import bordered
 from whence.frontends.tflite.export.windows import SAME, Frame, frame_of
 from whence.frontends.tflite.schema import Option
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType, TensorType
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.frontends.tflite.operators.moving import keeps_codes
 from whence.graph.node import Ref
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 _MOST_ROWS = 1 << 24

@@ -13,7 +13,7 @@ from whence.frontends.tflite.operators.lstm_layer import Rounding
 from whence.frontends.tflite.quantisation import parameters
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Ref
-from whence.ops.quantise import integer_range
+from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
 
 

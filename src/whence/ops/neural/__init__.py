@@ -1,0 +1,1 @@
+"""Operators of neural networks: convolutions, products, norms, attention, pools, recurrent layers."""

@@ -1,0 +1,303 @@
+"""Convolutions over any number of spatial axes: Conv, ConvTranspose, their integer forms, and what
+is built from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_str
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.neural.matmul import wrap_int32
+from whence.ops.neural.sample import deform_columns
+from whence.ops.neural.window import (
+    Index,
+    Window,
+    make_transposition,
+    make_window,
+    pad_spatial,
+    patches,
+    spatial_index,
+)
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.quantised.quantise import requantise
+from whence.ops.types.spatial_rules import conv as infer_conv
+from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
+from whence.types import DType, TensorType, ValueType
+
+_COLUMN_BYTES = 64 << 20
+"""Unfolded patches are made in pieces of at most this size: large enough for a fast product, small
+enough for any machine.
+"""
+_BLOCK_ELEMENTS = 1 << 16
+"""Depthwise convolution works on blocks of channels that stay in the cache over all positions of
+the kernel.
+"""
+
+
+def convolve(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
+    """The convolution of x (N, C, ...) with w (M, C / group, ...), in their own type, without
+    bias.
+    """
+    if x.shape[1] != w.shape[1] * group or w.shape[0] % group:
+        raise ModelError(
+            f"Conv: weights {list(w.shape)} in {group} groups do not fit an input {list(x.shape)}"
+        )
+    x = pad_spatial(x, window, 0)
+    if w.shape[1] == 1 and group > 1:
+        return _convolve_depthwise(x, w, window, group)
+    batch, per_group = x.shape[0], w.shape[0] // group
+    matrix = w.reshape(group, per_group, -1)
+    y = np.empty((batch, group, per_group, *window.output), dtype=x.dtype)
+    if window.is_pointwise:
+        taken = x[window.tap_index((0,) * len(window.kernel))]
+        positions = math.prod(window.output)
+        np.matmul(
+            matrix,
+            taken.reshape(batch, group, w.shape[1], positions),
+            out=y.reshape(batch, group, per_group, positions),
+        )
+        return y.reshape(batch, w.shape[0], *window.output)
+    view = patches(x, window, group)
+    first = 3 + len(window.kernel)
+    depth = group * matrix.shape[2]
+    row_bytes = max(1, depth * math.prod(window.output[1:]) * x.itemsize)
+    rows = max(1, _COLUMN_BYTES // row_bytes)
+    for image in range(batch):
+        for start in range(0, window.output[0], rows):
+            rows_here: Index = (image, *(slice(None),) * (first - 1), slice(start, start + rows))
+            piece = view[rows_here]
+            columns = np.ascontiguousarray(piece).reshape(group, matrix.shape[2], -1)
+            y[image, :, :, start : start + rows] = (matrix @ columns).reshape(
+                group, per_group, *piece.shape[first - 1 :]
+            )
+    return y.reshape(batch, w.shape[0], *window.output)
+
+
+def _convolve_depthwise(x: np.ndarray, w: np.ndarray, window: Window, group: int) -> np.ndarray:
+    """One input channel per group: a sum over the positions of the kernel, no matrix product."""
+    multiplier, rank = w.shape[0] // group, len(window.kernel)
+    weights = np.moveaxis(w.reshape(group, multiplier, *window.kernel), (0, 1), (-2, -1))
+    y = np.zeros((x.shape[0], group, multiplier, *window.output), dtype=x.dtype)
+    step = max(1, _BLOCK_ELEMENTS // max(1, multiplier * math.prod(window.output)))
+    scratch = np.empty((min(step, group), multiplier, *window.output), dtype=x.dtype)
+    for image in range(x.shape[0]):
+        for start in range(0, group, step):
+            block = slice(start, min(start + step, group))
+            total = y[image, block]
+            product = scratch[: total.shape[0]]
+            for tap in window.taps():
+                factor = weights[tap][block].reshape(-1, multiplier, *(1,) * rank)
+                np.multiply(x[image, block, np.newaxis][window.tap_index(tap)], factor, out=product)
+                total += product
+    return y.reshape(x.shape[0], w.shape[0], *window.output)
+
+
+def _channelwise(vector: np.ndarray, rank: int) -> np.ndarray:
+    """A vector over channels so that it broadcasts against an (N, C, ...) tensor of `rank` axes;
+    scalars stay scalars.
+    """
+    return vector.reshape(()) if vector.size == 1 else vector.reshape(-1, *(1,) * (rank - 2))
+
+
+def conv(call: Call) -> np.ndarray:
+    """Conv on inputs x, w, b? in the working type."""
+    x, w, bias = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
+    window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
+    y = convolve(x, w, window, get_int(call.attrs, "group", 1))
+    if bias is not None:
+        y += _channelwise(widen(bias), y.ndim)
+    return y
+
+
+def _conv(call: Call) -> tuple[Value]:
+    return (narrow(conv(call), tensor(call, 0).dtype),)
+
+
+def _integer_convolution(
+    call: Call, x_index: int, w_index: int, x_zero: np.ndarray | None, w_zero: np.ndarray | None
+) -> np.ndarray:
+    """The exact integer convolution, in float64, which holds every sum of products of bytes
+    exactly.
+    """
+    x, w = tensor(call, x_index).astype(np.float64), tensor(call, w_index).astype(np.float64)
+    if x_zero is not None:
+        x -= x_zero.astype(np.float64).reshape(())
+    if w_zero is not None:
+        shape = () if w_zero.size == 1 else (-1, *(1,) * (w.ndim - 1))
+        w -= w_zero.astype(np.float64).reshape(shape)
+    window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
+    return convolve(x, w, window, get_int(call.attrs, "group", 1))
+
+
+def _conv_integer(call: Call) -> tuple[Value]:
+    return (
+        wrap_int32(
+            _integer_convolution(call, 0, 1, optional_tensor(call, 2), optional_tensor(call, 3))
+        ),
+    )
+
+
+def _qlinear_conv(call: Call) -> tuple[Value]:
+    total = _integer_convolution(call, 0, 3, tensor(call, 2), tensor(call, 5))
+    bias, y_zero = optional_tensor(call, 8), tensor(call, 7)
+    if bias is not None:
+        total += _channelwise(bias.astype(np.float64), total.ndim)
+    x_scale, w_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
+    scale = _channelwise(x_scale.reshape(()) * w_scale / y_scale.reshape(()), total.ndim)
+    return (requantise(total.astype(np.float32) * scale, y_zero.reshape(()), DType.of(y_zero)),)
+
+
+def conv_transpose(call: Call) -> np.ndarray:
+    """ConvTranspose on inputs x, w, b? in the working type."""
+    x, w, bias = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
+    group = get_int(call.attrs, "group", 1)
+    if x.shape[1] != w.shape[0] or w.shape[0] % group:
+        raise ModelError(
+            f"{call.op}: weights {list(w.shape)} in {group} groups do not fit an input"
+            f" {list(x.shape)}"
+        )
+    geometry = make_transposition(call.op, call.attrs, x.shape[2:], w.shape[2:])
+    window, batch, per_group = geometry.window, x.shape[0], w.shape[1]
+    full = tuple(
+        max(reach, begin + out)
+        for reach, begin, out in zip(window.reach, geometry.begins, geometry.output, strict=True)
+    )
+    canvas = np.zeros((batch, group, per_group, *full), dtype=x.dtype)
+    inputs = x.reshape(batch, group, x.shape[1] // group, math.prod(x.shape[2:]))
+    # (kernel..., group, M / group, C / group): one contiguous stack of matrices for each position
+    # of the kernel.
+    weights = np.moveaxis(
+        w.reshape(group, w.shape[0] // group, per_group, *window.kernel), (0, 1, 2), (-3, -1, -2)
+    )
+    for tap in window.taps():
+        product = np.ascontiguousarray(weights[tap]) @ inputs
+        canvas[window.tap_index(tap)] += product.reshape(batch, group, per_group, *x.shape[2:])
+    y = np.ascontiguousarray(canvas[spatial_index(geometry.begins, geometry.output)]).reshape(
+        batch, group * per_group, *geometry.output
+    )
+    if bias is not None:
+        y += _channelwise(widen(bias), y.ndim)
+    return y
+
+
+def _conv_transpose(call: Call) -> tuple[Value]:
+    return (narrow(conv_transpose(call), tensor(call, 0).dtype),)
+
+
+def _col2im(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    image = tuple(int(size) for size in tensor(call, 1))
+    block = tuple(int(size) for size in tensor(call, 2))
+    window = make_window(call.op, call.attrs, image, block)
+    # (kernel..., N, C, output...)
+    columns = np.moveaxis(
+        widen(x).reshape(x.shape[0], -1, *block, *window.output),
+        (0, 1),
+        (len(block), len(block) + 1),
+    )
+    lengths = tuple(
+        max(begin + size, reach)
+        for begin, size, reach in zip(window.begins, image, window.reach, strict=True)
+    )
+    canvas = np.zeros((*columns.shape[len(block) : len(block) + 2], *lengths), dtype=columns.dtype)
+    for tap in window.taps():
+        canvas[window.tap_index(tap)] += columns[tap]
+    return (narrow(canvas[spatial_index(window.begins, image)], x.dtype),)
+
+
+def _causal_conv(call: Call) -> tuple[Value, ...]:
+    x, w, bias, past = (
+        tensor(call, 0),
+        tensor(call, 1),
+        optional_tensor(call, 2),
+        optional_tensor(call, 3),
+    )
+    kept = w.shape[-1] - 1
+    history = np.zeros((*x.shape[:2], kept), dtype=x.dtype) if past is None else past
+    joined = np.concatenate((history, x), axis=2)
+    window = make_window(call.op, {}, joined.shape[2:], w.shape[2:])
+    y = _convolve_depthwise(widen(joined), widen(w), window, x.shape[1])
+    if bias is not None:
+        y += _channelwise(widen(bias), y.ndim)
+    if get_str(call.attrs, "activation", "none") in {"silu", "swish"}:
+        y = y / (1 + np.exp(-y))
+    return narrow(y, x.dtype), joined[:, :, joined.shape[2] - kept :]
+
+
+def _deform_conv(call: Call) -> tuple[Value]:
+    x, w, bias = tensor(call, 0), widen(tensor(call, 1)), optional_tensor(call, 3)
+    group = get_int(call.attrs, "group", 1)
+    window = make_window(call.op, call.attrs, x.shape[2:], w.shape[2:])
+    matrix = w.reshape(group, w.shape[0] // group, -1)
+    y = np.empty((x.shape[0], w.shape[0], *window.output), dtype=w.dtype)
+    for image, columns in enumerate(deform_columns(call, window)):
+        y[image] = (matrix @ columns.reshape(group, matrix.shape[2], -1)).reshape(y.shape[1:])
+    if bias is not None:
+        y += _channelwise(widen(bias), y.ndim)
+    return (narrow(y, x.dtype),)
+
+
+def conv_flops(query: TypeQuery, outputs: Sequence[ValueType], weight: int = 1) -> int | None:
+    """Two operations per multiply-add: each output element sums over the whole of one filter."""
+    w, y = query.types[weight], outputs[0]
+    shape = w.static_shape if isinstance(w, TensorType) else None
+    if shape is None or not isinstance(y, TensorType) or y.elements is None:
+        return None
+    return 2 * y.elements * math.prod(shape[1:])
+
+
+def conv_transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    """Two operations per multiply-add: each input element is spread over the whole of one
+    filter.
+    """
+    x, w = query.types[0], query.types[1]
+    shape = w.static_shape if isinstance(w, TensorType) else None
+    if shape is None or not isinstance(x, TensorType) or x.elements is None:
+        return None
+    return 2 * x.elements * math.prod(shape[1:])
+
+
+def _qlinear_conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    return conv_flops(query, outputs, weight=3)
+
+
+_ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
+OPS: tuple[OpDef, ...] = (
+    OpDef("Conv", _ANCHOR, OpClass.CONV, infer=infer_conv, reference=_conv, flops=conv_flops),
+    OpDef(
+        "ConvTranspose",
+        _ANCHOR,
+        OpClass.CONV,
+        infer=infer_conv_transpose,
+        reference=_conv_transpose,
+        flops=conv_transpose_flops,
+    ),
+    OpDef(
+        "ConvInteger",
+        _ANCHOR,
+        OpClass.CONV | OpClass.QUANTISE,
+        reference=_conv_integer,
+        flops=conv_flops,
+    ),
+    OpDef(
+        "QLinearConv",
+        Pattern.OPAQUE,
+        OpClass.CONV | OpClass.QUANTISE,
+        reference=_qlinear_conv,
+        flops=_qlinear_conv_flops,
+    ),
+    OpDef("DeformConv", Pattern.OPAQUE, OpClass.CONV, reference=_deform_conv, flops=conv_flops),
+    OpDef(
+        "CausalConvWithState",
+        Pattern.OPAQUE,
+        OpClass.CONV,
+        reference=_causal_conv,
+        flops=conv_flops,
+    ),
+    OpDef("Col2Im", Pattern.OPAQUE, OpClass.MOVEMENT, reference=_col2im),
+)

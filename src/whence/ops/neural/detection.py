@@ -1,0 +1,254 @@
+"""Choosing among boxes as edge models do it: a list of fixed length, what is not filled is zero,
+and a count.
+
+`PaddedNonMaxSuppression` is TFLite's operator of versions 4 and 5 (`NonMaxSuppression` is ONNX's,
+whose list has the length it
+needs). `DetectionPostProcess` is the last operator of SSD detectors: it decodes boxes against
+anchors and suppresses.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_int
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import optional_tensor, tensor
+from whence.ops.types.type_rules import const_ints
+from whence.types import Dim, DType, TensorType, ValueType
+
+_MOST = 1 << 24
+"""No detector asks for more boxes; a file that does is hostile."""
+
+
+def overlap(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Intersection over union of a box with others, all as (y0, x0, y1, x1) in any order of
+    corners. A box without area overlaps nothing.
+    """
+    low, high = np.minimum(others[:, :2], others[:, 2:]), np.maximum(others[:, :2], others[:, 2:])
+    first, last = np.minimum(one[:2], one[2:]), np.maximum(one[:2], one[2:])
+    areas, area = np.prod(high - low, axis=1), np.prod(last - first)
+    common = np.prod(np.maximum(np.minimum(high, last) - np.maximum(low, first), 0), axis=1)
+    solid = (areas > 0) & (area > 0)
+    return np.asarray(
+        np.where(solid, common / np.where(solid, areas + area - common, 1), 0), np.float32
+    )
+
+
+def suppress_softly(
+    boxes: np.ndarray, scores: np.ndarray, limit: int, threshold: float, floor: float, sigma: float
+) -> tuple[list[int], list[float]]:
+    """The boxes kept, best first, and their scores. With `sigma` > 0 an overlap lowers a score
+    before it rules a box out.
+    """
+    decay = -0.5 / sigma if sigma > 0 else 0.0
+    # Entries: score (best first), box, and how many of the kept boxes it was compared with already.
+    queue = [(-float(score), index, 0) for index, score in enumerate(scores) if score > floor]
+    heapq.heapify(queue)
+    kept: list[int] = []
+    found: list[float] = []
+    while queue and len(kept) < limit:
+        negative, box, seen = heapq.heappop(queue)
+        score = np.float32(-negative)
+        before, gone = score, False
+        for ratio in overlap(boxes[box], boxes[kept[seen:]])[::-1]:
+            if ratio >= threshold:
+                gone = True
+                break
+            if sigma > 0:
+                score = np.float32(score * np.float32(math.exp(decay * float(ratio) ** 2)))
+            if score <= floor:
+                break
+        if gone:
+            continue
+        if score == before:
+            kept.append(box)
+            found.append(float(score))
+        elif score > floor:
+            heapq.heappush(queue, (-float(score), box, len(kept)))
+    return kept, found
+
+
+def _number(call: Call, index: int, absent: float) -> float:
+    value = optional_tensor(call, index)
+    return absent if value is None or value.size == 0 else float(value.reshape(-1)[0])
+
+
+def _padded_suppression(call: Call) -> tuple[Value, Value, Value]:
+    boxes, scores = tensor(call, 0), tensor(call, 1)
+    limit = int(_number(call, 2, 0))
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
+        raise ModelError(
+            f"{call.op}: boxes {list(boxes.shape)} and scores {list(scores.shape)} do not fit"
+        )
+    if not 0 <= limit <= _MOST:
+        raise ModelError(f"{call.op}: {limit} boxes are asked for")
+    kept, found = suppress_softly(
+        boxes, scores, limit, _number(call, 3, 0), _number(call, 4, 0), _number(call, 5, 0)
+    )
+    indices, values = np.zeros(limit, np.int32), np.zeros(limit, np.float32)
+    indices[: len(kept)], values[: len(kept)] = kept, found
+    return indices, values, np.array(len(kept), np.int32)
+
+
+def _padded_suppression_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    limit = const_ints(query, 2)
+    count: Dim = limit[0] if limit and limit[0] >= 0 else None
+    return (
+        TensorType(DType.I32, (count,)),
+        TensorType(DType.F32, (count,)),
+        TensorType(DType.I32, ()),
+    )
+
+
+def _decode(call: Call) -> np.ndarray:
+    """Boxes as corners, from offsets (y, x, log h, log w) against anchors given by centre and
+    size.
+    """
+    codes, anchors = tensor(call, 0), tensor(call, 2)
+    if (
+        codes.ndim != 3
+        or codes.shape[0] != 1
+        or codes.shape[2] < 4
+        or anchors.shape != (codes.shape[1], 4)
+    ):
+        raise ModelError(
+            f"{call.op}: boxes {list(codes.shape)} and anchors {list(anchors.shape)} do not fit"
+        )
+    scales = np.array(
+        [get_float(call.attrs, name, 1.0) for name in ("y_scale", "x_scale", "h_scale", "w_scale")],
+        np.float32,
+    )
+    codes = codes[0, :, :4] / scales
+    centres = codes[:, :2] * anchors[:, 2:] + anchors[:, :2]
+    halves = np.float32(0.5) * np.exp(codes[:, 2:]) * anchors[:, 2:]
+    return np.concatenate([centres - halves, centres + halves], axis=1).astype(np.float32)
+
+
+def _suppress(
+    boxes: np.ndarray, scores: np.ndarray, limit: int, threshold: float, floor: float
+) -> list[int]:
+    order = np.argsort(-scores, kind="stable")
+    order = order[scores[order] >= floor]
+    kept: list[int] = []
+    while order.size and len(kept) < limit:
+        best, order = int(order[0]), order[1:]
+        kept.append(best)
+        order = order[~(overlap(boxes[best], boxes[order]) > threshold)]
+    return kept
+
+
+class _Found(NamedTuple):
+    """One line of the answer."""
+
+    row: int
+    box: int
+    label: int
+    score: float
+
+
+def _fast(
+    call: Call, boxes: np.ndarray, scores: np.ndarray, limit: int
+) -> tuple[list[_Found], int]:
+    """Suppress by each box's best class; then list the best classes of the boxes that are left."""
+    each = get_int(call.attrs, "max_classes_per_detection", 1)
+    threshold, floor = (
+        get_float(call.attrs, "nms_iou_threshold", 0.0),
+        get_float(call.attrs, "nms_score_threshold", 0.0),
+    )
+    kept = _suppress(boxes, scores.max(axis=1), limit, threshold, floor)
+    ranked = np.argsort(-scores[kept], axis=1, kind="stable")[:, :each]
+    found = [
+        _Found(each * position + rank, box, int(label), float(scores[box, label]))
+        for position, (box, labels) in enumerate(zip(kept, ranked, strict=True))
+        for rank, label in enumerate(labels)
+    ]
+    return found, len(kept)
+
+
+def _regular(
+    call: Call, boxes: np.ndarray, scores: np.ndarray, limit: int
+) -> tuple[list[_Found], int]:
+    """Suppress within each class, then take the best of all classes."""
+    each = get_int(call.attrs, "detections_per_class", 100)
+    threshold, floor = (
+        get_float(call.attrs, "nms_iou_threshold", 0.0),
+        get_float(call.attrs, "nms_score_threshold", 0.0),
+    )
+    best: list[tuple[float, int, int]] = []
+    for label in range(scores.shape[1]):
+        best.extend(
+            (float(scores[box, label]), box, label)
+            for box in _suppress(boxes, scores[:, label], each, threshold, floor)
+        )
+        best = sorted(best, key=lambda item: -item[0])[:limit]
+    return [_Found(row, box, label, score) for row, (score, box, label) in enumerate(best)], len(
+        best
+    )
+
+
+def detection_rows(call: Call | TypeQuery) -> int:
+    """How many rows the lists of a `DetectionPostProcess` have."""
+    limit, each = (
+        get_int(call.attrs, "max_detections", 0),
+        get_int(call.attrs, "max_classes_per_detection", 1),
+    )
+    rows = limit if get_int(call.attrs, "use_regular_nms", 0) else limit * each
+    if limit < 0 or each < 1 or rows > _MOST:
+        raise ModelError(f"{call.op}: max_detections {limit} with {each} classes each")
+    return rows
+
+
+def _post_process(call: Call) -> tuple[Value, Value, Value, Value]:
+    boxes, scores = _decode(call), tensor(call, 1)
+    classes = get_int(call.attrs, "num_classes", 0)
+    if (
+        scores.ndim != 3
+        or scores.shape[:2] != (1, boxes.shape[0])
+        or not 1 <= classes <= scores.shape[2]
+    ):
+        raise ModelError(
+            f"{call.op}: scores {list(scores.shape)} do not fit {boxes.shape[0]} boxes of {classes}"
+            " classes"
+        )
+    rows, limit = detection_rows(call), get_int(call.attrs, "max_detections", 0)
+    # A class more than there are is the background, and stands first.
+    scores = scores[0, :, scores.shape[2] - classes :]
+    found, count = (_regular if get_int(call.attrs, "use_regular_nms", 0) else _fast)(
+        call, boxes, scores, limit
+    )
+    places, labels, values = (
+        np.zeros((1, rows, 4), np.float32),
+        np.zeros((1, rows), np.float32),
+        np.zeros((1, rows), np.float32),
+    )
+    for row, box, label, score in found:
+        places[0, row], labels[0, row], values[0, row] = boxes[box], label, score
+    return places, labels, values, np.array([count], np.float32)
+
+
+def _post_process_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    rows = detection_rows(query)
+    return (
+        TensorType(DType.F32, (1, rows, 4)),
+        TensorType(DType.F32, (1, rows)),
+        TensorType(DType.F32, (1, rows)),
+        TensorType(DType.F32, (1,)),
+    )
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "PaddedNonMaxSuppression",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _padded_suppression_type,
+        _padded_suppression,
+    ),
+    OpDef("DetectionPostProcess", Pattern.OPAQUE, OpClass.NONE, _post_process_type, _post_process),
+)

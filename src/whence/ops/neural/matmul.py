@@ -1,0 +1,203 @@
+"""Matrix products: MatMul, Gemm, Einsum, their integer forms, and the determinant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_int, get_str
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.quantised.quantise import requantise
+from whence.ops.types.spatial_rules import gemm as infer_gemm
+from whence.ops.types.type_rules import matmul as infer_matmul
+from whence.types import DType, TensorType, ValueType
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """`a @ b` with NumPy's broadcasting, in the operands' own type."""
+    if a.ndim > 2 and b.ndim == 2 and a.size:
+        # One large product instead of one small product per matrix of the stack.
+        return np.asarray(a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[1])
+    return np.asarray(np.matmul(a, b))
+
+
+def wrap_int32(exact: np.ndarray) -> np.ndarray:
+    """Whole numbers in float64 as int32, overflow wrapping around as 32-bit accumulators do."""
+    return exact.astype(np.int64).astype(np.int32)
+
+
+def _matmul(call: Call) -> tuple[Value]:
+    a, b = tensor(call, 0), tensor(call, 1)
+    return (narrow(multiply(widen(a), widen(b)), a.dtype),)
+
+
+def gemm(call: Call) -> np.ndarray:
+    """alpha · A' · B' + beta · C in the working type; inputs A, B, C? and attributes as ONNX's Gemm
+    has them.
+    """
+    a, b, c = widen(tensor(call, 0)), widen(tensor(call, 1)), optional_tensor(call, 2)
+    alpha, beta = get_float(call.attrs, "alpha", 1.0), get_float(call.attrs, "beta", 1.0)
+    a = a.T if get_int(call.attrs, "transA", 0) else a
+    b = b.T if get_int(call.attrs, "transB", 0) else b
+    y = np.asarray(a @ b)
+    if alpha != 1.0:
+        y = (y * alpha).astype(y.dtype, copy=False)
+    if c is not None and beta != 0.0:
+        c = widen(c)
+        y = y + (c if beta == 1.0 else (c * beta).astype(c.dtype, copy=False))
+    return y
+
+
+def _gemm(call: Call) -> tuple[Value]:
+    return (narrow(gemm(call), tensor(call, 0).dtype),)
+
+
+def _einsum(call: Call) -> tuple[Value]:
+    operands = [tensor(call, index) for index in range(len(call.inputs))]
+    equation = get_str(call.attrs, "equation", "").replace(" ", "")
+    try:
+        result = np.einsum(equation, *(widen(operand) for operand in operands), optimize=True)
+    except ValueError as error:
+        raise ModelError(
+            f"{call.op}: equation {equation!r} does not fit its operands: {error}"
+        ) from error
+    return (narrow(np.asarray(result), operands[0].dtype),)
+
+
+def _det(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    return (np.asarray(narrow(np.asarray(np.linalg.det(widen(x))), x.dtype)),)
+
+
+def _per_row(parameter: np.ndarray) -> np.ndarray:
+    """A left-hand parameter so that it broadcasts against its matrix: one number per row when it is
+    a vector.
+    """
+    return (
+        parameter.reshape(())
+        if parameter.size == 1
+        else parameter[:, np.newaxis]
+        if parameter.ndim == 1
+        else parameter
+    )
+
+
+def _per_column(parameter: np.ndarray) -> np.ndarray:
+    """A right-hand parameter so that it broadcasts against its matrix: one number per column when
+    it is a vector.
+    """
+    return parameter.reshape(()) if parameter.size == 1 else parameter
+
+
+def _centre(x: np.ndarray, zero_point: np.ndarray | None) -> np.ndarray:
+    return (
+        x.astype(np.float64)
+        if zero_point is None
+        else x.astype(np.float64) - zero_point.astype(np.float64)
+    )
+
+
+def _matmul_integer(call: Call) -> tuple[Value]:
+    a_zero, b_zero = optional_tensor(call, 2), optional_tensor(call, 3)
+    a = _centre(tensor(call, 0), None if a_zero is None else _per_row(a_zero))
+    b = _centre(tensor(call, 1), None if b_zero is None else _per_column(b_zero))
+    return (wrap_int32(multiply(a, b)),)
+
+
+def _qlinear_matmul(call: Call) -> tuple[Value]:
+    a = _centre(tensor(call, 0), _per_row(tensor(call, 2)))
+    b = _centre(tensor(call, 3), _per_column(tensor(call, 5)))
+    a_scale, b_scale, y_scale = (tensor(call, index).astype(np.float32) for index in (1, 4, 6))
+    y_zero = tensor(call, 7)
+    scale = _per_row(a_scale) * _per_column(b_scale) / _per_column(y_scale)
+    return (
+        requantise(
+            multiply(a, b).astype(np.float32) * scale, _per_column(y_zero), DType.of(y_zero)
+        ),
+    )
+
+
+def matmul_flops(query: TypeQuery, outputs: Sequence[ValueType], left: int = 0) -> int | None:
+    """Two operations per multiply-add; `left` is the index of the left matrix, whose last axis is
+    summed over.
+    """
+    a, y = query.types[left], outputs[0]
+    if (
+        not isinstance(a, TensorType)
+        or not isinstance(y, TensorType)
+        or not a.shape
+        or y.elements is None
+    ):
+        return None
+    inner = a.shape[
+        -2 if get_int(query.attrs, "transA", 0) or get_int(query.attrs, "trans_a", 0) else -1
+    ]
+    return 2 * y.elements * inner if isinstance(inner, int) else None
+
+
+def _einsum_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    """One multiplication per operand and one addition for each point of the index space, as without
+    any factoring.
+    """
+    terms = get_str(query.attrs, "equation", "").replace(" ", "").split("->")[0].split(",")
+    extents: dict[str, int] = {}
+    for term, kind in zip(terms, query.types, strict=False):
+        shape = kind.static_shape if isinstance(kind, TensorType) else None
+        if shape is None:
+            return None
+        before, dots, after = term.partition("...")
+        hidden = len(shape) - len(before) - len(after)
+        labels = [
+            *before,
+            *(f"...{hidden - position}" for position in range(hidden if dots else 0)),
+            *after,
+        ]
+        for label, extent in zip(labels, shape, strict=False):
+            extents[label] = max(extents.get(label, 1), extent)
+    return len(terms) * math.prod(extents.values())
+
+
+def _det_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    x = query.types[0]
+    shape = x.static_shape if isinstance(x, TensorType) else None
+    return math.prod(shape[:-2]) * 2 * shape[-1] ** 3 // 3 if shape else None
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "MatMul",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL,
+        infer=infer_matmul,
+        reference=_matmul,
+        flops=matmul_flops,
+    ),
+    OpDef(
+        "Gemm",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL,
+        infer=infer_gemm,
+        reference=_gemm,
+        flops=matmul_flops,
+    ),
+    OpDef("Einsum", Pattern.OPAQUE, OpClass.MATMUL, reference=_einsum, flops=_einsum_flops),
+    OpDef(
+        "MatMulInteger",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.MATMUL | OpClass.QUANTISE,
+        reference=_matmul_integer,
+        flops=matmul_flops,
+    ),
+    OpDef(
+        "QLinearMatMul",
+        Pattern.OPAQUE,
+        OpClass.MATMUL | OpClass.QUANTISE,
+        reference=_qlinear_matmul,
+        flops=matmul_flops,
+    ),
+    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops),
+)

@@ -1,0 +1,241 @@
+"""Normalisations, and the softmax family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, Value
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.types.spatial_rules import batch_normalisation
+from whence.ops.types.type_rules import same_type
+from whence.types import DType
+
+_DEFAULT_EPSILON = 1e-5
+
+
+def _epsilon(call: Call) -> float:
+    return get_float(call.attrs, "epsilon", _DEFAULT_EPSILON)
+
+
+def _channels(vector: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A vector over axis 1 so that it broadcasts against `x`, in the working type of `x`."""
+    return vector.astype(widen(x[:0]).dtype, copy=False).reshape(-1, *(1,) * max(x.ndim - 2, 0))
+
+
+def _batch_normalisation(call: Call) -> tuple[Value, ...]:
+    x, scale, bias, mean, variance = (tensor(call, index) for index in range(5))
+    if any(part.shape != x.shape[1:2] for part in (scale, bias, mean, variance)):
+        found = ", ".join(str(list(part.shape)) for part in (scale, bias, mean, variance))
+        raise ModelError(
+            f"BatchNormalization of {list(x.shape)} needs one number per channel, found {found}"
+        )
+    wide = widen(x)
+    results: list[np.ndarray] = []
+    if get_int(call.attrs, "training_mode", 0):
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        momentum = get_float(call.attrs, "momentum", 0.9)
+        running = [widen(mean), widen(variance)]
+        current = [wide.mean(axis=axes), wide.var(axis=axes)]
+        results = [
+            narrow(old * momentum + new * (1 - momentum), mean.dtype)
+            for old, new in zip(running, current, strict=True)
+        ]
+        mean, variance = current
+    factor = widen(scale) / np.sqrt(widen(variance) + _epsilon(call))
+    shift = widen(bias) - widen(mean) * factor
+    y = wide * _channels(factor, x)
+    y += _channels(shift, x)
+    return (narrow(y, x.dtype), *results)[: call.n_outputs]
+
+
+def standardise(
+    x: np.ndarray, axes: Sequence[int], epsilon: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`, the mean, and the reciprocal of that
+    root.
+    """
+    mean = x.mean(axis=tuple(axes), keepdims=True)
+    centred = x - mean
+    variance = np.square(centred).mean(axis=tuple(axes), keepdims=True)
+    inverse = (1 / np.sqrt(variance + epsilon)).astype(x.dtype, copy=False)
+    centred *= inverse
+    return centred, mean, inverse
+
+
+def _instance_normalisation(call: Call) -> tuple[Value]:
+    x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    y, _, _ = standardise(widen(x), range(2, x.ndim), _epsilon(call))
+    y *= _channels(scale, x)
+    y += _channels(bias, x)
+    return (narrow(y, x.dtype),)
+
+
+def _group_normalisation(call: Call) -> tuple[Value]:
+    x, scale, bias = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    grouped = widen(x).reshape(x.shape[0], get_int(call.attrs, "num_groups", 1), -1)
+    y = standardise(grouped, (2,), _epsilon(call))[0].reshape(x.shape)
+    y *= _channels(scale, x)
+    y += _channels(bias, x)
+    return (narrow(y, x.dtype),)
+
+
+def _trailing_axes(call: Call, x: np.ndarray) -> range:
+    return range(get_int(call.attrs, "axis", -1) % max(x.ndim, 1), x.ndim)
+
+
+def _layer_normalisation(call: Call) -> tuple[Value, ...]:
+    x, scale, bias = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
+    y, mean, inverse = standardise(widen(x), _trailing_axes(call, x), _epsilon(call))
+    y *= widen(scale)
+    if bias is not None:
+        y += widen(bias)
+    stash = DType(get_int(call.attrs, "stash_type", DType.F32)).numpy
+    return (narrow(y, x.dtype), narrow(mean, stash), narrow(inverse, stash))[: call.n_outputs]
+
+
+def _rms_normalisation(call: Call) -> tuple[Value]:
+    x, scale = tensor(call, 0), tensor(call, 1)
+    wide = widen(x)
+    power = np.square(wide).mean(axis=tuple(_trailing_axes(call, x)), keepdims=True)
+    y = wide * (1 / np.sqrt(power + _epsilon(call))).astype(wide.dtype, copy=False)
+    y *= widen(scale)
+    return (narrow(y, x.dtype),)
+
+
+def _lp_normalisation(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    wide, axis = widen(x), get_int(call.attrs, "axis", -1)
+    if get_int(call.attrs, "p", 2) == 1:
+        norm = np.abs(wide).sum(axis=axis, keepdims=True)
+    else:
+        norm = np.sqrt(np.square(wide).sum(axis=axis, keepdims=True))
+    # A vector of zeros stays a vector of zeros.
+    return (narrow(wide / np.where(norm == 0, norm.dtype.type(1), norm), x.dtype),)
+
+
+def _mean_variance_normalisation(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    wide, axes = widen(x), get_ints(call.attrs, "axes", (0, 2, 3))
+    centred = wide - wide.mean(axis=axes, keepdims=True)
+    deviation = np.sqrt(np.square(centred).mean(axis=axes, keepdims=True))
+    return (narrow(centred / (deviation + wide.dtype.type(1e-9)), x.dtype),)
+
+
+def _local_response_normalisation(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    wide, size, channels = widen(x), get_int(call.attrs, "size", 1), x.shape[1]
+    alpha, beta, bias = (
+        get_float(call.attrs, name, default)
+        for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
+    )
+    square = np.square(wide)
+    total = np.zeros_like(wide)
+    # A neighbour further away than there are channels does not exist.
+    before, after = min((size - 1) // 2, channels - 1), min(size // 2, channels - 1)
+    for offset in range(-before, after + 1):
+        first, last = max(0, -offset), min(channels, channels - offset)
+        if first < last:
+            total[:, first:last] += square[:, first + offset : last + offset]
+    return (narrow(wide / (bias + alpha / size * total) ** beta, x.dtype),)
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    """The softmax along one axis, in the type of `x`. A row of minus infinities gives NaN."""
+    y = np.exp(x - x.max(axis=axis, keepdims=True, initial=-np.inf))
+    y /= y.sum(axis=axis, keepdims=True)
+    return np.asarray(y)
+
+
+def _softmax(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    return (narrow(softmax(widen(x), get_int(call.attrs, "axis", -1)), x.dtype),)
+
+
+def _log_softmax(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    wide, axis = widen(x), get_int(call.attrs, "axis", -1)
+    shifted = wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)
+    return (narrow(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)), x.dtype),)
+
+
+def _hardmax(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    axis = get_int(call.attrs, "axis", -1)
+    y = np.zeros_like(x)
+    if x.size:
+        np.put_along_axis(y, np.expand_dims(widen(x).argmax(axis=axis), axis), 1, axis=axis)
+    return (y,)
+
+
+OPS: tuple[OpDef, ...] = (
+    # Opaque because of its training mode; what is left of it in inference is a Mul and an Add,
+    # which fuse on their own.
+    OpDef(
+        "BatchNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=batch_normalisation,
+        reference=_batch_normalisation,
+        flops=2,
+    ),
+    OpDef(
+        "InstanceNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_instance_normalisation,
+        flops=8,
+    ),
+    OpDef(
+        "GroupNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_group_normalisation,
+        flops=8,
+    ),
+    OpDef(
+        "LayerNormalization", Pattern.OPAQUE, OpClass.NORM, reference=_layer_normalisation, flops=8
+    ),
+    OpDef(
+        "RMSNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_rms_normalisation,
+        flops=5,
+    ),
+    OpDef(
+        "LpNormalization",
+        Pattern.OUT_ELEMWISE_FUSABLE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_lp_normalisation,
+        flops=4,
+    ),
+    OpDef(
+        "MeanVarianceNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_mean_variance_normalisation,
+        flops=6,
+    ),
+    OpDef(
+        "LRN",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_local_response_normalisation,
+        flops=12,
+    ),
+    OpDef("Softmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_softmax, flops=5),
+    OpDef(
+        "LogSoftmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_log_softmax, flops=5
+    ),
+    OpDef("Hardmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_hardmax, flops=2),
+)

@@ -1,0 +1,258 @@
+"""Recurrent layers: RNN, GRU and LSTM in every direction and layout.
+
+Each direction is one scan over time. The products with the input are made for the whole sequence at
+once; only the products with the state are made step by step.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.neural.activation import ACTIVATIONS, Activation
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.types import TensorType, ValueType
+
+_Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
+_State: TypeAlias = tuple[np.ndarray, ...]
+_RECURRENT_ACTIVATIONS = frozenset(
+    {
+        "Relu",
+        "Tanh",
+        "Sigmoid",
+        "Affine",
+        "LeakyRelu",
+        "ThresholdedRelu",
+        "ScaledTanh",
+        "HardSigmoid",
+        "Elu",
+        "Softsign",
+        "Softplus",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Direction:
+    """What one direction of a layer works with, in the working type. `gates` is the number of gates
+    in each matrix.
+    """
+
+    inputs: np.ndarray
+    """(time, batch, gates · hidden): the input's share of every gate, biases included where they
+    may be added early.
+    """
+    recurrence: np.ndarray
+    """(hidden, gates · hidden)"""
+    recurrence_bias: np.ndarray
+    """(gates · hidden)"""
+    peepholes: np.ndarray | None
+    """(3 · hidden) for input, output and forget gate."""
+    functions: tuple[_Function, ...]
+
+
+_Step: TypeAlias = Callable[[_Direction, np.ndarray, _State], _State]
+"""The input's share of the gates at one time and the state before → the state after; its first
+member is the output.
+"""
+
+
+def _activation(
+    name: str, alphas: Iterator[float], betas: Iterator[float], limit: float
+) -> _Function:
+    """A named function with its numbers, taken from the model's lists in order; its argument is
+    clipped to ±`limit` when that is given.
+    """
+    title = next((known for known in _RECURRENT_ACTIVATIONS if known.lower() == name.lower()), None)
+    if title is None:
+        raise ModelError(f"a recurrent layer asks for the unknown activation {name!r}")
+    known: Activation = ACTIVATIONS[title]
+    alpha = None if known.alpha is None else next(alphas, None)
+    beta = None if known.beta is None else next(betas, None)
+
+    def function(x: np.ndarray) -> np.ndarray:
+        return known(np.clip(x, -limit, limit) if math.isfinite(limit) else x, alpha, beta)
+
+    return function
+
+
+def _run(
+    call: Call, gates: int, defaults: Sequence[str], n_states: int, step: _Step, early_bias: int
+) -> tuple[Value, ...]:
+    """All directions of a layer. `early_bias` gates take their recurrence bias together with the
+    input's; the rest keep it apart.
+    """
+    x, w, r = widen(tensor(call, 0)), widen(tensor(call, 1)), widen(tensor(call, 2))
+    bias, lengths, peepholes = (
+        optional_tensor(call, 3),
+        optional_tensor(call, 4),
+        optional_tensor(call, 7),
+    )
+    dtype, batch_first = tensor(call, 0).dtype, bool(get_int(call.attrs, "layout", 0))
+    x = x.swapaxes(0, 1) if batch_first else x
+    time, batch = x.shape[:2]
+    directions, hidden = r.shape[0], r.shape[2]
+    way = get_str(call.attrs, "direction", "forward")
+    if way not in {"forward", "reverse", "bidirectional"} or directions != (
+        2 if way == "bidirectional" else 1
+    ):
+        raise ModelError(
+            f"{call.op}: direction {way!r} does not fit weights for {directions} directions"
+        )
+    limit = get_float(call.attrs, "clip", math.inf)
+    names = get_strs(call.attrs, "activations") or tuple(defaults) * directions
+    alphas, betas = (
+        iter(get_floats(call.attrs, "activation_alpha")),
+        iter(get_floats(call.attrs, "activation_beta")),
+    )
+    # Gates are clipped; the cell state on its way through h is not, as in ONNX Runtime.
+    functions = [
+        _activation(name, alphas, betas, limit if at % len(defaults) < 2 else math.inf)
+        for at, name in enumerate(names)
+    ]
+    if len(functions) < len(defaults) * directions:
+        raise ModelError(
+            f"{call.op}: {len(functions)} activations are too few for {directions} directions"
+        )
+    starts = [optional_tensor(call, 5 + index) for index in range(n_states)]
+    states = [
+        np.zeros((directions, batch, hidden), x.dtype)
+        if s is None
+        else widen(s.swapaxes(0, 1) if batch_first else s)
+        for s in starts
+    ]
+    ends = np.full(batch, time) if lengths is None else lengths
+    y = np.zeros((time, directions, batch, hidden), x.dtype)
+    last = [np.empty((directions, batch, hidden), x.dtype) for _ in range(n_states)]
+    for d in range(directions):
+        both = (
+            np.zeros((2, gates * hidden), x.dtype)
+            if bias is None
+            else widen(bias[d]).reshape(2, gates * hidden)
+        )
+        added, late = both[0].copy(), both[1]
+        added[: early_bias * hidden] += late[: early_bias * hidden]
+        inputs = (x.reshape(time * batch, -1) @ w[d].T + added).reshape(time, batch, -1)
+        chosen = tuple(functions[d * len(defaults) : (d + 1) * len(defaults)])
+        direction = _Direction(
+            inputs, r[d].T, late, None if peepholes is None else widen(peepholes[d]), chosen
+        )
+        backwards = way == "reverse" or d == 1
+        state: _State = tuple(start[d] for start in states)
+        for now in range(time):
+            at = time - 1 - now if backwards else now
+            new = step(direction, inputs[at], state)
+            # A sequence that is shorter than the longest keeps its state and puts out zeros past
+            # its end.
+            alive = (at < ends)[:, np.newaxis]
+            state = (
+                new
+                if alive.all()
+                else tuple(
+                    np.where(alive, after, before) for after, before in zip(new, state, strict=True)
+                )
+            )
+            y[at, d] = np.where(alive, new[0], 0)
+        for index in range(n_states):
+            last[index][d] = state[index]
+    if batch_first:
+        y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
+    return tuple(narrow(np.ascontiguousarray(value), dtype) for value in (y, *last))[
+        : call.n_outputs
+    ]
+
+
+def _rnn_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:
+    (f,) = direction.functions
+    return (f(gates + state[0] @ direction.recurrence),)
+
+
+def _gru_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:
+    f, g = direction.functions
+    (before,), hidden = state, state[0].shape[1]
+    z, r = np.split(
+        f(gates[:, : 2 * hidden] + before @ direction.recurrence[:, : 2 * hidden]), 2, axis=1
+    )
+    late = direction.recurrence_bias[2 * hidden :]
+    candidate = g(
+        gates[:, 2 * hidden :] + (r * before) @ direction.recurrence[:, 2 * hidden :] + late
+    )
+    return ((1 - z) * candidate + z * before,)
+
+
+def _gru_step_linear_before_reset(
+    direction: _Direction, gates: np.ndarray, state: _State
+) -> _State:
+    f, g = direction.functions
+    (before,), hidden = state, state[0].shape[1]
+    products = before @ direction.recurrence
+    z, r = np.split(f(gates[:, : 2 * hidden] + products[:, : 2 * hidden]), 2, axis=1)
+    candidate = g(
+        gates[:, 2 * hidden :]
+        + r * (products[:, 2 * hidden :] + direction.recurrence_bias[2 * hidden :])
+    )
+    return ((1 - z) * candidate + z * before,)
+
+
+def _lstm_step(
+    direction: _Direction, gates: np.ndarray, state: _State, coupled: bool = False
+) -> _State:
+    f, g, h = direction.functions
+    before, cell = state
+    i, o, forget, c = np.split(gates + before @ direction.recurrence, 4, axis=1)
+    peep_i = peep_o = peep_f = None
+    if direction.peepholes is not None:
+        peep_i, peep_o, peep_f = np.split(direction.peepholes, 3)
+    i = f(i if peep_i is None else i + peep_i * cell)
+    forget = 1 - i if coupled else f(forget if peep_f is None else forget + peep_f * cell)
+    after = forget * cell + i * g(c)
+    o = f(o if peep_o is None else o + peep_o * after)
+    return o * h(after), after
+
+
+def _coupled_lstm_step(direction: _Direction, gates: np.ndarray, state: _State) -> _State:
+    return _lstm_step(direction, gates, state, coupled=True)
+
+
+def _rnn(call: Call) -> tuple[Value, ...]:
+    return _run(call, 1, ("Tanh",), 1, _rnn_step, early_bias=1)
+
+
+def _gru(call: Call) -> tuple[Value, ...]:
+    step = (
+        _gru_step_linear_before_reset
+        if get_int(call.attrs, "linear_before_reset", 0)
+        else _gru_step
+    )
+    return _run(call, 3, ("Sigmoid", "Tanh"), 1, step, early_bias=2)
+
+
+def _lstm(call: Call) -> tuple[Value, ...]:
+    step = _coupled_lstm_step if get_int(call.attrs, "input_forget", 0) else _lstm_step
+    return _run(call, 4, ("Sigmoid", "Tanh", "Tanh"), 2, step, early_bias=4)
+
+
+def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    """Two operations per multiply-add of both matrices, for every time and sample."""
+    shapes = [
+        kind.static_shape if isinstance(kind, TensorType) else None for kind in query.types[:3]
+    ]
+    if len(shapes) < 3 or any(shape is None for shape in shapes):
+        return None
+    x, w, r = (shape or () for shape in shapes)
+    return 2 * math.prod(itertools.islice(x, 2)) * (math.prod(w) + math.prod(r))
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("RNN", Pattern.OPAQUE, OpClass.RECURRENT, reference=_rnn, flops=_recurrent_flops),
+    OpDef("GRU", Pattern.OPAQUE, OpClass.RECURRENT, reference=_gru, flops=_recurrent_flops),
+    OpDef("LSTM", Pattern.OPAQUE, OpClass.RECURRENT, reference=_lstm, flops=_recurrent_flops),
+)

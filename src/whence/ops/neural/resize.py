@@ -1,0 +1,225 @@
+"""Resize, one axis after the other, and the operators that sample images on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_int, get_ints, get_str
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.neural.sample import cubic_weights, grid_sample
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.types.shape_rules import resize as infer_resize
+from whence.types import TensorType, ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAxis:
+    """How one axis is resized."""
+
+    axis: int
+    size: int
+    output: int
+    scale: np.float32
+    roi: tuple[float, float]
+
+
+def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
+    """Scale, output size and region of every axis that is named, from `scales` or `sizes`."""
+    roi, scales, sizes = (optional_tensor(call, index) for index in (1, 2, 3))
+    axes = [axis % len(shape) for axis in get_ints(call.attrs, "axes", tuple(range(len(shape))))]
+    lengths = [shape[axis] for axis in axes]
+    if scales is not None and scales.size:
+        factors = [np.float32(scale) for scale in scales]
+    elif sizes is not None and sizes.size:
+        factors = [
+            np.float32(size) / np.float32(length)
+            for size, length in zip(sizes.tolist(), lengths, strict=False)
+        ]
+    else:
+        raise ModelError(f"{call.op}: neither scales nor sizes are given")
+    if len(factors) != len(axes):
+        raise ModelError(f"{call.op}: {len(factors)} scales or sizes do not fit {len(axes)} axes")
+    crop = (
+        get_str(call.attrs, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+    )
+    if crop and (roi is None or roi.size != 2 * len(axes)):
+        raise ModelError(
+            f"{call.op}: tf_crop_and_resize needs a region with a start and an end for each of"
+            f" {len(axes)} axes"
+        )
+    regions = (
+        [(float(roi[i]), float(roi[len(axes) + i])) for i in range(len(axes))]
+        if crop and roi is not None
+        else [(0.0, 1.0)] * len(axes)
+    )
+    policy = get_str(call.attrs, "keep_aspect_ratio_policy", "stretch")
+    if scales is not None and scales.size:
+        # The region does not change the size, whatever ONNX's text says: neither its inference nor
+        # ONNX Runtime counts it.
+        outputs = [
+            math.floor(factor * np.float32(length))
+            for factor, length in zip(factors, lengths, strict=True)
+        ]
+    elif policy != "stretch" and sizes is not None:
+        common = (min if policy == "not_larger" else max)(factors)
+        factors = [common] * len(axes)
+        outputs = [math.floor(common * np.float32(length) + np.float32(0.5)) for length in lengths]
+    else:
+        outputs = [] if sizes is None else [int(size) for size in sizes]
+    return [
+        ResizeAxis(*fields) for fields in zip(axes, lengths, outputs, factors, regions, strict=True)
+    ]
+
+
+def source_positions(mode: str, plan: ResizeAxis) -> np.ndarray:
+    """Where each output element lies on the input axis. In float32, because ONNX Runtime's nearest
+    pixel depends on its rounding.
+    """
+    one, half = np.float32(1), np.float32(0.5)
+    at, scale = np.arange(plan.output, dtype=np.float32), plan.scale
+    size, output = np.float32(plan.size), np.float32(plan.output)
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and plan.output > 1):
+        return (at + half) / scale - half
+    if mode == "pytorch_half_pixel":
+        return np.zeros_like(at)
+    if mode == "half_pixel_symmetric":
+        adjustment = output / (scale * size)
+        return size / 2 * (one - adjustment) + (at + half) / scale - half
+    if mode == "asymmetric":
+        return at / scale
+    if mode == "tf_half_pixel_for_nn":
+        # Of opsets 11 and 12; exporters still write it.
+        return (at + half) / scale
+    if mode == "align_corners":
+        return at * (size - one) / (output - one) if plan.output > 1 else np.zeros_like(at)
+    if mode == "tf_crop_and_resize":
+        start, end = np.float32(plan.roi[0]), np.float32(plan.roi[1])
+        if plan.output > 1:
+            return start * (size - one) + at * (end - start) * (size - one) / (output - one)
+        return np.full_like(at, half * (start + end) * (size - one))
+    raise ModelError(f"Resize: unknown coordinate transformation {mode!r}")
+
+
+def nearest_pixels(position: np.ndarray, mode: str) -> np.ndarray:
+    """Real positions as whole ones."""
+    if mode == "round_prefer_floor":
+        return np.asarray(np.ceil(position - np.float32(0.5)))
+    if mode == "round_prefer_ceil":
+        return np.asarray(np.floor(position + np.float32(0.5)))
+    if mode == "floor":
+        return np.asarray(np.floor(position))
+    if mode == "ceil":
+        return np.asarray(np.ceil(position))
+    raise ModelError(f"Resize: unknown nearest mode {mode!r}")
+
+
+def taps(
+    attrs: Attrs, mode: str, position: np.ndarray, plan: ResizeAxis
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pixels that each output is a weighted sum of, and their weights: two arrays (output,
+    taps).
+    """
+    cubic_a = get_float(attrs, "cubic_coeff_a", -0.75)
+    stretched = bool(get_int(attrs, "antialias", 0)) and plan.scale < 1
+    position = position.astype(np.float64)
+    if stretched:
+        # The filter is widened by 1 / scale, so that every input pixel counts.
+        scale = float(plan.scale)
+        support = (2 if mode == "cubic" else 1) / scale
+        index = np.floor(position - support)[:, np.newaxis] + np.arange(2 * math.ceil(support) + 2)
+        distance = np.abs(index - position[:, np.newaxis]) * scale
+        if mode == "cubic":
+            a = cubic_a
+            inner = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+            outer = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+            weight = np.where(distance <= 1, inner, np.where(distance < 2, outer, 0.0))
+        else:
+            weight = np.maximum(1 - distance, 0.0)
+    elif mode == "cubic":
+        base = np.floor(position)
+        index = base[:, np.newaxis] + np.arange(-1, 3)
+        weight = np.stack(cubic_weights(position - base, cubic_a), axis=1)
+    else:
+        position = np.clip(position, 0, plan.size - 1)
+        base = np.floor(position)
+        index = base[:, np.newaxis] + np.arange(2)
+        weight = np.stack((1 - (position - base), position - base), axis=1)
+    if get_int(attrs, "exclude_outside", 0):
+        weight = np.where((index >= 0) & (index < plan.size), weight, 0.0)
+    if stretched or get_int(attrs, "exclude_outside", 0):
+        total = weight.sum(axis=1, keepdims=True)
+        weight = weight / np.where(total == 0, 1.0, total)
+    return np.clip(index, 0, plan.size - 1).astype(np.int64), weight
+
+
+def _combine(x: np.ndarray, axis: int, index: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The weighted sums along `axis`."""
+    shape = (-1, *(1,) * (x.ndim - 1 - axis))
+    total: np.ndarray | None = None
+    for tap in range(index.shape[1]):
+        if not weight[:, tap].any():
+            continue
+        part = np.take(x, index[:, tap], axis=axis)
+        part *= weight[:, tap].astype(x.dtype).reshape(shape)
+        total = part if total is None else np.add(total, part, out=total)
+    return np.take(x, index[:, 0], axis=axis) * x.dtype.type(0) if total is None else total
+
+
+def _resize(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    mode = get_str(call.attrs, "mode", "nearest")
+    transform = get_str(call.attrs, "coordinate_transformation_mode", "half_pixel")
+    nearest = get_str(call.attrs, "nearest_mode", "round_prefer_floor")
+    if mode not in {"nearest", "linear", "cubic"}:
+        raise ModelError(f"{call.op}: unknown mode {mode!r}")
+    plans = resize_axes(call, x.shape)
+    y = x if mode == "nearest" else x.astype(np.float32) if x.dtype.kind in "iub" else widen(x)
+    for plan in plans:
+        crop = transform == "tf_crop_and_resize"
+        if plan.output == plan.size and plan.scale == 1 and not (crop and plan.roi != (0.0, 1.0)):
+            continue
+        if plan.output == 0 or plan.size == 0:
+            y = np.zeros(
+                (*y.shape[: plan.axis], plan.output, *y.shape[plan.axis + 1 :]), dtype=y.dtype
+            )
+            continue
+        position = source_positions(transform, plan)
+        if mode == "nearest":
+            pixel = np.clip(nearest_pixels(position, nearest), 0, plan.size - 1).astype(np.int64)
+            y = np.take(y, pixel, axis=plan.axis)
+        else:
+            y = _combine(y, plan.axis, *taps(call.attrs, mode, position, plan))
+        outside = (position < 0) | (position > plan.size - 1)
+        if crop and outside.any():
+            y[(slice(None),) * plan.axis + (outside,)] = get_float(
+                call.attrs, "extrapolation_value", 0.0
+            )
+    return (narrow(y, x.dtype),)
+
+
+def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    """Nearest only moves; otherwise a multiply-add per tap and resized axis."""
+    y, x = outputs[0], query.types[0]
+    mode = get_str(query.attrs, "mode", "nearest")
+    if (
+        not isinstance(y, TensorType)
+        or not isinstance(x, TensorType)
+        or y.elements is None
+        or x.shape is None
+        or y.shape is None
+    ):
+        return None
+    axes = sum(before != after for before, after in zip(x.shape, y.shape, strict=False))
+    return y.elements * axes * {"nearest": 0, "linear": 4}.get(mode, 8)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("Resize", Pattern.INJECTIVE, OpClass.MOVEMENT, infer_resize, _resize, _resize_flops),
+    OpDef("GridSample", Pattern.OPAQUE, OpClass.MOVEMENT, reference=grid_sample, flops=12),
+    OpDef("AffineGrid", Pattern.OPAQUE, OpClass.NONE, flops=6),
+)

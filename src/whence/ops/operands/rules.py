@@ -1,0 +1,77 @@
+"""Operands and attributes that must fit each other beyond what the output's type depends on: a bias
+as long as there are channels, an axis that exists, an index inside its axis.
+
+Kernels read as much of an operand as the operator says there is, so a file whose operands do not
+fit is refused when its operator is built. A dimension that is not known yet is not judged; it is
+looked at again when a program is made, where all is known that kernels rely on. So are indices, and
+only then: branches that are never taken may hold what could never run.
+
+Every operator that kernels are made of has a rule; a test sees to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import TypeQuery, Value
+from whence.ops.operands import (
+    attention,
+    elementwise,
+    movement,
+    normalisation,
+    products,
+    quantise,
+)
+from whence.ops.operands.attribute_choices import check_choices
+from whence.ops.operands.checks import Check, shape_of
+from whence.types import Dim
+
+RULES: Mapping[str, Check] = {
+    **attention.RULES,
+    **elementwise.RULES,
+    **movement.RULES,
+    **normalisation.RULES,
+    **products.RULES,
+    **quantise.RULES,
+}
+
+
+def check_operands(query: TypeQuery) -> None:
+    """Raise `ModelError` when operands or attributes of the operator certainly do not fit."""
+    check_choices(query)
+    rule = RULES.get(query.op)
+    if rule is not None:
+        rule(query)
+
+
+def check_indices(query: TypeQuery) -> None:
+    """Raise `ModelError` when a constant index of the operator is outside its axis."""
+    if query.op in {"Gather", "GatherElements", "ScatterElements"}:
+        x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
+        if x is not None and -len(x) <= axis < len(x):
+            _inside(query, query.values[1], x[axis])
+    elif query.op in {"GatherND", "ScatterND"}:
+        x, value, batch = shape_of(query, 0), query.values[1], get_int(query.attrs, "batch_dims", 0)
+        if x is not None and isinstance(value, np.ndarray) and value.ndim:
+            for place in range(min(value.shape[-1], len(x) - batch)):
+                _inside(query, value[..., place], x[batch + place])
+
+
+def _inside(query: TypeQuery, value: Value | None, size: Dim) -> None:
+    """Constant indices into an axis of `size`, which may count from its end."""
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype.kind not in "iu"
+        or not value.size
+        or not isinstance(size, int)
+    ):
+        return
+    low, high = int(value.min()), int(value.max())
+    if low < -size or high >= size:
+        raise ModelError(
+            f"{query.op}: index {low if low < -size else high} is outside an axis of {size}"
+        )

@@ -1,0 +1,1 @@
+"""Quantisation, and arithmetic on integer codes."""

@@ -1,0 +1,163 @@
+"""Reading and writing elements at computed places: the gather and scatter families."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_str
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import optional_tensor, tensor
+from whence.ops.types.type_rules import gather, normalise_axis, same_type, tensor_type
+from whence.types import TensorType, ValueType
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _gather(call: Call) -> tuple[Value]:
+    x, indices = tensor(call, 0), tensor(call, 1)
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    return (np.take(x, indices, axis),)
+
+
+def along(indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
+    """The index that pairs each entry of `indices`, used on `axis`, with its own position on every
+    other axis.
+    """
+    places = np.ogrid[tuple(slice(size) for size in indices.shape)]
+    return tuple(indices if at == axis else place for at, place in enumerate(places))
+
+
+def _gather_elements(call: Call) -> tuple[Value]:
+    x, indices = tensor(call, 0), tensor(call, 1)
+    if x.ndim != indices.ndim:
+        raise ModelError(
+            f"{call.op}: indices of rank {indices.ndim} do not fit data of rank {x.ndim}"
+        )
+    return (x[along(indices, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim))],)
+
+
+def _gather_elements_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    return (TensorType(tensor_type(query, 0).dtype, tensor_type(query, 1).shape),)
+
+
+def _gather_nd(call: Call) -> tuple[Value]:
+    x, indices, batch = tensor(call, 0), tensor(call, 1), get_int(call.attrs, "batch_dims", 0)
+    depth = indices.shape[-1] if indices.ndim else 0
+    if (
+        not 0 <= batch <= min(x.ndim, indices.ndim - 1)
+        or depth > x.ndim - batch
+        or x.shape[:batch] != indices.shape[:batch]
+    ):
+        raise ModelError(
+            f"{call.op}: indices of shape {list(indices.shape)} with batch_dims {batch} do not fit"
+            f" data of {list(x.shape)}"
+        )
+    # One leading axis for all batches, so that a batch is one more coordinate.
+    batches, count = math.prod(x.shape[:batch]), math.prod(indices.shape[batch:-1])
+    data = x.reshape(batches, *x.shape[batch:])
+    points = indices.reshape(batches, count, depth)
+    # A tuple without coordinates is the whole of its batch.
+    which = np.broadcast_to(np.arange(batches)[:, np.newaxis], (batches, count))
+    coordinates = (which, *np.moveaxis(points, -1, 0))
+    return (data[coordinates].reshape(*indices.shape[:-1], *x.shape[batch + depth :]),)
+
+
+def scatter(
+    x: np.ndarray, where: tuple[Any, ...], updates: np.ndarray, reduction: str
+) -> np.ndarray:
+    """A copy of `x` with `updates` written, or combined by `reduction`, at `where`. Repeated places
+    combine all their updates.
+    """
+    result = np.array(x)
+    if reduction == "none":
+        result[where] = updates
+        return result
+    if reduction not in _UFUNCS:
+        raise ModelError(f"reduction must be none, add, mul, max or min, found {reduction!r}")
+    _UFUNCS[reduction].at(result, where, updates)
+    return result
+
+
+def _scatter_elements(call: Call) -> tuple[Value]:
+    x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    if not x.ndim == indices.ndim == updates.ndim or indices.shape != updates.shape:
+        raise ModelError(
+            f"{call.op}: indices {list(indices.shape)} and updates {list(updates.shape)} do not fit"
+            f" data {list(x.shape)}"
+        )
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    return (scatter(x, along(indices, axis), updates, get_str(call.attrs, "reduction", "none")),)
+
+
+def _scatter_nd(call: Call) -> tuple[Value]:
+    x, indices, updates = tensor(call, 0), tensor(call, 1), tensor(call, 2)
+    if not indices.ndim or indices.shape[-1] > x.ndim:
+        raise ModelError(
+            f"{call.op}: indices of shape {list(indices.shape)} do not fit data {list(x.shape)}"
+        )
+    return (
+        scatter(
+            x, tuple(np.moveaxis(indices, -1, 0)), updates, get_str(call.attrs, "reduction", "none")
+        ),
+    )
+
+
+def _tensor_scatter(call: Call) -> tuple[Value]:
+    past, update, starts = tensor(call, 0), tensor(call, 1), optional_tensor(call, 2)
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -2), past.ndim)
+    mode, length = get_str(call.attrs, "mode", "linear"), past.shape[axis]
+    if axis == 0 or mode not in {"linear", "circular"}:
+        raise ModelError(
+            f"{call.op}: axis must not be 0 and mode must be linear or circular, found {axis} and"
+            f" {mode!r}"
+        )
+    starts = np.zeros(past.shape[0], np.int64) if starts is None else starts
+    places = starts[:, np.newaxis] + np.arange(update.shape[axis])
+    if mode == "circular":
+        places = places % length
+    elif places.size and not 0 <= places.min() <= places.max() < length:
+        raise ModelError(f"{call.op}: the update does not fit the cache of length {length}")
+    result = np.array(past)
+    # With the sequence axis second, each batch writes whole rows at its own places.
+    np.moveaxis(result, axis, 1)[np.arange(past.shape[0])[:, np.newaxis], places] = np.moveaxis(
+        update, axis, 1
+    )
+    return (result,)
+
+
+def _compress(call: Call) -> tuple[Value]:
+    x, condition = tensor(call, 0), tensor(call, 1).reshape(-1)
+    if "axis" not in call.attrs:
+        return (np.compress(condition, x.reshape(-1)),)
+    return (
+        np.compress(condition, x, normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)),
+    )
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("Gather", Pattern.INJECTIVE, OpClass.MOVEMENT, gather, _gather, flops=0),
+    OpDef(
+        "GatherElements",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        _gather_elements_type,
+        _gather_elements,
+        flops=0,
+    ),
+    OpDef("GatherND", Pattern.INJECTIVE, OpClass.MOVEMENT, reference=_gather_nd, flops=0),
+    OpDef(
+        "ScatterElements", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _scatter_elements, flops=0
+    ),
+    OpDef("ScatterND", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _scatter_nd, flops=0),
+    OpDef("TensorScatter", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _tensor_scatter, flops=0),
+    OpDef("Compress", Pattern.OPAQUE, OpClass.MOVEMENT, reference=_compress, flops=0),
+)

@@ -1,0 +1,298 @@
+"""Operators that move elements without computing on them: transpose, reshape, slice, split, concat,
+pad, tile and their kin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_ints, get_str
+from whence.ops.definition import Call, Infer, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.precision import optional_tensor, tensor
+from whence.ops.types.shape_rules import (
+    expand,
+    flatten,
+    reshape,
+    reshaped,
+    slice_type,
+    split,
+    split_sizes,
+    squeeze,
+    unsqueeze,
+)
+from whence.ops.types.type_rules import (
+    concat,
+    normalise_axes,
+    normalise_axis,
+    same_type,
+    tensor_type,
+    transpose,
+)
+from whence.types import Dim, TensorType, ValueType
+
+
+def ints(call: Call, index: int) -> tuple[int, ...]:
+    """Input `index` as a list of integers."""
+    return tuple(int(item) for item in tensor(call, index).reshape(-1))
+
+
+def optional_ints(call: Call, index: int) -> tuple[int, ...] | None:
+    """Input `index` as a list of integers, or `None` when it is absent."""
+    return None if call.input(index) is None else ints(call, index)
+
+
+def _transpose(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    return (np.transpose(x, get_ints(call.attrs, "perm") or None),)
+
+
+def _reshape(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    shape = reshaped(call.op, x.shape, ints(call, 1), bool(get_int(call.attrs, "allowzero", 0)))
+    # An unknown length is left only where the whole tensor is empty, and then 0 is as good as any.
+    return (x.reshape(tuple(dim if isinstance(dim, int) else 0 for dim in shape)),)
+
+
+def _flatten(call: Call) -> tuple[Value]:
+    x, axis = tensor(call, 0), get_int(call.attrs, "axis", 1)
+    if not -x.ndim <= axis <= x.ndim:
+        raise ModelError(f"{call.op}: axis {axis} does not exist in a tensor of rank {x.ndim}")
+    axis = axis + x.ndim if axis < 0 else axis
+    rows, columns = (
+        int(np.prod(dims, dtype=np.int64)) for dims in (x.shape[:axis], x.shape[axis:])
+    )
+    return (x.reshape(rows, columns),)
+
+
+def _squeeze(call: Call) -> tuple[Value]:
+    x, axes = tensor(call, 0), optional_ints(call, 1)
+    return (np.squeeze(x, None if axes is None else normalise_axes(call.op, axes, x.ndim)),)
+
+
+def _unsqueeze(call: Call) -> tuple[Value]:
+    x, axes = tensor(call, 0), ints(call, 1)
+    return (np.expand_dims(x, normalise_axes(call.op, axes, x.ndim + len(axes))),)
+
+
+def _slice(call: Call) -> tuple[Value]:
+    x, starts, ends = tensor(call, 0), ints(call, 1), ints(call, 2)
+    axes, steps = optional_ints(call, 3), optional_ints(call, 4)
+    axes = normalise_axes(call.op, tuple(range(len(starts))) if axes is None else axes, x.ndim)
+    steps = (1,) * len(starts) if steps is None else steps
+    # ONNX clamps out-of-range bounds exactly as Python does.
+    cuts = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        cuts[axis] = slice(start, end, step)
+    return (x[tuple(cuts)],)
+
+
+def _split(call: Call) -> tuple[Value, ...]:
+    x, sizes = tensor(call, 0), optional_ints(call, 1)
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    if sizes is None:
+        sizes = split_sizes(
+            call.op, x.shape[axis], get_int(call.attrs, "num_outputs", call.n_outputs)
+        )
+    if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
+        raise ModelError(
+            f"{call.op}: parts {list(sizes)} do not make up axis {axis} of {list(x.shape)}"
+        )
+    return tuple(split_at(x, sizes, axis))
+
+
+def split_at(x: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:
+    """`x` cut along `axis` into parts of the given sizes."""
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _concat(call: Call) -> tuple[Value]:
+    parts = [tensor(call, index) for index in range(len(call.inputs))]
+    return (
+        np.concatenate(
+            parts, normalise_axis(call.op, get_int(call.attrs, "axis", 0), parts[0].ndim)
+        ),
+    )
+
+
+def pad(
+    x: np.ndarray,
+    before: Sequence[int],
+    after: Sequence[int],
+    mode: str = "constant",
+    fill: Value = 0,
+) -> np.ndarray:
+    """`x` with elements added to (or, where negative, cut from) both ends of each axis. Cutting
+    comes first.
+    """
+    crop = tuple(
+        slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(before, after, x.shape, strict=True)
+    )
+    x = x[crop]
+    widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+    if mode == "constant":
+        result = np.full(
+            [n + b + a for n, (b, a) in zip(x.shape, widths, strict=True)], fill, x.dtype
+        )
+        result[tuple(slice(b, b + n) for n, (b, _) in zip(x.shape, widths, strict=True))] = x
+        return result
+    for axis, (b, a) in enumerate(widths):
+        if b or a:
+            # Padding the positions instead of the data works for every element type.
+            positions = np.pad(np.arange(x.shape[axis]), (b, a), mode=mode)  # type: ignore[call-overload]
+            x = np.take(x, positions, axis)
+    return x
+
+
+def _pad(call: Call) -> tuple[Value]:
+    x, pads, mode = tensor(call, 0), ints(call, 1), get_str(call.attrs, "mode", "constant")
+    if mode not in {"constant", "reflect", "edge", "wrap"}:
+        raise ModelError(f"{call.op}: unknown mode {mode!r}")
+    axes = normalise_axes(call.op, optional_ints(call, 3) or range(x.ndim), x.ndim)
+    if len(pads) != 2 * len(axes):
+        raise ModelError(f"{call.op}: {len(pads)} pads are given for {len(axes)} axes")
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for at, axis in enumerate(axes):
+        before[axis], after[axis] = pads[at], pads[at + len(axes)]
+    fill = optional_tensor(call, 2)
+    default = "" if x.dtype == np.object_ else np.zeros((), x.dtype)
+    return (
+        pad(
+            x,
+            before,
+            after,
+            mode,
+            default if fill is None or fill.size == 0 else fill.reshape(-1)[0],
+        ),
+    )
+
+
+def _tile(call: Call) -> tuple[Value]:
+    return (np.tile(tensor(call, 0), ints(call, 1)),)
+
+
+def _tile_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    data = tensor_type(query, 0)
+    repeats = query.values[1] if len(query.values) > 1 else None
+    if data.shape is None or not isinstance(repeats, np.ndarray) or repeats.size != len(data.shape):
+        return (TensorType(data.dtype, None if data.shape is None else (None,) * len(data.shape)),)
+    dims: list[Dim] = []
+    for dim, count in zip(data.shape, repeats.reshape(-1), strict=True):
+        dims.append(dim * int(count) if isinstance(dim, int) else dim if count == 1 else None)
+    return (TensorType(data.dtype, tuple(dims)),)
+
+
+def _expand(call: Call) -> tuple[Value]:
+    x, shape = tensor(call, 0), ints(call, 1)
+    return (np.array(np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))),)
+
+
+def _image(call: Call) -> tuple[np.ndarray, int, str]:
+    x, block, mode = (
+        tensor(call, 0),
+        get_int(call.attrs, "blocksize", 0),
+        get_str(call.attrs, "mode", "DCR"),
+    )
+    if x.ndim != 4 or block < 1 or mode not in {"DCR", "CRD"}:
+        raise ModelError(
+            f"{call.op}: needs rank 4, a positive blocksize and mode DCR or CRD, found rank"
+            f" {x.ndim}, {block}, {mode!r}"
+        )
+    return x, block, mode
+
+
+def _depth_to_space(call: Call) -> tuple[Value]:
+    x, block, mode = _image(call)
+    n, c, h, w = x.shape
+    depth = c // (block * block)
+    if mode == "DCR":
+        moved = x.reshape(n, block, block, depth, h, w).transpose(0, 3, 4, 1, 5, 2)
+    else:
+        moved = x.reshape(n, depth, block, block, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return (moved.reshape(n, depth, h * block, w * block),)
+
+
+def _space_to_depth(call: Call) -> tuple[Value]:
+    x, block, mode = _image(call)
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, c, h // block, block, w // block, block)
+    moved = (
+        blocks.transpose(0, 3, 5, 1, 2, 4) if mode == "DCR" else blocks.transpose(0, 1, 3, 5, 2, 4)
+    )
+    return (moved.reshape(n, c * block * block, h // block, w // block),)
+
+
+def _trilu(call: Call) -> tuple[Value]:
+    x, k = tensor(call, 0), optional_ints(call, 1)
+    diagonal = k[0] if k else 0
+    rows, columns = np.arange(x.shape[-2])[:, np.newaxis], np.arange(x.shape[-1])
+    kept = (
+        columns - rows >= diagonal
+        if get_int(call.attrs, "upper", 1)
+        else columns - rows <= diagonal
+    )
+    return (
+        np.where(kept, x, "" if x.dtype == np.object_ else np.zeros((), x.dtype)).astype(
+            x.dtype, copy=False
+        ),
+    )
+
+
+def _reverse_sequence(call: Call) -> tuple[Value]:
+    x, lengths = tensor(call, 0), ints(call, 1)
+    time_axis, batch_axis = (
+        get_int(call.attrs, "time_axis", 0),
+        get_int(call.attrs, "batch_axis", 1),
+    )
+    if {time_axis, batch_axis} != {0, 1} or x.ndim < 2 or len(lengths) != x.shape[batch_axis]:
+        raise ModelError(
+            f"{call.op}: axes {time_axis} and {batch_axis} with {len(lengths)} lengths do not fit"
+            f" {list(x.shape)}"
+        )
+    steps, batch = np.arange(x.shape[time_axis])[:, np.newaxis], np.arange(x.shape[batch_axis])
+    ends = np.asarray(lengths, np.int64)
+    source = np.where(steps < ends, ends - 1 - steps, steps)
+    return (x[source, batch] if time_axis == 0 else x[batch[:, np.newaxis], source.T],)
+
+
+def _center_crop_pad(call: Call) -> tuple[Value]:
+    x, target = tensor(call, 0), ints(call, 1)
+    axes = normalise_axes(call.op, get_ints(call.attrs, "axes") or range(x.ndim), x.ndim)
+    before, after = [0] * x.ndim, [0] * x.ndim
+    for axis, length in zip(axes, target, strict=True):
+        missing = length - x.shape[axis]
+        # Both cutting and padding put the odd element at the end.
+        before[axis] = missing // 2 if missing >= 0 else -(-missing // 2)
+        after[axis] = missing - before[axis]
+    return (pad(x, before, after, fill="" if x.dtype == np.object_ else np.zeros((), x.dtype)),)
+
+
+def _move(
+    name: str,
+    reference: Reference,
+    infer: Infer | None = None,
+    pattern: Pattern = Pattern.INJECTIVE,
+) -> OpDef:
+    return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0)
+
+
+OPS: tuple[OpDef, ...] = (
+    _move("Transpose", _transpose, transpose),
+    _move("Reshape", _reshape, reshape),
+    _move("Flatten", _flatten, flatten),
+    _move("Squeeze", _squeeze, squeeze),
+    _move("Unsqueeze", _unsqueeze, unsqueeze, Pattern.BROADCAST),
+    _move("Slice", _slice, slice_type),
+    _move("Split", _split, split),
+    _move("Concat", _concat, concat),
+    _move("Pad", _pad),
+    _move("Tile", _tile, _tile_type),
+    _move("Expand", _expand, expand, Pattern.BROADCAST),
+    _move("DepthToSpace", _depth_to_space),
+    _move("SpaceToDepth", _space_to_depth),
+    _move("Trilu", _trilu, same_type),
+    _move("ReverseSequence", _reverse_sequence, same_type),
+    _move("CenterCropPad", _center_crop_pad),
+)

@@ -1,0 +1,108 @@
+"""Operators that draw random numbers. A seed makes them repeatable; without one, two evaluations
+differ.
+
+The numbers come from NumPy's legacy generator, as those of the `onnx` package's own reference
+implementation do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_int, get_ints
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.tensor.cast import cast
+from whence.ops.types.type_rules import target_dtype, tensor_type
+from whence.types import DType, TensorType, ValueType
+
+
+def _generator(call: Call) -> np.random.RandomState:
+    seed = get_float(call.attrs, "seed", math.nan)
+    # Seeds are 32 bits wide in NumPy; a model may hold any number.
+    return (
+        np.random.RandomState()
+        if math.isnan(seed)
+        else np.random.RandomState(int(seed) & 0xFFFFFFFF)
+    )
+
+
+def _dtype(call: Call, default: DType) -> DType:
+    chosen = get_int(call.attrs, "dtype", 0)
+    return target_dtype(call.op, chosen) if chosen else default
+
+
+def _shape_and_dtype(call: Call) -> tuple[tuple[int, ...], DType]:
+    """As the attributes say, or like input 0 for the operators that have one."""
+    if not call.op.endswith("Like"):
+        return get_ints(call.attrs, "shape"), _dtype(call, DType.F32)
+    like = tensor(call, 0)
+    return like.shape, _dtype(call, DType.of(like))
+
+
+def _normal(call: Call) -> tuple[Value]:
+    shape, dtype = _shape_and_dtype(call)
+    drawn = _generator(call).normal(
+        get_float(call.attrs, "mean", 0.0), get_float(call.attrs, "scale", 1.0), shape
+    )
+    return (np.asarray(drawn).astype(dtype.numpy),)
+
+
+def _uniform(call: Call) -> tuple[Value]:
+    shape, dtype = _shape_and_dtype(call)
+    drawn = _generator(call).uniform(
+        get_float(call.attrs, "low", 0.0), get_float(call.attrs, "high", 1.0), shape
+    )
+    return (np.asarray(drawn).astype(dtype.numpy),)
+
+
+def _bernoulli(call: Call) -> tuple[Value]:
+    chances = tensor(call, 0)
+    drawn = np.asarray(_generator(call).binomial(1, chances.astype(np.float64)))
+    return (cast(drawn, _dtype(call, DType.of(chances))),)
+
+
+def _multinomial(call: Call) -> tuple[Value]:
+    logits, count = tensor(call, 0).astype(np.float64), get_int(call.attrs, "sample_size", 1)
+    if logits.ndim != 2:
+        raise ModelError(f"{call.op}: input 0 must be a matrix, found rank {logits.ndim}")
+    weights = np.cumsum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1)
+    points = _generator(call).uniform(size=(logits.shape[0], count)) * weights[:, -1:]
+    # The class drawn is the first whose running weight exceeds the point.
+    drawn = np.array(
+        [np.searchsorted(row, at, side="right") for row, at in zip(weights, points, strict=True)]
+    )
+    return (drawn.reshape(logits.shape[0], count).astype(_dtype(call, DType.I32).numpy),)
+
+
+def _dropout(call: Call) -> tuple[Value, Value]:
+    x, ratio, training = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
+    share = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
+    if training is None or not bool(training.reshape(-1)[0]) or share == 0:
+        return x, np.ones(x.shape, np.bool_)
+    mask = np.asarray(_generator(call).uniform(0, 1.0, x.shape)) >= share
+    return narrow(np.where(mask, widen(x) / (1 - share), 0), x.dtype), mask
+
+
+def _dropout_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    data = tensor_type(query, 0)
+    return data, TensorType(DType.BOOL, data.shape)
+
+
+def _random(name: str, reference: Reference, flops: int = 1) -> OpDef:
+    return OpDef(name, Pattern.OPAQUE, OpClass.RANDOM, reference=reference, flops=flops)
+
+
+OPS: tuple[OpDef, ...] = (
+    _random("RandomNormal", _normal),
+    _random("RandomNormalLike", _normal),
+    _random("RandomUniform", _uniform),
+    _random("RandomUniformLike", _uniform),
+    _random("Bernoulli", _bernoulli),
+    _random("Multinomial", _multinomial),
+    # Random only in training mode; a pass that knows it is inference turns it into an identity.
+    OpDef("Dropout", Pattern.OPAQUE, OpClass.RANDOM, _dropout_type, _dropout),
+)

@@ -1,0 +1,181 @@
+"""Reductions over axes, and the running sums and products along one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.types.type_rules import normalise_axes, normalise_axis, reduce, tensor_type
+from whence.types import DType, TensorType, ValueType
+
+_Axes: TypeAlias = tuple[int, ...]
+_Reducer: TypeAlias = Callable[[np.ndarray, _Axes, bool], Any]
+
+
+def reduction_axes(call: Call, rank: int) -> _Axes:
+    """The axes a reduction of the newest opset works on: input 1, or all, or none when
+    `noop_with_empty_axes` is set.
+    """
+    given = optional_tensor(call, 1)
+    if given is None or given.size == 0:
+        return () if get_int(call.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))
+    return normalise_axes(call.op, (int(axis) for axis in given.reshape(-1)), rank)
+
+
+def total(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    """The sum in x's own type; whole numbers wrap around. A long sum of single precision is exact
+    but for its last rounding.
+    """
+    if x.dtype == np.float32:
+        return np.sum(x, axis=axes, keepdims=keep, dtype=np.float64).astype(np.float32)
+    return np.sum(x, axis=axes, keepdims=keep, dtype=x.dtype)
+
+
+def mean(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    """The mean in x's own type; whole numbers truncate towards zero."""
+    count = math.prod(x.shape[axis] for axis in axes)
+    if x.dtype.kind not in "iu":
+        return total(x, axes, keep) / np.asarray(count, x.dtype)
+    return np.trunc(np.sum(x, axis=axes, keepdims=keep, dtype=np.int64) / np.float64(max(count, 1)))
+
+
+def log_sum_exp(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    """log Σ e^x with the largest term taken out first, so that nothing overflows."""
+    if x.dtype.kind in "iu":
+        x = x.astype(np.float64)
+    peak = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+    peak = np.where(np.isfinite(peak), peak, 0).astype(x.dtype)
+    summed = np.log(np.sum(np.exp(x - peak), axis=axes, keepdims=True)) + peak
+    return summed if keep else np.squeeze(summed, axis=axes)
+
+
+def _largest(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    return np.max(x, axis=axes, keepdims=keep, initial=_limit(x.dtype, lowest=True))
+
+
+def _smallest(x: np.ndarray, axes: _Axes, keep: bool) -> Any:
+    return np.min(x, axis=axes, keepdims=keep, initial=_limit(x.dtype, lowest=False))
+
+
+def _limit(dtype: np.dtype[Any], lowest: bool) -> Any:
+    """What the largest (or smallest) of no values at all is."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min if lowest else info.max
+    if dtype.kind == "b":
+        return not lowest
+    return -np.inf if lowest else np.inf
+
+
+def _root(x: Any) -> Any:
+    return (
+        np.sqrt(x)
+        if np.asarray(x).dtype.kind not in "iu"
+        else np.sqrt(np.asarray(x).astype(np.float64))
+    )
+
+
+def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+    """One operation for each element read."""
+    return tensor_type(query, 0).elements
+
+
+def _reduction(name: str, reducer: _Reducer) -> OpDef:
+    def reference(call: Call) -> tuple[Value]:
+        x = tensor(call, 0)
+        axes = reduction_axes(call, x.ndim)
+        return (
+            narrow(
+                np.asarray(reducer(widen(x), axes, bool(get_int(call.attrs, "keepdims", 1)))),
+                x.dtype,
+            ),
+        )
+
+    return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, reduce, reference, _work)
+
+
+def _arg_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    data, keep = tensor_type(query, 0), bool(get_int(query.attrs, "keepdims", 1))
+    if data.shape is None:
+        return (TensorType(DType.I64),)
+    axis = normalise_axis(query.op, get_int(query.attrs, "axis", 0), len(data.shape))
+    return (
+        TensorType(DType.I64, data.shape[:axis] + ((1,) if keep else ()) + data.shape[axis + 1 :]),
+    )
+
+
+def _arg(name: str, find: Callable[..., Any]) -> OpDef:
+    def reference(call: Call) -> tuple[Value]:
+        x, keep = tensor(call, 0), bool(get_int(call.attrs, "keepdims", 1))
+        axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+        if get_int(call.attrs, "select_last_index", 0):
+            index = x.shape[axis] - 1 - find(np.flip(x, axis), axis=axis, keepdims=keep)
+        else:
+            index = find(x, axis=axis, keepdims=keep)
+        return (np.asarray(index).astype(np.int64),)
+
+    return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, _arg_type, reference, _work)
+
+
+def accumulate(
+    x: np.ndarray, axis: int, ufunc: np.ufunc, *, exclusive: bool, reverse: bool
+) -> np.ndarray:
+    """Running result of `ufunc` along `axis`. Exclusive: each place holds the result of those
+    before it, the first the neutral element.
+    """
+    x = np.flip(x, axis) if reverse else x
+    wide = widen(x)
+    if exclusive and x.shape[axis]:
+        first = np.full_like(np.take(wide, [0], axis), ufunc.identity)
+        wide = np.concatenate([first, np.take(wide, range(x.shape[axis] - 1), axis)], axis)
+    result = narrow(ufunc.accumulate(wide, axis, dtype=wide.dtype), x.dtype)
+    return np.ascontiguousarray(np.flip(result, axis)) if reverse else result
+
+
+def _running_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    x, axis = tensor_type(query, 0), query.values[1] if len(query.values) > 1 else None
+    if x.shape == ():
+        raise ModelError(f"{query.op}: {x} has no axis")
+    if x.shape is not None and isinstance(axis, np.ndarray) and axis.size == 1:
+        normalise_axis(query.op, int(axis.reshape(-1)[0]), len(x.shape))
+    return (x,)
+
+
+def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
+    def reference(call: Call) -> tuple[Value]:
+        x = tensor(call, 0)
+        axis = normalise_axis(call.op, int(tensor(call, 1).reshape(-1)[0]), x.ndim)
+        exclusive, reverse = (
+            bool(get_int(call.attrs, "exclusive", 0)),
+            bool(get_int(call.attrs, "reverse", 0)),
+        )
+        return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
+
+    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, _running_type, reference)
+
+
+OPS: tuple[OpDef, ...] = (
+    _reduction("ReduceSum", total),
+    _reduction("ReduceMean", mean),
+    _reduction("ReduceMax", _largest),
+    _reduction("ReduceMin", _smallest),
+    _reduction(
+        "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
+    ),
+    _reduction("ReduceL1", lambda x, axes, keep: total(np.abs(x), axes, keep)),
+    _reduction("ReduceL2", lambda x, axes, keep: _root(total(x * x, axes, keep))),
+    _reduction("ReduceSumSquare", lambda x, axes, keep: total(x * x, axes, keep)),
+    _reduction("ReduceLogSum", lambda x, axes, keep: np.log(total(x, axes, keep))),
+    _reduction("ReduceLogSumExp", log_sum_exp),
+    _arg("ArgMax", np.argmax),
+    _arg("ArgMin", np.argmin),
+    _accumulation("CumSum", np.add),
+    _accumulation("CumProd", np.multiply),
+)

@@ -1,0 +1,161 @@
+"""Operators that choose among elements: top-k, non-zero places, unique values, one-hot rows, boxes
+that do not overlap; and between two values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import optional_tensor, tensor
+from whence.ops.types.type_rules import const_ints, normalise_axis, tensor_type
+from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
+
+
+def top_k(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest (or smallest) elements along `axis` in order, and where they stood. Of equals
+    the earlier comes first.
+    """
+    if largest:
+        # A stable ascending sort of the reversed axis, read backwards, is a stable descending sort.
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    indices = np.take(order, range(k), axis)
+    return np.take_along_axis(x, indices, axis), indices.astype(np.int64)
+
+
+def _top_k(call: Call) -> tuple[Value, Value]:
+    x, k = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), x.ndim)
+    if not 0 <= k <= x.shape[axis]:
+        raise ModelError(f"{call.op}: k is {k}, but axis {axis} has {x.shape[axis]} elements")
+    return top_k(x, k, axis, bool(get_int(call.attrs, "largest", 1)))
+
+
+def _top_k_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    data, k = tensor_type(query, 0), const_ints(query, 1)
+    if data.shape is None:
+        return TensorType(data.dtype), TensorType(DType.I64)
+    axis = normalise_axis(query.op, get_int(query.attrs, "axis", -1), len(data.shape))
+    count: Dim = k[0] if k else None
+    shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
+    return TensorType(data.dtype, shape), TensorType(DType.I64, shape)
+
+
+def _non_zero(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    if x.dtype == np.object_:
+        x = x != ""
+    # A scalar has no axes, so its places have no coordinates.
+    places = np.array(np.nonzero(x), np.int64) if x.ndim else np.zeros((0, int(bool(x))), np.int64)
+    return (places,)
+
+
+def _unique(call: Call) -> tuple[Value, Value, Value, Value]:
+    x, axis = tensor(call, 0), get_int(call.attrs, "axis", 0) if "axis" in call.attrs else None
+    axis = None if axis is None else normalise_axis(call.op, axis, x.ndim)
+    if x.dtype == np.object_:
+        # NumPy orders rows only of its own text type; ONNX orders text by its bytes, as Python
+        # does.
+        x = x.astype(np.str_)
+    values, first, inverse, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not get_int(call.attrs, "sorted", 1):
+        order = np.argsort(first, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        values, first, inverse, counts = (
+            np.take(values, order, axis or 0),
+            first[order],
+            rank[inverse],
+            counts[order],
+        )
+    return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)
+
+
+def _one_hot(call: Call) -> tuple[Value]:
+    indices, depth, values = (
+        tensor(call, 0),
+        int(tensor(call, 1).reshape(-1)[0]),
+        tensor(call, 2).reshape(-1),
+    )
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", -1), indices.ndim + 1)
+    indices = np.expand_dims(indices.astype(np.int64), axis)
+    classes = np.arange(depth).reshape([-1 if at == axis else 1 for at in range(indices.ndim)])
+    hot = (indices == classes) | (indices + depth == classes)
+    return (np.where(hot, values[1], values[0]).astype(values.dtype, copy=False),)
+
+
+def _corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and upper corners of boxes given as two opposite corners, or as centre and size."""
+    if centred:
+        half = boxes[..., 2:] / 2
+        return boxes[..., :2] - half, boxes[..., :2] + half
+    return np.minimum(boxes[..., :2], boxes[..., 2:]), np.maximum(boxes[..., :2], boxes[..., 2:])
+
+
+def suppress(
+    low: np.ndarray, high: np.ndarray, order: np.ndarray, limit: int, threshold: float
+) -> list[int]:
+    """The boxes kept, best first: a box goes when its overlap with a better kept one, over their
+    union, exceeds `threshold`.
+    """
+    areas = np.prod(high - low, axis=-1)
+    kept: list[int] = []
+    while order.size and len(kept) < limit:
+        best, order = int(order[0]), order[1:]
+        kept.append(best)
+        overlap = np.prod(
+            np.maximum(np.minimum(high[best], high[order]) - np.maximum(low[best], low[order]), 0),
+            axis=-1,
+        )
+        union = areas[best] + areas[order] - overlap
+        # A box without area overlaps nothing.
+        solid = (overlap > 0) & (union > 0) & (areas[order] > 0) & (areas[best] > 0)
+        order = order[~(solid & (overlap / np.where(union > 0, union, 1) > threshold))]
+    return kept
+
+
+def _non_max_suppression(call: Call) -> tuple[Value]:
+    boxes, scores = tensor(call, 0), tensor(call, 1)
+    limit, overlap, floor = (optional_tensor(call, index) for index in (2, 3, 4))
+    most = 0 if limit is None else int(limit.reshape(-1)[0])
+    threshold = np.float32(0 if overlap is None else overlap.reshape(-1)[0])
+    chosen: list[tuple[int, int, int]] = []
+    for batch in range(scores.shape[0]):
+        low, high = _corners(boxes[batch], bool(get_int(call.attrs, "center_point_box", 0)))
+        for label in range(scores.shape[1]):
+            points = scores[batch, label]
+            order = np.argsort(-points, kind="stable")
+            if floor is not None:
+                order = order[points[order] > floor.reshape(-1)[0]]
+            chosen.extend(
+                (batch, label, box) for box in suppress(low, high, order, most, float(threshold))
+            )
+    return (np.array(chosen, np.int64).reshape(-1, 3),)
+
+
+def _choose(call: Call) -> tuple[Value]:
+    # The side that is not taken need not be there at all.
+    return (call.inputs[1 if bool(tensor(call, 0).reshape(-1)[0]) else 2],)
+
+
+def _chosen_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    return (query.types[1] or UNKNOWN,)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("TopK", Pattern.OPAQUE, OpClass.REDUCE, _top_k_type, _top_k),
+    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero),
+    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique),
+    OpDef("OneHot", Pattern.INJECTIVE, OpClass.NONE, reference=_one_hot),
+    OpDef("NonMaxSuppression", Pattern.OPAQUE, OpClass.NONE, reference=_non_max_suppression),
+    # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that
+    # what makes them stays apart and can be passed over.
+    OpDef("Choose", Pattern.OPAQUE, OpClass.NONE, _chosen_type, _choose, flops=0),
+)

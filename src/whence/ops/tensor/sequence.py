@@ -1,0 +1,148 @@
+"""Sequences (lists of tensors) and optionals (a value or nothing)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.precision import optional_tensor, tensor
+from whence.ops.tensor.movement import split_at
+from whence.ops.types.type_rules import identity, normalise_axis
+from whence.types import UNKNOWN, DType, MapType, OptionalType, SequenceType, TensorType, ValueType
+
+
+def _list(call: Call) -> list[Value]:
+    value = call.input(0)
+    if not isinstance(value, list):
+        raise ModelError(f"{call.op}: input 0 must be a sequence")
+    return value
+
+
+def _position(call: Call, index: int, length: int, last: int) -> int:
+    """Input `index` as a place in a sequence of `length`; `last` is the last place that exists."""
+    at = int(tensor(call, index).reshape(-1)[0])
+    if not -length <= at <= last:
+        raise ModelError(f"{call.op}: position {at} is outside a sequence of {length}")
+    return at + length if at < 0 else at
+
+
+def _construct(call: Call) -> tuple[Value]:
+    return (list(call.inputs),)
+
+
+def _empty(call: Call) -> tuple[Value]:
+    return ([],)
+
+
+def _length(call: Call) -> tuple[Value]:
+    return (np.array(len(_list(call)), np.int64),)
+
+
+def _at(call: Call) -> tuple[Value]:
+    items = _list(call)
+    return (items[_position(call, 1, len(items), len(items) - 1)],)
+
+
+def _insert(call: Call) -> tuple[Value]:
+    items = list(_list(call))
+    items.insert(
+        len(items) if call.input(2) is None else _position(call, 2, len(items), len(items)),
+        call.inputs[1],
+    )
+    return (items,)
+
+
+def _erase(call: Call) -> tuple[Value]:
+    items = list(_list(call))
+    del items[-1 if call.input(1) is None else _position(call, 1, len(items), len(items) - 1)]
+    return (items,)
+
+
+def _concat(call: Call) -> tuple[Value]:
+    items, axis = [np.asarray(item) for item in _list(call)], get_int(call.attrs, "axis", 0)
+    if not items:
+        raise ModelError(f"{call.op}: the sequence is empty")
+    return (
+        np.stack(items, axis)
+        if get_int(call.attrs, "new_axis", 0)
+        else np.concatenate(items, axis),
+    )
+
+
+def _split(call: Call) -> tuple[Value]:
+    x, sizes = tensor(call, 0), optional_tensor(call, 1)
+    axis = normalise_axis(call.op, get_int(call.attrs, "axis", 0), x.ndim)
+    length = x.shape[axis]
+    if sizes is None and not get_int(call.attrs, "keepdims", 1):
+        return ([np.take(x, at, axis) for at in range(length)],)
+    if sizes is None or not sizes.ndim:
+        step = 1 if sizes is None else int(sizes)
+        if step < 1:
+            raise ModelError(f"{call.op}: cannot split into parts of {step}")
+        parts = [step] * (length // step) + ([length % step] if length % step else [])
+    else:
+        parts = [int(size) for size in sizes]
+    if sum(parts) != length:
+        raise ModelError(f"{call.op}: parts {parts} do not make up axis {axis} of {list(x.shape)}")
+    return (split_at(x, parts, axis) if parts else [],)
+
+
+def _optional(call: Call) -> tuple[Value]:
+    return (call.input(0),)
+
+
+def _optional_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    element = query.types[0] if query.types else None
+    if element is None:
+        given: object = query.attrs.get("type")
+        element = (
+            given
+            if isinstance(given, (TensorType, SequenceType, OptionalType, MapType))
+            else UNKNOWN
+        )
+    return (OptionalType(element),)
+
+
+def _get_element(call: Call) -> tuple[Value]:
+    value = call.input(0)
+    if value is None:
+        raise ModelError(f"{call.op}: the optional is empty")
+    return (value,)
+
+
+def _get_element_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    (found,) = identity(query)
+    return (found.element if isinstance(found, OptionalType) else found,)
+
+
+def _has_element(call: Call) -> tuple[Value]:
+    return (np.array(call.input(0) is not None),)
+
+
+def _has_element_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    return (TensorType(DType.BOOL, ()),)
+
+
+def _sequence(name: str, reference: Reference, classes: OpClass = OpClass.NONE) -> OpDef:
+    return OpDef(name, Pattern.OPAQUE, classes, reference=reference, flops=0)
+
+
+OPS: tuple[OpDef, ...] = (
+    _sequence("SequenceConstruct", _construct),
+    _sequence("SequenceEmpty", _empty),
+    _sequence("SequenceLength", _length),
+    _sequence("SequenceAt", _at),
+    _sequence("SequenceInsert", _insert),
+    _sequence("SequenceErase", _erase),
+    _sequence("ConcatFromSequence", _concat, OpClass.MOVEMENT),
+    _sequence("SplitToSequence", _split, OpClass.MOVEMENT),
+    OpDef("Optional", Pattern.OPAQUE, OpClass.NONE, _optional_type, _optional, flops=0),
+    OpDef(
+        "OptionalGetElement", Pattern.OPAQUE, OpClass.NONE, _get_element_type, _get_element, flops=0
+    ),
+    OpDef(
+        "OptionalHasElement", Pattern.OPAQUE, OpClass.NONE, _has_element_type, _has_element, flops=0
+    ),
+)

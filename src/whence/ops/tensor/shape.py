@@ -1,0 +1,150 @@
+"""Operators that read shapes, and those that build a tensor from a description: constants, ranges,
+fills.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str, get_strs
+from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import narrow, tensor, widen
+from whence.ops.types.shape_rules import clamp_range, shape_of, size_of
+from whence.ops.types.type_rules import common_dtype, const_ints, target_dtype, tensor_type
+from whence.types import DType, TensorType, ValueType
+
+
+def _shape(call: Call) -> tuple[Value]:
+    dims = tensor(call, 0).shape
+    start, end = clamp_range(call.attrs, len(dims))
+    return (np.array(dims[start:end], np.int64),)
+
+
+def _size(call: Call) -> tuple[Value]:
+    return (np.array(tensor(call, 0).size, np.int64),)
+
+
+def constant_value(attrs: Attrs) -> np.ndarray:
+    """The tensor that a `Constant` operator's attributes describe."""
+    if "value" in attrs:
+        value = attrs["value"]
+        if not isinstance(value, np.ndarray):
+            raise ModelError(
+                f"Constant: attribute value must be a tensor, found {type(value).__name__}"
+            )
+        return value
+    if "value_float" in attrs:
+        return np.array(get_float(attrs, "value_float", 0.0), np.float32)
+    if "value_floats" in attrs:
+        return np.array(get_floats(attrs, "value_floats"), np.float32)
+    if "value_int" in attrs:
+        return np.array(get_int(attrs, "value_int", 0), np.int64)
+    if "value_ints" in attrs:
+        return np.array(get_ints(attrs, "value_ints"), np.int64)
+    if "value_string" in attrs:
+        return np.array(get_str(attrs, "value_string", ""), np.object_)
+    if "value_strings" in attrs:
+        return np.array(get_strs(attrs, "value_strings"), np.object_)
+    raise ModelError(f"Constant: no value among the attributes {sorted(attrs)}")
+
+
+def _constant(call: Call) -> tuple[Value]:
+    return (constant_value(call.attrs),)
+
+
+def _constant_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    return (TensorType.of(constant_value(query.attrs)),)
+
+
+def _fill(attrs: Attrs) -> np.ndarray:
+    """The one element that `ConstantOfShape` repeats."""
+    value = attrs.get("value")
+    if value is None:
+        return np.zeros((), np.float32)
+    if not isinstance(value, np.ndarray) or value.size != 1:
+        raise ModelError("ConstantOfShape: attribute value must be a tensor of one element")
+    return value.reshape(())
+
+
+def _constant_of_shape(call: Call) -> tuple[Value]:
+    shape, fill = tuple(int(dim) for dim in tensor(call, 0).reshape(-1)), _fill(call.attrs)
+    if min(shape, default=0) < 0:
+        raise ModelError(f"{call.op}: {list(shape)} is not a shape")
+    return (np.full(shape, fill, fill.dtype),)
+
+
+def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    dtype, shape = DType.of(_fill(query.attrs)), const_ints(query, 0)
+    if shape is None:
+        length = tensor_type(query, 0).static_shape
+        return (
+            TensorType(
+                dtype,
+                (None,) * length[0]
+                if length and length[0] <= 64
+                else ()
+                if length == (0,)
+                else None,
+            ),
+        )
+    if min(shape, default=0) < 0:
+        raise ModelError(f"{query.op}: {list(shape)} is not a shape")
+    return (TensorType(dtype, shape),)
+
+
+def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int:
+    """How many of start, start + delta, ... come before limit."""
+    first, end, step = (item.reshape(-1)[0] for item in (start, limit, delta))
+    if step == 0:
+        raise ModelError("Range: delta must not be 0")
+    if start.dtype.kind in "iu":
+        return max(-((int(first) - int(end)) // int(step)), 0)
+    ratio = (float(end) - float(first)) / float(step)
+    return max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
+
+
+def _range(call: Call) -> tuple[Value]:
+    start, limit, delta = (tensor(call, index) for index in range(3))
+    places = np.arange(range_length(start, limit, delta)).astype(widen(start).dtype)
+    # Each element is computed on its own, so that errors do not add up.
+    return (
+        narrow(
+            np.asarray(widen(start).reshape(()) + places * widen(delta).reshape(())), start.dtype
+        ),
+    )
+
+
+def _range_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    dtype = common_dtype(query.op, (tensor_type(query, index) for index in range(3)))
+    bounds = [
+        value for value in query.values[:3] if isinstance(value, np.ndarray) and value.size == 1
+    ]
+    return (TensorType(dtype, (range_length(*bounds) if len(bounds) == 3 else None,)),)
+
+
+def _eye_like(call: Call) -> tuple[Value]:
+    x, chosen = tensor(call, 0), get_int(call.attrs, "dtype", 0)
+    if x.ndim != 2:
+        raise ModelError(f"{call.op}: needs a matrix, found rank {x.ndim}")
+    dtype = target_dtype(call.op, chosen).numpy if chosen else x.dtype
+    return (np.eye(x.shape[0], x.shape[1], k=get_int(call.attrs, "k", 0)).astype(dtype),)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("Shape", Pattern.OPAQUE, OpClass.SHAPE, shape_of, _shape, flops=0),
+    OpDef("Size", Pattern.OPAQUE, OpClass.SHAPE, size_of, _size, flops=0),
+    OpDef(
+        "ConstantOfShape",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        _constant_of_shape_type,
+        _constant_of_shape,
+        flops=0,
+    ),
+    OpDef("Range", Pattern.OPAQUE, OpClass.SHAPE, _range_type, _range),
+    OpDef("Constant", Pattern.OPAQUE, OpClass.NONE, _constant_type, _constant, flops=0),
+    OpDef("EyeLike", Pattern.OPAQUE, OpClass.NONE, reference=_eye_like, flops=0),
+)

@@ -1,0 +1,190 @@
+"""Signal processing: Fourier transforms, windows and the mel scale, computed in float64 and rounded
+once; and encoded images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.precision import narrow, optional_tensor, tensor
+from whence.ops.types.type_rules import (
+    const_ints,
+    is_absent,
+    normalise_axis,
+    target_dtype,
+    tensor_type,
+)
+from whence.types import Dim, TensorType, ValueType
+
+
+def _complex(x: np.ndarray) -> np.ndarray:
+    """A tensor whose last axis holds the real part, or the real and the imaginary part, without
+    that axis.
+    """
+    wide = x.astype(np.float64)
+    if wide.ndim and wide.shape[-1] == 1:
+        return wide[..., 0]
+    if wide.ndim and wide.shape[-1] == 2:
+        return np.asarray(wide[..., 0] + 1j * wide[..., 1])
+    raise ModelError(
+        f"the last axis must hold 1 (real) or 2 (complex) numbers, found shape {list(x.shape)}"
+    )
+
+
+def _parts(z: np.ndarray) -> np.ndarray:
+    return np.stack([z.real, z.imag], axis=-1)
+
+
+def _dft(call: Call) -> tuple[Value]:
+    x, given, at = tensor(call, 0), optional_tensor(call, 1), optional_tensor(call, 2)
+    signal = _complex(x)
+    axis = normalise_axis(call.op, -2 if at is None else int(at.reshape(-1)[0]), x.ndim)
+    inverse, onesided = (
+        bool(get_int(call.attrs, "inverse", 0)),
+        bool(get_int(call.attrs, "onesided", 0)),
+    )
+    if axis == x.ndim - 1:
+        raise ModelError(
+            f"{call.op}: the last axis holds real and imaginary parts and cannot be transformed"
+        )
+    length = None if given is None else int(given.reshape(-1)[0])
+    if inverse and onesided:
+        return (narrow(np.fft.irfft(signal, length, axis)[..., np.newaxis], x.dtype),)
+    if inverse:
+        return (narrow(_parts(np.fft.ifft(signal, length, axis)), x.dtype),)
+    if onesided and np.iscomplexobj(signal):
+        raise ModelError(f"{call.op}: a one-sided transform needs a real signal")
+    transform = np.fft.rfft if onesided else np.fft.fft
+    return (narrow(_parts(transform(signal, length, axis)), x.dtype),)
+
+
+def _stft(call: Call) -> tuple[Value]:
+    x, step = tensor(call, 0), int(tensor(call, 1).reshape(-1)[0])
+    window, given = optional_tensor(call, 2), optional_tensor(call, 3)
+    signal = _complex(x) if x.ndim == 3 else x.astype(np.float64)
+    if signal.ndim != 2 or step < 1:
+        raise ModelError(
+            f"{call.op}: needs a signal of [batch, length, 1 or 2] and a positive step, found"
+            f" {list(x.shape)} and {step}"
+        )
+    length = (
+        int(given.reshape(-1)[0])
+        if given is not None
+        else window.shape[0]
+        if window is not None
+        else signal.shape[1]
+    )
+    if window is not None and window.shape != (length,):
+        raise ModelError(
+            f"{call.op}: a window of {list(window.shape)} does not fit frames of {length}"
+        )
+    if not 0 < length <= signal.shape[1]:
+        raise ModelError(
+            f"{call.op}: a frame of {length} does not fit a signal of {signal.shape[1]}"
+        )
+    frames = np.lib.stride_tricks.sliding_window_view(signal, length, axis=1)[:, ::step]
+    if window is not None:
+        frames = frames * window.astype(np.float64)
+    onesided = bool(get_int(call.attrs, "onesided", 1)) and not np.iscomplexobj(frames)
+    spectrum = np.fft.rfft(frames, axis=-1) if onesided else np.fft.fft(frames, axis=-1)
+    return (narrow(_parts(spectrum), x.dtype),)
+
+
+def _stft_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    signal, step, window = tensor_type(query, 0), const_ints(query, 1), tensor_type(query, 2)
+    if signal.shape is None or len(signal.shape) not in {2, 3}:
+        return (TensorType(signal.dtype, (None, None, None, 2)),)
+    given = const_ints(query, 3)
+    length: Dim = given[0] if given else None
+    if is_absent(query, 3):
+        length = (
+            signal.shape[1] if is_absent(query, 2) else window.shape[0] if window.shape else None
+        )
+    frames: Dim = None
+    if step and step[0] > 0 and isinstance(length, int) and isinstance(signal.shape[1], int):
+        frames = (signal.shape[1] - length) // step[0] + 1
+    bins = length
+    if get_int(query.attrs, "onesided", 1) and signal.shape[2:] != (2,):
+        # Whether the signal is real, and so whether half of the bins are left out, shows in its
+        # last dimension.
+        bins = (
+            length // 2 + 1
+            if isinstance(length, int) and (len(signal.shape) == 2 or signal.shape[2] == 1)
+            else None
+        )
+    return (TensorType(signal.dtype, (signal.shape[0], frames, bins, 2)),)
+
+
+def _window(name: str, terms: tuple[float, ...]) -> OpDef:
+    """A window Σ (-1)^k · terms[k] · cos(2πkn / N), with N one less for the symmetric form."""
+
+    def reference(call: Call) -> tuple[Value]:
+        size = int(tensor(call, 0).reshape(-1)[0])
+        span = size if get_int(call.attrs, "periodic", 1) else max(size - 1, 1)
+        phase = np.arange(size) * (2 * math.pi / max(span, 1))
+        value = np.zeros(size)
+        for k, term in enumerate(terms):
+            value += (-1) ** k * term * np.cos(k * phase)
+        return (
+            value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy),
+        )
+
+    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, reference=reference, flops=5)
+
+
+def _transform_flops(
+    length_of: Callable[[TypeQuery, TensorType], int | None],
+) -> Callable[[TypeQuery, Sequence[ValueType]], int | None]:
+    """5 n log2 n for each transform of length n, which is the customary count for a fast one."""
+
+    def flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
+        y = outputs[0]
+        if not isinstance(y, TensorType) or y.elements is None:
+            return None
+        length = length_of(query, y)
+        return (
+            None
+            if length is None
+            else 5 * y.elements // 2 * max(math.ceil(math.log2(max(length, 2))), 1)
+        )
+
+    return flops
+
+
+def _dft_length(query: TypeQuery, y: TensorType) -> int | None:
+    x, shape = query.types[0], y.static_shape
+    at = query.values[2] if len(query.values) > 2 else None
+    axis = -2 if not isinstance(at, np.ndarray) else int(at.reshape(-1)[0])
+    return (
+        shape[axis]
+        if isinstance(x, TensorType) and shape is not None and -len(shape) <= axis < len(shape)
+        else None
+    )
+
+
+def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
+    shape = y.static_shape
+    return shape[-2] if shape is not None and len(shape) > 1 else None
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("DFT", Pattern.OPAQUE, OpClass.NONE, reference=_dft, flops=_transform_flops(_dft_length)),
+    OpDef(
+        "STFT",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _stft_type,
+        _stft,
+        flops=_transform_flops(_stft_length),
+    ),
+    _window("HannWindow", (0.5, 0.5)),
+    _window("HammingWindow", (25 / 46, 21 / 46)),
+    _window("BlackmanWindow", (0.42, 0.5, 0.08)),
+    OpDef("MelWeightMatrix", Pattern.OPAQUE, OpClass.NONE),
+)

@@ -1,0 +1,99 @@
+"""Operators on text. A tensor of strings is an object array of `str`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_str, get_strs
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.limits import check_text
+from whence.ops.precision import tensor
+from whence.ops.tensor.regular_expressions import FullMatcher
+from whence.ops.types.type_rules import broadcast, predicate
+from whence.types import ValueType
+
+
+def strings(items: Iterable[str], shape: Sequence[int]) -> np.ndarray:
+    """An object array of the given shape."""
+    result = np.empty(tuple(shape), np.object_)
+    result.reshape(-1)[:] = list(items)
+    return result
+
+
+def _texts(x: np.ndarray) -> list[str]:
+    return [
+        item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
+        for item in x.reshape(-1)
+    ]
+
+
+def _concat(call: Call) -> tuple[Value]:
+    left, right = np.broadcast_arrays(tensor(call, 0), tensor(call, 1))
+    first, second = _texts(left), _texts(right)
+    check_text(call.op, "characters", sum(map(len, first)) + sum(map(len, second)))
+    return (strings((a + b for a, b in zip(first, second, strict=True)), left.shape),)
+
+
+def _split(call: Call) -> tuple[Value, Value]:
+    x, delimiter, most = (
+        tensor(call, 0),
+        get_str(call.attrs, "delimiter", ""),
+        get_int(call.attrs, "maxsplit", -1),
+    )
+    # Without a delimiter any run of white space divides; Python drops it at both ends, as ONNX
+    # asks.
+    parts = [text.split(delimiter or None, most) if text else [] for text in _texts(x)]
+    counts = np.array([len(part) for part in parts], np.int64).reshape(x.shape)
+    width = int(counts.max(initial=0))
+    check_text(call.op, "pieces", x.size * width)
+    return (
+        strings(
+            (text for part in parts for text in (*part, *[""] * (width - len(part)))),
+            (*x.shape, width),
+        ),
+        counts,
+    )
+
+
+def _full_match(call: Call) -> tuple[Value]:
+    x, matcher = tensor(call, 0), FullMatcher(get_str(call.attrs, "pattern", ""))
+    return (np.array([matcher.matches(text) for text in _texts(x)], np.bool_).reshape(x.shape),)
+
+
+def _match_type(query: TypeQuery) -> Sequence[ValueType]:
+    # A pattern that cannot be used is refused when the model is read, not when it is run.
+    FullMatcher(get_str(query.attrs, "pattern", ""))
+    return predicate(query)
+
+
+def _normalise(call: Call) -> tuple[Value]:
+    x, action = tensor(call, 0), get_str(call.attrs, "case_change_action", "NONE")
+    exact = bool(get_int(call.attrs, "is_case_sensitive", 0))
+    if (
+        action not in {"NONE", "LOWER", "UPPER"}
+        or x.ndim not in {1, 2}
+        or (x.ndim == 2 and x.shape[0] != 1)
+    ):
+        raise ModelError(
+            f"{call.op}: needs [C] or [1,C] and a known case change, found {list(x.shape)} and"
+            f" {action!r}"
+        )
+    stop = {word if exact else word.lower() for word in get_strs(call.attrs, "stopwords")}
+    kept = [text for text in _texts(x) if (text if exact else text.lower()) not in stop]
+    if action != "NONE":
+        kept = [text.lower() if action == "LOWER" else text.upper() for text in kept]
+    # Nothing left is one empty text, so that the tensor does not vanish.
+    kept = kept or [""]
+    return (strings(kept, (len(kept),) if x.ndim == 1 else (1, len(kept))),)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef("StringConcat", Pattern.OPAQUE, OpClass.NONE, broadcast, _concat),
+    OpDef("StringSplit", Pattern.OPAQUE, OpClass.NONE, reference=_split),
+    OpDef("RegexFullMatch", Pattern.OPAQUE, OpClass.NONE, _match_type, _full_match),
+    OpDef("StringNormalizer", Pattern.OPAQUE, OpClass.NONE, reference=_normalise),
+    OpDef("TfIdfVectorizer", Pattern.OPAQUE, OpClass.NONE),
+)

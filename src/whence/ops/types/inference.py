@@ -1,0 +1,218 @@
+"""Output types of an operator: its own rule where it has one, else the `onnx` package's inference,
+with a memory for the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.shape_inference
+
+from whence.errors import ModelError
+from whence.ops.definition import Infer, TypeQuery, Value
+from whence.ops.fallback import first_line
+from whence.ops.operands.rules import check_operands
+from whence.ops.registry import lookup
+from whence.ops.types.onnx_node import (
+    from_type_proto,
+    make_node,
+    opsets_for,
+    schema_of,
+    to_tensor_proto,
+    to_type_proto,
+)
+from whence.types import UNKNOWN, DType, TensorType, ValueType
+
+__all__ = ["Inference", "from_type_proto", "infer", "to_type_proto"]
+
+# No inference needs the content of a larger constant: shapes, axes, pads and scales are short.
+_MAX_ELEMENTS = 64
+
+
+def infer(query: TypeQuery) -> tuple[ValueType, ...]:
+    """The types of the outputs of `query`, exactly `n_outputs` of them; what is not known is
+    `UNKNOWN` or has unknown dimensions.
+
+    Raises `ModelError` when the inputs contradict each other and `UnsupportedError` when nobody
+    knows the operator.
+    """
+    return Inference().infer(query)
+
+
+class Inference:
+    """Inference that remembers what it asked the `onnx` package, which takes some 100 µs to answer.
+    One for each graph being built.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[ValueType, ...]] = {}
+
+    def infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
+        """As the function `infer`."""
+        try:
+            return self._infer(query)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            # Rules trust that an operator has the inputs it must have; in a malformed file it may
+            # not.
+            raise ModelError(
+                f"{query.op} on ({', '.join(map(str, query.types))}): its inputs or attributes do"
+                f" not fit it: {first_line(error)}"
+            ) from error
+
+    def _infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
+        check_operands(query)
+        rule = lookup(query.op).infer
+        if rule is not None:
+            return _possible(query, _exactly(_apply(rule, query), query.n_outputs))
+        values = tuple(_small(value) for value in query.values)
+        key = _key(query, values)
+        if key is None:
+            return _possible(query, _ask_onnx(query, values))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _possible(query, _ask_onnx(query, values))
+        return found
+
+
+def _apply(rule: Infer, query: TypeQuery) -> tuple[ValueType, ...]:
+    try:
+        return tuple(rule(query))
+    except ModelError as error:
+        # Readers of attributes do not know whose attributes they read.
+        if str(error).startswith(f"{query.op}:"):
+            raise
+        raise type(error)(f"{query.op}: {error}") from error
+
+
+def _possible(query: TypeQuery, types: tuple[ValueType, ...]) -> tuple[ValueType, ...]:
+    for kind in types:
+        if (
+            isinstance(kind, TensorType)
+            and kind.shape is not None
+            and any(isinstance(dim, int) and dim < 0 for dim in kind.shape)
+        ):
+            raise ModelError(
+                f"{query.op}: its result would be {kind}, which has a negative dimension"
+            )
+    return types
+
+
+def _exactly(types: tuple[ValueType, ...], count: int) -> tuple[ValueType, ...]:
+    return types if len(types) == count else (*types[:count], *[UNKNOWN] * (count - len(types)))
+
+
+def _small(value: Value | None) -> np.ndarray | None:
+    fits = (
+        isinstance(value, np.ndarray) and value.size <= _MAX_ELEMENTS and value.dtype != np.object_
+    )
+    return value if fits else None
+
+
+def _key(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> Hashable | None:
+    """What the answer depends on; `None` when that is too long to be worth keeping."""
+    attrs = []
+    for name, attr in sorted(query.attrs.items()):
+        if isinstance(attr, np.ndarray):
+            if _small(attr) is None:
+                return None
+            attrs.append((name, _array_key(attr)))
+        else:
+            attrs.append((name, (type(attr), attr)))
+    contents = tuple(None if value is None else _array_key(value) for value in values)
+    return query.op, tuple(attrs), query.types, contents, query.n_outputs
+
+
+def _array_key(array: np.ndarray) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.tobytes()
+
+
+def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[ValueType, ...]:
+    schema = schema_of(query.op)
+    if schema is None:
+        return (UNKNOWN,) * query.n_outputs
+    inputs = ["" if kind is None else f"i{index}" for index, kind in enumerate(query.types)]
+    while inputs and not inputs[-1]:
+        inputs.pop()
+    outputs = [f"o{index}" for index in range(query.n_outputs)]
+    types = {
+        name: to_type_proto(_readable(query.op, index, kind))
+        for index, (name, kind) in enumerate(zip(inputs, query.types, strict=False))
+        if name and kind is not None
+    }
+    data = {
+        name: to_tensor_proto(value)
+        for name, value in zip(inputs, values, strict=False)
+        if name and value is not None
+    }
+    opsets = [
+        onnx.helper.make_opsetid(domain, version)
+        for domain, version in opsets_for(query.op).items()
+    ]
+    found: dict[str, onnx.TypeProto] = {}
+    try:
+        node = make_node(query.op, query.attrs, inputs, outputs)
+        found = onnx.shape_inference.infer_node_outputs(
+            schema, node, types, data, opset_imports=opsets
+        )
+    # The package reports contradictions with exceptions of several unrelated kinds.
+    except Exception as error:
+        if UNKNOWN not in query.types:
+            raise ModelError(f"{query.op}: {first_line(error)}") from error
+    results = [from_type_proto(found[name]) if name in found else UNKNOWN for name in outputs]
+    return tuple(
+        _complete(_believable(kind, query), schema, index, query)
+        for index, kind in enumerate(results)
+    )
+
+
+def _readable(op: str, index: int, kind: ValueType) -> ValueType:
+    """An input type in a form that the package reads rightly: for some inputs it takes an unknown
+    dimension for 0.
+    """
+    if index in _MISREAD.get(op, ()) and isinstance(kind, TensorType) and not kind.is_static:
+        return TensorType(kind.dtype)
+    return kind
+
+
+_MISREAD: dict[str, tuple[int, ...]] = {"StringNormalizer": (0,)}
+
+
+def _believable(kind: ValueType, query: TypeQuery) -> ValueType:
+    """An answer without the zeros that the package makes of unknown dimensions."""
+    shapes = [item.shape for item in query.types if isinstance(item, TensorType)]
+    if (
+        not isinstance(kind, TensorType)
+        or kind.shape is None
+        or all(item.is_static for item in query.types if isinstance(item, TensorType))
+    ):
+        return kind
+    if query.op == "Attention" and None in shapes:
+        return TensorType(kind.dtype)
+    return TensorType(kind.dtype, tuple(None if dim == 0 else dim for dim in kind.shape))
+
+
+def _complete(
+    kind: ValueType, schema: onnx.defs.OpSchema, index: int, query: TypeQuery
+) -> ValueType:
+    """Fill in an element type that inference left open, from the declared type of the output."""
+    if not isinstance(kind, TensorType) or kind.dtype is not DType.UNDEFINED or not schema.outputs:
+        return kind
+    declared = schema.outputs[min(index, len(schema.outputs) - 1)].type_str
+    for formal, given in zip(schema.inputs, query.types, strict=False):
+        if formal.type_str == declared and isinstance(given, TensorType):
+            return TensorType(given.dtype, kind.shape)
+    return TensorType(_FIXED.get(declared, DType.UNDEFINED), kind.shape)
+
+
+_FIXED = {
+    "tensor(float)": DType.F32,
+    "tensor(double)": DType.F64,
+    "tensor(int64)": DType.I64,
+    "tensor(int32)": DType.I32,
+    "tensor(bool)": DType.BOOL,
+    "tensor(string)": DType.STRING,
+}

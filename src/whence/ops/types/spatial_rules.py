@@ -1,0 +1,170 @@
+"""Output types of convolutions, pools and Gemm, worked out here because the `onnx` package takes
+too long over large graphs.
+
+As in `type_rules`, a dimension that cannot be known is `None`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_ints
+from whence.ops.definition import Attrs, TypeQuery
+from whence.ops.neural.window import make_transposition, make_window
+from whence.ops.types.type_rules import broadcast_shapes, common_dtype, tensor_type
+from whence.types import Dim, DType, Shape, TensorType, ValueType
+
+# Stands for an unknown length while the geometry of the known axes is worked out; every kernel fits
+# into it.
+_ANY_LENGTH = 1 << 40
+
+
+def _spatial(
+    query: TypeQuery,
+    sizes: Shape,
+    kernel: Shape,
+    output: Callable[[Sequence[int], Sequence[int]], tuple[int, ...]],
+) -> Shape:
+    """`output` of spatial sizes and kernel, axis by axis; unknown where either is unknown."""
+    if len(kernel) != len(sizes):
+        raise ModelError(
+            f"{query.op}: a kernel of {len(kernel)} axes does not fit {len(sizes)} spatial axes"
+        )
+    known = [
+        isinstance(size, int) and isinstance(reach, int)
+        for size, reach in zip(sizes, kernel, strict=True)
+    ]
+    lengths = [
+        size if ok and isinstance(size, int) else _ANY_LENGTH
+        for size, ok in zip(sizes, known, strict=True)
+    ]
+    reaches = [
+        reach if ok and isinstance(reach, int) else 1
+        for reach, ok in zip(kernel, known, strict=True)
+    ]
+    return tuple(
+        size if ok else None for size, ok in zip(output(lengths, reaches), known, strict=True)
+    )
+
+
+def _kernel(attrs: Attrs, weights: Shape | None, rank: int) -> Shape:
+    given = get_ints(attrs, "kernel_shape")
+    return given if given else (None,) * rank if weights is None else weights[2:]
+
+
+def conv(query: TypeQuery) -> tuple[ValueType, ...]:
+    """Inputs x and w, as for Conv: (N, C, ...) and (M, C / group, ...) give (N, M, ...)."""
+    x, w = tensor_type(query, 0), tensor_type(query, 1)
+    if x.shape is None:
+        return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
+    if len(x.shape) < 3:
+        raise ModelError(f"{query.op}: the input needs at least three axes, found {x}")
+    kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
+    if w.shape is not None and isinstance(x.shape[1], int) and isinstance(w.shape[1], int):
+        group = get_int(query.attrs, "group", 1)
+        if x.shape[1] != w.shape[1] * group:
+            raise ModelError(f"{query.op}: weights {w} in {group} groups do not fit an input {x}")
+
+    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
+        return make_window(query.op, query.attrs, sizes, reaches).output
+
+    return (
+        TensorType(
+            x.dtype,
+            (
+                x.shape[0],
+                None if w.shape is None else w.shape[0],
+                *_spatial(query, x.shape[2:], kernel, output),
+            ),
+        ),
+    )
+
+
+def conv_transpose(query: TypeQuery) -> tuple[ValueType, ...]:
+    """Inputs x and w, as for ConvTranspose: (N, C, ...) and (C, M / group, ...) give (N, M,
+    ...).
+    """
+    x, w = tensor_type(query, 0), tensor_type(query, 1)
+    if x.shape is None:
+        return (TensorType(x.dtype, None if w.shape is None else (None,) * len(w.shape)),)
+    if len(x.shape) < 3:
+        raise ModelError(f"{query.op}: the input needs at least three axes, found {x}")
+    kernel = _kernel(query.attrs, w.shape, len(x.shape) - 2)
+    per_group = None if w.shape is None else w.shape[1]
+    channels: Dim = (
+        per_group * get_int(query.attrs, "group", 1) if isinstance(per_group, int) else None
+    )
+
+    def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
+        return make_transposition(query.op, query.attrs, sizes, reaches).output
+
+    return (
+        TensorType(x.dtype, (x.shape[0], channels, *_spatial(query, x.shape[2:], kernel, output))),
+    )
+
+
+def pool(query: TypeQuery) -> tuple[ValueType, ...]:
+    """Values, and where a second output is asked for, their positions."""
+    x = tensor_type(query, 0)
+    shape = x.shape
+    if shape is not None:
+
+        def output(sizes: Sequence[int], reaches: Sequence[int]) -> tuple[int, ...]:
+            return make_window(
+                query.op,
+                query.attrs,
+                sizes,
+                reaches,
+                ceil_mode=bool(get_int(query.attrs, "ceil_mode", 0)),
+            ).output
+
+        shape = (
+            *shape[:2],
+            *_spatial(query, shape[2:], get_ints(query.attrs, "kernel_shape"), output),
+        )
+    return (TensorType(x.dtype, shape), TensorType(DType.I64, shape))[: query.n_outputs]
+
+
+def global_pool(query: TypeQuery) -> tuple[ValueType, ...]:
+    x = tensor_type(query, 0)
+    return (
+        TensorType(
+            x.dtype, None if x.shape is None else (*x.shape[:2], *(1,) * (len(x.shape) - 2))
+        ),
+    )
+
+
+def gemm(query: TypeQuery) -> tuple[ValueType, ...]:
+    a, b = tensor_type(query, 0), tensor_type(query, 1)
+    dtype = common_dtype(query.op, (a, b))
+    for operand in (a, b):
+        if operand.shape is not None and len(operand.shape) != 2:
+            raise ModelError(f"{query.op}: both operands must be matrices, found {operand}")
+    rows, depth = _oriented(a.shape, bool(get_int(query.attrs, "transA", 0)))
+    inner, columns = _oriented(b.shape, bool(get_int(query.attrs, "transB", 0)))
+    if isinstance(depth, int) and isinstance(inner, int) and depth != inner:
+        raise ModelError(f"{query.op}: inner dimensions differ, {depth} and {inner}")
+    return (TensorType(dtype, (rows, columns)),)
+
+
+def _oriented(shape: Shape | None, transposed: bool) -> tuple[Dim, Dim]:
+    if shape is None:
+        return None, None
+    return (shape[1], shape[0]) if transposed else (shape[0], shape[1])
+
+
+def batch_normalisation(query: TypeQuery) -> tuple[ValueType, ...]:
+    """The input's type, then the running mean and variance."""
+    x, mean = tensor_type(query, 0), tensor_type(query, 3)
+    return (x, mean, mean)[: query.n_outputs]
+
+
+def with_added(query: TypeQuery, base: TensorType, index: int) -> TensorType:
+    """The type of `base` plus input `index`, which may be absent."""
+    if index >= len(query.types) or query.types[index] is None:
+        return base
+    return TensorType(
+        base.dtype,
+        broadcast_shapes(query.op, base.shape, tensor_type(query, index).shape) or base.shape,
+    )
