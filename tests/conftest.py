@@ -1,5 +1,5 @@
-"""What every test may rely on: reproducible randomness, and real models that are fetched once into
-the user's cache.
+"""What every test may rely on: reproducible randomness, real models that are fetched once into the
+user's cache, and `--bless` for expected results that are kept in files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,20 @@ from zoo.fetch import ensure
 # not the code.
 settings.register_profile("whence", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("whence")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--bless",
+        action="store_true",
+        help="what tests find is right: write it into the files that hold what they expect",
+    )
+
+
+@pytest.fixture(scope="session")
+def bless(pytestconfig: pytest.Config) -> bool:
+    """Are files of expected results to be written rather than compared with?"""
+    return bool(pytestconfig.getoption("--bless"))
 
 
 @pytest.fixture
