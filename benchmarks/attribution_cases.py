@@ -4,7 +4,7 @@ operators.
 The truth about an operator is what the model gains when it is not there: both graphs are compiled
 as models of their own and run in turns, so that whatever disturbs one disturbs the other. Both make
 their products the same way: whether matrix units may round them is decided by a model's outputs
-(`runtime/shortcut.py`), which are others without the operator, and is no part of what the operator
+(`runtime/reduced_precision.py`), which are others without the operator, and is no part of what the operator
 costs. As in a profile, the usual times count and not the shortest: in the quickest runs an error
 function hides behind memory traffic, in the usual ones much less of it does.
 """
@@ -26,13 +26,13 @@ from whence.attribution import profile_executable
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
+from whence.building.weights import aligned_bytes
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.ops.definition import Value
 from whence.passes.equivalence import random_inputs
 from whence.runtime.engine import Engine
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
-from whence.runtime.weights import aligned_bytes
 from whence.types import DType
 
 # Runs in a row, of which the first few do not count; rounds of which the middle one counts.

@@ -22,6 +22,7 @@ ROOMS = (
     "compat",
     "kernels",
     "codegen",
+    "building",
     "runtime",
     "interop",
     "debugdb",
@@ -157,7 +158,7 @@ def test_nothing_imports_the_adapters() -> None:
     ]
     assert violations("from whence.compat import hexagon_consts", "whence.compat.hexagon") == []
     assert violations("from whence.fusion.fuse import fuse", "whence.compat.nnvm") == []
-    assert len(violations("from whence.runtime import build", "whence.compat.nnvm")) == 1
+    assert len(violations("from whence.building import build", "whence.compat.nnvm")) == 1
 
 
 def test_checker_resolves_relative_imports_of_a_package() -> None:

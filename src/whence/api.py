@@ -17,15 +17,15 @@ from whence.errors import InputError, ModelError, UnsupportedError
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
+    from whence.building.build import Progress as CompileProgress
+    from whence.building.program import Program
     from whence.codegen.toolchain import Toolchain
     from whence.graph import Graph
     from whence.ops.definition import Value
     from whence.passes.manager import CheckLevel, Progress
     from whence.provenance import PassReport
-    from whence.runtime.build import Progress as CompileProgress
     from whence.runtime.engine import CpuEngine, Engine
     from whence.runtime.executable import Executable
-    from whence.runtime.program import Program
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -130,7 +130,7 @@ def compile_model(
         if engine is None or isinstance(engine, CpuEngine):
             # A process that has the compiler would only wait for another to load it too; progress
             # and timings are had only here.
-            apart = "whence.runtime.build" not in sys.modules and progress is None and not tune
+            apart = "whence.building.build" not in sys.modules and progress is None and not tune
             return _compile_file(
                 Path(model), threads, engine, shapes or {}, fusion, tune, progress, apart=apart
             )
@@ -176,16 +176,16 @@ def _compile_file(
 
     # The file is hashed while the engine starts.
     digest = FileDigest(path)
+    from whence.building.model_cache import CachedModel, Interface
     from whence.ops.binding import Port
     from whence.runtime.engine import CpuEngine
     from whence.runtime.executable import Executable
     from whence.runtime.freed_memory import return_freed_memory
-    from whence.runtime.kept import Interface, KeptModel
     from whence.types import TensorType
 
     engine = engine if engine is not None else CpuEngine(threads=threads)
     # Whoever asks for checks after every pass wants the passes to run.
-    kept = KeptModel(
+    kept = CachedModel(
         digest,
         engine.toolchain,
         shapes,
@@ -198,12 +198,12 @@ def _compile_file(
     def keep_apart(inputs: Shapes) -> bool:
         """Is the model kept now, by another process? Once one could not do it, all is done here."""
         nonlocal apart
-        from whence.runtime.apart import call_apart
+        from whence.building.subprocess_call import call_in_subprocess
 
         apart = (
             apart
             and kept.keeps(inputs)
-            and call_apart(
+            and call_in_subprocess(
                 _compile_for_cache, path, engine.threads, engine.toolchain, shapes, fusion, inputs
             )
         )
@@ -246,7 +246,7 @@ def _compile_file(
         )
         program = _build(graph, engine, fusion, tune, progress)
         if kept.is_unchanged():
-            kept.keep_program(inputs, program)
+            kept.store_program(inputs, program)
         elif not (fresh and as_declared):
             raise ModelError(f"'{path}' has changed since it was compiled; compile it again")
         return program
@@ -261,7 +261,7 @@ def _compile_file(
                 node.value = None
         return_freed_memory()
         if kept.is_unchanged():
-            kept.keep_interface(source)
+            kept.store_interface(source)
     fresh.clear()
     return executable
 

@@ -10,11 +10,11 @@ from whence.api import prepare
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event
+from whence.building.build import build_program
+from whence.building.program import Program
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.build import build_program
-from whence.runtime.program import Program
 from whence.types import DType
 
 

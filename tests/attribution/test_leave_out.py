@@ -19,6 +19,7 @@ from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.split import Savings
 from whence.attribution.variants import Nest, Role, left_outs, variant
+from whence.building.program import Program
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
@@ -29,7 +30,6 @@ from whence.kernels.ir import Fn, Load, Op, Store, walk
 from whence.kernels.tile import AVX512
 from whence.passes.equivalence import random_inputs
 from whence.runtime.engine import Engine
-from whence.runtime.program import Program
 from whence.types import DType
 
 

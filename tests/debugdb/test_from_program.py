@@ -13,17 +13,17 @@ from onnx import TensorProto, helper
 from tests.attribution.harness import program_of
 from tests.cli.conftest import conv_bn_relu
 from whence.api import load, prepare_with_report
+from whence.building.build import build_program
+from whence.building.program import Program
 from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, xml_text
 from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceRow, TombstoneRow
 from whence.debugdb.store import ask
 from whence.graph.builder import GraphBuilder
 from whence.graph.story import tell
 from whence.provenance import EdgeKind
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.profiler import Profiler
-from whence.runtime.program import Program
 from whence.types import DType
 
 HOSTILE = 'bn ]]> <&> "x" \r\n \x01'

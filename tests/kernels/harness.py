@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from whence.building.build import build_program
+from whence.building.program import Program, Segment
 from whence.frontends.onnx.writer import write_onnx
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.equivalence import difference
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
-from whence.runtime.program import Program, Segment
 from whence.types import DType
 
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tests.kernels.harness import Cases
-from whence.runtime.program import Program
+from whence.building.program import Program
 
 
 def _source(program: Program) -> str:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import Cases
-from whence.runtime.native_library import TOGETHER
-from whence.runtime.program import Segment
+from whence.building.native_code import TOGETHER
+from whence.building.program import Segment
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 

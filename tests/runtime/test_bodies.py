@@ -9,10 +9,10 @@ import pytest
 
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model
+from whence.building.program import Program
 from whence.graph import Graph
 from whence.runtime import bodies as module
 from whence.runtime.engine import Engine
-from whence.runtime.program import Program
 
 RNG = np.random.default_rng(0)
 W = RNG.standard_normal((4, 4)).astype(np.float32) / 2
@@ -53,10 +53,9 @@ branch (float[1,4] x, bool c) => (float[n,4] y) <float[4,4] w = {{{_floats(W)}}}
 def _programs(model: Any) -> dict[str, list[Program] | None]:
     """The programs of the compiled bodies; `None` for one that the interpreter runs."""
     (program,) = model.programs
-    assert program._bodies is not None
     return {
         name: None if body is None else list(body._executable.programs)
-        for (_, name), body in program._bodies._known.items()
+        for (_, name), body in model.engine.bodies(program)._known.items()
     }
 
 

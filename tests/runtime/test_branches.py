@@ -15,12 +15,12 @@ import pytest
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
+from whence.building.build import build_program
+from whence.building.export import export
+from whence.building.program import Program, Segment
 from whence.errors import ModelError, WhenceError
 from whence.graph import Graph
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine, Engine
-from whence.runtime.export import export
-from whence.runtime.program import Program, Segment
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 4)).astype(np.float32)
@@ -194,8 +194,8 @@ def test_a_condition_in_a_condition(engine: Engine) -> None:
 
 def test_a_condition_in_a_loop(engine: Engine) -> None:
     program = _compared(parsed(LOOP), engine, [X, np.array(5)])
-    assert program._bodies is not None
-    (body,) = program._bodies._known.values()
+    assert isinstance(engine, CpuEngine)
+    (body,) = engine.bodies(program)._known.values()
     assert body is not None
     assert all(each.plan.is_native for each in body._executable.programs)
 

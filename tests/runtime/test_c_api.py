@@ -16,11 +16,11 @@ import pytest
 
 from tests.runtime.models import assert_same, relu
 from tests.runtime.zig import zig_cc
+from whence.building.build import build_program
+from whence.building.export import export
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.export import export
 from whence.types import DType, TensorType
 
 SUCCESS, OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED, RUNTIME_ERROR = 0, 1, 2, 3, 5

@@ -15,11 +15,11 @@ import pytest
 from tests.runtime.models import assert_same
 from tests.runtime.test_c_api import DEFAULT, PROFILING, RUNTIME_ERROR, SUCCESS, Model
 from tests.runtime.zig import zig_cc
+from whence.building.build import build_program
+from whence.building.export import export
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.export import export
 from whence.types import DType, TensorType
 
 TWO_THREADS = Path(__file__).parent / "c" / "two_threads.c"

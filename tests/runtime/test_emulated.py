@@ -21,11 +21,11 @@ from tests.kernels.harness import Cases
 from tests.kernels.whole_models import WHOLE_MODELS
 from tests.runtime.zig import zig_cc
 from whence.api import prepare
+from whence.building.build import build_program
+from whence.building.export import export
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
-from whence.runtime.build import build_program
-from whence.runtime.export import export
 
 REQUIRED = "WHENCE_REQUIRE_QEMU"
 _ROOT = Path("/usr/aarch64-linux-gnu")

@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from tests.fusion.random_graphs import graphs
 from tests.runtime.models import X, assert_same, compiled, outputs, parsed
 from whence.api import prepare
+from whence.building import build as build_module
+from whence.building.arena import aligned
+from whence.building.build import build_program
+from whence.building.memory_layout import Region
+from whence.building.program import Program, Segment
+from whence.building.weights import aligned_bytes
 from whence.codegen.emit import Emitted
 from whence.errors import ModelError, UnsupportedError
 from whence.fusion import ALGORITHMS
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.kernels.ir import Kernel
-from whence.runtime import build as build_module
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
-from whence.runtime.memory import aligned
 from whence.runtime.native_library import address_of
-from whence.runtime.places import Region
-from whence.runtime.program import Program, Segment
-from whence.runtime.weights import aligned_bytes
 from whence.types import DType, TensorType
 
 M = np.arange(12, dtype=np.float32).reshape(3, 4) - 5

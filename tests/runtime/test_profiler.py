@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.runtime.models import X, compiled, mixed
+from whence.building.program import Program
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
 from whence.runtime.profiler import SAMPLE, Profiler
-from whence.runtime.program import Program
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,10 @@ from tests.runtime.stateful import (
     unsized,
     window,
 )
+from whence.building.memory_layout import Region
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.runtime.executable import Executable
-from whence.runtime.places import Region
 
 
 def _outputs(model: Executable, inputs: list[np.ndarray]) -> list[np.ndarray]:

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 from whence import api
+from whence.building.build import Progress, build_program
+from whence.building.tuning_records import TuningRecords
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -26,11 +28,9 @@ from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.product.gemm import GemmPlan
-from whence.runtime.build import Progress, build_program
+from whence.runtime.candidate_timing import NEVER, Candidate, time_candidates
 from whence.runtime.engine import CpuEngine, Engine
-from whence.runtime.kernel_race import NEVER, Racer, race
 from whence.runtime.tune import tune
-from whence.runtime.tuned import Tuned
 from whence.types import DType
 
 X = np.random.default_rng(0).standard_normal((1, 16, 8, 8)).astype(np.float32)
@@ -101,7 +101,7 @@ class Stopwatch:
     def __call__(
         self,
         _engine: CpuEngine,
-        heats: Sequence[Sequence[Racer]],
+        heats: Sequence[Sequence[Candidate]],
         _bytes: int,
         _progress: Progress | None,
     ) -> Iterator[list[int]]:
@@ -203,8 +203,8 @@ def test_another_process_remembers(folder: Path, engine: CpuEngine) -> None:
     tune(_prepared(), engine, measure=Stopwatch())
     script = (
         "import sys; from pathlib import Path; from whence.codegen.cache import Cache; from"
-        " whence.codegen.toolchain import Toolchain\nfrom whence.runtime.tuned import Tuned\nfor"
-        " problem, choice in Tuned(Toolchain(cache=Cache(Path(sys.argv[1]))), 2).choices.items():"
+        " whence.codegen.toolchain import Toolchain\nfrom whence.building.tuning_records import TuningRecords\nfor"
+        " problem, choice in TuningRecords(Toolchain(cache=Cache(Path(sys.argv[1]))), 2).choices.items():"
         " print(problem, choice, sep=' -> ')"
     )
     done = subprocess.run(
@@ -241,11 +241,17 @@ def test_other_ways_of_running_learn_nothing_from_it(
     toolchain = engine.toolchain
     other_cpu = Toolchain(replace(toolchain.target, cpu="another"), cache=Cache(folder))
     fewer = Toolchain(replace(toolchain.target, features=frozenset()), cache=Cache(folder))
-    assert Tuned(toolchain, 2).digest
-    for tuned in (Tuned(toolchain, 1), Tuned(other_cpu, 2), Tuned(fewer, 2)):
+    assert TuningRecords(toolchain, 2).digest
+    for tuned in (
+        TuningRecords(toolchain, 1),
+        TuningRecords(other_cpu, 2),
+        TuningRecords(fewer, 2),
+    ):
         assert (tuned.choices, tuned.digest) == ({}, "")
-    monkeypatch.setattr("whence.runtime.tuned.kernel_digest", lambda: "kernels of another version")
-    assert Tuned(toolchain, 2).choices == {}
+    monkeypatch.setattr(
+        "whence.building.tuning_records.kernel_digest", lambda: "kernels of another version"
+    )
+    assert TuningRecords(toolchain, 2).choices == {}
 
 
 DAMAGED = [
@@ -306,7 +312,7 @@ def test_a_cache_that_cannot_be_written(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("whence.runtime.tuned.tempfile.mkstemp", full)
+    monkeypatch.setattr("whence.building.tuning_records.tempfile.mkstemp", full)
     with pytest.warns(
         RuntimeWarning,
         match="what was tuned is not kept for the next start: .*No space left on device",
@@ -371,11 +377,11 @@ def test_compiling_with_tuning(
 
 
 def test_a_race(engine: CpuEngine) -> None:
-    heats: list[Sequence[Racer]] = []
+    heats: list[Sequence[Candidate]] = []
 
     def keep(
         _engine: CpuEngine,
-        given: Sequence[Sequence[Racer]],
+        given: Sequence[Sequence[Candidate]],
         model_bytes: int,
         _progress: Progress | None,
     ) -> Iterator[list[int]]:
@@ -395,11 +401,11 @@ def test_a_race(engine: CpuEngine) -> None:
     )
     # Constants of a model that is larger and smaller than these kernels' own.
     for model_bytes in (1 << 20, 1):
-        (times,) = race(engine, [[one, one, two, refused]], model_bytes)
+        (times,) = time_candidates(engine, [[one, one, two, refused]], model_bytes)
         assert times[0] == times[1] > 0
         assert 0 < times[2] < NEVER
         assert times[3] == NEVER
-    assert list(race(engine, [[refused, refused]], 0)) == [[NEVER, NEVER]]
+    assert list(time_candidates(engine, [[refused, refused]], 0)) == [[NEVER, NEVER]]
 
 
 def test_an_engine_that_cannot_be_tuned() -> None:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.attribution.cost_model import VIEWS
+from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node, Ref
 from whence.kernels.ir import Member
 from whence.ops.definition import Pattern
-from whence.runtime.program import Program, ProgramStep
 from whence.types import TensorType
 
 ADDED_INPUT = {"BlockedConv": 3, "FusedConv": 3, "FusedConvTranspose": 3, "FusedMatMul": 2}

@@ -17,12 +17,12 @@ from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
 from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
+from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
 from whence.graph.endings import endings
 from whence.graph.fates import coverage, fates
 from whence.provenance import Ledger
 from whence.runtime.profiler import SAMPLE
-from whence.runtime.program import Program, ProgramStep
 
 AS_READ = "as in the file"
 

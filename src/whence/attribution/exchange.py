@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.attribution.variants import Variant
+from whence.building.arena import ALIGNMENT
+from whence.building.build import grain
+from whence.building.memory_layout import Region
+from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
+from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
+from whence.building.weights import Packing, aligned_bytes
 from whence.graph import Ref
 from whence.kernels.ir import Buffer
 from whence.ops.definition import Value
-from whence.runtime import native_library as native
-from whence.runtime.build import grain
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
-from whence.runtime.kernel_trial import ordinary_numbers
-from whence.runtime.memory import ALIGNMENT
-from whence.runtime.places import Region
-from whence.runtime.program import Block, Program, ReferenceStep, Segment, make_segment
-from whence.runtime.weights import Packing, aligned_bytes
+from whence.runtime.step_timing import ordinary_numbers
 
 # For what is timed, and for what runs after a variant: a step that it spared, and the step that it
 # stood in for.
@@ -59,7 +59,7 @@ class Exchange:
         program: Program,
         engine: CpuEngine,
         inputs: Sequence[Value],
-        library: native.Library,
+        library: Library,
         offers: Sequence[Offer],
     ) -> None:
         self._engine, self._library = engine, library
@@ -67,9 +67,9 @@ class Exchange:
         self.outputs: list[Value] = []
         """What the last run gave."""
         self._profiler = engine.profiler()
-        self._homes: dict[int, native.Plan] = {}
-        self._originals: dict[int, native.Step] = {}
-        self._variants: list[native.Step] = [native.Step()] * len(offers)
+        self._homes: dict[int, NativePlan] = {}
+        self._originals: dict[int, NativeStep] = {}
+        self._variants: list[NativeStep] = [NativeStep()] * len(offers)
         self._offers = offers
         operands = _Operands(program, inputs)
         actions = tuple(self._roomy(action, operands) for action in program.actions)
@@ -126,12 +126,12 @@ class Exchange:
     def _set(
         self,
         step: int,
-        timed: native.Step | None = None,
-        after: native.Step | None = None,
+        timed: NativeStep | None = None,
+        after: NativeStep | None = None,
         before_that: int | None = None,
     ) -> None:
         """What runs in the places of a step; nothing where nothing is given."""
-        plan, idle = self._homes[step], native.Step()
+        plan, idle = self._homes[step], NativeStep()
         place = _PLACES * step - int(plan.first_step)
         plan.steps[place] = timed or idle
         plan.steps[place + 1] = idle if before_that is None else self._originals[before_that]
@@ -161,8 +161,8 @@ class Exchange:
             return _moved(action)
         old = action.plan
         first = int(old.first_step)
-        steps = [native.Step.from_buffer_copy(old.steps[index]) for index in range(old.n_steps)]
-        slots = [native.Slot.from_buffer_copy(old.slots[index]) for index in range(old.n_slots)]
+        steps = [NativeStep.from_buffer_copy(old.steps[index]) for index in range(old.n_steps)]
+        slots = [NativeSlot.from_buffer_copy(old.slots[index]) for index in range(old.n_slots)]
         scratch = int(old.scratch_bytes)
         for number, offer in enumerate(self._offers):
             if not first <= offer.step < first + len(steps):
@@ -171,7 +171,7 @@ class Exchange:
             # What is too small to be shared out among threads stays so.
             pieces = kernel.tasks if own.grain >= own.tasks else grain(kernel)
             address, guards = self._library.address(offer.symbol), own.first_slot + own.n_slots
-            self._variants[number] = native.Step(
+            self._variants[number] = NativeStep(
                 address,
                 kernel.tasks,
                 pieces,
@@ -185,12 +185,12 @@ class Exchange:
             scratch = max(scratch, kernel.scratch_bytes)
         room = _PLACES - 1
         made = make_segment(
-            [each for step in steps for each in (step, *[native.Step()] * room)],
+            [each for step in steps for each in (step, *[NativeStep()] * room)],
             tuple(each for symbol in action.symbols for each in (symbol, *[""] * room)),
             slots,
             scratch,
             _PLACES * first,
-            tuple(_moved(aside) for aside in action.asides),
+            tuple(_moved(aside) for aside in action.conditional_steps),
         )
         self._originals.update((first + index, step) for index, step in enumerate(steps))
         self._homes.update((first + index, made.plan) for index in range(len(steps)))
@@ -208,8 +208,8 @@ class _Operands:
         self._rng = np.random.default_rng(0)
 
     def slots(
-        self, variant: Variant, whole: Variant, own: Sequence[native.Slot]
-    ) -> list[native.Slot]:
+        self, variant: Variant, whole: Variant, own: Sequence[NativeSlot]
+    ) -> list[NativeSlot]:
         """Of a variant of the step `whole`, whose operands lie in its `own` slots."""
         known = dict(zip(_operands(whole), own, strict=True))
         return [
@@ -228,12 +228,12 @@ class _Operands:
             return ordinary_numbers(buffer, self._rng)
         return value if packing is None else packing(value)
 
-    def _more(self, value: np.ndarray) -> native.Slot:
+    def _more(self, value: np.ndarray) -> NativeSlot:
         block = aligned_bytes(value.nbytes).view(value.dtype)
         block[:] = np.ascontiguousarray(value).reshape(-1)
         self.blocks.append(Block("operand", block.dtype, block.shape))
         self.values.append(block)
-        return native.Slot(int(Region.INPUT), len(self.values) - 1, 0)
+        return NativeSlot(int(Region.INPUT), len(self.values) - 1, 0)
 
 
 def _moved(step: ReferenceStep) -> ReferenceStep:

@@ -18,6 +18,8 @@ from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
 from whence.attribution.variants import Nest, Role, Variant, left_outs, roles, sources_of, variant
+from whence.building.native_code import Library
+from whence.building.program import Program, ProgramStep
 from whence.codegen.emit import emit, pack
 from whence.errors import UnsupportedError, WhenceError
 from whence.graph import Graph, Ref
@@ -25,9 +27,7 @@ from whence.kernels.choice import Choices
 from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
-from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine, Engine
-from whence.runtime.program import Program, ProgramStep
 
 Progress = Callable[[str, int, int], None]
 _LEAST_SHARE = 1000
@@ -234,7 +234,7 @@ class _Bench:
             else lambda _, done, total: progress("compiling variants", done, total)
         )
         self._library = (
-            native.Library(engine.toolchain.build_library(units, progress=shown)) if units else None
+            Library(engine.toolchain.build_library(units, progress=shown)) if units else None
         )
         tried = {trial.step.number for trial, _, _ in waiting}
         self._offers = [

@@ -22,13 +22,13 @@ from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Event
 from whence.attribution.sample_inputs import SampleInputs, sample_inputs
 from whence.attribution.source_costs import source_kinds
+from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
 from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
-from whence.runtime.program import Program
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
 from whence.types import TensorType
 

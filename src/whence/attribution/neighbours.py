@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.attribution.became import without_kernel
+from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node
 from whence.graph.fates import fates
 from whence.graph.state import BOUNDARY
 from whence.provenance import Fate, SourceOp
-from whence.runtime.program import Program, ProgramStep
 
 
 @dataclass(slots=True)

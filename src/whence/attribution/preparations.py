@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from whence.building.allocate import nbytes
+from whence.building.program import Program, ProgramStep, Segment
 from whence.graph import Ref
-from whence.runtime.layout import nbytes
-from whence.runtime.program import Program, ProgramStep, Segment
 
 
 class Preparations:

@@ -22,10 +22,10 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
 from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Share, SourceRow
+from whence.building.program import Program
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.fates import Coverage
-from whence.runtime.program import Program
 
 SCHEMA = "whence.profile/1"
 GROUPINGS = ("op", "type", "module", "line", "kernel", "pass")

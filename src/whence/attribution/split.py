@@ -34,11 +34,11 @@ from whence.attribution.cost_model import (
 )
 from whence.attribution.rows import Share
 from whence.attribution.source_costs import Kinds, SourceCost, node_ps
+from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node
 from whence.kernels.ir import Member
 from whence.ops.registry import lookup
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin
-from whence.runtime.program import Program, ProgramStep
 
 _FINE = 1 << 20
 # What the interpreter spends on an operator in a loop's body, however small it is.

@@ -9,6 +9,9 @@ from typing import Annotated
 import typer
 
 from whence.api import load, prepare
+from whence.building.build import build_program
+from whence.building.export import export, identifier
+from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, check_folder, out, progress, safe
 from whence.cli.shapes import ShapeOption, parse_shapes
 from whence.cli.tuning import print_findings
@@ -17,11 +20,8 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
 from whence.report.debug_database import write_compiled_database
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.export import export, identifier
 from whence.runtime.opencl.export import export_opencl, plan_export
-from whence.runtime.tuned import Tuned
 from whence.types import TensorType
 
 _ENGINES = ("cpu", "opencl")
@@ -85,7 +85,7 @@ def compile_command(
     if tune and engine != "cpu":
         raise UnsupportedError("only kernels for the cpu can be tuned: leave out --tune")
     toolchain = Toolchain(Target.named(target))
-    tuned, findings = Tuned(toolchain, threads or usable_cores()), None
+    tuned, findings = TuningRecords(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
 
         def show(doing: str, done: int, total: int) -> None:

@@ -11,11 +11,11 @@ import typer
 
 from whence.api import compile_model
 from whence.attribution.sample_inputs import sample_inputs
+from whence.building.export import identifier
 from whence.cli.console import ModelPath, check_folder, err, out, progress, safe
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
 from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
 from whence.errors import InputError
-from whence.runtime.export import identifier
 from whence.types import TensorType
 
 _MAGIC = b"\x93NUMPY"

@@ -18,6 +18,9 @@ from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
 from whence.attribution.sample_inputs import SampleInputs, guess_shapes
+from whence.building.build import build_program
+from whence.building.program import Program
+from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
 from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
 from whence.codegen.target import usable_cores
@@ -29,9 +32,6 @@ from whence.graph.fates import coverage, fates
 from whence.graph.story import Step, Story, tell
 from whence.provenance import EdgeKind, Fate, Ledger, Origin, Reason, SourceOp
 from whence.report.terminal import duration, policy_name, shorten
-from whence.runtime.build import build_program
-from whence.runtime.program import Program
-from whence.runtime.tuned import Tuned
 
 _RUNS = 20
 _MOST_NEIGHBOURS = 12
@@ -109,7 +109,7 @@ def why(
     else:
         with progress("choosing kernels"):
             toolchain, threads = Toolchain(), usable_cores()
-            choices = Tuned(toolchain, threads).choices
+            choices = TuningRecords(toolchain, threads).choices
             program = build_program(graph, toolchain, threads=threads, choices=choices, load=False)
     print_kernels(console, Neighbourhood(program, links), source)
     if known is not None and row is not None:

@@ -36,6 +36,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from whence.building.program import Program, ProgramStep
 from whence.debugdb.rows import (
     NONE,
     WORD,
@@ -62,7 +63,6 @@ from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
 from whence.passes.pipeline import PREPARE
 from whence.provenance import NO_ORIGIN, Ledger, Origin
-from whence.runtime.program import Program, ProgramStep
 from whence.types import TensorType
 
 Weights = Mapping[tuple[int, int], float]

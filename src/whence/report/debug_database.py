@@ -16,11 +16,11 @@ from pathlib import Path
 
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import Background, Profile
+from whence.building.program import Program
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
 from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
-from whence.runtime.program import Program
 
 _FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
 

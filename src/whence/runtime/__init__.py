@@ -1,1 +1,1 @@
-"""Running compiled models: engines, streams, profiling, executables."""
+"""Running programs: engines, instances, streams, profiling, executables."""

@@ -25,8 +25,8 @@ from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from whence.building.program import Program
     from whence.runtime.engine import CpuEngine
-    from whence.runtime.program import Program
 
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from whence.building.tuning_records import TuningRecords
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, UnsupportedError
 from whence.runtime.native_library import NativeRuntime
 from whence.runtime.profiler import Profiler
-from whence.runtime.tuned import Tuned
 
 if TYPE_CHECKING:
+    from whence.building.build import Progress
+    from whence.building.program import Program
     from whence.graph import Graph
     from whence.ops.binding import Port
     from whence.ops.definition import Value
-    from whence.runtime.build import Progress
-    from whence.runtime.program import Program
+    from whence.runtime.bodies import Bodies
     from whence.runtime.stream import Stream
     from whence.runtime.tune import Finding
 
@@ -113,7 +115,7 @@ class CpuEngine(Engine):
 
     `precise` leaves out matrix units, which make float32 products of bfloat16 halves: faster, and
     less exact. They are not used either for a model
-    whose outputs would show it (see `runtime/shortcut.py`).
+    whose outputs would show it (see `runtime/reduced_precision.py`).
     """
 
     kind = "cpu"
@@ -143,7 +145,9 @@ class CpuEngine(Engine):
         self.pool = self.runtime.create_pool(threads or usable_cores())
         # As many as there are, the caller of a run among them.
         self.threads = self.runtime.pool_threads(self.pool)
-        self.tuned = Tuned(self.toolchain, self.threads)
+        self.tuned = TuningRecords(self.toolchain, self.threads)
+        self._bodies: weakref.WeakKeyDictionary[Program, Bodies] = weakref.WeakKeyDictionary()
+        self._making_bodies = threading.Lock()
         # At exit a run may still be on its way, and the system takes the threads back by itself.
         weakref.finalize(self, self.runtime.destroy_pool, self.pool).atexit = False
 
@@ -152,9 +156,9 @@ class CpuEngine(Engine):
         return self.toolchain.target
 
     def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
-        from whence.runtime.shortcut import build_checked
+        from whence.runtime.reduced_precision import build_with_precision_trial
 
-        return build_checked(graph, self, fusion=fusion, progress=progress)
+        return build_with_precision_trial(graph, self, fusion=fusion, progress=progress)
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
         from whence.runtime.tune import tune
@@ -165,6 +169,16 @@ class CpuEngine(Engine):
         from whence.runtime.instance import Instance
 
         return Instance(program, self)
+
+    def bodies(self, program: Program) -> Bodies:
+        """The bodies of the program's loops and conditions, compiled as they are needed."""
+        from whence.runtime.bodies import Bodies
+
+        graph = program.graph
+        with self._making_bodies:
+            if program not in self._bodies:
+                self._bodies[program] = Bodies(graph, self)
+            return self._bodies[program]
 
     def state(self, program: Program) -> Any:
         from whence.runtime.state_memory import StateMemory

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port, warn_of_disagreement
 from whence.ops.definition import Value
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
-from whence.runtime.program import Program
 from whence.runtime.stream import Stream, check_stream
 from whence.types import TensorType
 
@@ -173,7 +173,7 @@ class Executable:
                 " each sequence"
             )
         from whence.codegen.target import usable_cores
-        from whence.runtime.many import run_in_order
+        from whence.runtime.run_many import run_in_order
 
         return run_in_order(self._one_of_many, calls, streams or usable_cores())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from whence.errors import ModelError
 
 if TYPE_CHECKING:
-    from whence.runtime.program import Program
+    from whence.building.program import Program
 
 INDEXED = frozenset(
     {

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.building.memory_layout import Location, Region, written
+from whence.building.program import Block, Program, ReferenceStep, Segment
+from whence.building.redzones import poison_gaps
+from whence.building.weights import aligned_bytes
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.ops.definition import Value
 from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine
 from whence.runtime.faults import index_fault
-from whence.runtime.places import Place, Region, written
 from whence.runtime.profiler import Profiler
-from whence.runtime.program import Block, Program, ReferenceStep, Segment
-from whence.runtime.redzones import poison_gaps
 from whence.runtime.state_memory import StateMemory
-from whence.runtime.weights import aligned_bytes
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Instance:
                     others.do(
                         next(
                             step
-                            for step in action.asides
+                            for step in action.conditional_steps
                             if step.number == steps.first_step + reached
                         ),
                         profiler,
@@ -205,7 +205,7 @@ class _Others:
         if node.op == "Assign":
             self._assign(node, values[0])
             return
-        run_nested = self.program.bodies(self.engine).runner(node) if node.bodies else None
+        run_nested = self.engine.bodies(self.program).runner(node) if node.bodies else None
         for index, value in enumerate(
             evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]
         ):
@@ -236,7 +236,7 @@ class _Others:
             value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
         return value if ref == owner else value.reshape(self._type(ref).static_shape)
 
-    def _memory(self, ref: Ref, place: Place) -> np.ndarray:
+    def _memory(self, ref: Ref, place: Location) -> np.ndarray:
         """The planned memory of a value, as an array."""
         kind = self._type(ref)
         block: Value = self.arena

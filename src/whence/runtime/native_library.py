@@ -2,49 +2,16 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
-import os
-import weakref
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from whence.building.native_code import NativePlan
 from whence.codegen.toolchain import Toolchain, Unit
-from whence.errors import UnsupportedError, WhenceError
-
-TOGETHER = -1
-"""The grain of a step whose workers meet, as in whence_runtime.h."""
+from whence.errors import WhenceError
 
 NO_MEMORY, FAULT = -1, -2
 """What a run returns that did not get to its end, as in whence_runtime.h."""
-
-
-class Slot(ctypes.Structure):
-    _fields_ = (("region", ctypes.c_int32), ("index", ctypes.c_int32), ("offset", ctypes.c_int64))
-
-
-class Step(ctypes.Structure):
-    _fields_ = (
-        ("kernel", ctypes.c_void_p),
-        ("tasks", ctypes.c_int64),
-        ("grain", ctypes.c_int64),
-        ("first_slot", ctypes.c_int32),
-        ("n_slots", ctypes.c_int32),
-        ("n_guards", ctypes.c_int32),
-        ("wanted", ctypes.c_uint32),
-    )
-
-
-class Plan(ctypes.Structure):
-    _fields_ = (
-        ("steps", ctypes.POINTER(Step)),
-        ("slots", ctypes.POINTER(Slot)),
-        ("n_steps", ctypes.c_int64),
-        ("n_slots", ctypes.c_int64),
-        ("scratch_bytes", ctypes.c_int64),
-        ("first_step", ctypes.c_int64),
-    )
 
 
 class Memory(ctypes.Structure):
@@ -88,24 +55,6 @@ def address_of(array: Any) -> int:
     except (TypeError, ValueError):
         # Read only, empty, or of a type that buffers do not know.
         return int(array.ctypes.data)
-
-
-class Library:
-    """Compiled kernels, loaded for as long as somebody holds this."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            # All its symbols are looked up now: a missing one is an error here, not in the middle
-            # of a run.
-            self._handle = _ctypes.dlopen(str(path), os.RTLD_NOW | os.RTLD_LOCAL)
-        except OSError as error:
-            raise UnsupportedError(f"the compiled code cannot be loaded here: {error}") from error
-        # At exit a run may still be on its way, and the system takes everything back by itself.
-        weakref.finalize(self, _ctypes.dlclose, self._handle).atexit = False
-
-    def address(self, symbol: str) -> int:
-        return _ctypes.dlsym(self._handle, symbol)
 
 
 def runtime_unit() -> Unit:
@@ -157,7 +106,7 @@ class NativeRuntime:
                 " while they run"
             )
 
-    def run(self, plan: Plan, first: int, pool: int, memory: Memory, profiler: object) -> int:
+    def run(self, plan: NativePlan, first: int, pool: int, memory: Memory, profiler: object) -> int:
         """Runs the plan from step `first` on; returns the number of the step that the caller has to
         do, or the number of steps; `FAULT - i` when step i read an index outside its axis.
         """

@@ -7,8 +7,8 @@ import enum
 
 import numpy as np
 
+from whence.building.program import Program
 from whence.runtime import native_library as native
-from whence.runtime.program import Program
 
 SAMPLE = np.dtype(
     [("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4"), ("waited", "<u8")]

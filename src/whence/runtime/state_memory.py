@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
+from whence.building.weights import aligned_bytes
 from whence.errors import UnsupportedError
-from whence.runtime.weights import aligned_bytes
 
 if TYPE_CHECKING:
-    from whence.runtime.program import Program, Variable
+    from whence.building.program import Program, Variable
 
 Room = TypeVar("Room")
 

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from whence.building.build import Progress, tile_for
+from whence.building.tuning_records import Winner
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph
@@ -15,16 +17,14 @@ from whence.kernels.choice import Choice, candidates, kind_of, lower_choice, pro
 from whence.kernels.group import Group
 from whence.kernels.lower import lower
 from whence.kernels.tile import Tile
-from whence.runtime.build import Progress, tile_for
+from whence.runtime.candidate_timing import NEVER, Candidate, time_candidates
 from whence.runtime.engine import CpuEngine
-from whence.runtime.kernel_race import NEVER, Racer, race
-from whence.runtime.tuned import Winner
 
 Measure = Callable[
-    [CpuEngine, Sequence[Sequence[Racer]], int, Progress | None], Iterable[Sequence[int]]
+    [CpuEngine, Sequence[Sequence[Candidate]], int, Progress | None], Iterable[Sequence[int]]
 ]
 """Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each
-kernel. `race`, or what stands in for it.
+kernel. `time_candidates`, or what stands in for it.
 """
 
 # A winner that is not ahead of the cost model's choice by this much is no winner: another run might
@@ -57,7 +57,7 @@ class Finding:
 class _Heat:
     problem: str
     choices: tuple[Choice, ...]
-    racers: tuple[Racer, ...]
+    candidates: tuple[Candidate, ...]
 
 
 def tune(
@@ -66,7 +66,7 @@ def tune(
     *,
     fusion: str = "dominator",
     progress: Progress | None = None,
-    measure: Measure = race,
+    measure: Measure = time_candidates,
 ) -> tuple[Finding, ...]:
     """Find the fastest kernels for a prepared graph, which still has its constants, and remember
     them in `engine.tuned`.
@@ -78,7 +78,9 @@ def tune(
     heats = [heat for heat in heats if heat.problem not in known]
     found: dict[str, Winner] = {}
     constants = sum(node.value.nbytes for node in graph if node.value is not None)
-    times = measure(engine, [heat.racers for heat in heats], constants, progress) if heats else ()
+    times = (
+        measure(engine, [heat.candidates for heat in heats], constants, progress) if heats else ()
+    )
     for heat, measured in zip(heats, times, strict=True):
         if measured[0] < NEVER:
             found[heat.problem] = _winner(heat, measured)
@@ -110,26 +112,30 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
             continue
         if problem not in heats:
             choices = candidates(group, anchor, tile)
-            kernels = [_racer(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices]
+            kernels = [
+                _candidate(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices
+            ]
             pairs = [
-                (choice, racer)
-                for choice, racer in zip(choices, kernels, strict=True)
-                if racer is not None
+                (choice, candidate)
+                for choice, candidate in zip(choices, kernels, strict=True)
+                if candidate is not None
             ]
             if len(pairs) < 2 or pairs[0][0] != choices[0]:
                 continue
             heats[problem] = _Heat(
-                problem, tuple(choice for choice, _ in pairs), tuple(racer for _, racer in pairs)
+                problem,
+                tuple(choice for choice, _ in pairs),
+                tuple(candidate for _, candidate in pairs),
             )
         layers[problem] += 1
     return layers, list(heats.values())
 
 
-def _racer(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Racer | None:
+def _candidate(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Candidate | None:
     nodes = [group.graph[ref.node] for ref in group.inputs]
     constants = tuple(node if node.is_const else None for node in nodes)
     try:
-        return Racer(
+        return Candidate(
             lower_choice(group, group.graph[anchor_id], tile, choice),
             group.inputs,
             group.outputs,

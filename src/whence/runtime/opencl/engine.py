@@ -15,14 +15,14 @@ from whence.runtime.opencl.devices import abilities, device_at, require_pyopencl
 from whence.runtime.opencl.profiler import DeviceProfiler
 
 if TYPE_CHECKING:
+    from whence.building.build import Progress
+    from whence.building.program import Program
     from whence.graph import Graph
     from whence.ops.definition import Value
-    from whence.runtime.build import Progress
     from whence.runtime.device_memory import DeviceMemory
     from whence.runtime.opencl.instance import OpenClInstance
     from whence.runtime.opencl.program import OpenClProgram
     from whence.runtime.opencl.state import DeviceState
-    from whence.runtime.program import Program
     from whence.runtime.stream import Stream
 
 

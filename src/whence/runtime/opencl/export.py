@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from whence.codegen.opencl.render_cl import Device
-from whence.codegen.toolchain import Toolchain, Unit
-from whence.graph import Graph, Ref
-from whence.runtime.build import copies_of
-from whence.runtime.export import (
+from whence.building.build import copies_of
+from whence.building.export import (
     NativeFiles,
     c_slot,
     c_string,
@@ -23,10 +20,13 @@ from whence.runtime.export import (
     table,
     write_library,
 )
+from whence.building.memory_layout import Location
+from whence.building.program import Program
+from whence.building.variables import variables_of
+from whence.codegen.opencl.render_cl import Device
+from whence.codegen.toolchain import Toolchain, Unit
+from whence.graph import Graph, Ref
 from whence.runtime.opencl.program import HostStep, LaunchStep, plan_opencl
-from whence.runtime.places import Place
-from whence.runtime.program import Program
-from whence.runtime.state import variables_of
 
 FILES = NativeFiles(
     headers=(
@@ -54,7 +54,7 @@ class DeviceExport:
 
     program: Program
     launches: tuple[LaunchStep, ...]
-    conditions: tuple[tuple[Place, ...], ...]
+    conditions: tuple[tuple[Location, ...], ...]
     """Of each launch: where the conditions lie that it asks before it starts."""
     source: str
     """The kernels, as OpenCL C."""
@@ -73,7 +73,7 @@ def plan_export(graph: Graph, *, fusion: str = "dominator") -> DeviceExport:
             planned, needs_doubles = again, True
     layout, weights = planned.details.layout, planned.weights
 
-    def place(ref: Ref) -> Place:
+    def place(ref: Ref) -> Location:
         node = graph[layout.owner(ref).node]
         return weights.place(node) if node.is_const else layout.places[ref]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.building.memory_layout import Location, Region, written
 from whence.errors import InputError
 from whence.graph import Node, Ref
 from whence.graph.guards import holds
@@ -24,7 +25,6 @@ from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.opencl.profiler import DeviceProfiler
 from whence.runtime.opencl.program import HostStep, LaunchStep, OpenClProgram
 from whence.runtime.opencl.state import DeviceState
-from whence.runtime.places import Place, Region, written
 from whence.types import TensorType
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class OpenClInstance:
                 )
                 self.kernels[action.number] = kernel
 
-    def memory(self, place: Place) -> Any:
+    def memory(self, place: Location) -> Any:
         """The device's memory that a place is in."""
         if place.region is Region.INPUT:
             return self.inputs[place.index]
@@ -94,7 +94,7 @@ class OpenClInstance:
             return self.after[place.index]
         return self.arena if place.region is Region.ARENA else self.program.device_weights
 
-    def room(self, place: Place) -> tuple[Any, int]:
+    def room(self, place: Location) -> tuple[Any, int]:
         """The memory that a place is in during this run, and how many bytes into it."""
         given = self._given.get((place.region, place.index))
         if given is not None:

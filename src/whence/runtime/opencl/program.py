@@ -11,6 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.building.allocate import allocate
+from whence.building.build import (
+    check_graph_operands,
+    described,
+    guards_of,
+    input_blocks,
+    kernel_of,
+    output_blocks,
+    source_names,
+)
+from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, written
+from whence.building.program import Details, Plan, Program, ProgramStep
+from whence.building.reference_fallback import is_native, with_reference_steps
+from whence.building.variables import assignments, variables_of
+from whence.building.weights import Weights
 from whence.codegen.cache import Cache, cache_key
 from whence.codegen.emit import KernelUnit
 from whence.codegen.opencl.emit import TILE, Launch, emit_opencl
@@ -21,22 +36,7 @@ from whence.graph import Graph, Ref
 from whence.graph.guards import Guards
 from whence.kernels.lower import Step, lower
 from whence.provenance import Origin
-from whence.runtime.build import (
-    check_graph_operands,
-    described,
-    guards_of,
-    input_blocks,
-    kernel_of,
-    output_blocks,
-    source_names,
-)
-from whence.runtime.layout import lay_out
 from whence.runtime.opencl.devices import require_pyopencl
-from whence.runtime.places import Layout, Place, Region, Sharing, written
-from whence.runtime.program import Details, Plan, Program, ProgramStep
-from whence.runtime.runnable import is_native, runnable
-from whence.runtime.state import assignments, variables_of
-from whence.runtime.weights import Weights
 
 if TYPE_CHECKING:
     from whence.runtime.opencl.engine import OpenClEngine
@@ -51,7 +51,7 @@ class LaunchStep:
 
     number: int
     launch: Launch
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     reads: tuple[Ref, ...]
     """The values it reads, which are on the device before it starts."""
     guards: Guards
@@ -154,7 +154,7 @@ def plan_opencl(graph: Graph, abilities: Device, *, fusion: str = "dominator") -
     # concatenations apart.
     fused = fuse(graph, find_groups(graph, fusion, Limits(in_place=False)))
     lowered = lower(fused, TILE)
-    lowered += assignments(graph, lowered, Sharing())
+    lowered += assignments(graph, lowered, Aliasing())
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     kernels = [kernel_of(lowered[position]) for position in positions]
     emitted = emit_opencl(
@@ -169,9 +169,9 @@ def plan_opencl(graph: Graph, abilities: Device, *, fusion: str = "dominator") -
         id(lowered[position]): launch
         for position, launch in zip(positions, emitted.launches, strict=True)
     }
-    steps = runnable(graph, lowered, refused)
+    steps = with_reference_steps(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
-    layout = lay_out(graph, steps)
+    layout = allocate(graph, steps)
     # Initial values stay on the host, which writes them when the state is made or reset.
     weights, initial = Weights(), Weights()
     actions: list[LaunchStep | HostStep] = []
@@ -227,7 +227,7 @@ def _symbol(launch: Launch | None) -> str:
 
 def _launch_step(
     graph: Graph,
-    layout: Layout,
+    layout: MemoryLayout,
     weights: Weights,
     number: int,
     step: Step,

@@ -10,8 +10,8 @@ from whence.runtime.opencl.devices import require_pyopencl
 from whence.runtime.state_memory import VariableMemory, filled
 
 if TYPE_CHECKING:
+    from whence.building.program import Program, Variable
     from whence.runtime.opencl.engine import OpenClEngine
-    from whence.runtime.program import Program, Variable
 
 
 class DeviceState(VariableMemory[Any]):

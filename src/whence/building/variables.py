@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from whence.building.allocate import is_planned, nbytes, root
+from whence.building.memory_layout import Aliasing, MemoryLayout, SubBuffer
+from whence.building.program import Block, Variable
+from whence.building.reference_fallback import is_shared
+from whence.building.weights import Weights
 from whence.graph import Graph, Node
 from whence.graph.state import GIVEN, initial_value
 from whence.kernels.group import Group
 from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.runtime.layout import is_planned, nbytes, root
-from whence.runtime.places import Layout, Sharing, Stretch
-from whence.runtime.program import Block, Variable
-from whence.runtime.runnable import is_shared
-from whence.runtime.weights import Weights
 from whence.types import TensorType
 
 
-def assignments(graph: Graph, steps: Sequence[Step], sharing: Sharing) -> list[Step]:
+def assignments(graph: Graph, steps: Sequence[Step], sharing: Aliasing) -> list[Step]:
     """A step for each `Assign` whose value cannot be made where the variable lies: what the caller
     gives or gets, constants, other variables, part of another value, or assigned twice.
 
@@ -30,14 +30,14 @@ def assignments(graph: Graph, steps: Sequence[Step], sharing: Sharing) -> list[S
     within = {
         **sharing.views,
         **{
-            step.outputs[0]: Stretch(step.inputs[0])
+            step.outputs[0]: SubBuffer(step.inputs[0])
             for step in steps
             if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
         },
         **sharing.parts,
     }
     taken = {
-        root(within, ref).whole
+        root(within, ref).parent
         for output in graph.outputs
         for ref in output.inputs
         if ref is not None
@@ -47,16 +47,16 @@ def assignments(graph: Graph, steps: Sequence[Step], sharing: Sharing) -> list[S
         (ref,) = node.inputs
         assert ref is not None
         lies = root(within, ref)
-        source = graph[lies.whole.node]
+        source = graph[lies.parent.node]
         is_free = (
             source.op not in GIVEN
             and not source.is_const
-            and lies.whole not in taken
-            and is_planned(graph, lies.whole)
+            and lies.parent not in taken
+            and is_planned(graph, lies.parent)
             and lies.offset == 0
-            and nbytes(graph, lies.whole) == nbytes(graph, ref)
+            and nbytes(graph, lies.parent) == nbytes(graph, ref)
         )
-        taken.add(lies.whole)
+        taken.add(lies.parent)
         if not is_free:
             found.append(_copy(graph, node))
     return found
@@ -73,7 +73,7 @@ def _copy(graph: Graph, node: Node) -> Step:
     return Step(group.name, 0, (node,), (ref,), (target,), lower_copy_parts(group, node, [0]))
 
 
-def variables_of(graph: Graph, layout: Layout, weights: Weights) -> tuple[Variable, ...]:
+def variables_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> tuple[Variable, ...]:
     """The variables of a program, their initial values among its constants."""
     assigned = {node.attrs["variable"] for node in graph.assigns}
     found = []

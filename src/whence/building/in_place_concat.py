@@ -15,37 +15,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from whence.building.allocate import nbytes, root
+from whence.building.memory_layout import Aliasing, SubBuffer
+from whence.building.reference_fallback import is_native, is_shared
 from whence.fusion.stretches import begins_of_inputs, begins_of_outputs
 from whence.graph import Graph, Node, Ref
 from whence.graph.state import GIVEN
 from whence.kernels.group import Group
 from whence.kernels.loops.copy_parts import lower_copy_parts
 from whence.kernels.lower import Step
-from whence.runtime.layout import nbytes, root
-from whence.runtime.places import Sharing, Stretch
-from whence.runtime.runnable import is_native, is_shared
 from whence.types import TensorType
 
 
-def share_memory(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], Sharing]:
+def concat_in_place(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], Aliasing]:
     """The steps that are left to do, and where the values lie that the others would have copied."""
-    sharer = _Sharer(graph, steps)
+    sharer = _InPlaceConcat(graph, steps)
     left = [kept for step in steps for kept in sharer.keep(step)]
-    return left, Sharing(sharer.views, sharer.parts)
+    return left, Aliasing(sharer.views, sharer.parts)
 
 
-class _Sharer:
+class _InPlaceConcat:
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.graph = graph
-        self.views: dict[Ref, Stretch] = {}
-        self.parts: dict[Ref, Stretch] = {}
+        self.views: dict[Ref, SubBuffer] = {}
+        self.parts: dict[Ref, SubBuffer] = {}
         self._within = {
-            step.outputs[0]: Stretch(step.inputs[0])
+            step.outputs[0]: SubBuffer(step.inputs[0])
             for step in steps
             if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
         }
         self._given = {
-            root(self._within, ref).whole
+            root(self._within, ref).parent
             for result in graph.results
             for ref in result.inputs
             if ref is not None
@@ -70,11 +70,11 @@ class _Sharer:
         if (
             begins is None
             or source is None
-            or self.graph[root(self._within, source).whole.node].is_const
+            or self.graph[root(self._within, source).parent.node].is_const
         ):
             return False
         for index, begin in enumerate(begins):
-            self.views[node.ref(index)] = self._within[node.ref(index)] = Stretch(source, begin)
+            self.views[node.ref(index)] = self._within[node.ref(index)] = SubBuffer(source, begin)
         return True
 
     def _rest(self, step: Step, node: Node, begins: Sequence[int]) -> Iterator[Step]:
@@ -85,7 +85,7 @@ class _Sharer:
         while position < len(refs):
             whole, count = self._run(refs, position)
             if count and whole != node.ref() and self._is_free(whole):
-                self.parts[whole] = self._within[whole] = Stretch(node.ref(), begins[position])
+                self.parts[whole] = self._within[whole] = SubBuffer(node.ref(), begins[position])
             else:
                 count = 1
                 left.append((refs[position], begins[position]))
@@ -100,15 +100,15 @@ class _Sharer:
         the first is not its beginning.
         """
         lies = root(self._within, refs[position])
-        size, covered, count = nbytes(self.graph, lies.whole), 0, 0
+        size, covered, count = nbytes(self.graph, lies.parent), 0, 0
         while position + count < len(refs) and root(
             self._within, refs[position + count]
-        ) == Stretch(lies.whole, covered):
+        ) == SubBuffer(lies.parent, covered):
             covered += nbytes(self.graph, refs[position + count])
             count += 1
             if covered == size:
                 break
-        return lies.whole, count if covered == size else 0
+        return lies.parent, count if covered == size else 0
 
     def _is_free(self, ref: Ref) -> bool:
         """Can the value be made anywhere?"""

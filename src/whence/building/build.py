@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from whence.building.allocate import allocate, is_planned, nbytes
+from whence.building.arena import ALIGNMENT, plan_arena, side_by_side
+from whence.building.in_place_concat import concat_in_place
+from whence.building.memory_layout import Location, MemoryLayout, Region, written
+from whence.building.native_code import TOGETHER, Library, NativeSlot, NativeStep
+from whence.building.program import (
+    Block,
+    Copy,
+    Details,
+    Plan,
+    Program,
+    ProgramStep,
+    ReferenceStep,
+    Segment,
+    make_segment,
+)
+from whence.building.redzones import poison_gaps
+from whence.building.reference_fallback import is_native, with_reference_steps
+from whence.building.variables import assignments, variables_of
+from whence.building.weights import Packing, Weights
 from whence.codegen.emit import emit
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
@@ -19,26 +39,6 @@ from whence.kernels.ir import Kernel, Member
 from whence.kernels.lower import Step, lower
 from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.provenance import Origin
-from whence.runtime import native_library as native
-from whence.runtime.layout import is_planned, lay_out, nbytes
-from whence.runtime.memory import ALIGNMENT, plan_memory, side_by_side
-from whence.runtime.places import Layout, Place, Region, written
-from whence.runtime.program import (
-    Block,
-    Copy,
-    Details,
-    Plan,
-    Program,
-    ProgramStep,
-    ReferenceStep,
-    Segment,
-    make_segment,
-)
-from whence.runtime.redzones import poison_gaps
-from whence.runtime.runnable import is_native, runnable
-from whence.runtime.share import share_memory
-from whence.runtime.state import assignments, variables_of
-from whence.runtime.weights import Packing, Weights
 from whence.types import TensorType
 
 # A work item that takes less than this is not worth waking another thread for.
@@ -92,7 +92,7 @@ def build_program(
     fused = fuse(graph, find_groups(graph, fusion))
     tile = tile_for(toolchain, threads, halves=halves)
     unshared = lower(fused, tile, choices)
-    lowered, sharing = share_memory(graph, unshared)
+    lowered, sharing = concat_in_place(graph, unshared)
     copies = assignments(graph, lowered, sharing)
     unshared, lowered = [*unshared, *copies], [*lowered, *copies]
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
@@ -109,15 +109,15 @@ def build_program(
         id(lowered[position]): symbol
         for position, symbol in zip(positions, emitted.symbols, strict=True)
     }
-    steps = runnable(graph, lowered, refused)
+    steps = with_reference_steps(graph, lowered, refused)
     running = [step for step in steps if not step.is_view]
     library = (
-        native.Library(toolchain.build_library(emitted.units, progress=progress))
+        Library(toolchain.build_library(emitted.units, progress=progress))
         if emitted.units and load
         else None
     )
     watched = toolchain.sanitize
-    layout = lay_out(graph, steps, sharing, side_by_side if watched else plan_memory)
+    layout = allocate(graph, steps, sharing, side_by_side if watched else plan_arena)
     weights = Weights(ALIGNMENT if watched else 0)
     builder = _Actions(layout, weights, graph, library)
     for number, (step, guards) in enumerate(
@@ -204,7 +204,7 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
     ]
 
 
-def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
+def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
         _block(graph, node.name, node.ref())
         if layout.places[node.ref()].region is Region.INPUT
@@ -213,10 +213,10 @@ def input_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
     )
 
 
-def output_blocks(graph: Graph, layout: Layout) -> tuple[Block | None, ...]:
+def output_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
     return tuple(
         _block(graph, node.name, ref)
-        if ref is not None and layout.places.get(ref) == Place(Region.OUTPUT, index)
+        if ref is not None and layout.places.get(ref) == Location(Region.OUTPUT, index)
         else None
         for index, node in enumerate(graph.outputs)
         for ref in node.inputs
@@ -263,7 +263,7 @@ def described(number: int, step: Step, symbol: str) -> ProgramStep:
     )
 
 
-def copies_of(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
+def copies_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> Sequence[Copy]:
     """The outputs that no step writes where the caller wants them."""
     found = []
     for index, output in enumerate(graph.outputs):
@@ -271,7 +271,7 @@ def copies_of(graph: Graph, layout: Layout, weights: Weights) -> Sequence[Copy]:
         assert ref is not None
         owner = layout.owner(ref)
         node = graph[owner.node]
-        if is_planned(graph, ref) and layout.places.get(owner) != Place(Region.OUTPUT, index):
+        if is_planned(graph, ref) and layout.places.get(owner) != Location(Region.OUTPUT, index):
             found.append(
                 Copy(
                     weights.place(node) if node.is_const else layout.places[ref],
@@ -286,14 +286,14 @@ class _Actions:
     """Puts native steps that follow each other into one segment."""
 
     def __init__(
-        self, layout: Layout, weights: Weights, graph: Graph, library: native.Library | None
+        self, layout: MemoryLayout, weights: Weights, graph: Graph, library: Library | None
     ) -> None:
         self._layout, self._weights, self._graph, self._library = layout, weights, graph, library
         self._done: list[Segment | ReferenceStep] = []
-        self._steps: list[native.Step] = []
-        self._slots: list[native.Slot] = []
+        self._steps: list[NativeStep] = []
+        self._slots: list[NativeSlot] = []
         self._symbols: list[str] = []
-        self._asides: list[ReferenceStep] = []
+        self._conditional_steps: list[ReferenceStep] = []
         self._first = self._scratch = self.n_slots = 0
         self._work: dict[Guards, float] = {}
 
@@ -311,9 +311,9 @@ class _Actions:
         self._symbols.append(symbol)
         if step.kernel is None:
             # Most runs may never come by: it does not end the segment.
-            self._asides.append(ReferenceStep(number, step.members[0].id))
+            self._conditional_steps.append(ReferenceStep(number, step.members[0].id))
             self._slots += [self._slot(guard.condition) for guard in guards]
-            self._steps.append(native.Step(None, 1, 1, first, 0, len(guards), wanted))
+            self._steps.append(NativeStep(None, 1, 1, first, 0, len(guards), wanted))
             return
         kernel, operands = step.kernel, (*step.inputs, *step.outputs)
         self._slots += [
@@ -323,7 +323,7 @@ class _Actions:
         self._slots += [self._slot(guard.condition) for guard in guards]
         address = None if self._library is None else self._library.address(symbol)
         self._steps.append(
-            native.Step(
+            NativeStep(
                 address, kernel.tasks, grain(kernel), first, len(operands), len(guards), wanted
             )
         )
@@ -336,12 +336,12 @@ class _Actions:
 
     def _slot(
         self, ref: Ref, packing: Packing | None = None, *, is_written: bool = False
-    ) -> native.Slot:
+    ) -> NativeSlot:
         node = self._graph[self._layout.owner(ref).node]
         place = self._weights.place(node, packing) if node.is_const else self._layout.places[ref]
         place = written(place) if is_written else place
         assert place.region is not Region.DYNAMIC
-        return native.Slot(int(place.region), place.index, place.offset)
+        return NativeSlot(int(place.region), place.index, place.offset)
 
     def _flush(self) -> None:
         if not self._steps:
@@ -356,11 +356,18 @@ class _Actions:
                 self._slots,
                 self._scratch,
                 self._first,
-                tuple(self._asides),
+                tuple(self._conditional_steps),
             )
         )
         self.n_slots = max(self.n_slots, len(self._slots))
-        self._steps, self._slots, self._symbols, self._asides, self._scratch, self._work = (
+        (
+            self._steps,
+            self._slots,
+            self._symbols,
+            self._conditional_steps,
+            self._scratch,
+            self._work,
+        ) = (
             [],
             [],
             [],
@@ -390,7 +397,7 @@ def longest_ns(work: Mapping[Guards, float]) -> float:
 def grain(kernel: Kernel) -> int:
     """How many work items make a piece that is worth handing to another thread."""
     if kernel.together:
-        return native.TOGETHER
+        return TOGETHER
     per_item = max(work_ns(kernel) / max(kernel.tasks, 1), 0.01)
     return max(1, int(_GRAIN_NS / per_item))
 

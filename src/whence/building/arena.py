@@ -33,7 +33,7 @@ lie.
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class ArenaPlan:
     offsets: tuple[int, ...]
     """Where each block begins, in the order given."""
     arena_bytes: int
@@ -41,18 +41,18 @@ class MemoryPlan:
     """What the blocks would take side by side."""
 
 
-def side_by_side(blocks: Sequence[Block]) -> MemoryPlan:
+def side_by_side(blocks: Sequence[Block]) -> ArenaPlan:
     """Every block by itself, with a gap after each, so that reading or writing past its end shows
-    (see `runtime/redzones.py`).
+    (see `building/redzones.py`).
     """
     sizes = [max((each.offset + each.size for each in block), default=0) for block in blocks]
     *offsets, top = itertools.accumulate(
         (aligned(size) + ALIGNMENT for size in sizes), initial=ALIGNMENT
     )
-    return MemoryPlan(tuple(offsets), top, sum(sizes))
+    return ArenaPlan(tuple(offsets), top, sum(sizes))
 
 
-def plan_memory(blocks: Sequence[Block]) -> MemoryPlan:
+def plan_arena(blocks: Sequence[Block]) -> ArenaPlan:
     """Largest first, each at the lowest place where nothing alive at the same time lies.
 
     Large blocks decide the size of the arena; small ones fill the gaps between them.
@@ -80,7 +80,7 @@ def plan_memory(blocks: Sequence[Block]) -> MemoryPlan:
         offsets[index] = offset
         placed += [(offset + each.offset, each) for each in blocks[index]]
         top = max(top, offset + aligned(sizes[index]))
-    return MemoryPlan(tuple(offsets), top, sum(sizes))
+    return ArenaPlan(tuple(offsets), top, sum(sizes))
 
 
 def aligned(size: int) -> int:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tests.runtime.c_text import code_of, squeezed
 from tests.runtime.models import mixed, parsed, relu
 from tests.runtime.zig import zig_cc
+from whence.building.build import build_program, tile_for
+from whence.building.export import c_string, export, header_text, identifier, model_source
 from whence.codegen.emit import emit
 from whence.codegen.render_c import c_comment
 from whence.errors import UnsupportedError
@@ -24,9 +26,7 @@ from whence.graph.builder import GraphBuilder
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower
 from whence.provenance import SourceOp
-from whence.runtime.build import build_program, tile_for
 from whence.runtime.engine import CpuEngine
-from whence.runtime.export import c_string, export, header_text, identifier, model_source
 from whence.types import DType
 
 HOSTILE = (

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from whence.building.arena import ArenaPlan, Lifetime, plan_arena
+from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, SubBuffer
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
 from whence.graph.in_words import in_words
 from whence.kernels.lower import Step
-from whence.runtime.memory import Lifetime, MemoryPlan, plan_memory
-from whence.runtime.places import Layout, Place, Region, Sharing, Stretch
 from whence.types import DType, TensorType
 
 _LARGEST = 1 << 48
@@ -35,35 +35,35 @@ def nbytes(graph: Graph, ref: Ref) -> int:
     return (kind.elements or 0) * kind.dtype.numpy.itemsize
 
 
-def lay_out(
+def allocate(
     graph: Graph,
     steps: Sequence[Step],
-    sharing: Sharing | None = None,
-    plan: Callable[[Sequence[Sequence[Lifetime]]], MemoryPlan] = plan_memory,
-) -> Layout:
-    """Place all values. `steps` are in order, views among them; every view is of a planned value or
+    sharing: Aliasing | None = None,
+    plan: Callable[[Sequence[Sequence[Lifetime]]], ArenaPlan] = plan_arena,
+) -> MemoryLayout:
+    """Location all values. `steps` are in order, views among them; every view is of a planned value or
     a constant.
     """
-    sharing = sharing or Sharing()
+    sharing = sharing or Aliasing()
     views = {
         **sharing.views,
-        **{step.outputs[0]: Stretch(step.inputs[0]) for step in steps if step.is_view},
+        **{step.outputs[0]: SubBuffer(step.inputs[0]) for step in steps if step.is_view},
     }
     within = {**views, **sharing.parts}
-    owners = {view: root(views, view).whole for view in views}
+    owners = {view: root(views, view).parent for view in views}
     running = [step for step in steps if not step.is_view]
-    places: dict[Ref, Place] = {}
+    places: dict[Ref, Location] = {}
     for index, node in enumerate(graph.inputs):
-        places[node.ref()] = Place(
+        places[node.ref()] = Location(
             Region.INPUT if is_planned(graph, node.ref()) else Region.DYNAMIC, index
         )
     numbers = {node.name: index for index, node in enumerate(graph.variables)}
     for index, node in enumerate(graph.variables):
-        places[node.ref()] = Place(Region.STATE, index)
+        places[node.ref()] = Location(Region.STATE, index)
     made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {
-        part.whole: True for part in sharing.parts.values()
+        part.parent: True for part in sharing.parts.values()
     }
-    places.update((ref, Place(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
+    places.update((ref, Location(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
     # An output that some step makes is made in place; one that is an input, a constant or a second
     # name is copied at the end.
     for index, output in enumerate(graph.outputs):
@@ -71,7 +71,7 @@ def lay_out(
         assert ref is not None
         owner = owners.get(ref, ref)
         if made.get(owner) and owner not in places:
-            places[owner] = Place(Region.OUTPUT, index)
+            places[owner] = Location(Region.OUTPUT, index)
     # What is assigned to a variable is made there, unless a step of its own copies it.
     copied = {node.id for step in running for node in step.members if node.op == "Assign"}
     for node in graph.assigns:
@@ -81,34 +81,34 @@ def lay_out(
         if node.id not in copied:
             assert made.get(owner)
             assert owner not in places
-            places[owner] = Place(Region.NEXT, numbers[str(node.attrs["variable"])])
+            places[owner] = Location(Region.NEXT, numbers[str(node.attrs["variable"])])
     lives = _lifetimes(running, owners, sharing.parts)
     _check_sizes(graph, [*places, *lives])
     blocks: dict[Ref, list[Lifetime]] = {}
     for ref, (first, last) in lives.items():
         lies = root(within, ref)
-        if lies.whole not in places:
-            blocks.setdefault(lies.whole, []).append(
+        if lies.parent not in places:
+            blocks.setdefault(lies.parent, []).append(
                 Lifetime(nbytes(graph, ref), first, last, lies.offset)
             )
     memory = plan(list(blocks.values()))
     places.update(
-        (ref, Place(Region.ARENA, offset=offset))
+        (ref, Location(Region.ARENA, offset=offset))
         for ref, offset in zip(blocks, memory.offsets, strict=True)
     )
     for ref in within:
         lies = root(within, ref)
-        if lies.whole in places:
-            place = places[lies.whole]
-            places[ref] = Place(place.region, place.index, place.offset + lies.offset)
-    return Layout(places, owners, memory, _in_place(graph, running, within, places, lives))
+        if lies.parent in places:
+            place = places[lies.parent]
+            places[ref] = Location(place.region, place.index, place.offset + lies.offset)
+    return MemoryLayout(places, owners, memory, _in_place(graph, running, within, places, lives))
 
 
 def _in_place(
     graph: Graph,
     running: Sequence[Step],
-    within: Mapping[Ref, Stretch],
-    places: Mapping[Ref, Place],
+    within: Mapping[Ref, SubBuffer],
+    places: Mapping[Ref, Location],
     lives: Mapping[Ref, tuple[int, int]],
 ) -> frozenset[int]:
     """The variables that nothing reads any more when the first step writes their new value."""
@@ -116,19 +116,19 @@ def _in_place(
     last_read: dict[Ref, int] = {}
     for number, step in enumerate(running):
         for ref in step.inputs:
-            last_read[root(within, ref).whole] = number
+            last_read[root(within, ref).parent] = number
     for output in graph.outputs:
         (given,) = output.inputs
         assert given is not None
-        last_read[root(within, given).whole] = end
+        last_read[root(within, given).parent] = end
     # Conditions are asked again by every step that they guard.
     for node in graph if "Choose" in graph.op_counts else ():
         if node.op == "Choose" and node.inputs[0] is not None:
-            last_read[root(within, node.inputs[0]).whole] = end
+            last_read[root(within, node.inputs[0]).parent] = end
     first_write = dict.fromkeys(range(len(graph.variables)), end)
     for ref, (first, _) in lives.items():
         # A step that copies to a variable counts as making it.
-        place = places[root(within, ref).whole]
+        place = places[root(within, ref).parent]
         if place.region in (Region.NEXT, Region.STATE):
             first_write[place.index] = min(first_write[place.index], first)
     return frozenset(
@@ -138,12 +138,12 @@ def _in_place(
     )
 
 
-def root(within: Mapping[Ref, Stretch], ref: Ref) -> Stretch:
+def root(within: Mapping[Ref, SubBuffer], ref: Ref) -> SubBuffer:
     """Where a value lies in the outermost one that it lies in, which may be itself."""
     offset = 0
     while ref in within:
-        ref, offset = within[ref].whole, offset + within[ref].offset
-    return Stretch(ref, offset)
+        ref, offset = within[ref].parent, offset + within[ref].offset
+    return SubBuffer(ref, offset)
 
 
 def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
@@ -162,7 +162,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
 
 
 def _lifetimes(
-    running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, Stretch]
+    running: Sequence[Step], owners: Mapping[Ref, Ref], parts: Mapping[Ref, SubBuffer]
 ) -> dict[Ref, tuple[int, int]]:
     """The first and the last step that needs each value that a step makes. What the caller gets
     lies elsewhere and needs no end.
@@ -176,5 +176,5 @@ def _lifetimes(
             last[owners.get(ref, ref)] = number
     # A part is needed as long as the whole, which may be part of another that comes after it here.
     for part, lies in reversed(list(parts.items())):
-        last[part] = max(last.get(part, 0), last.get(lies.whole, 0))
+        last[part] = max(last.get(part, 0), last.get(lies.parent, 0))
     return {ref: (first[ref], last[ref]) for ref in first}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from whence.runtime.memory import MemoryPlan
+from whence.building.arena import ArenaPlan
 
 if TYPE_CHECKING:
     from whence.graph import Ref
@@ -35,7 +35,7 @@ class Region(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     region: Region
     index: int = 0
     """Of the input, output or variable."""
@@ -43,45 +43,45 @@ class Place:
     """In bytes, into what it is in."""
 
 
-def written(place: Place) -> Place:
+def written(place: Location) -> Location:
     """Where a step writes that makes what lies there: it never changes what a variable was."""
     return replace(place, region=Region.NEXT) if place.region is Region.STATE else place
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SubBuffer:
     """Memory within that of another value."""
 
-    whole: Ref
+    parent: Ref
     offset: int = 0
     """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class Aliasing:
     """Values that lie within others, so that concatenations and splits are not carried out."""
 
-    views: Mapping[Ref, Stretch] = field(default_factory=dict)
+    views: Mapping[Ref, SubBuffer] = field(default_factory=dict)
     """Values that no step makes, within those that they are taken from."""
-    parts: Mapping[Ref, Stretch] = field(default_factory=dict)
+    parts: Mapping[Ref, SubBuffer] = field(default_factory=dict)
     """Values that steps make, or that have parts themselves, within those that they become a part
     of; each after its own parts.
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MemoryLayout:
     """Views and parts lie within other values, outputs lie with the caller, variables with the
     state, the rest in the arena by lifetime.
     """
 
-    places: Mapping[Ref, Place]
+    places: Mapping[Ref, Location]
     """Of every value that a step makes or the caller gives, and of every view of one. Constants are
     not in it.
     """
     owners: Mapping[Ref, Ref]
     """What each view is a view of, or of a part of, which is not a view itself."""
-    memory: MemoryPlan
+    memory: ArenaPlan
     in_place: frozenset[int] = frozenset()
     """The variables whose new value is written over the old one, by number: nothing reads that any
     more when the writing begins.

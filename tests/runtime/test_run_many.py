@@ -12,7 +12,7 @@ import pytest
 import whence
 from whence.errors import InputError
 from whence.graph.builder import GraphBuilder
-from whence.runtime.many import run_in_order
+from whence.runtime.run_many import run_in_order
 from whence.types import DType
 
 WEIGHTS = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)

@@ -8,6 +8,7 @@ import ctypes
 
 import numpy as np
 
+from whence.building.native_code import NativePlan
 from whence.kernels.ir import Buffer
 from whence.runtime import native_library as native
 from whence.runtime.engine import CpuEngine
@@ -16,7 +17,7 @@ from whence.runtime.profiler import SAMPLE
 
 def time_steps(
     engine: CpuEngine,
-    plan: native.Plan,
+    plan: NativePlan,
     weights: int,
     inputs: native.Addresses,
     outputs: native.Addresses,

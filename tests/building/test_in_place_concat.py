@@ -15,6 +15,15 @@ from hypothesis import strategies as st
 from tests.runtime.models import assert_same, parsed
 from whence.api import compile_model, prepare
 from whence.attribution import profile_executable
+from whence.building import build as build_module
+from whence.building.allocate import allocate
+from whence.building.arena import ALIGNMENT
+from whence.building.build import build_program
+from whence.building.export import export
+from whence.building.in_place_concat import concat_in_place
+from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region
+from whence.building.program import Program
+from whence.building.reference_fallback import with_reference_steps
 from whence.codegen.emit import Emitted
 from whence.fusion import find_groups, fuse
 from whence.fusion.stretches import begins_of_inputs
@@ -24,28 +33,19 @@ from whence.graph.interpreter import evaluate_node
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
 from whence.kernels.tile import AVX512
-from whence.runtime import build as build_module
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.export import export
 from whence.runtime.instance import Instance
-from whence.runtime.layout import lay_out
-from whence.runtime.memory import ALIGNMENT
-from whence.runtime.places import Layout, Place, Region, Sharing
-from whence.runtime.program import Program
-from whence.runtime.runnable import runnable
-from whence.runtime.share import share_memory
 from whence.types import DType, TensorType
 
 
-def _shared(graph: Graph) -> tuple[list[Step], Sharing]:
-    return share_memory(graph, lower(fuse(graph, find_groups(graph)), AVX512))
+def _shared(graph: Graph) -> tuple[list[Step], Aliasing]:
+    return concat_in_place(graph, lower(fuse(graph, find_groups(graph)), AVX512))
 
 
-def _laid_out(graph: Graph) -> tuple[list[Step], Layout]:
+def _laid_out(graph: Graph) -> tuple[list[Step], MemoryLayout]:
     left, sharing = _shared(graph)
-    steps = runnable(graph, left, {})
-    return [step for step in steps if not step.is_view], lay_out(graph, steps, sharing)
+    steps = with_reference_steps(graph, left, {})
+    return [step for step in steps if not step.is_view], allocate(graph, steps, sharing)
 
 
 def _ops(graph: Graph) -> list[str]:
@@ -122,8 +122,8 @@ def test_an_output_is_put_together_where_the_caller_gets_it(engine: CpuEngine) -
         for ref in step.outputs
         if graph[ref.node].op == "Softmax"
     ]
-    assert Place(Region.OUTPUT, 0, 0) in places
-    assert Place(Region.OUTPUT, 0, 128) in places
+    assert Location(Region.OUTPUT, 0, 0) in places
+    assert Location(Region.OUTPUT, 0, 128) in places
     assert _check(graph, engine, [_rows(2)]).plan.is_native
 
 
@@ -150,7 +150,9 @@ def test_a_concatenation_that_grows_lies_in_its_end(engine: CpuEngine) -> None:
             256,
             320,
         ]
-        copies = lay_out(graph, runnable(graph, lower(fuse(graph, find_groups(graph)), AVX512), {}))
+        copies = allocate(
+            graph, with_reference_steps(graph, lower(fuse(graph, find_groups(graph)), AVX512), {})
+        )
         assert layout.memory.arena_bytes < copies.memory.arena_bytes
         assert len(running) == sum(node.op in ("Softmax", "ReduceMax") for node in graph)
         _check(graph, engine, [_rows(2)])
@@ -195,8 +197,8 @@ def test_a_dense_network_needs_no_more_memory(engine: CpuEngine) -> None:
     graph = prepare(build.finish())
     running, layout = _laid_out(graph)
     assert not any(node.op == "Concat" for step in running for node in step.members)
-    steps = runnable(graph, lower(fuse(graph, find_groups(graph)), AVX512), {})
-    assert layout.memory.arena_bytes <= lay_out(graph, steps).memory.arena_bytes
+    steps = with_reference_steps(graph, lower(fuse(graph, find_groups(graph)), AVX512), {})
+    assert layout.memory.arena_bytes <= allocate(graph, steps).memory.arena_bytes
     _check(graph, engine, [rng.standard_normal((1, 3, 6, 6), np.float32)])
 
 
@@ -451,7 +453,7 @@ def _graphs(draw: st.DrawFn) -> Graph:
 class _Memory:
     """The memory of a run, nothing in which is a number before it is written."""
 
-    def __init__(self, graph: Graph, layout: Layout, inputs: Sequence[np.ndarray]) -> None:
+    def __init__(self, graph: Graph, layout: MemoryLayout, inputs: Sequence[np.ndarray]) -> None:
         self._graph, self._layout = graph, layout
         self._blocks = {(Region.ARENA, 0): np.full(layout.memory.arena_bytes, 255, np.uint8)}
         for index, value in enumerate(inputs):

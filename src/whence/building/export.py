@@ -9,14 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+from whence.building.allocate import is_planned, nbytes
+from whence.building.memory_layout import Location
+from whence.building.program import Program, Segment
 from whence.codegen.emit import source_files
 from whence.codegen.render_c import c_comment
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node, Ref
-from whence.runtime.layout import is_planned, nbytes
-from whence.runtime.places import Place
-from whence.runtime.program import Program, Segment
 
 _HEADERS = (
     "whence.h",
@@ -257,7 +257,7 @@ def described_model(program: Program, stem: str, tables: Sequence[str], plans: s
     )
 
 
-def c_slot(place: Place) -> str:
+def c_slot(place: Location) -> str:
     """A place as an initialiser of `wh_slot`."""
     return f"{{{int(place.region)}, {place.index}, {place.offset}}}"
 

@@ -8,14 +8,14 @@ import pytest
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
 from whence.attribution.policy import HALVES
+from whence.building.build import build_program
 from whence.codegen.target import Feature, Target
 from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.equivalence import difference
-from whence.runtime.build import build_program
 from whence.runtime.engine import CpuEngine
-from whence.runtime.shortcut import LIMIT
+from whence.runtime.reduced_precision import LIMIT
 from whence.types import DType
 
 RNG = np.random.default_rng(0)

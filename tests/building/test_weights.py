@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from whence.building.arena import ALIGNMENT
+from whence.building.memory_layout import Location
+from whence.building.weights import Weights
 from whence.graph import Graph, Node
 from whence.graph.builder import GraphBuilder
-from whence.runtime.memory import ALIGNMENT
-from whence.runtime.places import Place
-from whence.runtime.weights import Weights
 from whence.types import DType
 
 SOME = np.arange(6000, dtype=np.float32)
@@ -23,7 +23,7 @@ def constants(*values: np.ndarray) -> list[Node]:
     return [node for node in graph if node.is_const]
 
 
-def read(block: np.ndarray, place: Place, like: np.ndarray) -> np.ndarray:
+def read(block: np.ndarray, place: Location, like: np.ndarray) -> np.ndarray:
     return block[place.offset : place.offset + like.nbytes].view(like.dtype).reshape(like.shape)
 
 

@@ -21,13 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.codegen.cache import LIMIT_BYTES, Cache, cache_key
-from whence.codegen.digest import FileDigest
-from whence.codegen.toolchain import Toolchain
-from whence.errors import CacheError
-from whence.ops.binding import Port
-from whence.runtime import native_library as native
-from whence.runtime.program import (
+from whence.building.native_code import Library, NativeSlot, NativeStep
+from whence.building.program import (
     Block,
     Plan,
     Program,
@@ -36,10 +31,15 @@ from whence.runtime.program import (
     Variable,
     make_segment,
 )
-from whence.runtime.source_digest import source_digest
-from whence.runtime.tuned import Tuned
-from whence.runtime.type_json import decode_type, encode_type
-from whence.runtime.weights import aligned_bytes
+from whence.building.source_digest import source_digest
+from whence.building.tuning_records import TuningRecords
+from whence.building.type_json import decode_type, encode_type
+from whence.building.weights import aligned_bytes
+from whence.codegen.cache import LIMIT_BYTES, Cache, cache_key
+from whence.codegen.digest import FileDigest
+from whence.codegen.toolchain import Toolchain
+from whence.errors import CacheError
+from whence.ops.binding import Port
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Interface:
     """All inputs that the file lists, where some have a default that may be overridden."""
 
 
-class KeptModel:
+class CachedModel:
     """The records of one model file under one choice of shapes."""
 
     def __init__(
@@ -74,7 +74,7 @@ class KeptModel:
         toolchain: Toolchain,
         shapes: Shapes,
         fusion: str,
-        tuned: Tuned,
+        tuned: TuningRecords,
         threads: int,
         *,
         enabled: bool = True,
@@ -108,7 +108,7 @@ class KeptModel:
         if others != self._digests([name for name, _ in others]) or not self._cache.has(source):
             return None
         self._others = others
-        return Interface(inputs, lambda: self._thaw(source), listed)
+        return Interface(inputs, lambda: self._load(source), listed)
 
     def note(self, graph: Graph) -> None:
         """The model was loaded just now: remember which other files it was read from, and what they
@@ -143,9 +143,9 @@ class KeptModel:
             return (
                 None
                 if content is None
-                else Program(plan, weights, library, lambda: _thawed(content))
+                else Program(plan, weights, library, lambda: _loaded(content))
             )
-        return Program(plan, weights, library, lambda: self._thaw(details))
+        return Program(plan, weights, library, lambda: self._load(details))
 
     def keeps(self, shapes: Shapes) -> bool:
         """Will a program for inputs of these shapes be kept, as far as that can be said before it
@@ -157,7 +157,7 @@ class KeptModel:
             and _TOO_LARGE not in (self._record(self._program_key(shapes)) or {})
         )
 
-    def keep_interface(self, graph: Graph) -> None:
+    def store_interface(self, graph: Graph) -> None:
         """Keep what the model takes. Its constants must have been released."""
 
         def write() -> None:
@@ -165,13 +165,13 @@ class KeptModel:
                 "files": self._others,
                 "inputs": [(node.name, encode_type(node.type)) for node in graph.inputs],
                 "listed": [(name, encode_type(kind)) for name, kind in graph.listed_inputs],
-                "source": self._freeze(graph),
+                "source": self._dump(graph),
             }
             self._cache.put(self._key, json.dumps(record).encode())
 
         self._keep(write)
 
-    def keep_program(self, shapes: Shapes, program: Program) -> None:
+    def store_program(self, shapes: Shapes, program: Program) -> None:
         """Keep a program that was compiled just now. The constants that only native code reads must
         have been released.
         """
@@ -192,7 +192,7 @@ class KeptModel:
                     else None
                 ),
                 "weights_bytes": program.weights.nbytes,
-                "details": self._freeze(program.details),
+                "details": self._dump(program.details),
             }
             # Last, so that a record is there only when its parts are.
             self._cache.put(self._program_key(shapes), json.dumps(record).encode())
@@ -231,25 +231,25 @@ class KeptModel:
             return None
         return np.frombuffer(content, np.uint8)
 
-    def _library(self, name: str | None) -> native.Library | None:
+    def _library(self, name: str | None) -> Library | None:
         if name is None:
             return None
         path = self._cache.get(name.split(".")[0])
-        return native.Library(path) if path is not None and path.name == name else None
+        return Library(path) if path is not None and path.name == name else None
 
-    def _freeze(self, what: object) -> str:
-        from whence.runtime.frozen import freeze
+    def _dump(self, what: object) -> str:
+        from whence.building.graph_pickle import dump
 
-        return self._cache.keep_content(freeze(what))
+        return self._cache.keep_content(dump(what))
 
-    def _thaw(self, digest: str) -> Any:
+    def _load(self, digest: str) -> Any:
         content = self._cache.map(digest)
         if content is None:
             raise CacheError(
                 f"what explains '{self.path.name}' is not in the cache '{self._cache.folder}' any"
                 " more; compile the model again"
             )
-        return _thawed(content)
+        return _loaded(content)
 
     def _keep(self, write: Callable[[], None]) -> None:
         """Keep what will last. A model that cannot be kept runs all the same, so a full disk is
@@ -268,10 +268,10 @@ class KeptModel:
             )
 
 
-def _thawed(content: memoryview) -> Any:
-    from whence.runtime.frozen import thaw
+def _loaded(content: memoryview) -> Any:
+    from whence.building.graph_pickle import load
 
-    return thaw(content)
+    return load(content)
 
 
 def _asked(shapes: Shapes) -> str:
@@ -301,7 +301,7 @@ def _encode_plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _decode_plan(record: Mapping[str, Any], library: native.Library | None) -> Plan:
+def _decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
     return Plan(
         inputs=tuple(_decode_block(block) for block in record["inputs"]),
         outputs=tuple(_decode_block(block) for block in record["outputs"]),
@@ -357,14 +357,12 @@ def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
             )
             for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
         ],
-        "asides": [(step.number, step.node) for step in action.asides],
+        "conditional_steps": [(step.number, step.node) for step in action.conditional_steps],
         "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
     }
 
 
-def _decode_action(
-    row: Mapping[str, Any], library: native.Library | None
-) -> Segment | ReferenceStep:
+def _decode_action(row: Mapping[str, Any], library: Library | None) -> Segment | ReferenceStep:
     if "node" in row:
         return ReferenceStep(row["number"], row["node"])
     symbols = tuple(str(step[0]) for step in row["steps"])
@@ -374,13 +372,15 @@ def _decode_action(
         symbol: library.address(symbol) if library is not None and symbol else None
         for symbol in set(symbols)
     }
-    asides = tuple(ReferenceStep(number, node) for number, node in row["asides"])
-    steps = [native.Step(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
+    conditional_steps = tuple(
+        ReferenceStep(number, node) for number, node in row["conditional_steps"]
+    )
+    steps = [NativeStep(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
     return make_segment(
         steps,
         symbols,
-        [native.Slot(*slot) for slot in row["slots"]],
+        [NativeSlot(*slot) for slot in row["slots"]],
         row["scratch_bytes"],
         row["first_step"],
-        asides,
+        conditional_steps,
     )

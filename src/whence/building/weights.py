@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.runtime.memory import ALIGNMENT, aligned
-from whence.runtime.places import Place, Region
+from whence.building.arena import ALIGNMENT, aligned
+from whence.building.memory_layout import Location, Region
 
 if TYPE_CHECKING:
     from whence.graph import Node
@@ -31,18 +31,18 @@ class Weights:
         self._size = gap
         self.used: list[tuple[int, int]] = []
         """Where each begins and ends."""
-        self._places: dict[tuple[int, Packing | None], Place] = {}
+        self._places: dict[tuple[int, Packing | None], Location] = {}
         self._arrays: list[tuple[int, np.ndarray]] = []
         self._alike: dict[tuple[int, bytes], tuple[int, np.ndarray]] = {}
 
-    def place(self, node: Node, packing: Packing | None = None) -> Place:
+    def place(self, node: Node, packing: Packing | None = None) -> Location:
         """Where the constant will lie."""
         key = (node.id, packing)
         if key not in self._places:
             value = node.value
             assert value is not None
             array = np.ascontiguousarray(value if packing is None else packing(value))
-            self._places[key] = Place(
+            self._places[key] = Location(
                 Region.WEIGHTS, offset=self._offset(array.reshape(-1).view(np.uint8))
             )
         return self._places[key]

@@ -19,18 +19,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whence.building.arena import aligned
+from whence.building.build import Progress, grain
+from whence.building.memory_layout import Region
+from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
+from whence.building.program import make_segment
+from whence.building.weights import aligned_bytes
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Unit
 from whence.graph import Node, Ref
 from whence.kernels.ir import Buffer, Kernel, Role
-from whence.runtime import native_library as native
-from whence.runtime.build import Progress, grain
 from whence.runtime.engine import CpuEngine
-from whence.runtime.kernel_trial import ordinary_numbers, time_steps
-from whence.runtime.memory import aligned
-from whence.runtime.places import Region
-from whence.runtime.program import make_segment
-from whence.runtime.weights import aligned_bytes
+from whence.runtime.step_timing import ordinary_numbers, time_steps
 
 _PIECE = 1 << 14
 _TOUCH = Unit(
@@ -69,8 +69,8 @@ _Turns = defaultdict[str, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Racer:
-    """One kernel of a race."""
+class Candidate:
+    """A kernel to time against others that compute the same."""
 
     kernel: Kernel
     inputs: tuple[Ref, ...]
@@ -86,9 +86,9 @@ class Racer:
         )
 
 
-def race(
+def time_candidates(
     engine: CpuEngine,
-    heats: Sequence[Sequence[Racer]],
+    heats: Sequence[Sequence[Candidate]],
     model_bytes: int,
     progress: Progress | None = None,
 ) -> Iterator[list[int]]:
@@ -98,21 +98,23 @@ def race(
     `model_bytes` is what the constants of the whole model take. A kernel that cannot be compiled
     takes for ever.
     """
-    racers = [racer for heat in heats for racer in heat]
-    emitted = emit([racer.kernel for racer in racers], [["a candidate"] for _ in racers])
+    candidates = [candidate for heat in heats for candidate in heat]
+    emitted = emit(
+        [candidate.kernel for candidate in candidates], [["a candidate"] for _ in candidates]
+    )
     shown = (
         None
         if progress is None
         else lambda _, done, total: progress("compiling candidates", done, total)
     )
-    library = native.Library(
-        engine.toolchain.build_library([_TOUCH, *emitted.units], progress=shown)
-    )
+    library = Library(engine.toolchain.build_library([_TOUCH, *emitted.units], progress=shown))
     engine.runtime.reserve(
-        engine.pool, max((racer.kernel.scratch_bytes for racer in racers), default=0)
+        engine.pool, max((candidate.kernel.scratch_bytes for candidate in candidates), default=0)
     )
     symbols = iter(emitted.symbols)
-    far = _Far(max([min(model_bytes, _MOST_FAR), *(racer.weight_bytes for racer in racers)]))
+    far = _Far(
+        max([min(model_bytes, _MOST_FAR), *(candidate.weight_bytes for candidate in candidates)])
+    )
     for done, heat in enumerate(heats):
         yield _Heat(engine, library, far).run(heat, [next(symbols) for _ in heat])
         if progress is not None:
@@ -122,18 +124,20 @@ def race(
 class _Heat:
     """Racers that compute the same from the same operands."""
 
-    def __init__(self, engine: CpuEngine, library: native.Library, far: _Far) -> None:
+    def __init__(self, engine: CpuEngine, library: Library, far: _Far) -> None:
         self._engine, self._library, self._far = engine, library, far
         self._rng = np.random.default_rng(0)
         # A model that is smaller than the cache does not empty it.
         self._other = _pieces(min(2 * engine.target.l2, far.size) * engine.threads)
         self._operands: dict[tuple[bool, Ref], np.ndarray] = {}
 
-    def run(self, heat: Sequence[Racer], symbols: Sequence[str]) -> list[int]:
-        # Choices that come to the same code are one racer.
-        racers = {symbol: racer for racer, symbol in zip(heat, symbols, strict=True) if symbol}
-        self._prepare(racers.values())
-        ready = {symbol: self._ready(racer, symbol) for symbol, racer in racers.items()}
+    def run(self, heat: Sequence[Candidate], symbols: Sequence[str]) -> list[int]:
+        # Choices that come to the same code are one candidate.
+        candidates = {
+            symbol: candidate for candidate, symbol in zip(heat, symbols, strict=True) if symbol
+        }
+        self._prepare(candidates.values())
+        ready = {symbol: self._ready(candidate, symbol) for symbol, candidate in candidates.items()}
         if not ready:
             return [NEVER] * len(heat)
         for each in ready.values():
@@ -182,21 +186,21 @@ class _Heat:
             )[-1]
         )
 
-    def _ready(self, racer: Racer, symbol: str) -> _Ready:
-        kernel = racer.kernel
+    def _ready(self, candidate: Candidate, symbol: str) -> _Ready:
+        kernel = candidate.kernel
         arrays: list[np.ndarray] = []
-        slots: list[native.Slot] = []
+        slots: list[NativeSlot] = []
         near: list[np.ndarray] = []
         offset = 0
         for position, (buffer, ref) in enumerate(
-            zip(kernel.params, (*racer.inputs, *racer.outputs), strict=True)
+            zip(kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)
         ):
             if position in kernel.packings:
-                slots.append(native.Slot(int(Region.WEIGHTS), 0, offset))
+                slots.append(NativeSlot(int(Region.WEIGHTS), 0, offset))
                 offset += aligned(_nbytes(buffer))
                 continue
-            array = self._operands[position >= len(racer.inputs), ref]
-            slots.append(native.Slot(int(Region.INPUT), len(arrays), 0))
+            array = self._operands[position >= len(candidate.inputs), ref]
+            slots.append(NativeSlot(int(Region.INPUT), len(arrays), 0))
             arrays.append(array)
             near += [array] if buffer.role is Role.INPUT else []
         steps = []
@@ -205,14 +209,14 @@ class _Heat:
             *((array, "whence_write") for array in near),
         ):
             steps.append(
-                native.Step(
+                NativeStep(
                     self._library.address(function), array.nbytes // _PIECE, 1, len(slots), 1
                 )
             )
-            slots.append(native.Slot(int(Region.INPUT), len(arrays), 0))
+            slots.append(NativeSlot(int(Region.INPUT), len(arrays), 0))
             arrays.append(array)
         steps.append(
-            native.Step(
+            NativeStep(
                 self._library.address(symbol), kernel.tasks, grain(kernel), 0, len(kernel.params)
             )
         )
@@ -222,17 +226,19 @@ class _Heat:
             segment.plan, operands, (ctypes.c_void_p * len(slots))(), offset, (segment, *arrays)
         )
 
-    def _prepare(self, racers: Iterable[Racer]) -> None:
-        """The operands that all racers share, besides packed weights: those may be any numbers, and
+    def _prepare(self, candidates: Iterable[Candidate]) -> None:
+        """The operands that all candidates share, besides packed weights: those may be any numbers, and
         packing them takes longer than timing.
         """
-        for racer in racers:
+        for candidate in candidates:
             for position, (buffer, ref) in enumerate(
-                zip(racer.kernel.params, (*racer.inputs, *racer.outputs), strict=True)
+                zip(candidate.kernel.params, (*candidate.inputs, *candidate.outputs), strict=True)
             ):
-                key = position >= len(racer.inputs), ref
-                if position not in racer.kernel.packings and key not in self._operands:
-                    node = racer.constants[position] if position < len(racer.inputs) else None
+                key = position >= len(candidate.inputs), ref
+                if position not in candidate.kernel.packings and key not in self._operands:
+                    node = (
+                        candidate.constants[position] if position < len(candidate.inputs) else None
+                    )
                     self._operands[key] = _filled(
                         ordinary_numbers(buffer, self._rng)
                         if node is None or node.value is None
@@ -244,7 +250,7 @@ class _Heat:
 class _Ready:
     """A kernel with its operands, and what is touched before it."""
 
-    plan: native.Plan
+    plan: NativePlan
     operands: ctypes.Array[ctypes.c_void_p]
     pointers: ctypes.Array[ctypes.c_void_p]
     weight_bytes: int

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from whence.building.allocate import is_planned, nbytes
 from whence.graph import Graph, Node, Ref
 from whence.kernels.lower import Step
-from whence.runtime.layout import is_planned, nbytes
 
 _SIZED_LATE = (
     "it reads or makes a value whose size, or the size of whose elements, is known only at run time"
@@ -22,7 +22,9 @@ def is_native(graph: Graph, step: Step) -> bool:
     )
 
 
-def runnable(graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]) -> list[Step]:
+def with_reference_steps(
+    graph: Graph, steps: Sequence[Step], refused: Mapping[int, str]
+) -> list[Step]:
     """The steps, those that cannot run as they are replaced by reference steps, one for each
     member.
 

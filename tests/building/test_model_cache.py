@@ -21,6 +21,8 @@ import pytest
 from tests.runtime.models import assert_same, mixed, outputs
 from whence import api
 from whence.attribution.measure import profile_executable
+from whence.building.export import export
+from whence.building.graph_pickle import dump, load
 from whence.codegen.cache import Cache
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError, ModelError
@@ -29,8 +31,6 @@ from whence.graph.builder import GraphBuilder
 from whence.graph.story import tell
 from whence.runtime.engine import CpuEngine
 from whence.runtime.executable import Executable
-from whence.runtime.export import export
-from whence.runtime.frozen import freeze, thaw
 from whence.types import Dim, DType
 
 Start = Callable[[Path], Executable]
@@ -242,7 +242,9 @@ def test_what_a_start_depends_on(
     assert loads() == 1
     monkeypatch.setenv("WHENCE_CHECK", "0")
     assert loads() == 0
-    monkeypatch.setattr("whence.runtime.kept.source_digest", lambda: "another version of whence")
+    monkeypatch.setattr(
+        "whence.building.model_cache.source_digest", lambda: "another version of whence"
+    )
     assert loads() == 1
 
 
@@ -423,7 +425,7 @@ def test_a_process_that_was_killed_and_two_at_once(tmp_path: Path) -> None:
 
 def test_a_frozen_graph_is_the_same_graph() -> None:
     graph = api.prepare(_net("frozen"))
-    again, node = thaw(freeze((graph, graph.outputs[0])))
+    again, node = load(dump((graph, graph.outputs[0])))
     assert print_graph(again) == print_graph(graph)
     assert again.ledger.edges == graph.ledger.edges
     assert node is again.outputs[0]
@@ -436,7 +438,7 @@ def test_a_long_graph_is_frozen() -> None:
     for _ in range(5000):
         value = build.op("Neg", value)
     build.output("y", value)
-    assert len(thaw(freeze(build.finish()))) == 5002
+    assert len(load(dump(build.finish()))) == 5002
 
 
 def test_only_parts_of_programs_are_thawed() -> None:
@@ -445,4 +447,4 @@ def test_only_parts_of_programs_are_thawed() -> None:
             return os.system, ("true",)
 
     with pytest.raises(pickle.UnpicklingError, match=r"posix\.system is no part of a program"):
-        thaw(pickle.dumps(Bad()))
+        load(pickle.dumps(Bad()))

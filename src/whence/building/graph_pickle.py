@@ -46,14 +46,14 @@ _NodeState = tuple[
 ]
 
 
-def freeze(what: object) -> bytes:
+def dump(what: object) -> bytes:
     """The bytes of a graph, or of anything made of graphs, their nodes and plain records."""
     file = io.BytesIO()
     _Pickler(file, _PROTOCOL).dump(what)
     return file.getvalue()
 
 
-def thaw(data: bytes | memoryview) -> Any:
+def load(data: bytes | memoryview) -> Any:
     """What was frozen. Raises `pickle.UnpicklingError` for anything else."""
     return _Unpickler(io.BytesIO(data)).load()
 

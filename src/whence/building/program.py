@@ -15,19 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.runtime import native_library as native
+from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 
 if TYPE_CHECKING:
+    from whence.building.arena import ArenaPlan
+    from whence.building.memory_layout import Location, MemoryLayout
     from whence.codegen.emit import KernelUnit
     from whence.fusion import FusedGraph
     from whence.graph import Graph
     from whence.kernels.ir import Member
     from whence.kernels.tile import Tile
     from whence.provenance import Origin
-    from whence.runtime.bodies import Bodies
-    from whence.runtime.engine import CpuEngine
-    from whence.runtime.memory import MemoryPlan
-    from whence.runtime.places import Layout, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +58,12 @@ class ReferenceStep:
 class Segment:
     """Native steps that run in one call."""
 
-    plan: native.Plan
+    plan: NativePlan
     keep: tuple[object, ...]
     """What the plan points into."""
     symbols: tuple[str, ...]
-    """The function of each step; empty for one of `asides`."""
-    asides: tuple[ReferenceStep, ...] = ()
+    """The function of each step; empty for one of `conditional_steps`."""
+    conditional_steps: tuple[ReferenceStep, ...] = ()
     """Steps that the run leaves native code for, when it comes by: they stand on the side of a
     choice that is not always taken.
     """
@@ -75,7 +73,7 @@ class Segment:
 class Copy:
     """An output that no step makes in place, but that native code could reach."""
 
-    source: Place
+    source: Location
     output: int
     size: int
     """In bytes."""
@@ -117,7 +115,7 @@ class Details:
     graph: Graph
     fused: FusedGraph
     steps: tuple[ProgramStep, ...]
-    layout: Layout
+    layout: MemoryLayout
     copies: tuple[Copy, ...]
     units: tuple[KernelUnit, ...]
     tile: Tile
@@ -150,7 +148,7 @@ class Plan:
         program?
         """
         return None not in self.outputs and all(
-            isinstance(action, Segment) and not action.asides for action in self.actions
+            isinstance(action, Segment) and not action.conditional_steps for action in self.actions
         )
 
     @property
@@ -159,7 +157,7 @@ class Plan:
         return tuple(
             step
             for action in self.actions
-            for step in (action.asides if isinstance(action, Segment) else (action,))
+            for step in (action.conditional_steps if isinstance(action, Segment) else (action,))
         )
 
 
@@ -170,7 +168,6 @@ class Program:
 
     __slots__ = (
         "__weakref__",
-        "_bodies",
         "_details",
         "_loading",
         "library",
@@ -183,13 +180,13 @@ class Program:
         self,
         plan: Plan,
         weights: np.ndarray,
-        library: native.Library | None,
+        library: Library | None,
         details: Details | Callable[[], Details],
         used: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         self.used = used
         """Which parts of the arena hold values, where every other byte is to be left alone
-        (`runtime/redzones.py`).
+        (`building/redzones.py`).
         """
         self.plan = plan
         self.weights = weights
@@ -197,7 +194,6 @@ class Program:
         """The native code; `None` when there is none, or when it is for another machine."""
         self._details = details
         self._loading = threading.Lock()
-        self._bodies: Bodies | None = None
 
     @property
     def details(self) -> Details:
@@ -206,16 +202,6 @@ class Program:
             if not isinstance(self._details, Details):
                 self._details = self._details()
             return self._details
-
-    def bodies(self, engine: CpuEngine) -> Bodies:
-        """The bodies of its loops and conditions, compiled as they are needed."""
-        from whence.runtime.bodies import Bodies
-
-        details = self.details
-        with self._loading:
-            if self._bodies is None:
-                self._bodies = Bodies(details.graph, engine)
-            return self._bodies
 
     @property
     def actions(self) -> tuple[Segment | ReferenceStep, ...]:
@@ -234,7 +220,7 @@ class Program:
         return self.details.steps
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> MemoryLayout:
         return self.details.layout
 
     @property
@@ -246,7 +232,7 @@ class Program:
         return self.details.units
 
     @property
-    def memory(self) -> MemoryPlan:
+    def memory(self) -> ArenaPlan:
         return self.layout.memory
 
     @property
@@ -270,19 +256,19 @@ class Program:
 
 
 def make_segment(
-    steps: list[native.Step],
+    steps: list[NativeStep],
     symbols: tuple[str, ...],
-    slots: list[native.Slot],
+    slots: list[NativeSlot],
     scratch_bytes: int,
     first_step: int,
-    asides: tuple[ReferenceStep, ...] = (),
+    conditional_steps: tuple[ReferenceStep, ...] = (),
 ) -> Segment:
     """Native steps that follow each other as one plan for the run-time library."""
-    step_array = (native.Step * len(steps))(*steps)
-    slot_array = (native.Slot * max(len(slots), 1))(*slots)
+    step_array = (NativeStep * len(steps))(*steps)
+    slot_array = (NativeSlot * max(len(slots), 1))(*slots)
     return Segment(
-        native.Plan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step),
+        NativePlan(step_array, slot_array, len(steps), len(slots), scratch_bytes, first_step),
         (step_array, slot_array),
         symbols,
-        asides,
+        conditional_steps,
     )

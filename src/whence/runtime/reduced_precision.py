@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whence.building.build import Progress, build_program
 from whence.graph import Graph
 from whence.ops.definition import Value
 from whence.passes.equivalence import difference, random_inputs
-from whence.runtime.build import Progress, build_program
 
 if TYPE_CHECKING:
+    from whence.building.program import Program
     from whence.runtime.engine import CpuEngine
-    from whence.runtime.program import Program
 
 LIMIT = 3e-5
 """Of the largest number of an output. Engines are held to agree within 1e-4, and differ by some of
@@ -26,7 +26,7 @@ that as it is.
 """
 
 
-def build_checked(
+def build_with_precision_trial(
     graph: Graph, engine: CpuEngine, *, fusion: str, progress: Progress | None
 ) -> Program:
     """A prepared graph as a program, by matrix units if there are any and the outputs do not show

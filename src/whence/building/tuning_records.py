@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from whence.building.source_digest import kernel_digest
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
-from whence.runtime.source_digest import kernel_digest
 
 if TYPE_CHECKING:
     from whence.kernels.choice import Choice
@@ -44,7 +44,7 @@ class Winner:
     usual_nanoseconds: int
 
 
-class Tuned:
+class TuningRecords:
     """The winners for one toolchain and number of threads. Read on first use."""
 
     def __init__(self, toolchain: Toolchain, threads: int) -> None:

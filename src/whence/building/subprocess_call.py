@@ -26,7 +26,7 @@ _NO_MESSAGE = (pickle.PicklingError, AttributeError, TypeError)
 _NO_WARNINGS = ("-W", "error::RuntimeWarning")
 
 
-def call_apart(call: Callable[..., object], *given: object) -> bool:
+def call_in_subprocess(call: Callable[..., object], *given: object) -> bool:
     """Call a function of some module in another Python process, and wait for it. Was it done, and
     had it nothing to say?
 

@@ -17,12 +17,11 @@ import pytest
 
 from tests.runtime.models import assert_same, outputs
 from whence import api
+from whence.building.subprocess_call import call_in_subprocess
 from whence.codegen.cache import Cache
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime import apart
-from whence.runtime.apart import call_apart
 from whence.runtime.engine import CpuEngine
 from whence.types import Dim, DType
 
@@ -41,7 +40,7 @@ try:
     found = {"y": model(np.load(sys.argv[2])).tolist()}
 except WhenceError as error:
     found = {"error": f"{type(error).__name__}: {error}"}
-found["compiler"] = [name for name in ("onnx", "whence.graph", "whence.runtime.build") if name in sys.modules]
+found["compiler"] = [name for name in ("onnx", "whence.graph", "whence.building.build") if name in sys.modules]
 if sys.platform == "linux":
     found["held"] = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmRSS:"))
 print(json.dumps(found))
@@ -112,7 +111,7 @@ def test_who_wants_to_see_it_compiles_here(tmp_path: Path) -> None:
     # Nothing is kept when every pass is checked: there is nothing that another process could leave.
     for options, environment in (((), {"WHENCE_CHECK": "1"}), (("--progress",), {})):
         assert (
-            "whence.runtime.build"
+            "whence.building.build"
             in _run(tmp_path, tmp_path / "m.onnx", *options, **environment)["compiler"]
         )
 
@@ -127,8 +126,8 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
         call(*given)
         return True
 
-    monkeypatch.setattr(apart, "call_apart", forget)
-    monkeypatch.setattr("whence.runtime.kept._LARGEST", 0)
+    monkeypatch.setattr("whence.building.subprocess_call.call_in_subprocess", forget)
+    monkeypatch.setattr("whence.building.model_cache._LARGEST", 0)
     api.save(_net(), tmp_path / "m.onnx")
     for _ in range(2):
         engine = CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
@@ -149,8 +148,8 @@ def _warn() -> None:
     warnings.warn("the disk is full", RuntimeWarning, stacklevel=1)
 
 
-def test_a_call_apart_is_made_in_another_process(tmp_path: Path) -> None:
-    assert call_apart(_write, tmp_path / "a", "done by")
+def test_a_call_is_made_in_another_process(tmp_path: Path) -> None:
+    assert call_in_subprocess(_write, tmp_path / "a", "done by")
     text, process = (tmp_path / "a").read_text(encoding="utf-8").rsplit(" ", 1)
     assert (text, int(process) != os.getpid()) == ("done by", True)
 
@@ -158,10 +157,10 @@ def test_a_call_apart_is_made_in_another_process(tmp_path: Path) -> None:
 def test_a_call_that_fails_or_warns_is_to_be_made_here(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert not call_apart(_write, tmp_path / "no folder" / "a", "")
-    assert not call_apart(_warn)
-    assert not call_apart(lambda: None)
-    assert not call_apart(os._exit, 3)
+    assert not call_in_subprocess(_write, tmp_path / "no folder" / "a", "")
+    assert not call_in_subprocess(_warn)
+    assert not call_in_subprocess(lambda: None)
+    assert not call_in_subprocess(os._exit, 3)
     assert capfd.readouterr() == ("", "")
 
 
@@ -170,7 +169,7 @@ def test_no_other_program_is_started(
     executable: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    assert not call_apart(_write, tmp_path / "a", "")
+    assert not call_in_subprocess(_write, tmp_path / "a", "")
     assert not (tmp_path / "a").exists()
 
 
@@ -178,5 +177,5 @@ def test_a_frozen_program_is_not_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert not call_apart(_write, tmp_path / "a", "")
+    assert not call_in_subprocess(_write, tmp_path / "a", "")
     assert not (tmp_path / "a").exists()

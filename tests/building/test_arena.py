@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.runtime.memory import ALIGNMENT, Block, Lifetime, aligned, plan_memory
+from whence.building.arena import ALIGNMENT, Block, Lifetime, aligned, plan_arena
 
 _sizes = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 63, 64, 65, 4096, 10_000_000_000]))
 
@@ -32,7 +32,7 @@ def _meet(one: Lifetime, two: Lifetime) -> bool:
 
 @given(_blocks)
 def test_nothing_that_is_alive_overlaps(blocks: list[Block]) -> None:
-    plan = plan_memory(blocks)
+    plan = plan_arena(blocks)
     assert len(plan.offsets) == len(blocks)
     spans = [
         (each, begin + each.offset, begin + each.offset + each.size)
@@ -46,7 +46,7 @@ def test_nothing_that_is_alive_overlaps(blocks: list[Block]) -> None:
 
 @given(_blocks)
 def test_the_arena_holds_everything_and_wastes_nothing_on_the_whole(blocks: list[Block]) -> None:
-    plan = plan_memory(blocks)
+    plan = plan_arena(blocks)
     sizes = [max(each.offset + each.size for each in block) for block in blocks]
     assert all(offset % ALIGNMENT == 0 for offset in plan.offsets)
     assert all(
@@ -70,20 +70,20 @@ def test_the_arena_holds_everything_and_wastes_nothing_on_the_whole(blocks: list
 
 
 def test_a_chain_needs_two_places() -> None:
-    plan = plan_memory([[Lifetime(1000, step, step + 1)] for step in range(10)])
+    plan = plan_arena([[Lifetime(1000, step, step + 1)] for step in range(10)])
     assert plan.arena_bytes == 2 * aligned(1000)
     assert plan.total_bytes == 10_000
 
 
 def test_small_blocks_fill_the_gaps_between_large_ones() -> None:
-    plan = plan_memory([[Lifetime(640, 0, 1)], [Lifetime(640, 0, 3)], [Lifetime(64, 2, 3)]])
+    plan = plan_arena([[Lifetime(640, 0, 1)], [Lifetime(640, 0, 3)], [Lifetime(64, 2, 3)]])
     assert plan.arena_bytes == 1280
 
 
 def test_others_lie_where_a_part_is_not_made_yet() -> None:
     # The first half is there from the beginning, the second comes last: what happens in between
     # needs no room of its own.
-    plan = plan_memory(
+    plan = plan_arena(
         [
             [Lifetime(640, 0, 9), Lifetime(640, 8, 9, offset=640)],
             [Lifetime(320, 1, 4)],
@@ -95,5 +95,5 @@ def test_others_lie_where_a_part_is_not_made_yet() -> None:
 
 
 def test_nothing_needs_nothing() -> None:
-    assert plan_memory([]) == plan_memory([[Lifetime(0, 0, 0)]][:0])
-    assert plan_memory([]).arena_bytes == 0
+    assert plan_arena([]) == plan_arena([[Lifetime(0, 0, 0)]][:0])
+    assert plan_arena([]).arena_bytes == 0

@@ -1,0 +1,1 @@
+"""Making programs: memory layout, packed weights, plans, cached models, tuning records, export."""

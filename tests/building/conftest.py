@@ -1,0 +1,9 @@
+"""Programs are run where that shows how they were built: on the engine that the runtime's tests
+share.
+"""
+
+from __future__ import annotations
+
+from tests.runtime.conftest import engine
+
+__all__ = ["engine"]
