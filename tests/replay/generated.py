@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from tests.replay.models_other import models
 from whence.api import prepare
+from whence.building.build import build_program, tile_for
+from whence.building.program import Details, Program, Segment
 from whence.codegen.emit import Function, KernelUnit, emit
 from whence.codegen.opencl.render_cl import Device
 from whence.codegen.target import Target
@@ -22,9 +24,7 @@ from whence.kernels.choice import candidates, kind_of, lower_choice
 from whence.kernels.group import Group
 from whence.kernels.tile import Tile
 from whence.passes.manager import CheckLevel
-from whence.runtime.build import build_program, tile_for
 from whence.runtime.opencl.program import LaunchStep, plan_opencl
-from whence.runtime.program import Details, Program, Segment
 
 TARGETS: Mapping[str, tuple[str, int]] = {
     "avx2": ("x86_64-avx2", 1),
