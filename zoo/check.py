@@ -300,7 +300,7 @@ def _try(
     nothing to compare with.
     """
     import whence
-    from whence.graph.fates import coverage
+    from whence.graph.outcomes import coverage
     from whence.passes.equivalence import draws_random_numbers
     from whence.passes.manager import CheckLevel
 

@@ -26,7 +26,7 @@ from whence.building.program import Program
 from whence.building.reference_fallback import with_reference_steps
 from whence.codegen.emit import Emitted
 from whence.fusion import find_groups, fuse
-from whence.fusion.stretches import begins_of_inputs
+from whence.fusion.contiguous import input_offsets
 from whence.graph import Graph, Node, Ref
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.interpreter import evaluate_node
@@ -485,7 +485,7 @@ class _Memory:
     def run(self, step: Step) -> None:
         (end,) = step.members[-1:]
         if end.op == "Concat" and step.name.endswith("_rest"):
-            begins = begins_of_inputs(self._graph, end)
+            begins = input_offsets(self._graph, end)
             assert begins is not None
             whole = self.array(end.ref()).reshape(-1)
             for ref, begin in zip(end.inputs, begins, strict=True):

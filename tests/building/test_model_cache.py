@@ -28,7 +28,7 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError, ModelError
 from whence.graph import Graph, print_graph
 from whence.graph.builder import GraphBuilder
-from whence.graph.story import tell
+from whence.graph.history import history_of
 from whence.runtime.engine import CpuEngine
 from whence.runtime.executable import Executable
 from whence.types import Dim, DType
@@ -168,8 +168,8 @@ def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(
         graph = model.programs[0].graph
         stories.append(
             [
-                (story.fate, story.steps, story.tombstones)
-                for story in (tell(graph, source) for source in graph.ledger.sources)
+                (history.outcome, history.steps, history.tombstones)
+                for history in (history_of(graph, source) for source in graph.ledger.sources)
             ]
         )
     assert stories[0] == stories[1]

@@ -25,7 +25,7 @@ from whence.compat.hexagon import change_output_refs, insert_nodes, replace_node
 from whence.errors import GraphError
 from whence.graph import Check, Graph, Node, check_graph
 from whence.graph.change import Change
-from whence.graph.fates import coverage
+from whence.graph.outcomes import coverage
 from whence.provenance import Reason
 
 # ---- rewrites that must fail ----

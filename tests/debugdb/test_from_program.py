@@ -19,7 +19,7 @@ from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, 
 from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceRow, TombstoneRow
 from whence.debugdb.store import ask
 from whence.graph.builder import GraphBuilder
-from whence.graph.story import tell
+from whence.graph.history import history_of
 from whence.provenance import EdgeKind
 from whence.runtime.engine import CpuEngine
 from whence.runtime.instance import Instance
@@ -194,8 +194,8 @@ def test_removed_says_what_the_story_says() -> None:
         ("same", "removed", "identity"),
     ]
     for source, row in zip((graph.ledger.source(number) for number in (2, 5)), rows, strict=False):
-        story = tell(graph, source)
+        story = history_of(graph, source)
         fold = next(step for step in story.steps if step.kind is EdgeKind.FOLD)
         assert row[3:] == (fold.pass_name, fold.rule, min(node.id for node in story.live_in))
-    stone = tell(graph, graph.ledger.source(7)).tombstones[-1]
+    stone = history_of(graph, graph.ledger.source(7)).tombstones[-1]
     assert rows[2][3:] == (stone.pass_name, stone.rule, stone.into)

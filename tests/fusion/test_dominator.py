@@ -69,9 +69,9 @@ def test_residual_block() -> None:
     check_golden(
         build.finish(),
         """
-        #1 fuse_relu(%9) -> %1: %1 Relu; master %1, elemwise, flat from[1]
-        #2 fuse_conv_relu(%1, %7) -> %3: %2 Conv, %3 Relu; master %2, out_elemwise_fusable from[2,3]
-        #3 fuse_conv_add_relu(%3, %8, %1) -> %6: %4 Conv, %5 Add, %6 Relu; master %4, out_elemwise_fusable from[4,5,6]
+        #1 fuse_relu(%9) -> %1: %1 Relu; anchor %1, elemwise, flat from[1]
+        #2 fuse_conv_relu(%1, %7) -> %3: %2 Conv, %3 Relu; anchor %2, out_elemwise_fusable from[2,3]
+        #3 fuse_conv_add_relu(%3, %8, %1) -> %6: %4 Conv, %5 Add, %6 Relu; anchor %4, out_elemwise_fusable from[4,5,6]
         not fused %1 -> %2: Conv reads its inputs many times, so they are stored first
         not fused %1 -> %5: would create a cycle: a result of the group of Relu reaches that of Add through others too
         not fused %3 -> %4: Conv reads its inputs many times, so they are stored first
@@ -94,8 +94,8 @@ def test_a_sum_that_is_needed_again_is_stored_by_the_group_that_goes_on() -> Non
         build.finish(),
         """
         #1 fuse_conv_add_mul_add_relu(%12, %8, %13, %9, %10) -> %5, %2: %1 Conv, %2 Add, %3 Mul, %4 Add, %5 Relu; \
-master %1, out_elemwise_fusable from[1,2,3,4,5]
-        #2 fuse_conv_add(%5, %11, %2) -> %7: %6 Conv, %7 Add; master %6, out_elemwise_fusable from[6,7]
+anchor %1, out_elemwise_fusable from[1,2,3,4,5]
+        #2 fuse_conv_add(%5, %11, %2) -> %7: %6 Conv, %7 Add; anchor %6, out_elemwise_fusable from[6,7]
         not fused %2 -> %7: group already has an anchor (Conv)
         not fused %5 -> %6: Conv reads its inputs many times, so they are stored first
         """,
@@ -140,9 +140,9 @@ def test_a_reduction_takes_what_leads_to_it_and_gives_nothing_on() -> None:
     check_golden(
         build.finish(),
         """
-        #1 fuse_relu_transpose_exp_reducesum(%8) -> %4: %1 Relu, %2 Transpose, %3 Exp, %4 ReduceSum; master %4, comm_reduce from[1,2,3,4]
-        #2 fuse_log(%4) -> %5: %5 Log; master %5, elemwise, flat from[5]
-        #3 fuse_softmax(%5) -> %6: %6 Softmax; master %6, opaque from[6]
+        #1 fuse_relu_transpose_exp_reducesum(%8) -> %4: %1 Relu, %2 Transpose, %3 Exp, %4 ReduceSum; anchor %4, comm_reduce from[1,2,3,4]
+        #2 fuse_log(%4) -> %5: %5 Log; anchor %5, elemwise, flat from[5]
+        #3 fuse_softmax(%5) -> %6: %6 Softmax; anchor %6, opaque from[6]
         not fused %4 -> %5: reduction cannot fuse forward (ReduceSum)
         not fused %5 -> %6: consumer is opaque (Softmax)
         """,
@@ -176,7 +176,7 @@ def test_a_shared_value_is_stored_by_one_group_with_two_outputs() -> None:
     check_golden(
         build.finish(),
         """
-        #1 fuse_relu_exp_tanh(%4) -> %3, %1, %2: %1 Relu, %2 Exp, %3 Tanh; master %3, elemwise, flat from[1,2,3]
+        #1 fuse_relu_exp_tanh(%4) -> %3, %1, %2: %1 Relu, %2 Exp, %3 Tanh; anchor %3, elemwise, flat from[1,2,3]
         """,
     )
 

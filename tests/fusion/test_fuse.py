@@ -227,7 +227,7 @@ def test_check_finds_a_missing_entry_a_foreign_master_and_a_missing_reason() -> 
     with pytest.raises(GraphError, match="is not a member"):
         check_fused(
             dataclasses.replace(
-                result, entries=(dataclasses.replace(first, master=second.root), second)
+                result, entries=(dataclasses.replace(first, anchor=second.root), second)
             )
         )
     with pytest.raises(GraphError, match="is in no fused group"):

@@ -169,19 +169,19 @@ def test_vectors_are_dense_and_name_ids() -> None:
     graph = conv_ewise_injective()
     groups = find_fusible_groups(graph)
     assert groups.nodes == tuple(node.id for node in graph)
-    assert len(groups.group_root) == len(groups.group_master) == len(groups.pattern) == len(graph)
+    assert len(groups.group_root) == len(groups.group_anchor) == len(groups.pattern) == len(graph)
     (output,) = graph.outputs
     assert groups.root(output.id) == NO_NODE
     (data,) = graph.inputs
-    assert (groups.root(data.id), groups.master(data.id), groups.pattern_of(data.id)) == (
+    assert (groups.root(data.id), groups.anchor(data.id), groups.pattern_of(data.id)) == (
         data.id,
         NO_NODE,
         Pattern.OPAQUE,
     )
     conv, add, flatten, last = 1, 2, 3, 4
     assert [groups.root(node) for node in (conv, add, flatten, last)] == [add, add, last, last]
-    # The output of a group that begins with a convolution keeps the convolution as its master.
-    assert groups.master(add) == conv
+    # The output of a group that begins with a convolution keeps the convolution as its anchor.
+    assert groups.anchor(add) == conv
     assert groups.pattern_of(add) is Pattern.OUT_ELEMWISE_FUSABLE
     assert groups.pattern_of(last) is Pattern.INJECTIVE
 
@@ -197,9 +197,9 @@ def test_a_moved_and_a_convolved_operand_do_not_share_a_group() -> None:
     )
     assert {groups.root(node) for node in (relu, add, *moves)} == {relu}
     assert [groups.root(conv) for conv in convs] == convs
-    # The convolution is outside, so the meeting point is master, for its consumers in the group as
+    # The convolution is outside, so the meeting point is anchor, for its consumers in the group as
     # well.
-    assert groups.master(add) == groups.master(relu) == add
+    assert groups.anchor(add) == groups.anchor(relu) == add
 
 
 def test_equal_shapes_make_a_broadcast_operator_elementwise() -> None:
@@ -262,7 +262,7 @@ def test_a_parent_with_a_reader_outside_stays_where_it_is() -> None:
     graph = build.finish()
     groups = find_fusible_groups(graph)
     assert groups.root(1) == 1
-    assert groups.together(2, 4)
+    assert groups.are_fused(2, 4)
     check_fused(fuse(graph, groups))
 
 

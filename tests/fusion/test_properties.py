@@ -109,7 +109,7 @@ def test_a_group_has_one_anchor_and_stores_values_of_one_shape(graph: Graph) -> 
             in (Pattern.COMM_REDUCE, Pattern.OUT_ELEMWISE_FUSABLE, Pattern.OPAQUE)
         ]
         assert len(anchors) <= 1
-        assert entry.master is (anchors[0] if anchors else entry.root)
+        assert entry.anchor is (anchors[0] if anchors else entry.root)
         if len(entry.members) > 1 and len(entry.root.outputs) == 1:
             assert {graph.type_of(ref) for ref in entry.outputs} == {entry.root.type}
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tests.graph.making import assert_sound, chain, ops_of
 from whence.graph import Graph, Ref, Rewriter
-from whence.graph.fates import Coverage, coverage
+from whence.graph.outcomes import Coverage, coverage
 from whence.provenance import EdgeKind, Origin
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, origins, read_tables
 

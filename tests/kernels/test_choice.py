@@ -283,7 +283,7 @@ def test_lowering_takes_what_was_chosen() -> None:
 
     first = next(iter(fused))
     problem = problem_of(
-        Group(graph, first.name, first.members, first.inputs, first.outputs), first.master, AVX512
+        Group(graph, first.name, first.members, first.inputs, first.outputs), first.anchor, AVX512
     )
     assert problem is not None
     usual = plans({})

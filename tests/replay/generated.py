@@ -125,8 +125,8 @@ def _candidates(place: str, graph: Graph, tile: Tile) -> dict[str, Generated]:
     entries = list(fuse(graph, find_groups(graph)))
     for name, entry in zip(_numbered([each.name for each in entries]), entries, strict=True):
         group = Group(graph, entry.name, entry.members, entry.inputs, entry.outputs)
-        for choice in candidates(group, entry.master, tile):
-            emitted = emit([lower_choice(group, entry.master, tile, choice)], [[name]])
+        for choice in candidates(group, entry.anchor, tile):
+            emitted = emit([lower_choice(group, entry.anchor, tile, choice)], [[name]])
             key = f"{place}/{name}.{kind_of(choice).replace(' ', '_')}"
             texts.setdefault(key, []).extend(each.text for each in emitted.units[0].functions)
     return {

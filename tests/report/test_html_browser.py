@@ -18,7 +18,7 @@ from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 from tests.report.browser import ATTACKS, attacked_profile, chromium, requested
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event, KernelRow, Part, SourceRow
-from whence.graph.fates import Coverage
+from whence.graph.outcomes import Coverage
 from whence.graph.printer import escape
 from whence.report.html import write_html
 from whence.report.html.content import content

@@ -1,7 +1,7 @@
 """The operator for which a kernel is there. What the others add can be told; the anchor has the
 rest.
 
-1. A group that reduces, convolves, multiplies or pools has a master, whose loop nest it takes: that
+1. A group that reduces, convolves, multiplies or pools has an anchor, whose loop nest it takes: that
    one.
 2. In a group of elementwise operators and index changes it is the operator at which all that the
    kernel reads comes together: the first
@@ -32,7 +32,7 @@ def anchor_of(program: Program, step: ProgramStep, members: Sequence[Member]) ->
     entry = program.fused.entry_of(members[0].node)
     if entry is not None and entry.pattern > Pattern.INJECTIVE:
         for member in members:
-            if member.node == entry.master.id:
+            if member.node == entry.anchor.id:
                 return member
     cones = _cones(program.graph, step)
     working = (

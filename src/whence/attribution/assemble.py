@@ -19,8 +19,8 @@ from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
-from whence.graph.endings import endings
-from whence.graph.fates import coverage, fates
+from whence.graph.eliminated import eliminated
+from whence.graph.outcomes import coverage, outcomes
 from whence.provenance import Ledger
 from whence.runtime.profiler import SAMPLE
 
@@ -185,14 +185,14 @@ def _sources(
     for kernel in kernels:
         for part in kernel.origin:
             parts[part.id].append((kernel, part))
-    ends = {end.source_id: end for end in endings(graph)}
+    ends = {end.source_id: end for end in eliminated(graph)}
     holders = _holders(graph, ledger)
     stands_as: dict[int, set[str]] = defaultdict(set)
     for node in graph:
         for number in node.origin:
             stands_as[number].add(node.op)
     rows = []
-    for source, fate in zip(ledger.sources, fates(graph), strict=True):
+    for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
         own, known = parts[source.id], modules.get(source.id)
         time = sum(part.time_ns for _, part in own)
         about = Whereabouts(

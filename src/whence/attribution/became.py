@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from whence.graph.endings import Ending
-from whence.provenance import Fate, Ledger, Reason
+from whence.graph.eliminated import Elimination
+from whence.provenance import Ledger, Outcome, Reason
 
 _MOST_NAMED = 3
 _VERBS: Mapping[str, str] = {
-    Fate.FOLDED: "computed at compile time",
+    Outcome.FOLDED: "computed at compile time",
     Reason.IDENTITY: "did nothing",
     Reason.FOLDED: "computed at compile time",
     Reason.DEAD: "its result was not used",
@@ -27,7 +27,7 @@ class Whereabouts:
     """What there is to say about one operator."""
 
     source: int
-    fate: Fate
+    fate: Outcome
     kernels: Sequence[int]
     companions: Sequence[int]
     """The other source operators of its kernels."""
@@ -50,13 +50,13 @@ def without_kernel(ops: Collection[str]) -> str:
     return "a view, nothing to do at run time"
 
 
-def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> str:
+def describe(ledger: Ledger, ends: Mapping[int, Elimination], about: Whereabouts) -> str:
     """`ends` has, by source operator, how one that no longer runs came to its end."""
-    if about.fate in (Fate.REMOVED, Fate.DEAD, Fate.LOST) or (
-        about.fate is Fate.FOLDED and not about.kernels
+    if about.fate in (Outcome.REMOVED, Outcome.DEAD, Outcome.LOST) or (
+        about.fate is Outcome.FOLDED and not about.kernels
     ):
         if about.source not in ends:
-            return "lost" if about.fate is Fate.LOST else "computed at compile time"
+            return "lost" if about.fate is Outcome.LOST else "computed at compile time"
         end = ends[about.source]
         return f"{_VERBS[end.reason]} ({end.pass_name})"
     if not about.kernels:
@@ -77,7 +77,7 @@ def describe(ledger: Ledger, ends: Mapping[int, Ending], about: Whereabouts) -> 
     names = [tail(ledger.source(each).name, own) for each in company[:_MOST_NAMED]]
     more = len(company) - len(names)
     others = ", ".join(names) + (f" and {more} more" if more > 0 else "")
-    if about.fate is Fate.FOLDED:
+    if about.fate is Outcome.FOLDED:
         return f"folded into {others} {where}" if others else f"computed at compile time {where}"
     return f"with {others} {where}" if others else where
 

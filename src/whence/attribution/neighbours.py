@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from whence.attribution.became import without_kernel
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node
-from whence.graph.fates import fates
+from whence.graph.outcomes import outcomes
 from whence.graph.state import BOUNDARY
-from whence.provenance import Fate, SourceOp
+from whence.provenance import Outcome, SourceOp
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Neighbourhood:
 
     def __init__(self, program: Program, links: Mapping[int, Links]) -> None:
         self._program, self._links = program, links
-        self._fates = fates(program.graph)
+        self._outcomes = outcomes(program.graph)
         self._kernel = {node: step for step in program.steps for node in step.nodes}
         self._carriers: dict[int, list[Node]] = {}
         folded = program.graph.ledger.folded_origins()
@@ -131,7 +131,7 @@ class Neighbourhood:
                     continue
                 seen.add(each)
                 yield each, through
-                if isinstance(each, int) and self._fates[each - 1] is not Fate.LIVE:
+                if isinstance(each, int) and self._outcomes[each - 1] is not Outcome.LIVE:
                     waiting.append((each, self._program.graph.ledger.source(each).name))
 
     def _neighbour(
@@ -141,8 +141,8 @@ class Neighbourhood:
             kind, _, name = other.partition(" ")
             return Neighbour(name, "", f"an {kind} of the model", (), through)
         them = self._program.graph.ledger.source(other)
-        fate = self._fates[other - 1]
-        if fate is not Fate.LIVE:
+        fate = self._outcomes[other - 1]
+        if fate is not Outcome.LIVE:
             return Neighbour(them.name, them.op, f"which does not run: {fate.value}", (), through)
         own, theirs = self.kernels(source), self.kernels(them)
         shared = [step for step in theirs if step in own]

@@ -25,7 +25,7 @@ from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Shar
 from whence.building.program import Program
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
-from whence.graph.fates import Coverage
+from whence.graph.outcomes import Coverage
 
 SCHEMA = "whence.profile/1"
 GROUPINGS = ("op", "type", "module", "line", "kernel", "pass")

@@ -10,7 +10,7 @@ from typing import Any
 from whence.attribution.profile import SCHEMA, Profile
 from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
 from whence.errors import ModelError
-from whence.graph.fates import Coverage
+from whence.graph.outcomes import Coverage
 
 
 def read_profile(path: str | Path) -> Profile:

@@ -123,7 +123,7 @@ class _Builder:
         entry = self._entry(operators, next(iter(ends)).node)
         kernel = lower_group(
             Group(self._made, entry.name, entry.members, entry.inputs, entry.outputs),
-            entry.master,
+            entry.anchor,
             tile,
             choices,
         )
@@ -224,11 +224,11 @@ class _Builder:
         return self._placed[ref]
 
     def _entry(self, operators: set[int], root: int) -> FuseEntry:
-        (master,) = (
+        (anchor,) = (
             copy.node for ref, copy in self._placed.items() if ref == Ref(self._nest.anchor, 0)
         )
         decisions = {
-            node.id: Decision(root, master, Pattern.OPAQUE)
+            node.id: Decision(root, anchor, Pattern.OPAQUE)
             for node in self._made
             if node.id in operators or node.op == "Reshape"
         }

@@ -13,7 +13,7 @@ from whence.debugdb import rows
 from whence.debugdb.cycles import Cycles
 from whence.debugdb.join import Join, Place, Whereabouts
 from whence.debugdb.tables import DebugDatabase
-from whence.graph.fates import Coverage
+from whence.graph.outcomes import Coverage
 
 _POLICY = (
     "{of}; a cycle is taken as {cycle}. The cycles of a command go to the operator that Vela made"

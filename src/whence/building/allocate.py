@@ -10,7 +10,7 @@ from whence.building.arena import ArenaPlan, Lifetime, plan_arena
 from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, SubBuffer
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
-from whence.graph.in_words import in_words
+from whence.graph.display_name import display_name
 from whence.kernels.lower import Step
 from whence.types import DType, TensorType
 
@@ -157,7 +157,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
             if total > _LARGEST:
                 node = graph[ref.node]
                 raise UnsupportedError(
-                    f"{in_words(node)} is {graph.type_of(ref)}: no machine has that much memory"
+                    f"{display_name(node)} is {graph.type_of(ref)}: no machine has that much memory"
                 )
 
 

@@ -29,10 +29,10 @@ from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.fusion import find_groups, fuse
-from whence.fusion.stretches import STRETCHING
+from whence.fusion.contiguous import MAY_BE_CONTIGUOUS
 from whence.graph import Graph, Ref
+from whence.graph.display_name import display_name
 from whence.graph.guards import Guard, Guards, Work, find_guards
-from whence.graph.in_words import in_words
 from whence.graph.operands import why_it_fails
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel, Member
@@ -166,7 +166,7 @@ def check_graph_operands(graph: Graph) -> None:
     for node in graph:
         why = why_it_fails(graph, node)
         if why:
-            raise ModelError(f"operator {in_words(node)}: {why}")
+            raise ModelError(f"operator {display_name(node)}: {why}")
 
 
 def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> list[Guards]:
@@ -190,7 +190,9 @@ def guards_of(graph: Graph, steps: Sequence[Step], unshared: Sequence[Step]) -> 
     placed += [
         (place, None, Work(step.members, step.inputs, step.outputs))
         for place, step in enumerate(unshared)
-        if id(step) not in standing and len(step.members) == 1 and step.members[0].op in STRETCHING
+        if id(step) not in standing
+        and len(step.members) == 1
+        and step.members[0].op in MAY_BE_CONTIGUOUS
     ]
     placed.sort(key=lambda each: each[0])
     found = find_guards(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from whence.building.allocate import nbytes, root
 from whence.building.memory_layout import Aliasing, SubBuffer
 from whence.building.reference_fallback import is_native, is_shared
-from whence.fusion.stretches import begins_of_inputs, begins_of_outputs
+from whence.fusion.contiguous import input_offsets, output_offsets
 from whence.graph import Graph, Node, Ref
 from whence.graph.state import GIVEN
 from whence.kernels.group import Group
@@ -59,14 +59,14 @@ class _InPlaceConcat:
         node = step.members[0]
         if len(step.members) > 1 or not is_native(self.graph, step):
             yield step
-        elif node.op == "Concat" and (begins := begins_of_inputs(self.graph, node)) is not None:
+        elif node.op == "Concat" and (begins := input_offsets(self.graph, node)) is not None:
             yield from self._rest(step, node, begins)
         elif not self._given.isdisjoint(step.outputs) or not self._view(node):
             yield step
 
     def _view(self, node: Node) -> bool:
         """Make the outputs of a Split or Slice views, if they can be."""
-        begins, source = begins_of_outputs(self.graph, node), node.inputs[0]
+        begins, source = output_offsets(self.graph, node), node.inputs[0]
         if (
             begins is None
             or source is None

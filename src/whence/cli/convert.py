@@ -12,7 +12,7 @@ from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
 from whence.cli.shapes import ShapeOption, load_with_bar, parse_shapes
 from whence.errors import UnsupportedError
 from whence.graph import Graph
-from whence.graph.fates import coverage
+from whence.graph.outcomes import coverage
 
 
 def convert(

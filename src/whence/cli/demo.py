@@ -31,11 +31,11 @@ from whence.cli.demo_model import (
     packaged_squeezenet,
 )
 from whence.cli.picture import as_input, draw, read_grey_png
-from whence.cli.why import print_kernels, print_story, print_time
+from whence.cli.why import print_history, print_kernels, print_time
 from whence.errors import InputError, ModelError
-from whence.graph.story import tell
+from whence.graph.history import history_of
 from whence.passes.equivalence import difference
-from whence.provenance import Fate, SourceOp
+from whence.provenance import Outcome, SourceOp
 from whence.report.html import write_html
 from whence.report.terminal import duration, print_profile
 from whence.runtime.executable import Executable
@@ -207,9 +207,11 @@ def _tell(console: Console, found: Profile, subject: _Subject) -> None:
     program = background.program
     source = _interesting(found, program.graph.ledger.sources)
     _say(console, f"what became of one operator: whence why {subject.named} {source.name}")
-    story = tell(program.graph, source)
-    print_story(console, program.graph, story, find_modules(background.source_graph).get(source.id))
-    if story.fate is Fate.LIVE:
+    history = history_of(program.graph, source)
+    print_history(
+        console, program.graph, history, find_modules(background.source_graph).get(source.id)
+    )
+    if history.outcome is Outcome.LIVE:
         around = Neighbourhood(program, links_of(background.source_graph))
         print_kernels(console, around, source)
         print_time(console, found, found.sources[source.id - 1])
@@ -222,7 +224,7 @@ def _interesting(found: Profile, sources: Sequence[SourceOp]) -> SourceOp:
     folded = [
         row
         for row in found.sources
-        if row.op == "BatchNormalization" and row.fate == Fate.FOLDED.value
+        if row.op == "BatchNormalization" and row.fate == Outcome.FOLDED.value
     ]
     row = folded[len(folded) // 2] if folded else max(found.sources, key=lambda each: each.time_ns)
     return sources[row.id - 1]

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from whence.cli.console import out, prepare_with_bar, safe
 from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
-from whence.graph.fates import coverage
+from whence.graph.outcomes import coverage
 from whence.passes.pipeline import PREPARE
 
 

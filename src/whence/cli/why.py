@@ -27,10 +27,10 @@ from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
 from whence.graph import Graph, print_node
-from whence.graph.endings import endings
-from whence.graph.fates import coverage, fates
-from whence.graph.story import Step, Story, tell
-from whence.provenance import EdgeKind, Fate, Ledger, Origin, Reason, SourceOp
+from whence.graph.eliminated import eliminated
+from whence.graph.history import History, HistoryStep, history_of
+from whence.graph.outcomes import coverage, outcomes
+from whence.provenance import EdgeKind, Ledger, Origin, Outcome, Reason, SourceOp
 from whence.report.terminal import duration, policy_name, shorten
 
 _RUNS = 20
@@ -90,9 +90,9 @@ def why(
     if source is None:
         _list(console, graph, limit)
         return
-    story = tell(graph, source)
-    print_story(console, graph, story, modules.get(source.id))
-    if story.fate is not Fate.LIVE:
+    history = history_of(graph, source)
+    print_history(console, graph, history, modules.get(source.id))
+    if history.outcome is not Outcome.LIVE:
         return
     if not time and (opened := guess_shapes(graph)):
         console.print(
@@ -261,11 +261,11 @@ def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> So
 
 
 _STYLES = {
-    Fate.LIVE: "green",
-    Fate.FOLDED: "cyan",
-    Fate.REMOVED: "yellow",
-    Fate.DEAD: "dim",
-    Fate.LOST: "bold red",
+    Outcome.LIVE: "green",
+    Outcome.FOLDED: "cyan",
+    Outcome.REMOVED: "yellow",
+    Outcome.DEAD: "dim",
+    Outcome.LOST: "bold red",
 }
 
 
@@ -276,7 +276,7 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
         for node in nested:
             for source_id in node.origin:
                 carriers.setdefault(source_id, []).append(f"{node.op} %{node.id}")
-    ends = {end.source_id: end for end in endings(graph)}
+    ends = {end.source_id: end for end in eliminated(graph)}
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("#", justify="right", style="dim")
     # Of a file with luci's tables: what they call the operator.
@@ -288,7 +288,7 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     table.add_column("fate")
     table.add_column("now")
     name_width = max(20, console.width - 60)
-    every = list(zip(ledger.sources, fates(graph), strict=True))
+    every = list(zip(ledger.sources, outcomes(graph), strict=True))
     for source, fate in every[: limit or len(every)]:
         if source.id in carriers:
             now = ", ".join(carriers[source.id][:2]) + (
@@ -318,13 +318,15 @@ def _list(console: Console, graph: Graph, limit: int) -> None:
     console.print(str(coverage(graph)))
 
 
-def print_story(console: Console, graph: Graph, story: Story, module: Module | None = None) -> None:
+def print_history(
+    console: Console, graph: Graph, history: History, module: Module | None = None
+) -> None:
     """The life of an operator, in sentences."""
-    source, ledger = story.source, graph.ledger
+    source, ledger = history.source, graph.ledger
     console.print(
         safe(source.name, "bold"),
         safe(f"({source.op})"),
-        safe(story.fate.value, _STYLES[story.fate]),
+        safe(history.outcome.value, _STYLES[history.outcome]),
         soft_wrap=True,
     )
     console.print(
@@ -344,11 +346,11 @@ def print_story(console: Console, graph: Graph, story: Story, module: Module | N
         console.print(safe(f"  module {source.module}"), soft_wrap=True)
     if source.line:
         console.print(safe(f"  written at {source.line}"), soft_wrap=True)
-    for step in story.steps:
+    for step in history.steps:
         console.print(safe("  " + _sentence(graph, step)), soft_wrap=True)
         if step.rule:
             console.print(safe(f"      {step.rule}", "dim"), soft_wrap=True)
-    for stone in story.tombstones:
+    for stone in history.tombstones:
         if stone.reason is Reason.EARLIER:
             console.print(
                 safe(f"  removed by {stone.pass_name}, before this file was written"),
@@ -364,7 +366,7 @@ def print_story(console: Console, graph: Graph, story: Story, module: Module | N
         console.print(safe(f"  removed by {stone.pass_name}: {stone.reason}{into}"), soft_wrap=True)
         if stone.rule:
             console.print(safe(f"      {stone.rule}", "dim"), soft_wrap=True)
-    for node in story.live_in[:8]:
+    for node in history.live_in[:8]:
         others = _names(ledger, node.origin - {source.id})
         console.print(
             safe(
@@ -374,8 +376,8 @@ def print_story(console: Console, graph: Graph, story: Story, module: Module | N
             soft_wrap=True,
         )
         console.print(safe(f"      {print_node(node)}", "dim"), soft_wrap=True)
-    if len(story.live_in) > 8:
-        console.print(f"  ... and {len(story.live_in) - 8} more nodes", style="dim")
+    if len(history.live_in) > 8:
+        console.print(f"  ... and {len(history.live_in) - 8} more nodes", style="dim")
 
 
 _VERBS = {
@@ -390,7 +392,7 @@ _VERBS = {
 }
 
 
-def _sentence(graph: Graph, step: Step) -> str:
+def _sentence(graph: Graph, step: HistoryStep) -> str:
     partners = _names(graph.ledger, step.partners)
     return f"{_VERBS[step.kind]} {_describe(graph, step.child)} by {step.pass_name}" + (
         f", with {partners}" if partners else ""

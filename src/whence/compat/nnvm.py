@@ -25,7 +25,7 @@ class DecoratedGraph:
     group_root: tuple[int, ...]
     """For each node, the position of the root of its group."""
     group_master: tuple[int, ...]
-    """For each node, the position of its master; its own where it has none."""
+    """For each node, the position of its anchor, which NNVM calls master; its own where it has none."""
     pattern: tuple[Pattern, ...]
     fused_entry: tuple[FuseEntry, ...] = ()
 
@@ -47,7 +47,7 @@ def graph_find_fusible_groups(graph: Graph, *, opt_level: int = 1) -> DecoratedG
         graph,
         groups,
         positions(groups.group_root),
-        positions(groups.group_master),
+        positions(groups.group_anchor),
         groups.pattern,
     )
 

@@ -57,8 +57,8 @@ from whence.debugdb.rows import (
 )
 from whence.debugdb.tables import DebugDatabase
 from whence.graph import Graph, Node
-from whence.graph.endings import endings
-from whence.graph.fates import fates
+from whence.graph.eliminated import eliminated
+from whence.graph.outcomes import outcomes
 from whence.kernels.ir import Member
 from whence.ops.registry import REGISTRY
 from whence.passes.pipeline import PREPARE
@@ -97,7 +97,7 @@ def from_program(
         if read is None
         else {node.id: (nested, node) for nested in read.nested() for node in nested}
     )
-    for source, fate in zip(ledger.sources, fates(graph), strict=True):
+    for source, fate in zip(ledger.sources, outcomes(graph), strict=True):
         shape = _shape(*as_read[source.id]) if source.id in as_read else _NO_SHAPE
         known = source.positions
         position = places[source.scope] if known is None else next(iter(known), None)
@@ -149,7 +149,7 @@ def from_program(
         )
     db.ending.extend(
         EndingRow(end.source_id, end.reason, end.pass_name, end.rule, end.into)
-        for end in endings(graph)
+        for end in eliminated(graph)
     )
     for number, report in enumerate(ledger.passes, 1):
         db.passes.append(

@@ -14,7 +14,7 @@ def check_fused(fused: FusedGraph) -> None:
     """Raise `GraphError` at the first broken promise.
 
     1. Every operator is a member of exactly one entry, and members stand in list order.
-    2. Root and master are members; the entry's origin is the union of its members'.
+    2. Root and anchor are members; the entry's origin is the union of its members'.
     3. What an entry reads from outside is listed once and was made before; what others need of it
        is among its outputs.
     4. Entries have one name exactly when they have one key; their ids are 1, 2, ...
@@ -66,7 +66,7 @@ def _check_members(fused: FusedGraph, entry: FuseEntry, placed: dict[int, FuseEn
         if fused.entry_of(node.id) is not entry:
             raise _fail(entry, f"{node!r} is not found in it")
         placed[node.id] = entry
-    for role, node in (("root", entry.root), ("master", entry.master)):
+    for role, node in (("root", entry.root), ("anchor", entry.anchor)):
         if node not in entry:
             raise _fail(entry, f"its {role} {node!r} is not a member")
     if entry.origin != NO_ORIGIN.union(*(node.origin for node in entry.members)):

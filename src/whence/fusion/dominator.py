@@ -5,7 +5,7 @@
    (convolutions, products, pools) go first, so that what follows them becomes their epilogue before
    moving operators can claim it.
 2. A group in which an operator would be computed too often is divided (`recompute`).
-3. Concatenations are set apart from what can be written in place (`set_apart`).
+3. Concatenations are split off from what can be written in place (`split_off_concats`).
 4. Views around an attention, which otherwise stands alone, join it (`views`).
 5. Groups that share a stored value are joined, as far as no cycle arises (`sharing`).
 
@@ -25,8 +25,8 @@ from whence.fusion.partition import Blame, Limits, Partition
 from whence.fusion.patterns import PatternOf, loop_pattern
 from whence.fusion.postdominators import NO_PARENT, PostDominators, post_dominators
 from whence.fusion.recompute import divide
-from whence.fusion.set_apart import set_apart
 from whence.fusion.sharing import join_sharing_groups
+from whence.fusion.split_off import split_off_concats
 from whence.fusion.views import absorb_views
 from whence.fusion.wiring import Wiring, wire
 from whence.graph import Graph
@@ -48,11 +48,11 @@ def find_dominator_groups(
         # An operator with several outputs may have joined what follows it meanwhile.
         fuser.run(1)
     parts, cut = divide(wiring, fuser.parts(), limits)
-    parts, apart = set_apart(wiring, parts) if limits.in_place else (parts, set())
+    parts, split = split_off_concats(wiring, parts) if limits.in_place else (parts, set())
     partition = Partition(wiring, absorb_views(wiring, parts))
     unshared = join_sharing_groups(partition, limits)
     missed = [
-        _explain(partition, position, reader, cut, apart, unshared, fuser.blame)
+        _explain(partition, position, reader, cut, split, unshared, fuser.blame)
         for position in range(len(wiring))
         for reader in wiring.readers[position]
         if partition.group_of[position] != partition.group_of[reader]
@@ -207,12 +207,12 @@ def _decisions(partition: Partition) -> dict[int, Decision]:
         if group is None:
             continue
         root = group.exits[-1]
-        master = root if group.anchor is None else group.anchor
+        anchor = root if group.anchor is None else group.anchor
         own = {member: _derived(wiring, member) for member in group.members}
         own[root] = max(own.values())
         for member, pattern in own.items():
             decisions[wiring.nodes[member].id] = Decision(
-                wiring.nodes[root].id, wiring.nodes[master].id, pattern
+                wiring.nodes[root].id, wiring.nodes[anchor].id, pattern
             )
     return decisions
 
@@ -229,7 +229,7 @@ def _explain(
     producer: int,
     consumer: int,
     cut: set[int],
-    apart: set[int],
+    split: set[int],
     unshared: dict[tuple[int, int], Blame],
     blame: dict[int, Blame],
 ) -> MissedFusion:
@@ -243,7 +243,7 @@ def _explain(
     )
     if ours.pattern is Pattern.COMM_REDUCE:
         return miss(wiring, producer, consumer, MissReason.REDUCTION)
-    if consumer in apart and ours.anchor is None:
+    if consumer in split and ours.anchor is None:
         return miss(wiring, producer, consumer, MissReason.IN_PLACE)
     if producer in cut:
         return miss(wiring, producer, consumer, MissReason.RECOMPUTED)

@@ -42,7 +42,7 @@ class FuseEntry:
     members: tuple[Node, ...]
     """In execution order."""
     root: Node
-    master: Node
+    anchor: Node
     """The member whose loop nest the kernel takes: the reduction, convolution, product or pool,
     else the root.
     """
@@ -187,9 +187,9 @@ def _entry(
             if ref is not None and ref.node == node.id
         }
         outputs.update(dict.fromkeys(sorted(outside)))
-    master, pattern = graph[groups.master(root.id)], groups.pattern_of(root.id)
+    anchor, pattern = graph[groups.anchor(root.id)], groups.pattern_of(root.id)
     key = structural_key(
-        graph, members, tuple(inputs), tuple(consts.values()), tuple(outputs), master
+        graph, members, tuple(inputs), tuple(consts.values()), tuple(outputs), anchor
     )
     return FuseEntry(
         id=number,
@@ -197,7 +197,7 @@ def _entry(
         key=key,
         members=tuple(members),
         root=root,
-        master=master,
+        anchor=anchor,
         pattern=pattern,
         inputs=tuple(inputs),
         consts=tuple(consts.values()),

@@ -67,8 +67,8 @@ class FusibleGroups:
     """A graph's nodes divided into groups: three dense vectors parallel to `nodes`, holding node
     ids.
 
-    Inputs and constants are their own roots, without a master, and opaque; `Output` nodes are in no
-    group. Of a group's members only the root's master and the root's pattern speak for the group as
+    Inputs and constants are their own roots, without an anchor, and opaque; `Output` nodes are in no
+    group. Of a group's members only the root's anchor and the root's pattern speak for the group as
     a whole.
     """
 
@@ -76,7 +76,7 @@ class FusibleGroups:
     nodes: tuple[int, ...]
     """The id of every node, in list order."""
     group_root: tuple[int, ...]
-    group_master: tuple[int, ...]
+    group_anchor: tuple[int, ...]
     pattern: tuple[Pattern, ...]
     missed: tuple[MissedFusion, ...]
     _position: Mapping[int, int] = field(repr=False)
@@ -85,14 +85,14 @@ class FusibleGroups:
         """The id of the root of the group this node is in, or `NO_NODE`."""
         return self.group_root[self._at(node_id)]
 
-    def master(self, node_id: int) -> int:
+    def anchor(self, node_id: int) -> int:
         """The operator whose loop nest the group of this root takes."""
-        return self.group_master[self._at(node_id)]
+        return self.group_anchor[self._at(node_id)]
 
     def pattern_of(self, node_id: int) -> Pattern:
         return self.pattern[self._at(node_id)]
 
-    def together(self, first: int, second: int) -> bool:
+    def are_fused(self, first: int, second: int) -> bool:
         return self.root(first) == self.root(second) != NO_NODE
 
     def _at(self, node_id: int) -> int:
@@ -108,7 +108,7 @@ class Decision(NamedTuple):
     """What an algorithm decides about one operator."""
 
     root: int
-    master: int
+    anchor: int
     pattern: Pattern
 
 
@@ -116,19 +116,19 @@ def make_groups(
     algorithm: str, graph: Graph, decisions: Mapping[int, Decision], missed: Sequence[MissedFusion]
 ) -> FusibleGroups:
     """The vectors for all nodes of `graph` from the decisions about its operators, by node id."""
-    roots, masters, patterns, ids = [], [], [], []
+    roots, anchors, patterns, ids = [], [], [], []
     for node in graph:
         decision = decisions.get(node.id)
         ids.append(node.id)
         roots.append(decision.root if decision else node.id if node.outputs else NO_NODE)
-        masters.append(decision.master if decision else NO_NODE)
+        anchors.append(decision.anchor if decision else NO_NODE)
         patterns.append(decision.pattern if decision else Pattern.OPAQUE)
     position = {node_id: index for index, node_id in enumerate(ids)}
     return FusibleGroups(
         algorithm,
         tuple(ids),
         tuple(roots),
-        tuple(masters),
+        tuple(anchors),
         tuple(patterns),
         tuple(missed),
         position,

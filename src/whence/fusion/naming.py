@@ -60,7 +60,7 @@ def structural_key(
     inputs: Sequence[Ref],
     consts: Sequence[Node],
     outputs: Sequence[Ref],
-    master: Node,
+    anchor: Node,
 ) -> str:
     """Equal for two groups exactly when the same code serves both: operators, attributes, types,
     wiring and the constants that are part of the code.
@@ -93,7 +93,7 @@ def structural_key(
             {node.ref(output): f"%{index}.{output}" for output in range(len(node.outputs))}
         )
     lines.append("outputs " + " ".join(numbers[ref] for ref in outputs))
-    lines.append(f"master {members.index(master)}")
+    lines.append(f"anchor {members.index(anchor)}")
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -10,7 +10,7 @@ operator itself.
    above 1 realises the result.
 2. In list order each operator gets a *derived* pattern and settles the rule of those producers that
    are still undecided.
-3. In reverse order, results that fuse to a master join their consumer's group. Where a moved
+3. In reverse order, results that fuse to an anchor join their consumer's group. Where a moved
    (injective) and a convolved operand meet, the
    convolved one stays outside.
 4. An operator whose result only single-input operators of one elementwise group read joins that
@@ -66,7 +66,7 @@ class _Search:
         self.references = [0] * count
         self.derived = [Pattern.OPAQUE] * count
         self.rule = [FuseRule.UNKNOWN] * count
-        self.master = [_NONE] * count
+        self.anchor = [_NONE] * count
         self.root = [_NONE] * count
         self.members: list[list[int]] = [[] for _ in range(count)]
         for reads in wiring.reads:
@@ -88,17 +88,17 @@ class _Search:
                 for read in self.wiring.reads[node]:
                     self._settle(read.producer, self.derived[read.producer] <= Pattern.INJECTIVE)
                 if pattern is Pattern.COMM_REDUCE:
-                    self.master[node] = node
+                    self.anchor[node] = node
             else:
-                self.master[node] = node
+                self.anchor[node] = node
                 for read in self.wiring.reads[node]:
-                    if self._settle(read.producer, False) and self.master[read.producer] == _NONE:
-                        self.master[read.producer] = read.producer
+                    if self._settle(read.producer, False) and self.anchor[read.producer] == _NONE:
+                        self.anchor[read.producer] = read.producer
             self.derived[node] = pattern
             if self.references[node] > 1 or self.opt_level < 1:
                 self.rule[node] = FuseRule.REALIZE
-                if self.master[node] == _NONE:
-                    self.master[node] = node
+                if self.anchor[node] == _NONE:
+                    self.anchor[node] = node
 
     def _settle(self, producer: int, fuse: bool) -> bool:
         """Decide the rule of a producer that is still undecided. Was it?"""
@@ -109,7 +109,7 @@ class _Search:
 
     def _derive_broadcast(self, node: int) -> Pattern:
         wiring, operator = self.wiring, self.wiring.nodes[node]
-        by_element, moved, master = len(operator.outputs) == 1, False, _NONE
+        by_element, moved, anchor = len(operator.outputs) == 1, False, _NONE
         for read in wiring.reads[node]:
             producer = read.producer
             if self.rule[producer] is not FuseRule.UNKNOWN:
@@ -117,8 +117,8 @@ class _Search:
             pattern = self.derived[producer]
             by_element &= pattern is Pattern.ELEMWISE
             fits = same_shape(wiring.nodes[producer].outputs[read.output], operator.type)
-            if pattern is Pattern.OUT_ELEMWISE_FUSABLE and master == _NONE and fits:
-                master = self.master[producer]
+            if pattern is Pattern.OUT_ELEMWISE_FUSABLE and anchor == _NONE and fits:
+                anchor = self.anchor[producer]
                 self._settle(producer, True)
             else:
                 self._settle(producer, pattern <= Pattern.INJECTIVE)
@@ -130,8 +130,8 @@ class _Search:
             or same_shape(graph.type_of(ref), operator.type)
             for index, ref in enumerate(operator.inputs)
         )
-        self.master[node] = master
-        if master != _NONE:
+        self.anchor[node] = anchor
+        if anchor != _NONE:
             return Pattern.OUT_ELEMWISE_FUSABLE
         if moved:
             return Pattern.INJECTIVE
@@ -152,14 +152,14 @@ class _Search:
             patterns = {self.derived[producer] for producer in fusing}
             conflict = {Pattern.OUT_ELEMWISE_FUSABLE, Pattern.INJECTIVE} <= patterns
             if conflict:
-                # The group's master would lie outside it, so the meeting point takes over.
+                # The group's anchor would lie outside it, so the meeting point takes over.
                 for member in [node] if is_root else self.members[self.root[node]]:
-                    self.master[member] = node
+                    self.anchor[member] = node
             for producer in fusing:
                 if conflict and self.derived[producer] is Pattern.OUT_ELEMWISE_FUSABLE:
                     continue
                 if conflict and self.derived[producer] is Pattern.INJECTIVE:
-                    self.master[producer] = node
+                    self.anchor[producer] = node
                 self._join(producer, self.root[node])
 
     def _join(self, node: int, root: int) -> None:
@@ -193,12 +193,12 @@ class _Search:
         )
 
     def _absorb(self, node: int, group: int) -> None:
-        """Everything in the group of `node` joins `group`, which takes its pattern and master from
+        """Everything in the group of `node` joins `group`, which takes its pattern and anchor from
         `node`.
         """
         for member in self.members[group]:
             self.derived[member] = self.derived[node]
-            self.master[member] = self.master[node]
+            self.anchor[member] = self.anchor[node]
         joining, self.members[self.root[node]] = self.members[self.root[node]], []
         for member in joining:
             self.root[member] = group
@@ -211,10 +211,10 @@ class _Search:
         decisions: dict[int, Decision] = {}
         missed: list[MissedFusion] = []
         for position, node in enumerate(nodes):
-            # A dead injective operator is never given a master; it is its own.
-            master = position if self.master[position] == _NONE else self.master[position]
+            # A dead injective operator is never given an anchor; it is its own.
+            anchor = position if self.anchor[position] == _NONE else self.anchor[position]
             decisions[node.id] = Decision(
-                ids[self.root[position]], ids[master], self.derived[position]
+                ids[self.root[position]], ids[anchor], self.derived[position]
             )
             for reader in self.wiring.readers[position]:
                 if self.root[reader] != self.root[position]:

@@ -35,7 +35,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Group:
+class FusionGroup:
     members: list[int]
     """Positions, in order."""
     exits: list[int]
@@ -55,7 +55,7 @@ class Blame:
     count: int = 0
 
 
-def make_group(wiring: Wiring, members: Iterable[int]) -> Group:
+def make_group(wiring: Wiring, members: Iterable[int]) -> FusionGroup:
     ordered = sorted(members)
     inside = set(ordered)
     pattern = max(wiring.patterns[member] for member in ordered)
@@ -67,7 +67,7 @@ def make_group(wiring: Wiring, members: Iterable[int]) -> Group:
         or not wiring.readers[member]
     ]
     anchor = next((member for member in ordered if wiring.patterns[member] in _ANCHORS), None)
-    return Group(ordered, exits, pattern, anchor)
+    return FusionGroup(ordered, exits, pattern, anchor)
 
 
 class Partition:
@@ -77,13 +77,13 @@ class Partition:
 
     def __init__(self, wiring: Wiring, parts: Sequence[Sequence[int]]) -> None:
         self.wiring = wiring
-        self.groups: list[Group | None] = [make_group(wiring, members) for members in parts]
+        self.groups: list[FusionGroup | None] = [make_group(wiring, members) for members in parts]
         self.group_of = [0] * len(wiring)
         for index, members in enumerate(parts):
             for member in members:
                 self.group_of[member] = index
 
-    def group(self, index: int) -> Group:
+    def group(self, index: int) -> FusionGroup:
         group = self.groups[index]
         assert group is not None
         return group

@@ -1,7 +1,7 @@
 """The printed fused graph: one entry a line, greppable, provenance included, then what was not
 fused.
 
-#1 fuse_conv_relu(%7, %8) -> %2: %1 Conv, %2 Relu; master %1, out_elemwise_fusable from[1,2]
+#1 fuse_conv_relu(%7, %8) -> %2: %1 Conv, %2 Relu; anchor %1, out_elemwise_fusable from[1,2]
 not fused %2 -> %3: output has 2 consumers
 """
 
@@ -31,6 +31,6 @@ def _line(entry: FuseEntry) -> str:
         f" from[{','.join(str(source) for source in sorted(entry.origin))}]" if entry.origin else ""
     )
     return (
-        f"#{entry.id} {entry.name}({inputs}) -> {outputs}: {members}; master %{entry.master.id},"
+        f"#{entry.id} {entry.name}({inputs}) -> {outputs}: {members}; anchor %{entry.anchor.id},"
         f" {entry.pattern.name.lower()}{flat}{origin}"
     )

@@ -21,7 +21,7 @@ def is_operator(node: Node) -> bool:
     return node.op not in BOUNDARY
 
 
-class Read(NamedTuple):
+class ReadEdge(NamedTuple):
     """One input of an operator that is connected to another operator."""
 
     producer: int
@@ -38,7 +38,7 @@ class Wiring:
     nodes: Sequence[Node]
     patterns: Sequence[Pattern]
     """By position: the operator's pattern before any grouping."""
-    reads: Sequence[Sequence[Read]]
+    reads: Sequence[Sequence[ReadEdge]]
     """By position of the consumer, in input order."""
     readers: Sequence[dict[int, Pattern]]
     """By position of the producer: its distinct consumers in list order, with the least local
@@ -68,11 +68,11 @@ def wire(graph: Graph, pattern_of: PatternOf) -> Wiring:
     nodes = [node for node in graph if is_operator(node)]
     position = {node.id: index for index, node in enumerate(nodes)}
     patterns = [pattern_of(node) for node in nodes]
-    reads: list[list[Read]] = []
+    reads: list[list[ReadEdge]] = []
     readers: list[dict[int, Pattern]] = [{} for _ in nodes]
     is_output = [False] * len(nodes)
     for consumer, node in enumerate(nodes):
-        found: list[Read] = []
+        found: list[ReadEdge] = []
         for ref in node.inputs:
             producer = position.get(ref.node) if ref is not None else None
             if ref is None or producer is None:
@@ -81,7 +81,7 @@ def wire(graph: Graph, pattern_of: PatternOf) -> Wiring:
             if pattern <= Pattern.BROADCAST:
                 local = same_shape(nodes[producer].outputs[ref.index], node.type)
                 pattern = Pattern.ELEMWISE if local else Pattern.BROADCAST
-            found.append(Read(producer, ref.index, pattern))
+            found.append(ReadEdge(producer, ref.index, pattern))
             known = readers[producer].get(consumer, Pattern.ELEMWISE)
             readers[producer][consumer] = max(known, pattern)
         reads.append(found)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.graph.display_name import display_name
 from whence.graph.generation import beam_search, greedy_search, sampling
 from whence.graph.guards import guards_of_nodes, holds
-from whence.graph.in_words import in_words
 from whence.graph.node import Node, Ref
 from whence.graph.state import State, fitting, initial_state
 from whence.ops.binding import Port, bind_values
@@ -121,7 +121,7 @@ def evaluate_node(
             )
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except WhenceError as error:
-        raise type(error)(f"operator {in_words(node)}: {error}") from error
+        raise type(error)(f"operator {display_name(node)}: {error}") from error
     except (
         ArithmeticError,
         IndexError,
@@ -140,7 +140,7 @@ def evaluate_node(
         )
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
-            f"operator {in_words(node)} cannot be evaluated on ({shapes}): {reason}"
+            f"operator {display_name(node)} cannot be evaluated on ({shapes}): {reason}"
         ) from error
 
 
@@ -170,11 +170,11 @@ def _run_loop(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Sequence[V
     scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(carried) :]]
     step = 0
     while proceed and (trips is None or step < trips):
-        turn, going = (
+        iteration, going = (
             _as_declared(formal, value)
             for formal, value in zip(body.inputs, (np.int64(step), np.bool_(proceed)), strict=False)
         )
-        condition, *results = run(body, [turn, going, *carried, *captured])
+        condition, *results = run(body, [iteration, going, *carried, *captured])
         proceed = bool(np.asarray(condition).reshape(-1)[0])
         carried = results[: len(carried)]
         for rows, row in zip(scanned, results[len(carried) :], strict=True):
@@ -242,7 +242,7 @@ def _run_sequence_map(node: Node, inputs: tuple[Value, ...], run: RunBody) -> Se
 
 
 def _as_declared(formal: Node, value: np.generic) -> np.ndarray:
-    """A loop's turn number and condition are numbers, or lists of one number where its body
+    """A loop's iteration number and condition are numbers, or lists of one number where its body
     declares them so.
     """
     kind = formal.type

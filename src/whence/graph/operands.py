@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from whence.errors import ModelError
 from whence.graph.change import contradict
-from whence.graph.in_words import in_words
+from whence.graph.display_name import display_name
 from whence.graph.node import Node
 from whence.ops.definition import TypeQuery
 from whence.ops.operands.rules import check_indices, check_operands
@@ -61,7 +61,7 @@ def check_claim(graph: Graph, node: Node, found: Sequence[ValueType]) -> None:
     for claimed, kind in zip(graph.claims[node.id], found, strict=True):
         if claimed is not None and contradict(claimed, kind):
             raise ModelError(
-                f"operator {in_words(node)} makes {kind}, and the model declares {claimed}"
+                f"operator {display_name(node)} makes {kind}, and the model declares {claimed}"
             )
 
 

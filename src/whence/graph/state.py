@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from whence.errors import InputError
-from whence.graph.in_words import in_words
+from whence.graph.display_name import display_name
 from whence.graph.node import Node
 from whence.ops.definition import Value
 from whence.types import DType, TensorType, ValueType
@@ -65,7 +65,9 @@ def fitting(node: Node, value: Value, kind: ValueType | None = None) -> np.ndarr
         or value.shape != kind.static_shape
     ):
         found = TensorType.of(value) if isinstance(value, np.ndarray) else "not there"
-        raise InputError(f"operator {in_words(node)}: its variable is {kind}, the value is {found}")
+        raise InputError(
+            f"operator {display_name(node)}: its variable is {kind}, the value is {found}"
+        )
     return value
 
 

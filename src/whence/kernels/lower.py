@@ -111,7 +111,7 @@ def _lower_entry(graph: Graph, entry: FuseEntry, tile: Tile, choices: Choices) -
                 entry.members,
                 entry.inputs,
                 entry.outputs,
-                lower_group(group, entry.master, tile, choices),
+                lower_group(group, entry.anchor, tile, choices),
             )
         ]
     except UnsupportedError as error:

@@ -90,7 +90,7 @@ _RECOGNISE: tuple[Pass, ...] = (
     RecogniseRmsNorm(),
     RecogniseGelu(),
     RecogniseSwish(),
-    # Attention is recognised by how its operands are turned; exporters turn them back and forth.
+    # Attention is recognised by how its operands are transposed; exporters transpose them back and forth.
     CancelTransposes(),
     CancelReshapes(),
     RecogniseAttention(),

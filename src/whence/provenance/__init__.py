@@ -2,7 +2,7 @@
 carry origins in files.
 """
 
-from whence.provenance.ledger import Edge, EdgeKind, Entry, Fate, Ledger, Reason, Tombstone
+from whence.provenance.ledger import Edge, EdgeKind, Entry, Ledger, Outcome, Reason, Tombstone
 from whence.provenance.pass_report import PassReport
 from whence.provenance.source import NO_ORIGIN, Origin, SourceOp, union_of
 
@@ -11,9 +11,9 @@ __all__ = [
     "Edge",
     "EdgeKind",
     "Entry",
-    "Fate",
     "Ledger",
     "Origin",
+    "Outcome",
     "PassReport",
     "Reason",
     "SourceOp",

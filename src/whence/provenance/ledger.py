@@ -100,7 +100,7 @@ class Tombstone(NamedTuple):
     """The node whose result stands in for it, when there is one."""
 
 
-class Fate(enum.StrEnum):
+class Outcome(enum.StrEnum):
     """What became of a source operator."""
 
     LIVE = "live"

@@ -30,7 +30,7 @@ INDEXED = frozenset(
 def index_fault(program: Program, number: int) -> ModelError:
     """The error of a run that ended behind step `number`, for an index outside its axis."""
     # A run that goes well needs no graph.
-    from whence.graph.in_words import in_words
+    from whence.graph.display_name import display_name
 
     graph = program.graph
     nodes = [graph[node] for node in program.steps[number].nodes]
@@ -39,6 +39,6 @@ def index_fault(program: Program, number: int) -> ModelError:
     kinds = " and ".join(str(graph.type_of(ref)) for ref in read)
     others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""
     return ModelError(
-        f"operator {in_words(named[0])}{others}: {named[0].op}: an index in this run is outside its"
+        f"operator {display_name(named[0])}{others}: {named[0].op}: an index in this run is outside its"
         f" axis; it reads {kinds}"
     )

@@ -297,10 +297,10 @@ def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
         or array.shape != kind.static_shape
     ):
         # As above: only what goes wrong needs graphs here.
-        from whence.graph.in_words import in_words
+        from whence.graph.display_name import display_name
 
         raise ModelError(
-            f"operator {in_words(node)} made {TensorType.of(array)} where the model says {kind}"
+            f"operator {display_name(node)} made {TensorType.of(array)} where the model says {kind}"
         )
     return array
 

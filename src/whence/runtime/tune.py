@@ -104,7 +104,7 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
             continue
         entry = fused.entry_of(step.members[0].id)
         anchor = (
-            entry.master if entry is not None and entry.master in step.members else step.members[0]
+            entry.anchor if entry is not None and entry.anchor in step.members else step.members[0]
         )
         group = Group(graph, step.name, step.members, step.inputs, step.outputs)
         problem = problem_of(group, anchor, tile)

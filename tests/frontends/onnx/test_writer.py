@@ -18,9 +18,9 @@ from tests.frontends.onnx.models import assert_close, model, node, run_ort, run_
 from tests.frontends.onnx.test_reader import calling, conditional, loop
 from whence.compat.hexagon_consts import prepend_shape_only_const
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.frontends.carried import FOLDED, ORIGIN, SOURCES, TOMBSTONES
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.onnx.writer import to_model, write_onnx
+from whence.frontends.origin_metadata import FOLDED, ORIGIN, SOURCES, TOMBSTONES
 from whence.graph import Check, Graph, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.interpreter import run

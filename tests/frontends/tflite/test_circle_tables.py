@@ -16,13 +16,13 @@ from tests.frontends.tflite.making import Model, compare, read, run_litert
 from tests.frontends.tflite.runtimes import convert, run_onert
 from whence.api import load, prepare, save
 from whence.errors import ModelError
-from whence.frontends.carried import FOLDED, HISTORY, read_history
+from whence.frontends.origin_metadata import FOLDED, HISTORY, read_history
 from whence.frontends.tflite.reader import read_tflite
 from whence.frontends.tflite.records import read_records
 from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.writer import to_records
-from whence.graph.fates import coverage, fates
-from whence.provenance import EdgeKind, Fate
+from whence.graph.outcomes import coverage, outcomes
+from whence.provenance import EdgeKind, Outcome
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, read_tables
 
 RNG = np.random.default_rng(3)
@@ -128,13 +128,13 @@ def test_what_was_folded_stays_folded(tmp_path: Path, ending: str) -> None:
         ] * 2
     for name in ("first", "second"):
         graph = read_tflite(tmp_path / f"{name}.{ending}")
-        assert fates(graph) == [
-            Fate.LIVE,
-            Fate.FOLDED,
-            Fate.FOLDED,
-            Fate.LIVE,
-            Fate.LIVE,
-            Fate.DEAD,
+        assert outcomes(graph) == [
+            Outcome.LIVE,
+            Outcome.FOLDED,
+            Outcome.FOLDED,
+            Outcome.LIVE,
+            Outcome.LIVE,
+            Outcome.DEAD,
         ]
         folded = graph.ledger.folded_origins()
         assert {
@@ -149,7 +149,7 @@ def test_what_was_folded_stays_folded(tmp_path: Path, ending: str) -> None:
 
 def test_without_a_word_of_it_what_carries_a_source_does_its_work() -> None:
     graph = read(with_tables({0: "a", 1: "b"}, {0: frozenset({0, 1})}))
-    assert fates(graph)[:2] == [Fate.LIVE, Fate.LIVE]
+    assert outcomes(graph)[:2] == [Outcome.LIVE, Outcome.LIVE]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_malformed_account_of_what_was_folded_is_refused(text: bytes) -> None:
 def test_an_account_of_other_operators_says_nothing_of_this_one() -> None:
     model = with_tables({0: "a", 1: "b", 2: "c"}, {0: frozenset({0, 1}), 1: frozenset({2})})
     model.metadata[FOLDED] = b"[[0,[2,3]],[0,[2]]]"
-    assert fates(read(model))[:3] == [Fate.LIVE, Fate.FOLDED, Fate.LIVE]
+    assert outcomes(read(model))[:3] == [Outcome.LIVE, Outcome.FOLDED, Outcome.LIVE]
 
 
 def with_tables(sources: dict[int, str], ops: dict[int, frozenset[int]]) -> Model:

@@ -8,8 +8,8 @@ import pytest
 from tests.frontends.tflite.making import Model, Subgraph, check, read
 from whence.api import prepare
 from whence.errors import ModelError, WhenceError
-from whence.graph.fates import fates
-from whence.provenance import Fate
+from whence.graph.outcomes import outcomes
+from whence.provenance import Outcome
 
 X = np.array([1, 2, 3], np.float32)
 
@@ -147,15 +147,16 @@ def test_what_is_assigned_is_computed_though_this_run_does_not_read_it():
     model.op("ASSIGN_VARIABLE", [handle, doubled], outputs=[])
     graph = prepare(read(model.bytes()))
     found = [
-        (source.op, fate) for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
+        (source.op, fate)
+        for source, fate in zip(graph.ledger.sources, outcomes(graph), strict=True)
     ]
-    assert ("MUL", Fate.LIVE) in found
+    assert ("MUL", Outcome.LIVE) in found
     # The second assigns to the same variable after the first, so that no run sees what that did; the
     # third gives it its initial value, which is done before the first run.
     assert [fate for op, fate in found if op == "ASSIGN_VARIABLE"] == [
-        Fate.DEAD,
-        Fate.LIVE,
-        Fate.FOLDED,
+        Outcome.DEAD,
+        Outcome.LIVE,
+        Outcome.FOLDED,
     ]
 
 

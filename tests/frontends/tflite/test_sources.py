@@ -15,8 +15,8 @@ from whence.frontends.tflite.serialise import serialise
 from whence.frontends.tflite.sources import NO_NAME, SOURCE_IDS, find_sources
 from whence.frontends.tflite.writer import to_records
 from whence.graph.check import check_graph
-from whence.graph.fates import coverage, fates
-from whence.provenance import Fate, Reason
+from whence.graph.outcomes import coverage, outcomes
+from whence.provenance import Outcome, Reason
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE
 
 
@@ -121,7 +121,7 @@ def test_sources_that_no_operator_has_any_more_are_accounted_for():
     (stone,) = graph.ledger.tombstones_of(3)
     assert (stone.reason, stone.pass_name) == (Reason.EARLIER, "an earlier tool")
     assert "no operator of this file" in stone.rule
-    assert fates(graph)[2] is Fate.REMOVED
+    assert outcomes(graph)[2] is Outcome.REMOVED
 
 
 def test_what_the_tables_do_not_say_follows_from_the_operators():

@@ -15,7 +15,7 @@ from tests.frontends.tflite.runtimes import convert
 from tests.frontends.tflite.stateful import MODELS
 from whence.api import prepare
 from whence.graph import Graph
-from whence.graph.fates import fates
+from whence.graph.outcomes import outcomes
 from whence.graph.state import initial_state
 from whence.types import TensorType
 
@@ -126,7 +126,7 @@ def test_the_operators_of_state_say_what_became_of_them() -> None:
     graph = prepare(read(MODELS["streaming"]().bytes()))
     found = [
         (source.op, fate.value)
-        for source, fate in zip(graph.ledger.sources, fates(graph), strict=True)
+        for source, fate in zip(graph.ledger.sources, outcomes(graph), strict=True)
         if source.op in ("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE")
     ]
     assert found == [

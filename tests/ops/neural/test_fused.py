@@ -11,7 +11,7 @@ from onnx import helper
 from tests.ops.oracle import assert_close, assert_infers, evaluate, flops, run_onnxruntime
 from whence.errors import UnsupportedError
 from whence.ops.definition import TypeQuery
-from whence.ops.neural.fused import FUSED_ACTIVATIONS, OPS, Arg, Result, Scalar, Step, expand
+from whence.ops.neural.fused import FUSED_ACTIVATIONS, OPS, Arg, ExpandedOp, Result, Scalar, expand
 from whence.types import DType, TensorType
 
 DEFINITIONS = {definition.name: definition for definition in OPS}
@@ -169,21 +169,21 @@ def test_expansion_reads_as_the_formula():
     assert expand(
         "FusedMatMul", {"trans_b": 1, "alpha": 0.5, "activation": "Swish"}, [f32, f32, f32]
     ) == [
-        Step("Transpose", (Arg(1),), {"perm": (0, 2, 1)}),
-        Step("MatMul", (Arg(0), Result(0))),
-        Step("Mul", (Result(1), Scalar(0.5))),
-        Step("Add", (Result(2), Arg(2))),
-        Step("Sigmoid", (Result(3),)),
-        Step("Mul", (Result(3), Result(4))),
+        ExpandedOp("Transpose", (Arg(1),), {"perm": (0, 2, 1)}),
+        ExpandedOp("MatMul", (Arg(0), Result(0))),
+        ExpandedOp("Mul", (Result(1), Scalar(0.5))),
+        ExpandedOp("Add", (Result(2), Arg(2))),
+        ExpandedOp("Sigmoid", (Result(3),)),
+        ExpandedOp("Mul", (Result(3), Result(4))),
     ]
     assert expand(
         "FusedConv",
         {"group": 2, "activation": "Clip", "activation_alpha": 0.0, "activation_beta": 6.0},
         [f32, f32, None, f32],
     ) == [
-        Step("Conv", (Arg(0), Arg(1)), {"group": 2}),
-        Step("Add", (Result(0), Arg(3))),
-        Step("Clip", (Result(1), Scalar(0.0), Scalar(6.0))),
+        ExpandedOp("Conv", (Arg(0), Arg(1)), {"group": 2}),
+        ExpandedOp("Add", (Result(0), Arg(3))),
+        ExpandedOp("Clip", (Result(1), Scalar(0.0), Scalar(6.0))),
     ]
 
 

@@ -175,7 +175,8 @@ def test_a_loop_of_one_turn_is_its_body(tmp_path: Path) -> None:
     graph = read_text(LOOP % (1, "one"), tmp_path)
     number = ids(graph)
     assert (
-        rewrite(graph, InlineBranches(), RemoveDeadNodes())["a Loop of one turn is its body"] == 1
+        rewrite(graph, InlineBranches(), RemoveDeadNodes())["a Loop of one iteration is its body"]
+        == 1
     )
     assert operators(graph) == ["Exp", "Add", "Neg", "Unsqueeze", "Sqrt"]
     (unsqueeze,) = (node for node in graph if node.op == "Unsqueeze")
@@ -207,7 +208,9 @@ def test_a_loop_of_no_turns_yields_what_it_was_given(
 ) -> None:
     text = NO_TURNS.replace("TURNS", turns).replace("CONDITION", condition)
     graph = read_text(text, tmp_path)
-    assert rewrite(graph, InlineBranches()) == {"a Loop of no turns yields what it was given": 1}
+    assert rewrite(graph, InlineBranches()) == {
+        "a Loop of no iterations yields what it was given": 1
+    }
     assert operators(graph) == ["Exp", "Sqrt"]
     names = buried(graph)
     assert set(names.values()) == {Reason.INLINED, Reason.DEAD}

@@ -271,7 +271,7 @@ def test_a_residual_is_part_of_the_convolution_before_it(rng: np.random.Generato
     )
     check(model, [codes(rng, I8, 1, 8, 8, 4)])
     (entry,) = _kernels(model)
-    assert entry.master.op == "IntegerConv"
+    assert entry.anchor.op == "IntegerConv"
 
 
 @pytest.mark.parametrize("op", ["CONV_2D", "FULLY_CONNECTED"])

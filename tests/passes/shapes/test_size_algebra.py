@@ -1,4 +1,4 @@
-"""Sizes as polynomials agree with the numbers they stand for."""
+"""SizeTable as polynomials agree with the numbers they stand for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from whence.passes.shapes.size_algebra import (
     Size,
-    Sizes,
+    SizeTable,
     add,
     equal,
     less,
@@ -49,7 +49,7 @@ NUMBERS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def build(sizes: Sizes, expression: Build) -> Size | None:
+def build(sizes: SizeTable, expression: Build) -> Size | None:
     kind, *rest = expression
     if kind == "name":
         return sizes.named(rest[0])
@@ -83,7 +83,7 @@ def compute(expression: Build, values: dict[str, int]) -> int | None:
     return left % right
 
 
-def substitute(sizes: Sizes, size: Size, values: dict[str, int]) -> int | None:
+def substitute(sizes: SizeTable, size: Size, values: dict[str, int]) -> int | None:
     """The value of a polynomial in names alone; `None` when it holds something unexpanded."""
     atoms = {sizes.named(name).atom: values[name] for name in NAMES}
     total = 0
@@ -98,7 +98,7 @@ def substitute(sizes: Sizes, size: Size, values: dict[str, int]) -> int | None:
 
 @given(EXPRESSIONS, st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES}))
 def test_a_size_has_the_value_of_its_expression(expression: Build, values: dict[str, int]) -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     size = build(sizes, expression)
     expected = compute(expression, values)
     if size is None or expected is None:
@@ -115,7 +115,7 @@ def test_a_size_has_the_value_of_its_expression(expression: Build, values: dict[
 def test_comparisons_hold_for_all_dimensions(
     left: Build, right: Build, values: dict[str, int]
 ) -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     one, two = build(sizes, left), build(sizes, right)
     a, b = compute(left, values), compute(right, values)
     if one is None or two is None or a is None or b is None:
@@ -127,7 +127,7 @@ def test_comparisons_hold_for_all_dimensions(
 
 
 def test_equal_expressions_are_equal_values() -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     a, b = sizes.named("a"), sizes.named("b")
     product, total, six = multiply(a, b), add(a, b), multiply(number(6), a)
     assert product is not None
@@ -144,7 +144,7 @@ def test_equal_expressions_are_equal_values() -> None:
 
 
 def test_what_bounds_decide() -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     a = sizes.named("a")
     assert equal(a, number(-1)) is False
     assert equal(a, number(3)) is None
@@ -155,7 +155,7 @@ def test_what_bounds_decide() -> None:
 
 
 def test_negative_numbers_are_divided_only_when_it_comes_out_even() -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     assert sizes.divide(number(-6), number(3)) == number(-2)
     assert sizes.divide(number(-7), number(3)) is None
     assert sizes.remainder(number(-7), number(3)) is None
@@ -163,7 +163,7 @@ def test_negative_numbers_are_divided_only_when_it_comes_out_even() -> None:
 
 
 def test_names_are_found_again() -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     a = sizes.named("a")
     assert sizes.name_of(a) == "a"
     assert sizes.name_of(number(3)) is None
@@ -181,7 +181,7 @@ def test_numbers(value: int) -> None:
 
 
 def test_expressions_do_not_grow_without_end() -> None:
-    sizes = Sizes()
+    sizes = SizeTable()
     size: Size | None = number(1)
     for at in range(20):
         size = None if size is None else multiply(size, sizes.of(at))

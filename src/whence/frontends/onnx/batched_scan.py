@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whence.errors import ModelError
-from whence.frontends.carried import LOAD
 from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.record import OpRecord
+from whence.frontends.origin_metadata import LOAD
 from whence.graph.graph import Graph
 from whence.graph.node import Ref
 from whence.ops.definition import Attr

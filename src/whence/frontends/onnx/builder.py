@@ -11,7 +11,6 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.frontends.carried import LOAD, Carried, Passage, read_carried
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
@@ -19,6 +18,7 @@ from whence.frontends.onnx.record import OpRecord
 from whence.frontends.onnx.signature import check_elements, check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
+from whence.frontends.origin_metadata import LOAD, OriginMetadata, Passage, read_origin_metadata
 from whence.graph.graph import Graph
 from whence.graph.merge import (
     merge,
@@ -46,9 +46,11 @@ class Reading:
     tensors: TensorReader
     ledger: Ledger
     inference: Inference
-    add_control: Callable[[NodeBuilder, OpRecord, Mapping[str, PlannedGraph], Carried | None], None]
+    add_control: Callable[
+        [NodeBuilder, OpRecord, Mapping[str, PlannedGraph], OriginMetadata | None], None
+    ]
     """Makes an operator that holds graphs; making those comes back here, so it is handed in."""
-    n_carried: int = 0
+    n_earlier: int = 0
     """How many source operators the file carries from the one it was made from."""
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How the carried operators first became part of something else."""
@@ -144,8 +146,10 @@ class NodeBuilder:
         self._give(name, node.ref())
         return node
 
-    def add_const(self, name: str, array: np.ndarray, carried: Carried | None = None) -> None:
-        origin = NO_ORIGIN if carried is None else carried.origin
+    def add_const(
+        self, name: str, array: np.ndarray, origins: OriginMetadata | None = None
+    ) -> None:
+        origin = NO_ORIGIN if origins is None else origins.origin
         node = self.graph.append(
             Node(
                 self.graph.new_id(),
@@ -157,23 +161,23 @@ class NodeBuilder:
                 origin=origin,
             )
         )
-        self.sign(node.id, carried)
+        self.sign(node.id, origins)
         self._give(name, node.ref())
 
     def add_initializers(self, proto: GraphProto, given: Container[str]) -> None:
         """The constants of a graph, less those that are given as inputs."""
-        n_carried = self.reading.n_carried
+        n_earlier = self.reading.n_earlier
         for tensor in proto.initializer:
             if tensor.name in given:
                 continue
-            carried = None
-            if n_carried and tensor.metadata_props:
-                carried = read_carried(
+            origins = None
+            if n_earlier and tensor.metadata_props:
+                origins = read_origin_metadata(
                     {entry.key: entry.value for entry in tensor.metadata_props},
-                    n_carried,
+                    n_earlier,
                     tensor.name,
                 )
-            self.add_const(tensor.name, self.reading.tensors.read(tensor), carried)
+            self.add_const(tensor.name, self.reading.tensors.read(tensor), origins)
         for sparse in proto.sparse_initializer:
             if sparse.values.name in given:
                 continue
@@ -202,18 +206,18 @@ class NodeBuilder:
                 self._operator(record, planned, position)
 
     def _operator(self, record: OpRecord, planned: Planned, position: int) -> None:
-        carried = planned.carried.get(position) if planned.carried else None
+        origins = planned.origins.get(position) if planned.origins else None
         try:
             if position in planned.calls:
-                self._call(record, planned.calls[position], carried)
+                self._call(record, planned.calls[position], origins)
             elif position in planned.bodies or (record.domain, record.op) in _WITH_GRAPHS:
-                self.reading.add_control(self, record, planned.bodies.get(position, {}), carried)
+                self.reading.add_control(self, record, planned.bodies.get(position, {}), origins)
             else:
-                self._plain(record, carried)
+                self._plain(record, origins)
         except WhenceError as error:
             raise _located(error, record) from error
 
-    def _plain(self, record: OpRecord, carried: Carried | None) -> None:
+    def _plain(self, record: OpRecord, origins: OriginMetadata | None) -> None:
         records = self.upgrader(record, self)
         if len(records) == 1 and records[0] is record and not self._nested:
             # Of what is said in other operators here, those see to it.
@@ -222,8 +226,8 @@ class NodeBuilder:
             check_elements(op, record, kinds)
         main = record.source or self.graph.new_id()
         if len(records) == 1:
-            self.append(records[0], main, self.origin_of(record, carried))
-            self.sign(main, carried)
+            self.append(records[0], main, self.origin_of(record, origins))
+            self.sign(main, origins)
             return
         # The last of those that make the operator's outputs stands for it; the others help.
         wanted = {name for name in record.outputs if name}
@@ -231,8 +235,8 @@ class NodeBuilder:
             (index for index, each in enumerate(records) if wanted.intersection(each.outputs)),
             default=len(records) - 1,
         )
-        origin = self.origin_of(record, carried)
-        self.sign(main, carried)
+        origin = self.origin_of(record, origins)
+        self.sign(main, origins)
         for index, each in enumerate(records):
             if index == keeper:
                 self.append(each, main, origin)
@@ -243,19 +247,19 @@ class NodeBuilder:
                 helper, [(main, EdgeKind.LOWER)], LOAD, self.upgrader.rule(record)
             )
 
-    def origin_of(self, record: OpRecord, carried: Carried | None) -> Origin:
-        return carried.origin if carried is not None else frozenset((record.source,))
+    def origin_of(self, record: OpRecord, origins: OriginMetadata | None) -> Origin:
+        return origins.origin if origins is not None else frozenset((record.source,))
 
-    def sign(self, node_id: int, carried: Carried | None) -> None:
+    def sign(self, node_id: int, origins: OriginMetadata | None) -> None:
         """Enter a node that a former run of whence wrote: it continues the chain."""
-        if carried is not None:
-            for source in sorted(carried.origin):
+        if origins is not None:
+            for source in sorted(origins.origin):
                 passage = self.reading.history.get(source, _AS_IT_WAS)
                 # What the node itself says of a fold decides: of one operator's children one may
                 # hold its work and another only its effect.
                 kind = (
                     EdgeKind.FOLD
-                    if source in carried.folded
+                    if source in origins.folded
                     else EdgeKind.COPY
                     if passage.kind is EdgeKind.FOLD
                     else passage.kind
@@ -380,7 +384,7 @@ class NodeBuilder:
         self._define(name, ref)
         self.given.add(name)
 
-    def _call(self, record: OpRecord, planned: PlannedCall, carried: Carried | None) -> None:
+    def _call(self, record: OpRecord, planned: PlannedCall, origins: OriginMetadata | None) -> None:
         """A local function's operators, in place of its call."""
         body = NodeBuilder(
             self.reading,
@@ -408,7 +412,7 @@ class NodeBuilder:
         rule = f"a call of {record.op} is its body"
         self.graph.ledger.bury(
             Tombstone(
-                record.source, self.origin_of(record, carried), Reason.INLINED, LOAD, rule, into
+                record.source, self.origin_of(record, origins), Reason.INLINED, LOAD, rule, into
             )
         )
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError, WhenceError
-from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.batched_scan import (
     first_dim,
@@ -32,6 +31,7 @@ from whence.frontends.onnx.microsoft.search import (
 )
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord
+from whence.frontends.origin_metadata import OriginMetadata
 from whence.graph.graph import Graph
 from whence.graph.merge import common, with_declared_elements
 from whence.graph.node import Ref
@@ -42,14 +42,14 @@ def add_control(
     build: NodeBuilder,
     record: OpRecord,
     bodies: Mapping[str, PlannedGraph],
-    carried: Carried | None,
+    origins: OriginMetadata | None,
 ) -> None:
     """Make the node of an operator that holds graphs, and the graphs."""
     if (record.domain, record.op) == (PREVIEW, "FlexAttention"):
-        add_flex_attention(build, record, bodies, carried)
+        add_flex_attention(build, record, bodies, origins)
         return
     if record.domain == MICROSOFT and record.op in SEARCHES:
-        _search(build, record, bodies, carried)
+        _search(build, record, bodies, origins)
         return
     if record.domain or record.op not in _KINDS:
         raise UnsupportedError(f"{record}: whence knows no operator of this type that holds graphs")
@@ -62,7 +62,7 @@ def add_control(
     captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
     (_batched_scan if batched else _KINDS[record.op])(
         _Control(
-            build, record, {name: bodies[name] for name in wanted}, captured, constants, carried
+            build, record, {name: bodies[name] for name in wanted}, captured, constants, origins
         )
     )
 
@@ -77,14 +77,14 @@ class _Control:
         planned: Mapping[str, PlannedGraph],
         captured: Mapping[str, Ref],
         constants: Mapping[str, np.ndarray],
-        carried: Carried | None,
+        origins: OriginMetadata | None,
     ) -> None:
         self.build = build
         self.record = record
         self._planned = planned
         self.captured = captured
         self._constants = constants
-        self._carried = carried
+        self._origins = origins
         self.inputs = [build.type_of(name) or UNKNOWN if name else None for name in record.inputs]
 
     def body(self, name: str, given: Sequence[ValueType]) -> Graph:
@@ -118,7 +118,7 @@ class _Control:
         return graph
 
     def loop_state(self) -> list[ValueType]:
-        """The types of a loop's turn number and condition: numbers, or lists of one number where
+        """The types of a loop's iteration number and condition: numbers, or lists of one number where
         the graph declares them so.
         """
         declared = self.build.reading.declared(self._planned["body"].proto.input[:2])
@@ -147,11 +147,11 @@ class _Control:
         full.domain = record.domain if keep_domain else ""
         full.outputs = [name or build.fresh(record.name) for name in full.outputs]
         main = record.source or build.graph.new_id()
-        build.sign(main, self._carried)
+        build.sign(main, self._origins)
         build.append(
             full,
             main,
-            build.origin_of(record, self._carried),
+            build.origin_of(record, self._origins),
             captures=list(self.captured.values()),
             bodies=bodies,
             types=types,
@@ -193,7 +193,7 @@ def _if(control: _Control) -> None:
 
 
 def _loop(control: _Control) -> None:
-    """Values carried from turn to turn keep their type; their shape may change unless the graph
+    """Values carried from iteration to iteration keep their type; their shape may change unless the graph
     says otherwise.
     """
     record = control.record
@@ -201,7 +201,7 @@ def _loop(control: _Control) -> None:
     start = [UNKNOWN if kind is None else kind for kind in control.inputs[2:]]
     body, kinds = _steady_body(control, start)
     carried, scanned = kinds[: len(start)], kinds[len(start) :]
-    # A loop that never turns yields what it started with.
+    # A loop that never runs yields what it started with.
     types = [common(before, after) for before, after in zip(start, carried, strict=True)]
     control.finish({"body": body}, [*types, *(_rows(kind, None, 0) for kind in scanned)])
 
@@ -244,7 +244,7 @@ def _unmake(body: Graph) -> None:
 
 
 def _keeps(before: ValueType, after: ValueType) -> bool:
-    """Is the value after a turn surely of the type it had before?"""
+    """Is the value after a iteration surely of the type it had before?"""
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):
         return before == after
     if before.shape is None or all(dim is None for dim in before.shape):
@@ -336,13 +336,13 @@ def _search(
     build: NodeBuilder,
     record: OpRecord,
     bodies: Mapping[str, PlannedGraph],
-    carried: Carried | None,
+    origins: OriginMetadata | None,
 ) -> None:
     """Generating text: the decoder is made for any number of tokens."""
     wanted = search_graphs(record, bodies)
     captured, constants = _outer_values(build, record, [bodies[name] for name in wanted])
     control = _Control(
-        build, record, {name: bodies[name] for name in wanted}, captured, constants, carried
+        build, record, {name: bodies[name] for name in wanted}, captured, constants, origins
     )
     graphs = {
         name: control.body(name, decoder_inputs(record, bodies[name].proto)) for name in wanted

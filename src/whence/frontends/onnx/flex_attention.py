@@ -8,11 +8,11 @@ import math
 from collections.abc import Mapping
 
 from whence.errors import ModelError
-from whence.frontends.carried import LOAD, Carried
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.builder import NodeBuilder
 from whence.frontends.onnx.plan import PlannedGraph
 from whence.frontends.onnx.record import OpRecord, Rewrite
+from whence.frontends.origin_metadata import LOAD, OriginMetadata
 from whence.ops.operands.attribute_choices import check_type_number
 from whence.provenance import EdgeKind
 from whence.types import DType
@@ -25,7 +25,7 @@ def add_flex_attention(
     build: NodeBuilder,
     record: OpRecord,
     bodies: Mapping[str, PlannedGraph],
-    carried: Carried | None,
+    origins: OriginMetadata | None,
 ) -> None:
     """y = prob_mod(softmax(score_mod(q kᵀ * scale))) v, in the precision that the softmax asks
     for.
@@ -34,7 +34,7 @@ def add_flex_attention(
     if unknown:
         raise ModelError(f"{record} holds a graph {quoted(unknown[0])}, which it does not know")
     main = record.source or build.graph.new_id()
-    build.sign(main, carried)
+    build.sign(main, origins)
     stage = Rewrite(record, build)
     query, key, value = (record.required(index) for index in range(3))
     groups, shared = _heads(stage, query, key)
@@ -54,16 +54,16 @@ def add_flex_attention(
     if precision is not dtype:
         scores = stage.op("Cast", scores, to=int(precision))
         value = stage.op("Cast", value, to=int(precision))
-    scores = _modified(build, stage, bodies.get("score_mod"), scores, main, carried)
+    scores = _modified(build, stage, bodies.get("score_mod"), scores, main, origins)
     weights = stage.op("Softmax", scores, axis=-1)
-    weights = _modified(build, stage, bodies.get("prob_mod"), weights, main, carried)
+    weights = _modified(build, stage, bodies.get("prob_mod"), weights, main, origins)
     if grouped:
         weights = stage.op("Reshape", weights, _shape(stage, weights, (0, groups, shared), 2))
     result = stage.op("MatMul", weights, value)
     if grouped:
         result = stage.op("Reshape", result, _shape(stage, result, (0, groups * shared), 3))
     stage.result("Identity" if precision is dtype else "Cast", result, **_cast(precision, dtype))
-    _flush(build, stage, main, carried, last=True)
+    _flush(build, stage, main, origins, last=True)
 
 
 def _cast(precision: DType, dtype: DType) -> dict[str, int]:
@@ -106,12 +106,12 @@ def _modified(
     graph: PlannedGraph | None,
     data: str,
     main: int,
-    carried: Carried | None,
+    origins: OriginMetadata | None,
 ) -> str:
     """What a graph of the file makes of a value: its operators take their place here."""
     if graph is None:
         return data
-    _flush(build, stage, main, carried)
+    _flush(build, stage, main, origins)
     proto = graph.proto
     if len(proto.input) != 1 or len(proto.output) != 1:
         raise ModelError(f"{stage.record}: its graphs should have one input and one output")
@@ -135,10 +135,15 @@ def _modified(
 
 
 def _flush(
-    build: NodeBuilder, stage: Rewrite, main: int, carried: Carried | None, *, last: bool = False
+    build: NodeBuilder,
+    stage: Rewrite,
+    main: int,
+    origins: OriginMetadata | None,
+    *,
+    last: bool = False,
 ) -> None:
     """Append what is built so far. The operator that makes the result stands for the file's."""
-    origin = build.origin_of(stage.record, carried)
+    origin = build.origin_of(stage.record, origins)
     for index, each in enumerate(stage.records):
         if last and index == len(stage.records) - 1:
             build.append(each, main, origin)

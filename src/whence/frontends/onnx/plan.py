@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from whence.errors import ModelError
-from whence.frontends.carried import Carried, read_carried
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.attributes import read_attribute
 from whence.frontends.onnx.metadata import program_place
 from whence.frontends.onnx.record import OpRecord
 from whence.frontends.onnx.types import TensorReader
+from whence.frontends.origin_metadata import OriginMetadata, read_origin_metadata
 from whence.ops.definition import Attr
 from whence.provenance import SourceOp
 
@@ -35,7 +35,7 @@ class Planned:
     records: list[OpRecord] = field(default_factory=list)
     bodies: dict[int, dict[str, PlannedGraph]] = field(default_factory=dict)
     calls: dict[int, PlannedCall] = field(default_factory=dict)
-    carried: dict[int, Carried] = field(default_factory=dict)
+    origins: dict[int, OriginMetadata] = field(default_factory=dict)
 
     def inner_reads(self) -> dict[int, tuple[str, ...]]:
         """By position, the values that nested graphs read from outside."""
@@ -118,10 +118,10 @@ class Planner:
         if depth:
             planned.free = _free_names(planned)
         else:
-            self._locate_carried()
+            self._locate_origins()
         return planned
 
-    def _locate_carried(self) -> None:
+    def _locate_origins(self) -> None:
         """Source operators of an earlier file stand where the operators that carry them do."""
         self.sources[: self._n_first] = [
             replace(source, positions=tuple(self._positions.get(source.id, ())))
@@ -165,14 +165,14 @@ class Planner:
             {entry.key: entry.value for entry in node.metadata_props} if node.metadata_props else {}
         )
         check_texts((*metadata, *metadata.values()))
-        carried = read_carried(metadata, self._n_first, given) if self._continues else None
-        number = 0 if carried is not None else len(self.sources) + 1
+        origins = read_origin_metadata(metadata, self._n_first, given) if self._continues else None
+        number = 0 if origins is not None else len(self.sources) + 1
         if not op:
             raise ModelError(f"operator {quoted(given)} does not say its type")
         wanted = given or next((name for name in outputs if name), "") or f"{op}_{number}"
-        if carried is not None:
-            planned.carried[position] = carried
-            for source in carried.origin:
+        if origins is not None:
+            planned.origins[position] = origins
+            for source in origins.origin:
                 self._positions.setdefault(source, []).append(position)
             name = wanted
         else:

@@ -10,15 +10,6 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError, UnsupportedError
-from whence.frontends.carried import (
-    EARLIER_TOOL,
-    HISTORY,
-    SOURCES,
-    TOMBSTONES,
-    read_history,
-    read_sources,
-    read_tombstones,
-)
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
@@ -27,6 +18,15 @@ from whence.frontends.onnx.plan import Planner, default_domain
 from whence.frontends.onnx.state import STATE, read_state, restore_state
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
+from whence.frontends.origin_metadata import (
+    EARLIER_TOOL,
+    HISTORY,
+    SOURCES,
+    TOMBSTONES,
+    read_history,
+    read_sources,
+    read_tombstones,
+)
 from whence.graph.graph import Graph
 from whence.graph.merge import without_shape
 from whence.ops.types.inference import Inference

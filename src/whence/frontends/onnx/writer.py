@@ -20,20 +20,20 @@ from onnx import (
 )
 
 from whence.errors import UnsupportedError, WhenceError
-from whence.frontends.carried import (
-    HISTORY,
-    SOURCES,
-    TOMBSTONES,
-    write_carried,
-    write_history,
-    write_sources,
-    write_tombstones,
-)
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
 from whence.frontends.onnx.opset import KEPT, LOWEST_WRITTEN, attributes_at, lowest_opset
 from whence.frontends.onnx.state import STATE
 from whence.frontends.onnx.types import tensor_proto
+from whence.frontends.origin_metadata import (
+    HISTORY,
+    SOURCES,
+    TOMBSTONES,
+    write_history,
+    write_origin_metadata,
+    write_sources,
+    write_tombstones,
+)
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY, initial_value
@@ -41,7 +41,7 @@ from whence.ops.definition import Attr
 from whence.ops.neural.channels_last import OPS as CHANNELS_LAST
 from whence.ops.neural.channels_last import plain_name
 from whence.ops.neural.fused import OPS as SUPERNODES
-from whence.ops.neural.fused import Arg, Result, Step, expand
+from whence.ops.neural.fused import Arg, ExpandedOp, Result, expand
 from whence.ops.types.onnx_node import split_name, to_type_proto
 from whence.provenance import NO_ORIGIN, Origin
 from whence.types import DType, TensorType, ValueType
@@ -218,7 +218,7 @@ def _written_attrs(node: Node) -> dict[str, Attr]:
     return {key: value for key, value in node.attrs.items() if key not in _NOT_WRITTEN}
 
 
-def _steps(node: Node, types: Sequence[ValueType | None]) -> list[Step]:
+def _steps(node: Node, types: Sequence[ValueType | None]) -> list[ExpandedOp]:
     """The operators of ONNX that say the same as one of ours."""
     if node.op not in _CHANNELS_LAST:
         return expand(node.op, node.attrs, types)
@@ -231,9 +231,9 @@ def _steps(node: Node, types: Sequence[ValueType | None]) -> list[Step]:
         )
     others = [Arg(index) for index, kind in enumerate(types) if kind is not None and index]
     return [
-        Step("Transpose", (Arg(0),), {"perm": (0, rank - 1, *range(1, rank - 1))}),
-        Step(plain_name(node.op), (Result(0), *others), node.attrs),
-        Step("Transpose", (Result(1),), {"perm": (0, *range(2, rank), 1)}),
+        ExpandedOp("Transpose", (Arg(0),), {"perm": (0, rank - 1, *range(1, rank - 1))}),
+        ExpandedOp(plain_name(node.op), (Result(0), *others), node.attrs),
+        ExpandedOp("Transpose", (Result(1),), {"perm": (0, *range(2, rank), 1)}),
     ]
 
 
@@ -324,14 +324,16 @@ class _GraphWriter:
             return
         name = self._writing.values.take(node.name or f"const_{node.id}")
         self._names[node.ref()] = self._shared[id(node.value)] = name
-        carried = (
-            write_carried(node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin)
+        origins = (
+            write_origin_metadata(
+                node.origin, self._writing.folded.get(node.id, NO_ORIGIN) & node.origin
+            )
             if node.origin
             else {}
         )
-        self._tensor(name, node.value, carried)
+        self._tensor(name, node.value, origins)
 
-    def _tensor(self, name: str, array: np.ndarray, carried: Mapping[str, str]) -> None:
+    def _tensor(self, name: str, array: np.ndarray, origins: Mapping[str, str]) -> None:
         weights = self._writing.weights
         proto = self._proto.initializer.add()
         proto.name = name
@@ -340,7 +342,7 @@ class _GraphWriter:
             proto.dims.extend(array.shape)
         else:
             proto.CopyFrom(tensor_proto(array, name))
-        for key, value in carried.items():
+        for key, value in origins.items():
             proto.metadata_props.add(key=key, value=value)
 
     def _operator(self, node: Node) -> None:
@@ -434,7 +436,7 @@ class _GraphWriter:
         proto.output.extend(outputs)
         for key, value in attributes_at(op, attrs, self._writing.opsets[domain]).items():
             write_attribute(proto, key, value)
-        for key, text in write_carried(origin, folded).items():
+        for key, text in write_origin_metadata(origin, folded).items():
             proto.metadata_props.add(key=key, value=text)
         return proto
 

@@ -10,9 +10,9 @@ from typing import NoReturn, overload
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.carried import LOAD, Passage
 from whence.frontends.naming import quoted, shown
-from whence.frontends.tflite.scope import Assignment, GraphScope, Place, known_results
+from whence.frontends.origin_metadata import LOAD, Passage
+from whence.frontends.tflite.scope import Assignment, GraphScope, OperatorOrigin, known_results
 from whence.frontends.tflite.variables import Key
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
@@ -28,7 +28,9 @@ class Emitter:
     which of them bears the operator's number.
     """
 
-    def __init__(self, scope: GraphScope, name: str, place: Place, path: tuple[int, ...]) -> None:
+    def __init__(
+        self, scope: GraphScope, name: str, place: OperatorOrigin, path: tuple[int, ...]
+    ) -> None:
         self.scope = scope
         self.name = name
         """The operator's type as the schema names it: `CONV_2D`, `CUSTOM:name`."""

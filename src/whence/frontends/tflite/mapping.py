@@ -26,8 +26,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from whence.frontends.carried import LOAD
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.quantisation import FIXED_POINT, parameters, quantisation_of
 from whence.frontends.tflite.records import (
@@ -37,7 +37,7 @@ from whence.frontends.tflite.records import (
     QuantisationRecord,
     TensorRecord,
 )
-from whence.frontends.tflite.scope import Place, SubgraphScope
+from whence.frontends.tflite.scope import OperatorOrigin, SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
@@ -65,7 +65,9 @@ class OperatorCall(Emitter):
     `cast`, `clip`, `body`, `inline`, `fail`.
     """
 
-    def __init__(self, subgraph: SubgraphScope, record: OperatorRecord, place: Place) -> None:
+    def __init__(
+        self, subgraph: SubgraphScope, record: OperatorRecord, place: OperatorOrigin
+    ) -> None:
         super().__init__(subgraph.scope, record.name, place, subgraph.path)
         self.record = record
         self.options = record.options

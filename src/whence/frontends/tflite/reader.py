@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
-from whence.frontends.carried import LOAD
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators import MAPPINGS
@@ -20,7 +20,7 @@ from whence.frontends.tflite.records import (
     TensorRecord,
     read_records,
 )
-from whence.frontends.tflite.scope import GraphScope, Place, Reading, SubgraphScope
+from whence.frontends.tflite.scope import GraphScope, OperatorOrigin, Reading, SubgraphScope
 from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
 from whence.graph.graph import Graph
@@ -119,7 +119,7 @@ def _assign(scope: GraphScope) -> None:
             )
 
 
-def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Place) -> None:
+def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: OperatorOrigin) -> None:
     call = OperatorCall(subgraph, record, place)
     mapper = MAPPINGS.get(record.name)
     if mapper is None:

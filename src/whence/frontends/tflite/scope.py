@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.carried import Passage
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import (
     ModelRecord,
@@ -40,7 +40,7 @@ _DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OperatorOrigin:
     """One operator of the file as the ledger knows it."""
 
     name: str
@@ -60,9 +60,9 @@ class Reading:
     model: ModelRecord
     ledger: Ledger
     inference: Inference
-    places: Sequence[Sequence[Place]]
+    places: Sequence[Sequence[OperatorOrigin]]
     """By subgraph and position."""
-    add_operator: Callable[[SubgraphScope, OperatorRecord, Place], None]
+    add_operator: Callable[[SubgraphScope, OperatorRecord, OperatorOrigin], None]
     """Maps one operator; mapping one that holds subgraphs comes back here, so it is handed in."""
     history: Mapping[int, Passage] = field(default_factory=dict)
     """How operators of the first file became part of those of this one, where the file says so."""
@@ -123,7 +123,7 @@ class Assignment:
     value: Ref
     name: str
     """The operator's type."""
-    place: Place
+    place: OperatorOrigin
     claims: bool
     """Is it all that the operator does, so that it bears the operator's number?"""
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.errors import ModelError
-from whence.frontends.carried import (
+from whence.frontends.origin_metadata import (
     EARLIER_TOOL,
     FOLDED,
     HISTORY,
@@ -37,7 +37,7 @@ from whence.frontends.carried import (
     read_tombstones,
 )
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
-from whence.frontends.tflite.scope import Place
+from whence.frontends.tflite.scope import OperatorOrigin
 from whence.provenance import NO_ORIGIN, Ledger, Origin, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 
@@ -53,7 +53,7 @@ class Sources:
     """The source operators of a file, and the places of its operators by subgraph and position."""
 
     operators: Sequence[SourceOp]
-    places: Sequence[Sequence[Place]]
+    places: Sequence[Sequence[OperatorOrigin]]
     tombstones: Sequence[Tombstone]
     luci_ids: Sequence[int] | None
     """The ids that luci's tables have for the first of the operators; `None` without tables."""
@@ -100,7 +100,7 @@ def node_name(subgraph: SubgraphRecord, operator: OperatorRecord) -> str:
 
 def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
     operators: list[SourceOp] = []
-    places: list[list[Place]] = []
+    places: list[list[OperatorOrigin]] = []
     names = _Names()
     for index, subgraph in enumerate(model.subgraphs):
         places.append([])
@@ -109,7 +109,7 @@ def _first_file(model: ModelRecord, notes: tuple[str, ...]) -> Sources:
             name = names.unique(node_name(subgraph, operator))
             source = _source(number, name, index, subgraph, operator, len(places[-1]))
             operators.append(source)
-            places[-1].append(Place(source.name, number, frozenset((number,))))
+            places[-1].append(OperatorOrigin(source.name, number, frozenset((number,))))
     return Sources(operators, places, (), None, notes)
 
 
@@ -128,7 +128,7 @@ def _continued(
     history = read_history(_text(own[HISTORY], HISTORY), n_first) if HISTORY in own else {}
     n_operators = sum(len(subgraph.operators) for subgraph in model.subgraphs)
     folded = read_folded(_text(own[FOLDED], FOLDED), n_operators, n_first) if FOLDED in own else {}
-    places: list[list[Place]] = []
+    places: list[list[OperatorOrigin]] = []
     carriers = _Carriers()
     position = 0
     for index, subgraph in enumerate(model.subgraphs):
@@ -139,11 +139,13 @@ def _continued(
             if listed is None:
                 number, name = len(operators) + 1, names.unique(name)
                 operators.append(_source(number, name, index, subgraph, operator, len(places[-1])))
-                places[-1].append(Place(name, number, frozenset((number,))))
+                places[-1].append(OperatorOrigin(name, number, frozenset((number,))))
             else:
                 origin = frozenset(number_of[luci] for luci in listed)
                 carriers.add(origin, operator.name, name, len(places[-1]))
-                places[-1].append(Place(name, 0, origin, origin & folded.get(position, NO_ORIGIN)))
+                places[-1].append(
+                    OperatorOrigin(name, 0, origin, origin & folded.get(position, NO_ORIGIN))
+                )
             position += 1
     operators[:n_first] = [
         replace(
@@ -221,7 +223,7 @@ class _Carriers:
 
 
 def _dropped(
-    n_first: int, places: Sequence[Sequence[Place]], stones: Sequence[Tombstone]
+    n_first: int, places: Sequence[Sequence[OperatorOrigin]], stones: Sequence[Tombstone]
 ) -> list[Tombstone]:
     """A stone for source operators that no operator of the file stems from and nothing explains:
     the tool that wrote the file had removed them.

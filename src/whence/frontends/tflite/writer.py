@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from whence.errors import ModelError, WhenceError
-from whence.frontends.carried import (
+from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import (
     FOLDED,
     HISTORY,
     SOURCES,
@@ -29,7 +30,6 @@ from whence.frontends.carried import (
     write_sources,
     write_tombstones,
 )
-from whence.frontends.naming import quoted
 from whence.frontends.tflite.export import exports
 from whence.frontends.tflite.export.graph_writer import GraphWriter
 from whence.frontends.tflite.export.writing import Buffers, WrittenOperator
@@ -106,25 +106,25 @@ def _metadata(graph: Graph, written: Sequence[WrittenOperator]) -> tuple[tuple[s
     ledger = graph.ledger
     ids = _luci_ids(graph)
     names = dict(zip(ids, _luci_names(graph), strict=True))
-    carried = {
-        position: operator.carried
-        for position, operator in enumerate(written)
-        if operator.carried.origin
-    }
     origins = {
+        position: operator.origins
+        for position, operator in enumerate(written)
+        if operator.origins.origin
+    }
+    source_ids = {
         position: frozenset(ids[source - 1] for source in each.origin)
-        for position, each in carried.items()
+        for position, each in origins.items()
     }
     stones = [*ledger.tombstones, *_unwritten(graph, written)]
     entries = [
         (SOURCE_TABLE.name, SOURCE_TABLE.encode(names)),
-        (OP_TABLE.name, OP_TABLE.encode(origins)),
+        (OP_TABLE.name, OP_TABLE.encode(source_ids)),
     ]
     texts = [
         (SOURCES, write_sources(ledger.sources)),
         (TOMBSTONES, write_tombstones(stones)),
         (HISTORY, write_history(ledger.edges, ledger.n_sources)),
-        (FOLDED, write_folded({position: each.folded for position, each in carried.items()})),
+        (FOLDED, write_folded({position: each.folded for position, each in origins.items()})),
     ]
     return (*entries, *((key, text.encode("utf-8", "surrogatepass")) for key, text in texts))
 
@@ -166,7 +166,7 @@ def _luci_names(graph: Graph) -> list[str]:
 def _unwritten(graph: Graph, written: Sequence[WrittenOperator]) -> list[Tombstone]:
     """Stones for source operators that are in the graph but in no operator of the file."""
     ledger: Ledger = graph.ledger
-    present = union_of(operator.carried.origin for operator in written)
+    present = union_of(operator.origins.origin for operator in written)
     buried = union_of(stone.origin for stone in ledger.tombstones)
     folded, plain = set[int](), set[int]()
     for inner in graph.nested():

@@ -187,7 +187,7 @@ Slot: TypeAlias = Arg | Result | Scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExpandedOp:
     """One plain ONNX operator of an expansion."""
 
     op: str
@@ -195,7 +195,7 @@ class Step:
     attrs: Attrs = field(default_factory=dict)
 
 
-def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Step]:
+def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[ExpandedOp]:
     """A supernode stated in plain ONNX operators, in order; the output of the last step is the
     supernode's output.
 
@@ -205,17 +205,17 @@ def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Ste
     """
     present = [index for index, kind in enumerate(types) if kind is not None]
     plain = {name: value for name, value in attrs.items() if name not in _OWN_ATTRS}
-    steps: list[Step] = []
+    steps: list[ExpandedOp] = []
     if op in {"FusedConv", "FusedConvTranspose"}:
         steps.append(
-            Step(
+            ExpandedOp(
                 op.removeprefix("Fused"), tuple(Arg(index) for index in present if index < 3), plain
             )
         )
         if 3 in present:
-            steps.append(Step("Add", (Result(0), Arg(3))))
+            steps.append(ExpandedOp("Add", (Result(0), Arg(3))))
     elif op == "FusedGemm":
-        steps.append(Step("Gemm", tuple(Arg(index) for index in present), plain))
+        steps.append(ExpandedOp("Gemm", tuple(Arg(index) for index in present), plain))
     elif op == "FusedMatMul":
         slots: list[Slot] = [Arg(0), Arg(1)]
         for index, name in enumerate(("trans_a", "trans_b")):
@@ -227,44 +227,46 @@ def expand(op: str, attrs: Attrs, types: Sequence[ValueType | None]) -> list[Ste
                         f"{op}: {name} needs an operand of known rank, found {kind}"
                     )
                 steps.append(
-                    Step(
+                    ExpandedOp(
                         "Transpose", (Arg(index),), {"perm": (*range(rank - 2), rank - 1, rank - 2)}
                     )
                 )
                 slots[index] = Result(len(steps) - 1)
-        steps.append(Step("MatMul", tuple(slots)))
+        steps.append(ExpandedOp("MatMul", tuple(slots)))
         alpha = get_float(attrs, "alpha", 1.0)
         if alpha != 1.0:
-            steps.append(Step("Mul", (Result(len(steps) - 1), Scalar(alpha))))
+            steps.append(ExpandedOp("Mul", (Result(len(steps) - 1), Scalar(alpha))))
         if 2 in present:
-            steps.append(Step("Add", (Result(len(steps) - 1), Arg(2))))
+            steps.append(ExpandedOp("Add", (Result(len(steps) - 1), Arg(2))))
     else:
         raise UnsupportedError(f"{op} is not one of whence's supernodes")
     _expand_activation(op, attrs, steps)
     return steps
 
 
-def _expand_activation(op: str, attrs: Attrs, steps: list[Step]) -> None:
+def _expand_activation(op: str, attrs: Attrs, steps: list[ExpandedOp]) -> None:
     """Append the activation to `steps`."""
     name, alpha, beta = _activation(op, attrs)
     x = Result(len(steps) - 1)
     if not name:
         return
     if name == "Clip":
-        steps.append(Step("Clip", (x, Scalar(float(alpha or 0.0)), Scalar(float(beta or 0.0)))))
+        steps.append(
+            ExpandedOp("Clip", (x, Scalar(float(alpha or 0.0)), Scalar(float(beta or 0.0))))
+        )
     elif name == "Swish":
         # In the operators that every opset has: x · sigmoid(alpha · x).
         if alpha != 1.0:
-            steps.append(Step("Mul", (x, Scalar(float(alpha or 0.0)))))
-        steps.append(Step("Sigmoid", (Result(len(steps) - 1),)))
-        steps.append(Step("Mul", (x, Result(len(steps) - 1))))
+            steps.append(ExpandedOp("Mul", (x, Scalar(float(alpha or 0.0)))))
+        steps.append(ExpandedOp("Sigmoid", (Result(len(steps) - 1),)))
+        steps.append(ExpandedOp("Mul", (x, Result(len(steps) - 1))))
     elif name == "GeluTanh":
-        steps.append(Step("Gelu", (x,), {"approximate": "tanh"}))
+        steps.append(ExpandedOp("Gelu", (x,), {"approximate": "tanh"}))
     else:
         numbers = {
             key: value for key, value in (("alpha", alpha), ("beta", beta)) if value is not None
         }
-        steps.append(Step(name, (x,), numbers))
+        steps.append(ExpandedOp(name, (x,), numbers))
 
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE

@@ -1,8 +1,8 @@
 """Nested graphs that are certain to run exactly once, or never, move into the graph around them.
 
 1. An `If` with a constant condition is the branch it takes. The other branch is dead.
-2. A `Loop` that makes one turn is its body, each scan output with a leading dimension of 1.
-3. A `Loop` that makes no turn and collects nothing yields the values it was given.
+2. A `Loop` with one iteration is its body, each scan output with a leading dimension of 1.
+3. A `Loop` with no iteration that collects nothing yields the values it was given.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def _plan_loop(graph: Graph, node: Node) -> Inlining | None:
     carried = node.inputs[2:formal]
     # Loop(0, c, v, f) = Loop(n, false, v, f) = v
     if proceeds is False or (trips is not None and len(trips) == 1 and trips[0] <= 0):
-        inlining = Inlining(graph, node, "a Loop of no turns yields what it was given")
+        inlining = Inlining(graph, node, "a Loop of no iterations yields what it was given")
         return inlining if inlining.connect(carried) else None
     # Loop(1, true, v, f) = f(0, true, v)
     if proceeds is True and trips == (1,):
-        inlining = Inlining(graph, node, "a Loop of one turn is its body")
+        inlining = Inlining(graph, node, "a Loop of one iteration is its body")
         first = [inlining.const(np.array(0, np.int64)), inlining.const(np.array(True))]
         _, *results = inlining.inline(
             node.bodies["body"], [*first, *carried, *node.inputs[formal:]]

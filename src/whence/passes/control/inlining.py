@@ -115,7 +115,7 @@ class Inlining:
         ).ref()
 
     def row(self, ref: Ref | None) -> Ref | None:
-        """The only row of a scan output: the value of one turn with a leading dimension of 1."""
+        """The only row of a scan output: the value of one iteration with a leading dimension of 1."""
         kind = None if ref is None else self.type_of(ref)
         if not isinstance(kind, TensorType):
             return None
@@ -176,7 +176,7 @@ class Inlining:
             if not any(body is other for other in (*self.taken, *self.kept)):
                 dissolve(body, Reason.DEAD, rewriter.pass_name, f"never runs: {self.rule}", None)
         rewriter.applied(change, touched)
-        # The condition, or the number of turns, did its work here. What a branch captured may still
+        # The condition, or the number of iterations, did its work here. What a branch captured may still
         # be wanted, or is simply dead.
         remove_unread(
             rewriter,

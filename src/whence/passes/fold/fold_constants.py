@@ -2,7 +2,7 @@
 
 1. A node all of whose inputs are constants becomes the constants it computes.
 2. A constant that a nested graph captures becomes a constant of that graph, where rule 1 applies in
-   turn.
+   transpose.
 
 What is left alone, and why:
 - operators that draw random numbers, or hold nested graphs;

@@ -81,7 +81,7 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
         transpose = producer_of(graph, node.inputs[index], "Transpose")
         if transpose is None or not _is_transposition(transpose):
             continue
-        # gemm(a^T, b) = gemm(a, b) with transA turned over; likewise b
+        # gemm(a^T, b) = gemm(a, b) with transA transposed over; likewise b
         inputs = (*node.inputs[:index], transpose.inputs[0], *node.inputs[index + 1 :])
         edit = rewriter.edit(
             transpose, node, rule=f"gemm with transposed {'ab'[index]} = gemm with {flag}"

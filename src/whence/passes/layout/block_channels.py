@@ -31,11 +31,11 @@ from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
 from whence.passes.layout.blocked_op import (
+    BlockedLayout,
+    BlockedStep,
     Input,
-    Layout,
-    Made,
     Spread,
-    Step,
+    StepOutput,
     Twin,
     blocked_form,
     spatial_attrs,
@@ -150,14 +150,14 @@ class BlockChannels(RulePass):
                 value.reshape(*w[:2], *(1,) * (4 - len(w)), *w[2:]), groups, joined
             )
         taken: Input = (source if len(x) == 4 else Spread(source)) if plain else Twin(source)
-        step = Step(
+        step = BlockedStep(
             "BlockedConv", (taken, weights, bias, None if addend is None else Twin(addend)), attrs
         )
         self._replace(
             node,
             rewriter,
             (step,),
-            (Layout(y[1], len(y)),),
+            (BlockedLayout(y[1], len(y)),),
             "conv(x) = from_blocked(blocked_conv(to_blocked(x)))",
         )
 
@@ -206,8 +206,8 @@ class BlockChannels(RulePass):
         self,
         node: Node,
         rewriter: Rewriter,
-        steps: tuple[Step, ...],
-        layouts: tuple[Layout, ...],
+        steps: tuple[BlockedStep, ...],
+        layouts: tuple[BlockedLayout, ...],
         rule: str,
     ) -> None:
         edit = rewriter.edit(node, rule=rule)
@@ -247,7 +247,7 @@ class BlockChannels(RulePass):
         match given:
             case np.ndarray():
                 return edit.const(given)
-            case Made(step):
+            case StepOutput(step):
                 return made[step].ref()
             case Twin(ref):
                 return self._twin(edit, node, ref)
@@ -293,13 +293,13 @@ def _join_groups(weights: np.ndarray, groups: int, count: int) -> np.ndarray:
     return joined.reshape(out, count * depth, *kernel)
 
 
-def _layouts(graph: Graph, node: Node, block: int) -> Mapping[Ref, Layout]:
+def _layouts(graph: Graph, node: Node, block: int) -> Mapping[Ref, BlockedLayout]:
     """Which inputs of the node have blocked twins."""
-    found: dict[Ref, Layout] = {}
+    found: dict[Ref, BlockedLayout] = {}
     for ref in node.inputs:
         before = producer_of(graph, ref, "FromBlocked")
         if ref is not None and before is not None and _block_of(graph, before.inputs[0]) == block:
-            found[ref] = Layout(
+            found[ref] = BlockedLayout(
                 get_int(before.attrs, "channels", 0), get_int(before.attrs, "rank", 4)
             )
     return found

@@ -1,7 +1,7 @@
 """How an operator reads on channel-blocked tensors: f(from_blocked(x)) = from_blocked(f'(x)).
 
 The result is f' as one step or two, and how many channels its outputs have. Places behind the last
-channel may hold anything, so every operator that works on each channel by itself can be turned like
+channel may hold anything, so every operator that works on each channel by itself can be transposed like
 this, and none that mixes channels.
 """
 
@@ -24,7 +24,7 @@ from whence.passes.pattern import integers, reduced_axes
 from whence.types import DType
 
 
-class Layout(NamedTuple):
+class BlockedLayout(NamedTuple):
     """A plain value that has a blocked twin: its channels, and its axes (4, or 3 when the twin is
     one row high).
     """
@@ -47,16 +47,16 @@ class Spread(NamedTuple):
     ref: Ref
 
 
-class Made(NamedTuple):
+class StepOutput(NamedTuple):
     """The output of an earlier step."""
 
     step: int
 
 
-Input = Ref | np.ndarray | Twin | Spread | Made | None
+Input = Ref | np.ndarray | Twin | Spread | StepOutput | None
 
 
-class Step(NamedTuple):
+class BlockedStep(NamedTuple):
     op: str
     inputs: tuple[Input, ...]
     attrs: Mapping[str, Attr]
@@ -67,11 +67,11 @@ class Form(NamedTuple):
     operator's outputs.
     """
 
-    steps: tuple[Step, ...]
-    layouts: tuple[Layout, ...]
+    steps: tuple[BlockedStep, ...]
+    layouts: tuple[BlockedLayout, ...]
 
 
-Layouts = Mapping[Ref, Layout]
+Layouts = Mapping[Ref, BlockedLayout]
 
 # Broadcast by name only: their other inputs are not data.
 _NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
@@ -82,7 +82,7 @@ _SMALL = 8
 
 
 def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | None:
-    """`node` on the blocked twins of its inputs; `None` when it cannot be turned like that or would
+    """`node` on the blocked twins of its inputs; `None` when it cannot be transposed like that or would
     gain nothing.
     """
     if node.bodies or not all(
@@ -132,7 +132,9 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
         given is None and ref is not None for given, ref in zip(inputs, node.inputs, strict=True)
     ):
         return None
-    return Form((Step(node.op, tuple(inputs), node.attrs),), (Layout(target[1], len(target)),))
+    return Form(
+        (BlockedStep(node.op, tuple(inputs), node.attrs),), (BlockedLayout(target[1], len(target)),)
+    )
 
 
 def _operand(
@@ -173,7 +175,9 @@ def blocked_const(value: np.ndarray, rank: int, block: int) -> np.ndarray:
 
 
 # y = (x - mean)·scale / sqrt(var + epsilon) + bias = x·factor + shift
-def _batch_norm(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _batch_norm(
+    graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int
+) -> Form | None:
     values = [graph.const_value(ref) for ref in node.inputs[1:5]]
     if (
         len(node.outputs) != 1
@@ -189,7 +193,10 @@ def _batch_norm(graph: Graph, node: Node, source: Ref, layout: Layout, block: in
         for vector in (factor, bias - mean * factor)
     ]
     return Form(
-        (Step("Mul", (Twin(source), by_channel[0]), {}), Step("Add", (Made(0), by_channel[1]), {})),
+        (
+            BlockedStep("Mul", (Twin(source), by_channel[0]), {}),
+            BlockedStep("Add", (StepOutput(0), by_channel[1]), {}),
+        ),
         (layout,),
     )
 
@@ -197,7 +204,7 @@ def _batch_norm(graph: Graph, node: Node, source: Ref, layout: Layout, block: in
 # ---- pools and reductions ----
 
 
-def _pool(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
     shape = static_float(graph, source)
     if shape is None or len(node.outputs) != 1:
         return None
@@ -207,7 +214,7 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> 
         get_ints(node.attrs, "kernel_shape"),
         ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)),
     )
-    return Form((Step(_POOLS[node.op], (Twin(source),), attrs),), (layout,))
+    return Form((BlockedStep(_POOLS[node.op], (Twin(source),), attrs),), (layout,))
 
 
 def spatial_attrs(
@@ -230,14 +237,18 @@ def spatial_attrs(
     }
 
 
-def _reduce(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _reduce(
+    graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int
+) -> Form | None:
     spatial = tuple(range(2, layout.rank))
     if node.op not in _REDUCTIONS and (
         reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)
     ):
         return None
     op = _REDUCTIONS.get(node.op, node.op)
-    return Form((Step(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,))
+    return Form(
+        (BlockedStep(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,)
+    )
 
 
 # ---- movement ----
@@ -268,25 +279,25 @@ def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | No
         return None
     total = sum(channels) if axis % rank == 1 else channels[0]
     return Form(
-        (Step("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),),
-        (Layout(total, rank),),
+        (BlockedStep("Concat", tuple(Twin(ref) for ref in refs), {"axis": _axis(axis, rank)}),),
+        (BlockedLayout(total, rank),),
     )
 
 
-def _split(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
     axis = get_int(node.attrs, "axis", 0) % layout.rank
     shapes = [static_float(graph, node.ref(index)) for index in range(len(node.outputs))]
     sizes = [shape[axis] for shape in shapes if shape is not None]
     if axis == 1:
         if any(size % block for size in sizes[:-1]):
             return None
-        layouts = tuple(Layout(size, layout.rank) for size in sizes)
+        layouts = tuple(BlockedLayout(size, layout.rank) for size in sizes)
         sizes = [-(-size // block) for size in sizes]
     else:
         layouts = (layout,) * len(sizes)
     return Form(
         (
-            Step(
+            BlockedStep(
                 "Split",
                 (Twin(source), np.array(sizes, np.int64)),
                 {"axis": _axis(axis, layout.rank)},
@@ -296,7 +307,7 @@ def _split(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) ->
     )
 
 
-def _slice(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
     starts, ends, axes, steps = (integers(graph, node.input(index)) for index in range(1, 5))
     if (
         starts is None
@@ -316,10 +327,10 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) ->
         first[place], last[place], channels = begin // block, -(-end // block), end - begin
     lists = (first, last, [_axis(axis, layout.rank) for axis in axes], list(steps))
     inputs: tuple[Input, ...] = (Twin(source), *(np.array(values, np.int64) for values in lists))
-    return Form((Step("Slice", inputs, {}),), (Layout(channels, layout.rank),))
+    return Form((BlockedStep("Slice", inputs, {}),), (BlockedLayout(channels, layout.rank),))
 
 
-def _pad(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
     pads, axes = integers(graph, node.input(1)), integers(graph, node.input(3))
     if pads is None or (axes is None) != (node.input(3) is None):
         return None
@@ -330,12 +341,18 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> F
     if wanted[1] or wanted[6]:
         return None
     return Form(
-        (Step("Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs),),
+        (
+            BlockedStep(
+                "Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs
+            ),
+        ),
         (layout,),
     )
 
 
-def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -> Form | None:
+def _resize(
+    graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int
+) -> Form | None:
     before, after = static_float(graph, source), static_float(graph, node.ref())
     simple = (
         get_str(node.attrs, "mode", "nearest") in {"nearest", "linear"}
@@ -357,7 +374,7 @@ def _resize(graph: Graph, node: Node, source: Ref, layout: Layout, block: int) -
             None if value is None or value.size == 0 else np.ascontiguousarray(value[kept])
         )
     attrs = {**node.attrs, "axes": tuple(_axis(axes[place], layout.rank) for place in kept)}
-    return Form((Step("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
+    return Form((BlockedStep("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
 
 
 _ON_FIRST = {

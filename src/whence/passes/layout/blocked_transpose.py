@@ -20,13 +20,13 @@ from whence.ops.attributes import get_int
 from whence.ops.definition import Attr
 from whence.ops.neural.window import make_transposition
 from whence.passes.layout.blocked_op import (
+    BlockedLayout,
+    BlockedStep,
     Form,
     Input,
-    Layout,
     Layouts,
-    Made,
     Spread,
-    Step,
+    StepOutput,
     Twin,
     static_float,
 )
@@ -140,7 +140,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
         whole,
     )
     repeated = None if bias is None else _spread_bias(bias.reshape(-1), axes, made, whole)
-    conv = Step("BlockedConv", (taken, spread, repeated), attrs)
+    conv = BlockedStep("BlockedConv", (taken, spread, repeated), attrs)
     return (
         _shuffled_blocks(conv, axes, x[0], y, block)
         if whole
@@ -174,64 +174,73 @@ def _spread_bias(bias: np.ndarray, axes: Sequence[_Phases], made: int, whole: bo
 
 
 def _shuffled_blocks(
-    conv: Step, axes: Sequence[_Phases], batch: int, y: tuple[int, ...], block: int
+    conv: BlockedStep, axes: Sequence[_Phases], batch: int, y: tuple[int, ...], block: int
 ) -> Form:
     down, right = axes
     blocks = -(-y[1] // block)
     steps = [
         conv,
-        Step(
+        BlockedStep(
             "Reshape",
             (
-                Made(0),
+                StepOutput(0),
                 _ints(batch, down.stride, right.stride, blocks, down.steps, right.steps, block),
             ),
             {},
         ),
-        Step("Transpose", (Made(1),), {"perm": (0, 3, 4, 1, 5, 2, 6)}),
-        Step(
+        BlockedStep("Transpose", (StepOutput(1),), {"perm": (0, 3, 4, 1, 5, 2, 6)}),
+        BlockedStep(
             "Reshape",
             (
-                Made(2),
+                StepOutput(2),
                 _ints(batch, blocks, down.steps * down.stride, right.steps * right.stride, block),
             ),
             {},
         ),
     ]
-    return Form(tuple(_cut(steps, axes)), (Layout(y[1], len(y)),))
+    return Form(tuple(_cut(steps, axes)), (BlockedLayout(y[1], len(y)),))
 
 
-def _shuffled_plain(conv: Step, axes: Sequence[_Phases], batch: int, y: tuple[int, ...]) -> Form:
+def _shuffled_plain(
+    conv: BlockedStep, axes: Sequence[_Phases], batch: int, y: tuple[int, ...]
+) -> Form:
     down, right = axes
     steps = [
         conv,
-        Step("FromBlocked", (Made(0),), {"channels": y[1] * down.stride * right.stride}),
-        Step(
+        BlockedStep(
+            "FromBlocked", (StepOutput(0),), {"channels": y[1] * down.stride * right.stride}
+        ),
+        BlockedStep(
             "Reshape",
-            (Made(1), _ints(batch, y[1], down.stride, right.stride, down.steps, right.steps)),
+            (StepOutput(1), _ints(batch, y[1], down.stride, right.stride, down.steps, right.steps)),
             {},
         ),
-        Step("Transpose", (Made(2),), {"perm": (0, 1, 4, 2, 5, 3)}),
-        Step(
+        BlockedStep("Transpose", (StepOutput(2),), {"perm": (0, 1, 4, 2, 5, 3)}),
+        BlockedStep(
             "Reshape",
-            (Made(3), _ints(batch, y[1], down.steps * down.stride, right.steps * right.stride)),
+            (
+                StepOutput(3),
+                _ints(batch, y[1], down.steps * down.stride, right.steps * right.stride),
+            ),
             {},
         ),
     ]
     steps = _cut(steps, axes)
     if len(y) == 3:
-        steps.append(Step("Reshape", (Made(len(steps) - 1), _ints(*y)), {}))
+        steps.append(BlockedStep("Reshape", (StepOutput(len(steps) - 1), _ints(*y)), {}))
     return Form(tuple(steps), ())
 
 
-def _cut(steps: list[Step], axes: Sequence[_Phases]) -> list[Step]:
+def _cut(steps: list[BlockedStep], axes: Sequence[_Phases]) -> list[BlockedStep]:
     """The part of the shuffled result that is wanted."""
     if all(axis.cut == 0 and axis.out == axis.steps * axis.stride for axis in axes):
         return steps
     starts, ends = [axis.cut for axis in axes], [axis.cut + axis.out for axis in axes]
     return [
         *steps,
-        Step("Slice", (Made(len(steps) - 1), _ints(*starts), _ints(*ends), _ints(2, 3)), {}),
+        BlockedStep(
+            "Slice", (StepOutput(len(steps) - 1), _ints(*starts), _ints(*ends), _ints(2, 3)), {}
+        ),
     ]
 
 

@@ -123,23 +123,23 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
         return False
     there, back, x = perm_of(graph, first), perm_of(graph, node), first.inputs[0]
     before, after = shape_of(graph, x), shape_of(graph, node.ref())
-    turned, reshaped = shape_of(graph, first.ref()), shape_of(graph, between.ref())
+    transposed, reshaped = shape_of(graph, first.ref()), shape_of(graph, between.ref())
     if (
         there is None
         or back is None
         or before is None
         or after is None
-        or turned is None
+        or transposed is None
         or reshaped is None
     ):
         return False
-    if [size for size in turned if size != 1] != [
+    if [size for size in transposed if size != 1] != [
         size for size in reshaped if size != 1
-    ] or None in turned:
+    ] or None in transposed:
         return False
     # The axes of x that are not of size 1, in the order that the first Transpose, and so the
     # Reshape, has them.
-    kept = [axis for axis, size in zip(there, turned, strict=True) if size != 1]
+    kept = [axis for axis, size in zip(there, transposed, strict=True) if size != 1]
     places = [place for place, size in enumerate(reshaped) if size != 1]
     result = [kept[places.index(place)] for place in back if reshaped[place] != 1]
     target = reshape_target(before, after)

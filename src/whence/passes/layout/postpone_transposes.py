@@ -48,15 +48,19 @@ class PostponeTransposes(RulePass):
     # f(transpose(x, p)) = transpose(f(x), p)
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph, source = rewriter.graph, node.inputs[0]
-        turn = None if source is None else graph.producer(source)
+        transpose = None if source is None else graph.producer(source)
         if (
-            turn is None
-            or turn.op != "Transpose"
-            or turn.inputs[0] is None
-            or not is_single_consumer(graph, turn, node)
+            transpose is None
+            or transpose.op != "Transpose"
+            or transpose.inputs[0] is None
+            or not is_single_consumer(graph, transpose, node)
         ):
             return
-        perm, kind, made = perm_of(graph, turn), tensor_of(graph, turn.inputs[0]), node.type
+        perm, kind, made = (
+            perm_of(graph, transpose),
+            tensor_of(graph, transpose.inputs[0]),
+            node.type,
+        )
         if (
             perm is None
             or kind is None
@@ -64,10 +68,10 @@ class PostponeTransposes(RulePass):
             or not all(_is_number(rewriter, node, index) for index in (1, 2))
         ):
             return
-        edit = rewriter.edit(turn, node, rule="f(transpose(x)) = transpose(f(x))")
+        edit = rewriter.edit(transpose, node, rule="f(transpose(x)) = transpose(f(x))")
         inner = edit.node(
             node.op,
-            [turn.inputs[0], *node.inputs[1:]],
+            [transpose.inputs[0], *node.inputs[1:]],
             node.attrs,
             TensorType(made.dtype, kind.shape),
             of=[node],
@@ -80,8 +84,8 @@ class PostponeTransposes(RulePass):
                 [inner.ref()],
                 {"perm": tuple(perm)},
                 node.outputs,
-                of=[turn],
-                name=turn.name,
+                of=[transpose],
+                name=transpose.name,
             ),
         )
         edit.apply()

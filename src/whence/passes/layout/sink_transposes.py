@@ -7,7 +7,7 @@ where that makes them fewer.
    several values, c being constant
 3. transpose(transpose(x, p), q), wherever two meet, as in `cancel_transposes`
 
-Regions of such operators are planned first: one from all transposes that turn alike, taken
+Regions of such operators are planned first: one from all transposes with the same permutation, taken
 together, which sees branches that meet again; then a bounded one from each. A region is carried out
 only when it ends with fewer transposes than it began with, those that move nothing but axes of size
 1 counting for almost nothing, so the pass comes to an end.
@@ -209,20 +209,22 @@ def _plan_together(graph: Graph, perm: Perm) -> _Region:
             if perm_of(graph, node) == perm:
                 region.add_source(node)
             continue
-        turn = None if node.op in BOUNDARY else region.perm_at(node)
-        if turn is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
+        transpose = None if node.op in BOUNDARY else region.perm_at(node)
+        if transpose is None or few_consumers(graph, node, _MAX_CONSUMERS) is None:
             continue
-        turned = rewritten(
+        transposed = rewritten(
             graph,
             node,
             {ref: ref for ref in node.inputs if ref is not None and ref in region.perms},
-            turn,
+            transpose,
         )
-        if turned is None:
+        if transposed is None:
             continue
         region.nodes[node.id] = node
-        if not is_identity(turned.perm):
-            region.perms.update(dict.fromkeys(_turned_outputs(node, turned.perm), turned.perm))
+        if not is_identity(transposed.perm):
+            region.perms.update(
+                dict.fromkeys(_transposed_outputs(node, transposed.perm), transposed.perm)
+            )
     _prune(region)
     return region
 
@@ -278,8 +280,8 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
             for ref in node.inputs
             if ref is not None and (ref in region.perms or ref.node in others)
         }
-        turned = rewritten(graph, node, mine, perm)
-        if turned is None or not all(region.add_source(other) for other in others.values()):
+        transposed = rewritten(graph, node, mine, perm)
+        if transposed is None or not all(region.add_source(other) for other in others.values()):
             continue
         region.nodes[node.id] = node
         if len(region.nodes) > _MAX_REGION:
@@ -287,8 +289,10 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
         for other in others.values():
             queue.extend(graph.consumers(other))
         # An operator may remove the axes that were out of order; its users are no concern of ours.
-        if not is_identity(turned.perm):
-            region.perms.update(dict.fromkeys(_turned_outputs(node, turned.perm), turned.perm))
+        if not is_identity(transposed.perm):
+            region.perms.update(
+                dict.fromkeys(_transposed_outputs(node, transposed.perm), transposed.perm)
+            )
             queue.extend(graph.consumers(node))
     _prune(region)
     return region
@@ -345,7 +349,7 @@ def _operand(edit: Edit, value: Input) -> Ref | None:
     return edit.const(value) if isinstance(value, np.ndarray) else value
 
 
-def _turned_outputs(node: Node, perm: Perm) -> list[Ref]:
+def _transposed_outputs(node: Node, perm: Perm) -> list[Ref]:
     """The outputs that have the axes of `perm`; a scale that an operator finds for the whole tensor
     has none.
     """
@@ -363,37 +367,41 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
     new transposed value.
     """
     graph = rewriter.graph
-    turns = {}
+    transposes = {}
     for ref in node.inputs:
-        turn = producer_of(graph, ref, "Transpose")
-        if ref is not None and turn is not None and perm_of(graph, turn) == perm:
-            turns[ref] = turn
-    values = {ref: turn.inputs[0] for ref, turn in turns.items() if turn.inputs[0] is not None}
-    turned = rewritten(graph, node, values, perm)
-    assert turned is not None
-    edit = rewriter.edit(*turns.values(), node, rule="f(transpose(x)) = transpose(f(x))")
-    inputs = [_operand(edit, value) for value in turned.inputs]
+        transpose = producer_of(graph, ref, "Transpose")
+        if ref is not None and transpose is not None and perm_of(graph, transpose) == perm:
+            transposes[ref] = transpose
+    values = {
+        ref: transpose.inputs[0]
+        for ref, transpose in transposes.items()
+        if transpose.inputs[0] is not None
+    }
+    transposed = rewritten(graph, node, values, perm)
+    assert transposed is not None
+    edit = rewriter.edit(*transposes.values(), node, rule="f(transpose(x)) = transpose(f(x))")
+    inputs = [_operand(edit, value) for value in transposed.inputs]
     moved = edit.node(
-        node.op, inputs, turned.attrs, of=[node], flags=node.flags, n_outputs=len(node.outputs)
+        node.op, inputs, transposed.attrs, of=[node], flags=node.flags, n_outputs=len(node.outputs)
     )
     result: dict[Ref, Perm] = {}
     users = graph.consumers(node)
     for index, kind in enumerate(node.outputs):
         ref = node.ref(index)
-        if is_identity(turned.perm) or ref not in _turned_outputs(node, turned.perm):
+        if is_identity(transposed.perm) or ref not in _transposed_outputs(node, transposed.perm):
             edit.replace(ref, moved.ref(index))
         elif any(ref in user.inputs for user in users):
             after = edit.node(
                 "Transpose",
                 [moved.ref(index)],
-                {"perm": turned.perm},
+                {"perm": transposed.perm},
                 types=kind,
-                of=list(turns.values()),
+                of=list(transposes.values()),
             )
             edit.replace(ref, after)
-            result[after.ref()] = turned.perm
+            result[after.ref()] = transposed.perm
     if not result:
-        for turn in turns.values():
-            edit.bury(turn, Reason.CANCELLED, into=moved.id)
+        for transpose in transposes.values():
+            edit.bury(transpose, Reason.CANCELLED, into=moved.id)
     edit.apply()
     return result

@@ -54,9 +54,9 @@ class ToChannelsLast(RulePass):
             return
         # f(x) = transpose(channels_last_f(transpose(x)))
         edit = rewriter.edit(node, rule="f(x) = transpose(channels_last_f(transpose(x)))")
-        turned = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)})
+        transposed = edit.node("Transpose", [node.inputs[0]], {"perm": to_last(x.rank)})
         made = edit.node(
-            PREFIX + node.op, [turned.ref(), *node.inputs[1:]], node.attrs, name=node.name
+            PREFIX + node.op, [transposed.ref(), *node.inputs[1:]], node.attrs, name=node.name
         )
         edit.replace(
             node, edit.node("Transpose", [made.ref()], {"perm": to_second(x.rank)}, node.outputs)

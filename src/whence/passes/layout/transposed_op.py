@@ -21,7 +21,7 @@ from whence.passes.pattern import integers, shape_of
 
 
 class Reshaped(NamedTuple):
-    """A value with one axis that is longer than 1: turned, it is only reshaped."""
+    """A value with one axis that is longer than 1: transposed, it is only reshaped."""
 
     value: Ref
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ _NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
 
 def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
     """`node` on the untransposed `sources` of its inputs, all transposed by `perm`; `None` when the
-    operator cannot be turned like that.
+    operator cannot be transposed like that.
     """
     definition = lookup(node.op)
     if node.op in _NOT_DATA or node.bodies:

@@ -19,7 +19,7 @@ from whence.passes.operands import other_operand, tensor_of
 
 
 @dataclass(frozen=True, slots=True)
-class Activation:
+class ActivationMatch:
     """A function that a supernode can apply to its sum, and the nodes that compute it now."""
 
     name: str
@@ -39,7 +39,7 @@ class Activation:
         return attrs
 
 
-def activation_after(graph: Graph, node: Node) -> Activation | None:
+def activation_after(graph: Graph, node: Node) -> ActivationMatch | None:
     """The activation that is all that ever happens to output 0 of `node`, or `None`."""
     consumer = unique_consumer(graph, node, check_inputs=False)
     if consumer is not None:
@@ -47,7 +47,7 @@ def activation_after(graph: Graph, node: Node) -> Activation | None:
     return _gate(graph, node)
 
 
-def _single(graph: Graph, node: Node) -> Activation | None:
+def _single(graph: Graph, node: Node) -> ActivationMatch | None:
     name = node.op
     if name == "Gelu" and get_str(node.attrs, "approximate", "none") == "tanh":
         name = "GeluTanh"
@@ -60,10 +60,10 @@ def _single(graph: Graph, node: Node) -> Activation | None:
     known = ACTIVATIONS[name]
     alpha = None if known.alpha is None else get_float(node.attrs, "alpha", known.alpha)
     beta = None if known.beta is None else get_float(node.attrs, "beta", known.beta)
-    return Activation(name, alpha, beta, (node,))
+    return ActivationMatch(name, alpha, beta, (node,))
 
 
-def _prelu(graph: Graph, node: Node) -> Activation | None:
+def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
     """One slope for all elements is LeakyRelu."""
     slope, kind = graph.const_value(node.input(1)), tensor_of(graph, node.input(0))
     if (
@@ -74,12 +74,12 @@ def _prelu(graph: Graph, node: Node) -> Activation | None:
         or slope.ndim > kind.rank
     ):
         return None
-    return Activation("LeakyRelu", float(slope.reshape(())), None, (node,))
+    return ActivationMatch("LeakyRelu", float(slope.reshape(())), None, (node,))
 
 
-def _clip(graph: Graph, node: Node) -> Activation | None:
+def _clip(graph: Graph, node: Node) -> ActivationMatch | None:
     low, high = _bound(graph, node.input(1), -math.inf), _bound(graph, node.input(2), math.inf)
-    return None if low is None or high is None else Activation("Clip", low, high, (node,))
+    return None if low is None or high is None else ActivationMatch("Clip", low, high, (node,))
 
 
 def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
@@ -90,7 +90,7 @@ def _bound(graph: Graph, ref: Ref | None, default: float) -> float | None:
     return None if value is None or value.size != 1 else float(np.asarray(value).reshape(()))
 
 
-def _gate(graph: Graph, node: Node) -> Activation | None:
+def _gate(graph: Graph, node: Node) -> ActivationMatch | None:
     """x·sigmoid(x) and x·hardsigmoid(x), where `node` makes x and nothing else reads x or the
     gate.
     """
@@ -107,9 +107,9 @@ def _gate(graph: Graph, node: Node) -> Activation | None:
     if not is_single_consumer(graph, gate, product):
         return None
     if gate.op == "Sigmoid":
-        return Activation("Swish", 1.0, None, (gate, product))
+        return ActivationMatch("Swish", 1.0, None, (gate, product))
     if gate.op == "HardSigmoid":
         alpha, beta = get_float(gate.attrs, "alpha", 0.2), get_float(gate.attrs, "beta", 0.5)
         if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
-            return Activation("HardSwish", None, None, (gate, product))
+            return ActivationMatch("HardSwish", None, None, (gate, product))
     return None

@@ -62,10 +62,10 @@ class ExpandStft(RulePass):
         waves = make(
             "Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],)
         )
-        turned = make("Transpose", waves, perm=(0, 2, 1))
+        transposed = make("Transpose", waves, perm=(0, 2, 1))
         edit.replace(
             node.ref(),
-            make("Reshape", turned, edit.const(np.array([batch, frames, bins, 2], np.int64))),
+            make("Reshape", transposed, edit.const(np.array([batch, frames, bins, 2], np.int64))),
         )
         edit.apply()
 
@@ -112,8 +112,8 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     bins = length // 2 + 1 if get_int(node.attrs, "onesided", 1) else length
     # The angle is taken modulo the length in whole numbers, so that it loses nothing however long
     # the wave is.
-    turns = np.outer(np.arange(bins), np.arange(length)) % length
-    angle = turns * (2 * np.pi / length)
+    periods = np.outer(np.arange(bins), np.arange(length)) % length
+    angle = periods * (2 * np.pi / length)
     scale = np.ones(length) if window is None else window.astype(np.float64)
     waves = np.stack([np.cos(angle) * scale, -np.sin(angle) * scale], axis=1)
     return waves.reshape(2 * bins, 1, length).astype(np.float32), stride

@@ -115,7 +115,7 @@ def _take_operands(graph: Graph, plan: _Plan) -> None:
             transpose = producer_of(graph, ref, "Transpose")
             scaling = producer_of(graph, ref, _SCALES)
             if transpose is not None and _swaps_last_two(graph, transpose):
-                # matmul(transpose(a), b) = matmul with trans_a turned over; likewise b
+                # matmul(transpose(a), b) = matmul with trans_a transposed over; likewise b
                 plan.attrs[flag] = 1 - get_int(plan.attrs, flag, 0)
                 shared = not is_single_consumer(graph, transpose, reader)
                 reader = transpose

@@ -46,8 +46,8 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
         or get_int(node.attrs, "transA", 0)
     ):
         return False
-    turned = not is_conv and bool(get_int(node.attrs, "transB", 0))
-    if scales_along(w, 0 if is_conv or turned else 1) is None or (
+    transposed = not is_conv and bool(get_int(node.attrs, "transB", 0))
+    if scales_along(w, 0 if is_conv or transposed else 1) is None or (
         not is_conv and len(w.shape) != 2
     ):
         return False
@@ -69,7 +69,7 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
         edit, [w.node, node], tuple(range(1, kind.rank)) if is_conv else (kind.rank - 1,)
     )
     codes, scale, zero = maker.asymmetric(x) if has_zero else maker.symmetric(x)
-    sums = _sums(maker, node, codes, zero, w, turned)
+    sums = _sums(maker, node, codes, zero, w, transposed)
     real = maker.op(
         "Mul", maker.cast(sums, DType.F32), maker.op("Mul", scale, maker.const(w.coding.scale))
     )
@@ -82,18 +82,22 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     return True
 
 
-def _sums(maker: _Maker, node: Node, codes: Ref, zero: Ref | None, w: Operand, turned: bool) -> Ref:
+def _sums(
+    maker: _Maker, node: Node, codes: Ref, zero: Ref | None, w: Operand, transposed: bool
+) -> Ref:
     if w.value is None:
         return maker.op(
-            "MatMulInteger", codes, maker.op("Transpose", w.codes) if turned else w.codes
+            "MatMulInteger", codes, maker.op("Transpose", w.codes) if transposed else w.codes
         )
     value = w.value
     if node.op != "ChannelsLastConv":
-        weights = maker.const(whole_bytes(value.T if turned else value))
+        weights = maker.const(whole_bytes(value.T if transposed else value))
         sums = maker.op("MatMulInteger", codes, weights)
         if zero is None:
             return sums
-        columns = maker.const(value.astype(np.int32).sum(axis=1 if turned else 0, dtype=np.int32))
+        columns = maker.const(
+            value.astype(np.int32).sum(axis=1 if transposed else 0, dtype=np.int32)
+        )
         return maker.op("Sub", sums, maker.op("Mul", maker.cast(zero, DType.I32), columns))
     inputs = [codes, maker.const(whole_bytes(np.moveaxis(value, 1, -1)))]
     if zero is not None:

@@ -47,7 +47,7 @@ class _Product(NamedTuple):
     node: Node
     a: Operand
     b: Operand
-    turned: bool
+    transposed: bool
     """The last two axes of b are the other way round."""
     bias: Ref | None
     bias_operand: Operand | None
@@ -83,8 +83,8 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
         or get_int(node.attrs, "transA", 0)
     ):
         return None
-    turned = bool(get_int(node.attrs, "transB", 0))
-    if scales_along(b, len(b.shape) - (2 if turned else 1)) is None or (
+    transposed = bool(get_int(node.attrs, "transB", 0))
+    if scales_along(b, len(b.shape) - (2 if transposed else 1)) is None or (
         not b.coding.is_single and len(b.shape) != 2
     ):
         return None
@@ -92,8 +92,8 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
     if addition is not None:
         bias = addition.inputs[1 - addition.inputs.index(node.ref())]
     if bias is None:
-        return _Product(node, a, b, turned, None, None, None)
-    kind, columns = tensor_of(graph, bias), b.shape[-2 if turned else -1]
+        return _Product(node, a, b, transposed, None, None, None)
+    kind, columns = tensor_of(graph, bias), b.shape[-2 if transposed else -1]
     if (
         kind is None
         or kind.static_shape is None
@@ -101,7 +101,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
         or kind.elements != columns
     ):
         return None
-    return _Product(node, a, b, turned, bias, operand_of(graph, bias), addition)
+    return _Product(node, a, b, transposed, bias, operand_of(graph, bias), addition)
 
 
 def _find(graph: Graph, node: Node) -> _Product | None:
@@ -203,12 +203,14 @@ def _sums(edit: Edit, product: _Product, of: list[Node]) -> Ref:
     is_wide = DType.I16 in {a.coding.dtype, b.coding.dtype}
     codes, rank = b.codes, len(b.shape or ())
     if b.value is not None:
-        turned = np.swapaxes(b.value, -1, -2) if product.turned else b.value
+        transposed = np.swapaxes(b.value, -1, -2) if product.transposed else b.value
         codes = edit.const(
-            np.ascontiguousarray(turned.astype(np.int64)) if is_wide else whole_bytes(turned),
+            np.ascontiguousarray(transposed.astype(np.int64))
+            if is_wide
+            else whole_bytes(transposed),
             name=edit.graph[b.codes.node].name,
         )
-    elif product.turned:
+    elif product.transposed:
         codes = edit.node(
             "Transpose", [codes], {"perm": (*range(rank - 2), rank - 1, rank - 2)}, of=of
         ).ref()

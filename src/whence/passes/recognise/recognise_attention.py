@@ -43,11 +43,11 @@ _SWAP = (0, 1, 3, 2)
 
 
 class _Weights(NamedTuple):
-    """softmax(scores)·V, or V'·softmax(scores)ᵀ when `turned`."""
+    """softmax(scores)·V, or V'·softmax(scores)ᵀ when `transposed`."""
 
     scores: Ref
     v: Ref
-    turned: bool
+    transposed: bool
     precision: int
     """The type the softmax is computed in when the scores are cast for it, else 0."""
     root: Node
@@ -111,16 +111,16 @@ def _weights(graph: Graph, softmax: Node) -> _Weights | None:
     if after is not None and before is not None and before.inputs[0] is not None:
         precision, scores, top = int(dtype_of(graph, scores)), before.inputs[0], after
         nodes += [before, after]
-    turn = only_user(graph, top, "Transpose")
-    if turn is not None and perm_of(graph, turn) == _SWAP:
-        nodes.append(turn)
-        top = turn
+    transpose = only_user(graph, top, "Transpose")
+    if transpose is not None and perm_of(graph, transpose) == _SWAP:
+        nodes.append(transpose)
+        top = transpose
     root = only_user(graph, top, "MatMul")
     v = None if root is None else other_operand(root, top.ref())
-    turned = top is turn
-    if root is None or v is None or root.inputs[int(turned)] != top.ref():
+    transposed = top is transpose
+    if root is None or v is None or root.inputs[int(transposed)] != top.ref():
         return None
-    return _Weights(scores, v, turned, precision, root, (*nodes, root))
+    return _Weights(scores, v, transposed, precision, root, (*nodes, root))
 
 
 def _nan_guard(graph: Graph, softmax: Node) -> list[Node]:
@@ -189,33 +189,33 @@ def _score_shape(graph: Graph, weights: _Weights, scores: _Scores) -> Shape | No
     )
     if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 4:
         return None
-    keys = v[3] if weights.turned else v[2]
+    keys = v[3] if weights.transposed else v[2]
     equal = ((q[0], k[0]), (q[1], k[1]), (q[0], v[0]), (q[1], v[1]), (q[3], k[2]), (k[3], keys))
     return (*q[:3], k[3]) if all(same_dim(a, b) for a, b in equal) else None
 
 
 def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape) -> None:
     graph, root = rewriter.graph, weights.root
-    turn = producer_of(graph, scores.k_transposed, "Transpose")
-    perm = None if turn is None else perm_of(graph, turn)
+    transpose = producer_of(graph, scores.k_transposed, "Transpose")
+    perm = None if transpose is None else perm_of(graph, transpose)
     nodes = [*scores.nodes, *weights.nodes]
     parts = list(nodes)
     # What of the Transpose of K is not the swap of the last two axes stays a Transpose.
     rest = None if perm is None else (perm[0], perm[1], perm[3], perm[2])
-    if turn is not None and rest is not None and is_closed([turn, *nodes], root):
-        nodes.append(turn)
-        parts += [turn] if is_identity(rest) else []
+    if transpose is not None and rest is not None and is_closed([transpose, *nodes], root):
+        nodes.append(transpose)
+        parts += [transpose] if is_identity(rest) else []
     if scores.mask is not None and scores.mask.maker is not None:
         nodes.append(scores.mask.maker)
     # 1. softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)
     edit = rewriter.edit(*nodes, rule="softmax(s·Q·Kᵀ + M)·V = Attention(Q, K, V, M, s)")
-    if turn is None or rest is None or turn.inputs[0] is None:
+    if transpose is None or rest is None or transpose.inputs[0] is None:
         k = _swap(edit, scores.k_transposed, root)
     else:
         k = (
-            turn.inputs[0]
+            transpose.inputs[0]
             if is_identity(rest)
-            else edit.node("Transpose", [turn.inputs[0]], {"perm": rest}, of=[turn]).ref()
+            else edit.node("Transpose", [transpose.inputs[0]], {"perm": rest}, of=[transpose]).ref()
         )
     attrs: dict[str, Attr] = {"scale": scores.scale}
     if weights.precision:
@@ -225,10 +225,10 @@ def _apply(rewriter: Rewriter, weights: _Weights, scores: _Scores, shape: Shape)
         if scores.mask is None
         else mask_input(graph, edit, scores.mask, scores.q, shape, attrs)
     )
-    v = _swap(edit, weights.v, root) if weights.turned else weights.v
+    v = _swap(edit, weights.v, root) if weights.transposed else weights.v
     result = edit.node("Attention", [scores.q, k, v, mask], attrs, of=parts).ref()
     # 2. V'·Pᵀ = (P·V'ᵀ)ᵀ
-    edit.replace(root.ref(), _swap(edit, result, root) if weights.turned else result)
+    edit.replace(root.ref(), _swap(edit, result, root) if weights.transposed else result)
     edit.apply()
 
 

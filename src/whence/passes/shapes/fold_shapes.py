@@ -10,7 +10,7 @@
 5. Two lists of the same sizes are one, wherever they were computed.
 6. Where none of this applies, the output's type still learns the sizes that are known.
 
-Elements are followed one by one through the operators shapes are made with (see `shape_values`), as
+KnownElements are followed one by one through the operators shapes are made with (see `shape_values`), as
 polynomials in the model's dimensions. A dimension's name stands for one size throughout the model,
 as ONNX defines it. Constants are folded on the way and types follow, so that one walk settles a
 whole model.
@@ -30,7 +30,7 @@ from whence.ops.types.type_rules import broadcast_shapes
 from whence.passes.base import Pass
 from whence.passes.fold.fold_constants import ConstantFolder, FoldConstants
 from whence.passes.shapes.propagate_types import has_gap
-from whence.passes.shapes.shape_values import FOLLOWED, Elements, Item, ShapeValues
+from whence.passes.shapes.shape_values import FOLLOWED, Item, KnownElements, ShapeValues
 from whence.passes.shapes.size_algebra import Size, number
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import Reason
@@ -69,7 +69,7 @@ class _Walk:
         self.folder = ConstantFolder(rewriter, folding)
         self.types = self.folder.types
         self.values = ShapeValues(rewriter.graph)
-        self.first: dict[tuple[ValueType, Elements], Node] = {}
+        self.first: dict[tuple[ValueType, KnownElements], Node] = {}
 
     def visit(self, node: Node) -> None:
         for kind in node.outputs:
@@ -122,7 +122,7 @@ class _Walk:
             )
 
     # Shape(x) = Shape(y) when x and y have the same sizes
-    def _has_twin(self, node: Node, elements: Elements) -> bool:
+    def _has_twin(self, node: Node, elements: KnownElements) -> bool:
         key = node.outputs[0], elements
         twin = self.first.setdefault(key, node)
         if twin.graph is not self.graph:
@@ -229,7 +229,7 @@ class _Walk:
                 return
         self._with_constant(node, 2, numbers)
 
-    def _type_from_sizes(self, node: Node, wanted: Elements) -> None:
+    def _type_from_sizes(self, node: Node, wanted: KnownElements) -> None:
         kind = node.outputs[0]
         if not isinstance(kind, TensorType):
             return
@@ -281,7 +281,7 @@ class _Walk:
 
 # Reshape(x, sizes of x) = Reshape(x, 0 0 ...)
 def _reshape_target(
-    node: Node, wanted: Elements, dims: tuple[Size, ...] | None
+    node: Node, wanted: KnownElements, dims: tuple[Size, ...] | None
 ) -> list[int] | None:
     """A constant to reshape to in place of `wanted`, in which 0 copies a size of the input and -1
     follows from the rest.
@@ -309,7 +309,7 @@ def _reshape_target(
 
 
 # Expand(x, sizes of x) = Expand(x, 1 1 ...)
-def _expand_target(wanted: Elements, dims: tuple[Size, ...] | None) -> list[int] | None:
+def _expand_target(wanted: KnownElements, dims: tuple[Size, ...] | None) -> list[int] | None:
     if dims is None:
         return None
     target = []
@@ -323,7 +323,7 @@ def _expand_target(wanted: Elements, dims: tuple[Size, ...] | None) -> list[int]
     return target
 
 
-def _sizes_after_reshape(wanted: Elements, dims: tuple[Size, ...] | None) -> tuple[Item, ...]:
+def _sizes_after_reshape(wanted: KnownElements, dims: tuple[Size, ...] | None) -> tuple[Item, ...]:
     def after(at: int, item: Item) -> Item:
         if item is not None and item.number == 0:
             # Where 0 is meant as 0, the result is empty and nobody asks for its sizes.

@@ -21,7 +21,7 @@ from whence.errors import ModelError, WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
-from whence.graph.in_words import in_words
+from whence.graph.display_name import display_name
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.passes.base import Pass
@@ -78,7 +78,7 @@ class TypeRefresher:
             found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
         except ModelError as error:
             if self.every_node_runs:
-                raise ModelError(f"operator {in_words(node)}: {error}") from error
+                raise ModelError(f"operator {display_name(node)}: {error}") from error
             return False
         except WhenceError:
             return False
@@ -116,7 +116,7 @@ class TypeRefresher:
                     inner.visit(each)
             self.refined += inner.refined
         if node.op != "If":
-            # What a loop carries may change from turn to turn.
+            # What a loop carries may change from iteration to iteration.
             return node.outputs
         branches = [
             [body.type_of(ref) for output in body.outputs if (ref := output.inputs[0]) is not None]

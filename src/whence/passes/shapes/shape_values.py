@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from whence.graph import Graph, Node, Ref
 from whence.passes.shapes import size_algebra
-from whence.passes.shapes.size_algebra import Size, Sizes, number
+from whence.passes.shapes.size_algebra import Size, SizeTable, number
 from whence.types import DType, TensorType
 
 # Shapes are short. What is longer is data.
@@ -28,7 +28,7 @@ Item: TypeAlias = Size | None
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class KnownElements:
     """A list, or a scalar, of which some elements are known."""
 
     items: tuple[Item, ...]
@@ -44,15 +44,15 @@ class Elements:
 
 
 class ShapeValues:
-    """Elements by value, filled in while walking the list in order."""
+    """KnownElements by value, filled in while walking the list in order."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.sizes = Sizes()
-        self._known: dict[Ref, Elements] = {}
+        self.sizes = SizeTable()
+        self._known: dict[Ref, KnownElements] = {}
         self._dims: dict[Ref, tuple[Item, ...]] = {}
 
-    def of(self, ref: Ref | None) -> Elements | None:
+    def of(self, ref: Ref | None) -> KnownElements | None:
         """What is known of a value's elements; `None` for anything but a followed scalar or
         list.
         """
@@ -69,7 +69,7 @@ class ShapeValues:
             or value.dtype.kind not in "iub"
         ):
             return None
-        found = self._known[ref] = Elements(
+        found = self._known[ref] = KnownElements(
             tuple(number(int(item)) for item in value.reshape(-1)), value.ndim == 0
         )
         return found
@@ -98,7 +98,7 @@ class ShapeValues:
         if isinstance(kind, TensorType) and kind.shape is not None and len(kind.shape) == len(dims):
             self._dims[ref] = tuple(dims)
 
-    def follow(self, node: Node) -> Elements | None:
+    def follow(self, node: Node) -> KnownElements | None:
         """Work out the elements of a node's output, and remember them."""
         rule = _RULES.get(node.op)
         if rule is None or len(node.outputs) != 1:
@@ -118,13 +118,13 @@ class ShapeValues:
         ):
             return None
         limit = 1 << (kind.dtype.bits - 1)
-        found = Elements(
+        found = KnownElements(
             tuple(item if _is_within(item, limit) else None for item in found.items), found.scalar
         )
         self._known[node.ref()] = found
         return found
 
-    def inputs(self, node: Node) -> list[Elements] | None:
+    def inputs(self, node: Node) -> list[KnownElements] | None:
         """The elements of all inputs; `None` unless all are followed."""
         found = [elements for ref in node.inputs if (elements := self.of(ref)) is not None]
         return found if len(found) == len(node.inputs) else None
@@ -147,33 +147,33 @@ def _attr(node: Node, name: str, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
-def _shape(values: ShapeValues, node: Node) -> Elements | None:
+def _shape(values: ShapeValues, node: Node) -> KnownElements | None:
     dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
     if dims is None:
         return None
     rank = len(dims)
     # Both ends are clamped, as Python's slices are.
-    return Elements(dims[_attr(node, "start", 0) : _attr(node, "end", rank)])
+    return KnownElements(dims[_attr(node, "start", 0) : _attr(node, "end", rank)])
 
 
-def _size(values: ShapeValues, node: Node) -> Elements | None:
+def _size(values: ShapeValues, node: Node) -> KnownElements | None:
     dims = values.dims(node.inputs[0]) if node.inputs[0] is not None else None
-    return None if dims is None else Elements((_product(dims),), scalar=True)
+    return None if dims is None else KnownElements((_product(dims),), scalar=True)
 
 
 def _product(items: Sequence[Item]) -> Item:
     return reduce(_lift(size_algebra.multiply), (number(1), *items))
 
 
-def _same(values: ShapeValues, node: Node) -> Elements | None:
+def _same(values: ShapeValues, node: Node) -> KnownElements | None:
     return values.of(node.inputs[0])
 
 
-def _cast(values: ShapeValues, node: Node) -> Elements | None:
+def _cast(values: ShapeValues, node: Node) -> KnownElements | None:
     found, kind = values.of(node.inputs[0]), node.outputs[0]
     if found is None or not isinstance(kind, TensorType) or kind.dtype is not DType.BOOL:
         return found
-    return Elements(
+    return KnownElements(
         tuple(
             None if item is None or item.number is None else number(int(item.number != 0))
             for item in found.items
@@ -182,7 +182,7 @@ def _cast(values: ShapeValues, node: Node) -> Elements | None:
     )
 
 
-def _regrouped(values: ShapeValues, node: Node) -> Elements | None:
+def _regrouped(values: ShapeValues, node: Node) -> KnownElements | None:
     """The same elements as a scalar or a list, whichever the output's type says."""
     found, kind = values.of(node.inputs[0]), node.outputs[0]
     if (
@@ -192,10 +192,10 @@ def _regrouped(values: ShapeValues, node: Node) -> Elements | None:
         or (kind.rank == 0 and len(found.items) != 1)
     ):
         return None
-    return Elements(found.items, scalar=kind.rank == 0)
+    return KnownElements(found.items, scalar=kind.rank == 0)
 
 
-def _gather(values: ShapeValues, node: Node) -> Elements | None:
+def _gather(values: ShapeValues, node: Node) -> KnownElements | None:
     data, chosen = values.of(node.inputs[0]), values.of(node.input(1))
     places = None if chosen is None else chosen.numbers
     if (
@@ -206,10 +206,10 @@ def _gather(values: ShapeValues, node: Node) -> Elements | None:
         or not all(-len(data.items) <= at < len(data.items) for at in places)
     ):
         return None
-    return Elements(tuple(data.items[at] for at in places), chosen.scalar)
+    return KnownElements(tuple(data.items[at] for at in places), chosen.scalar)
 
 
-def _slice(values: ShapeValues, node: Node) -> Elements | None:
+def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
     data, start, end = (
         values.of(node.inputs[0]),
         values.numbers(node.input(1)),
@@ -224,10 +224,10 @@ def _slice(values: ShapeValues, node: Node) -> Elements | None:
     ):
         return None
     first, last, stride = (item[0] for item in (start, end, step) if item is not None)
-    return Elements(data.items[first:last:stride])
+    return KnownElements(data.items[first:last:stride])
 
 
-def _concat(values: ShapeValues, node: Node) -> Elements | None:
+def _concat(values: ShapeValues, node: Node) -> KnownElements | None:
     """Parts of unknown content but known length leave gaps; a part of unknown length makes all
     unknown.
     """
@@ -242,7 +242,7 @@ def _concat(values: ShapeValues, node: Node) -> Elements | None:
         if length is None or length > _MAX_ELEMENTS:
             return None
         items.extend([None] * length)
-    return Elements(tuple(items))
+    return KnownElements(tuple(items))
 
 
 def _lift(function: Callable[[Size, Size], Item]) -> Callable[[Item, Item], Item]:
@@ -258,7 +258,7 @@ def _truth(function: Callable[[Size, Size], bool | None]) -> Callable[[Size, Siz
     return lifted
 
 
-def _broadcast(parts: Sequence[Elements]) -> list[tuple[Item, ...]] | None:
+def _broadcast(parts: Sequence[KnownElements]) -> list[tuple[Item, ...]] | None:
     length = max(len(part.items) for part in parts)
     if any(len(part.items) not in (1, length) for part in parts) or any(
         not part.items for part in parts
@@ -268,17 +268,17 @@ def _broadcast(parts: Sequence[Elements]) -> list[tuple[Item, ...]] | None:
 
 
 def _elementwise(
-    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
-) -> Callable[[ShapeValues, Node], Elements | None]:
+    choose: Callable[[SizeTable], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], KnownElements | None]:
     """Two or more inputs, combined element by element from the left."""
 
-    def rule(values: ShapeValues, node: Node) -> Elements | None:
+    def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         parts = values.inputs(node)
         columns = _broadcast(parts) if parts else None
         if parts is None or columns is None:
             return None
         function = _lift(choose(values.sizes))
-        return Elements(
+        return KnownElements(
             tuple(reduce(function, row) for row in zip(*columns, strict=True)),
             all(part.scalar for part in parts),
         )
@@ -286,7 +286,7 @@ def _elementwise(
     return rule
 
 
-def _mod(values: ShapeValues, node: Node) -> Elements | None:
+def _mod(values: ShapeValues, node: Node) -> KnownElements | None:
     return (
         None
         if _attr(node, "fmod", 0)
@@ -298,15 +298,19 @@ def _not(item: Item) -> Item:
     return None if item is None or item.number is None else number(1 - item.number)
 
 
-def _unary(function: Callable[[Item], Item]) -> Callable[[ShapeValues, Node], Elements | None]:
-    def rule(values: ShapeValues, node: Node) -> Elements | None:
+def _unary(function: Callable[[Item], Item]) -> Callable[[ShapeValues, Node], KnownElements | None]:
+    def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
-        return None if found is None else Elements(tuple(map(function, found.items)), found.scalar)
+        return (
+            None
+            if found is None
+            else KnownElements(tuple(map(function, found.items)), found.scalar)
+        )
 
     return rule
 
 
-def _where(values: ShapeValues, node: Node) -> Elements | None:
+def _where(values: ShapeValues, node: Node) -> KnownElements | None:
     parts = values.inputs(node)
     columns = _broadcast(parts) if parts is not None and len(parts) == 3 else None
     if parts is None or columns is None:
@@ -317,20 +321,20 @@ def _where(values: ShapeValues, node: Node) -> Elements | None:
             return yes if yes == no else None
         return yes if condition.number else no
 
-    return Elements(tuple(map(choose, *columns)), all(part.scalar for part in parts))
+    return KnownElements(tuple(map(choose, *columns)), all(part.scalar for part in parts))
 
 
 def _reduced(
-    choose: Callable[[Sizes], Callable[[Size, Size], Item]],
-) -> Callable[[ShapeValues, Node], Elements | None]:
-    def rule(values: ShapeValues, node: Node) -> Elements | None:
+    choose: Callable[[SizeTable], Callable[[Size, Size], Item]],
+) -> Callable[[ShapeValues, Node], KnownElements | None]:
+    def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
         axes = () if node.input(1) is None else values.numbers(node.input(1))
         if found is None or found.scalar or not found.items or axes not in ((), (0,), (-1,)):
             return None
         if not axes and _attr(node, "noop_with_empty_axes", 0):
             return found
-        return Elements(
+        return KnownElements(
             (reduce(_lift(choose(values.sizes)), found.items),),
             scalar=not _attr(node, "keepdims", 1),
         )
@@ -338,17 +342,17 @@ def _reduced(
     return rule
 
 
-def _range(values: ShapeValues, node: Node) -> Elements | None:
+def _range(values: ShapeValues, node: Node) -> KnownElements | None:
     bounds = [values.numbers(ref) for ref in node.inputs]
     if len(bounds) != 3 or any(bound is None or len(bound) != 1 for bound in bounds):
         return None
     start, limit, delta = (bound[0] for bound in bounds if bound is not None)
     if delta == 0 or len(range(start, limit, delta)) > _MAX_ELEMENTS:
         return None
-    return Elements(tuple(number(item) for item in range(start, limit, delta)))
+    return KnownElements(tuple(number(item) for item in range(start, limit, delta)))
 
 
-_RULES: Mapping[str, Callable[[ShapeValues, Node], Elements | None]] = {
+_RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
     "Shape": _shape,
     "Size": _size,
     "Gather": _gather,

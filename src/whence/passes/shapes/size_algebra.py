@@ -1,7 +1,7 @@
 """Arithmetic with sizes that are only partly known: polynomials with whole coefficients over
 dimensions.
 
-`Sizes` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a, b)`),
+`SizeTable` numbers the dimensions it meets, and everything it cannot expand (`a // b`, `min(a, b)`),
 each once, so that equal
 expressions are equal values. Every dimension is at least 0, and so is every such unexpanded
 expression; that is what comparisons
@@ -116,7 +116,7 @@ def less(left: Size, right: Size) -> bool | None:
     return False if least_other_way is not None and least_other_way >= 0 else None
 
 
-class Sizes:
+class SizeTable:
     """The dimensions and unexpanded expressions of one graph, by number."""
 
     def __init__(self) -> None:

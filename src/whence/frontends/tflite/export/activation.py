@@ -149,8 +149,8 @@ def _softmax(op: str) -> Exporter:
         if call.is_quantised:
             call.unsupported("quantised, along another axis than the last")
         order = (*(each for each in range(rank) if each != axis), axis)
-        turned, inner = call.turned(call.input(0), kind, order)
-        made = call.step(op, [turned], inner, options)
+        transposed, inner = call.transposed(call.input(0), kind, order)
+        made = call.step(op, [transposed], inner, options)
         call.emit("TRANSPOSE", [made, call.ints([order.index(each) for each in range(rank)])])
 
     return export

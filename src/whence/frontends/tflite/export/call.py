@@ -25,7 +25,7 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.frontends.naming import quoted
 from whence.frontends.tflite.export.codes import Codes, codes_of
-from whence.frontends.tflite.export.units import NONE, Unit, activation_of, bias_operand
+from whence.frontends.tflite.export.units import NONE, ExportUnit, activation_of, bias_operand
 from whence.frontends.tflite.export.writing import TYPE_NAMES
 from whence.frontends.tflite.records import PACKAGES, TFLITE
 from whence.frontends.tflite.schema import Option, enum_names
@@ -45,7 +45,7 @@ Exports: TypeAlias = Mapping[str, Exporter]
 class ExportCall:
     """One operator of the graph while it is written."""
 
-    def __init__(self, writer: GraphWriter, unit: Unit) -> None:
+    def __init__(self, writer: GraphWriter, unit: ExportUnit) -> None:
         self.node: Node = unit.node
         self.graph: Graph = writer.graph
         self.writer = writer
@@ -316,10 +316,12 @@ class ExportCall:
             else outputs
         )
         self.writer.emit(
-            op, inputs, made, options or {}, version, self.writer.carried_by_unit(self.unit), custom
+            op, inputs, made, options or {}, version, self.writer.origins_of_unit(self.unit), custom
         )
 
-    def turned(self, tensor: int, kind: TensorType, order: Sequence[int]) -> tuple[int, TensorType]:
+    def transposed(
+        self, tensor: int, kind: TensorType, order: Sequence[int]
+    ) -> tuple[int, TensorType]:
         """The tensor with its axes in another order."""
         shape = self.known_rank(kind)
         result = TensorType(kind.dtype, tuple(shape[axis] for axis in order))

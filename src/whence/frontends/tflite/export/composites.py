@@ -141,12 +141,12 @@ _FROM_BATCH = (2, 3, 0, 4, 1, 5)
 
 
 def _blocks(graph: Graph, node: Node) -> Composite | None:
-    turn = _maker(graph, node.inputs[0], "Transpose")
-    cut = None if turn is None else _maker(graph, turn.inputs[0], "Reshape")
-    if turn is None or cut is None or cut.inputs[0] is None:
+    transpose = _maker(graph, node.inputs[0], "Transpose")
+    cut = None if transpose is None else _maker(graph, transpose.inputs[0], "Reshape")
+    if transpose is None or cut is None or cut.inputs[0] is None:
         return None
     source = cut.inputs[0]
-    order = get_ints(turn.attrs, "perm", ())
+    order = get_ints(transpose.attrs, "perm", ())
     before, middle, after = (
         _shape(graph, source),
         _shape(graph, cut.ref()),
@@ -164,21 +164,21 @@ def _blocks(graph: Graph, node: Node) -> Composite | None:
     if order == _DEPTH:
         n, h, p, w, q, c = middle
         if p == q and before == (n, h * p, w * q, c) and after == (n, h, w, p * q * c):
-            return Composite("SPACE_TO_DEPTH", (source,), (turn, cut), {"block_size": p})
+            return Composite("SPACE_TO_DEPTH", (source,), (transpose, cut), {"block_size": p})
         n, h, w, p, q, c = middle
         if p == q and before == (n, h, w, p * q * c) and after == (n, h * p, w * q, c):
-            return Composite("DEPTH_TO_SPACE", (source,), (turn, cut), {"block_size": p})
+            return Composite("DEPTH_TO_SPACE", (source,), (transpose, cut), {"block_size": p})
     if order == _TO_BATCH:
         n, h, p, w, q, c = middle
         if before == (n, h * p, w * q, c) and after == (p * q * n, h, w, c):
             return Composite(
-                "SPACE_TO_BATCH_ND", (source, np.array([p, q]), np.zeros((2, 2))), (turn, cut)
+                "SPACE_TO_BATCH_ND", (source, np.array([p, q]), np.zeros((2, 2))), (transpose, cut)
             )
     if order == _FROM_BATCH:
         p, q, n, h, w, c = middle
         if before == (p * q * n, h, w, c) and after == (n, h * p, w * q, c):
             return Composite(
-                "BATCH_TO_SPACE_ND", (source, np.array([p, q]), np.zeros((2, 2))), (turn, cut)
+                "BATCH_TO_SPACE_ND", (source, np.array([p, q]), np.zeros((2, 2))), (transpose, cut)
             )
     return None
 

@@ -1,9 +1,9 @@
 """Operators that hold graphs: branches and loops, whose graphs become subgraphs of the file.
 
-A file's loop asks its question in a subgraph of its own, before each turn; the graph's loop is told
-the answer before the first turn and asks at the end of each. Where both times it is the same
+A file's loop asks its question in a subgraph of its own, before each iteration; the graph's loop is told
+the answer before the first iteration and asks at the end of each. Where both times it is the same
 question about what the loop carries, that question becomes the subgraph. Otherwise the loop carries
-the answer as well, and the number of the turn when something needs it.
+the answer as well, and the number of the iteration when something needs it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Loop:
 
     body: Graph
     carried: int
-    """How many values it hands from turn to turn."""
+    """How many values it hands from iteration to iteration."""
     most: int | None
-    """How many turns at most."""
+    """How many iterations at most."""
 
     @property
     def counts(self) -> bool:
@@ -58,12 +58,16 @@ def _loop(call: ExportCall) -> None:
     node = call.node
     carried = len(node.inputs) - 2 - call.integer("captures")
     if len(node.outputs) != carried:
-        call.unsupported("a loop that collects the results of its turns")
+        call.unsupported("a loop that collects the results of its iterations")
     limit = call.value(0) if call.has(0) else None
     if call.has(0) and limit is None:
-        call.unsupported("a number of turns that is computed while the model runs")
-    turns = None if limit is None else int(limit.reshape(-1)[0])
-    loop = _Loop(node.bodies["body"], carried, None if turns is None or turns >= 1 << 62 else turns)
+        call.unsupported("a number of iterations that is computed while the model runs")
+    iterations = None if limit is None else int(limit.reshape(-1)[0])
+    loop = _Loop(
+        node.bodies["body"],
+        carried,
+        None if iterations is None or iterations >= 1 << 62 else iterations,
+    )
     state = [call.input(index) for index in range(2, len(node.inputs))]
     question = _question(call, loop)
     if question is not None:
@@ -207,7 +211,7 @@ def _copied(
 
 
 def _asks(loop: _Loop, extra: Sequence[ValueType]) -> Graph:
-    """Takes the whole state; says whether to go on, and whether there are turns left."""
+    """Takes the whole state; says whether to go on, and whether there are iterations left."""
     graph = Graph("condition", loop.body.ledger, loop.body.inference)
     state = _inputs(graph, [*extra, *(node.type for node in loop.body.inputs[2:])])
     answer = state[1] if loop.counts else state[0]
@@ -236,7 +240,10 @@ def _turn(loop: _Loop, *, count: bool, answer: bool) -> Graph:
     if count:
         handed.insert(
             0,
-            ("turn", _node(graph, "Add", [inputs[0].ref(), _const(graph, np.ones((), np.int64))])),
+            (
+                "iteration",
+                _node(graph, "Add", [inputs[0].ref(), _const(graph, np.ones((), np.int64))]),
+            ),
         )
     for name, ref in handed:
         graph.append(Node(graph.new_id(), "Output", (ref,), (), name=name))

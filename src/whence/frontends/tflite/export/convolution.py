@@ -1,4 +1,4 @@
-"""Convolutions. The graph's are channels-last already; weights are turned to the order that each
+"""Convolutions. The graph's are channels-last already; weights are transposed to the order that each
 operator of the file wants.
 """
 
@@ -92,7 +92,7 @@ def _conv_2d(
     order = (1, 2, 3, 0) if depthwise else (0, 2, 3, 1)
     weights = call.weights(1, lambda each: widen(each).transpose(order), order.index)
     if weights is None:
-        weights = _turned_weights(call, order)
+        weights = _transposed_weights(call, order)
     bias = call.bias(call.node.input(2), count, weights)
     options = _options(frame, call.activation)
     if depthwise:
@@ -155,11 +155,11 @@ def _group_by_group(
     call.emit("CONCATENATION", made, {"axis": 3, "fused_activation_function": 0}, outputs=outputs)
 
 
-def _turned_weights(call: ExportCall, order: Sequence[int]) -> int:
+def _transposed_weights(call: ExportCall, order: Sequence[int]) -> int:
     """Weights that are computed while the model runs."""
     if call.is_quantised or call.rank(1) != 4:
         call.unsupported("its weights are computed while the model runs")
-    return call.turned(call.input(1), call.type(1), order)[0]
+    return call.transposed(call.input(1), call.type(1), order)[0]
 
 
 def _conv_1d(call: ExportCall, frame: Frame, group: int) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.carried import Carried, together
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import OriginMetadata, merged_origins
 from whence.frontends.tflite.export.call import ExportCall, Exporter
 from whence.frontends.tflite.export.codes import Codes, codes_of, find_codes
 from whence.frontends.tflite.export.composites import Composite, find_composites
@@ -18,7 +18,7 @@ from whence.frontends.tflite.export.state import WrittenState
 from whence.frontends.tflite.export.tidy import tidy
 from whence.frontends.tflite.export.units import (
     VIEWS,
-    Unit,
+    ExportUnit,
     dequantise_before,
     find_absorbed,
     find_units,
@@ -78,7 +78,7 @@ class GraphWriter:
         self._in_codes: dict[Ref, int] = {}
         self._before_views: dict[Ref, int] = {}
         self._names: dict[Ref, str] = {}
-        self._carried = union_of(
+        self._origins = union_of(
             node.origin
             for node in graph
             if node.op not in ("Const", "DequantizeLinear", "Identity")
@@ -88,7 +88,7 @@ class GraphWriter:
         inputs = self._begin()
         self.state.begin()
         for node in self.graph:
-            unit = self._units.get(node.id, Unit(node))
+            unit = self._units.get(node.id, ExportUnit(node))
             if unit.node is node and not self._is_lazy(node):
                 self._operator(unit)
         outputs = [
@@ -159,7 +159,7 @@ class GraphWriter:
             and dequantise_before(self.graph, node.ref()) is not None
         )
 
-    def _operator(self, unit: Unit) -> None:
+    def _operator(self, unit: ExportUnit) -> None:
         composite = self._composites.get(unit.node.id)
         if composite is not None and unit.last is unit.node:
             self._composite(unit.node, composite)
@@ -174,7 +174,7 @@ class GraphWriter:
         if unit.view is not None:
             self._view(unit.view, self.before_view(unit), self.result(unit.last.ref()))
 
-    def before_view(self, unit: Unit) -> int:
+    def before_view(self, unit: ExportUnit) -> int:
         """The codes that an operator makes before they are viewed otherwise."""
         inner = unit.activation or unit.bias or unit.node
         if inner.ref() not in self._before_views:
@@ -201,7 +201,7 @@ class GraphWriter:
                 [made],
                 {},
                 1,
-                self.carried_by(node),
+                self.origins_of(node),
             )
         else:
             self._reshape(node, tensor, made, kind)
@@ -215,8 +215,8 @@ class GraphWriter:
             )
             for each in composite.inputs
         ]
-        carried = together(self.carried_by(each) for each in (node, *composite.inside))
-        self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, carried)
+        origins = merged_origins(self.origins_of(each) for each in (node, *composite.inside))
+        self.emit(composite.op, inputs, [self.result(node.ref())], composite.options, 1, origins)
 
     # ---- tensors ----
 
@@ -238,7 +238,7 @@ class GraphWriter:
         elif node.op == "Variable":
             self.state.read(node)
         else:
-            self._operator(Unit(node))
+            self._operator(ExportUnit(node))
         return self._tensors[ref]
 
     def adopt(self, ref: Ref, tensor: int) -> None:
@@ -311,7 +311,7 @@ class GraphWriter:
             [made],
             {"new_shape": tuple(sizes)},
             1,
-            self.carried_by(node),
+            self.origins_of(node),
         )
 
     def _code_type(self, ref: Ref) -> TensorType:
@@ -366,27 +366,27 @@ class GraphWriter:
         outputs: Sequence[int],
         options: Mapping[str, Option],
         version: int,
-        carried: Carried,
+        origins: OriginMetadata,
         custom: bytes = b"",
     ) -> None:
-        self.subgraph.operator(op, inputs, outputs, options, version, carried, custom)
+        self.subgraph.operator(op, inputs, outputs, options, version, origins, custom)
 
-    def carried_by(self, node: Node) -> Carried:
-        return Carried(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))
+    def origins_of(self, node: Node) -> OriginMetadata:
+        return OriginMetadata(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))
 
-    def carried_by_unit(self, unit: Unit) -> Carried:
+    def origins_of_unit(self, unit: ExportUnit) -> OriginMetadata:
         """Where an operator came from. A DequantizeLinear that is not written counts where nothing
         else stands for its source operators.
         """
-        parts = [self.carried_by(member) for member in unit.members]
+        parts = [self.origins_of(member) for member in unit.members]
         inner = self.absorbed.get(unit.node.id)
         if inner is not None:
-            parts.append(self.carried_by(inner))
+            parts.append(self.origins_of(inner))
         if unit.quantise is not None:
             for member in unit.members:
                 for ref in member.inputs:
                     made_by = dequantise_before(self.graph, ref)
                     if made_by is not None:
-                        origin, folded = self.carried_by(made_by)
-                        parts.append(Carried(origin - self._carried, folded - self._carried))
-        return together(parts)
+                        origin, folded = self.origins_of(made_by)
+                        parts.append(OriginMetadata(origin - self._origins, folded - self._origins))
+        return merged_origins(parts)

@@ -180,9 +180,9 @@ def _depth_to_space(call: ExportCall) -> None:
     size = call.integer("blocksize")
     kind = call.type(0).dtype
     if call.text("mode", "DCR") == "DCR":
-        turned, _ = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
+        transposed, _ = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
         made = call.step(
-            "DEPTH_TO_SPACE", [turned], TensorType(kind, (n, h, w, c)), {"block_size": size}
+            "DEPTH_TO_SPACE", [transposed], TensorType(kind, (n, h, w, c)), {"block_size": size}
         )
         call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
         return
@@ -197,10 +197,10 @@ def _depth_to_space(call: ExportCall) -> None:
 
 def _space_to_depth(call: ExportCall) -> None:
     n, c, h, w = call.output_shape()
-    turned, _ = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
+    transposed, _ = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
     made = call.step(
         "SPACE_TO_DEPTH",
-        [turned],
+        [transposed],
         TensorType(call.type(0).dtype, (n, h, w, c)),
         {"block_size": call.integer("blocksize")},
     )

@@ -48,10 +48,10 @@ def _instance(call: ExportCall) -> None:
         and scale is not None
         and shift is not None
     ):
-        turned, kind = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
+        transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
         made = call.step(
             "INSTANCE_NORM",
-            [turned, call.const(scale), call.const(shift)],
+            [transposed, call.const(scale), call.const(shift)],
             kind,
             {"epsilon": epsilon, "fused_activation_function": 0},
         )
@@ -141,8 +141,8 @@ def _local_response(call: ExportCall) -> None:
         "alpha": call.number("alpha", 1e-4) / size,
         "beta": call.number("beta", 0.75),
     }
-    turned, kind = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
-    made = call.step("LOCAL_RESPONSE_NORMALIZATION", [turned], kind, options)
+    transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
+    made = call.step("LOCAL_RESPONSE_NORMALIZATION", [transposed], kind, options)
     call.emit("TRANSPOSE", [made, call.ints((0, 3, 1, 2))])
 
 

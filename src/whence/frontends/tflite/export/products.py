@@ -52,9 +52,9 @@ def _gemm(call: ExportCall) -> None:
     and a sum.
     """
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
-    turned = bool(call.integer("transB"))
+    transposed = bool(call.integer("transB"))
     plain = alpha == 1.0 and (beta == 1.0 or not call.has(2)) and not call.integer("transA")
-    rows = 0 if turned else 1
+    rows = 0 if transposed else 1
     count = call.shape(1)[rows]
     row_bias = (
         not call.has(2)
@@ -63,9 +63,11 @@ def _gemm(call: ExportCall) -> None:
     )
     if plain and row_bias:
         weights = call.weights(
-            1, lambda each: each if turned else each.T, lambda axis: axis if turned else 1 - axis
+            1,
+            lambda each: each if transposed else each.T,
+            lambda axis: axis if transposed else 1 - axis,
         )
-        if weights is None and turned and not call.is_quantised:
+        if weights is None and transposed and not call.is_quantised:
             weights = call.input(1)
         if weights is not None:
             _fully_connected(call, weights, count, keep=False)

@@ -45,10 +45,10 @@ def _resize(call: ExportCall) -> None:
         return
     if call.is_quantised:
         call.unsupported("quantised, with channels before the image")
-    turned, kind = call.turned(call.input(0), call.type(0), (0, 2, 3, 1))
+    transposed, kind = call.transposed(call.input(0), call.type(0), (0, 2, 3, 1))
     made = call.step(
         op,
-        [turned, call.ints(size)],
+        [transposed, call.ints(size)],
         TensorType(kind.dtype, (after[0], *after[2:], after[1])),
         options,
     )

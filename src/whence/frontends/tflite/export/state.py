@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.frontends.carried import Carried
+from whence.frontends.origin_metadata import OriginMetadata
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import initial_value
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whence.frontends.tflite.export.graph_writer import GraphWriter
 
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
-_NOTHING = Carried(NO_ORIGIN, NO_ORIGIN)
+_NOTHING = OriginMetadata(NO_ORIGIN, NO_ORIGIN)
 _STATES = {"LSTM": ((5, 1), (6, 2)), "RNN": ((5, 1),)}
 """Where a layer takes its states, and where it gives them."""
 
@@ -134,9 +134,9 @@ class WrittenState:
 
     def read(self, node: Node) -> None:
         """The value that a variable has when a run begins."""
-        carried = self._writer.carried_by(node)
+        origins = self._writer.origins_of(node)
         made = self._writer.result(node.ref())
-        self._writer.emit("READ_VARIABLE", [self._handle(node.name)], [made], {}, 1, carried)
+        self._writer.emit("READ_VARIABLE", [self._handle(node.name)], [made], {}, 1, origins)
 
     def finish(self) -> None:
         """New values come behind everything else: all reads are done by then."""
@@ -144,8 +144,8 @@ class WrittenState:
         values = [self._writer.tensor(ref) for node in assigns for ref in node.inputs if ref]
         for node, value in zip(assigns, values, strict=True):
             handle = self._handle(str(node.attrs["variable"]))
-            carried = self._writer.carried_by(node)
-            self._writer.emit("ASSIGN_VARIABLE", [handle, value], [], {}, 1, carried)
+            origins = self._writer.origins_of(node)
+            self._writer.emit("ASSIGN_VARIABLE", [handle, value], [], {}, 1, origins)
 
     def _handle(self, name: str) -> int:
         if name not in self._handles:

@@ -68,7 +68,7 @@ NONE, RELU, RELU_N1_TO_1, RELU6 = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class ExportUnit:
     """Nodes that become one operator."""
 
     node: Node
@@ -93,11 +93,11 @@ class Unit:
         )
 
 
-def find_units(graph: Graph) -> dict[int, Unit]:
+def find_units(graph: Graph) -> dict[int, ExportUnit]:
     """By every node in it that is not a DequantizeLinear, the unit it belongs to, where that is
     more than the node alone.
     """
-    found: dict[int, Unit] = {}
+    found: dict[int, ExportUnit] = {}
     for node in graph:
         if (
             node.id in found
@@ -167,7 +167,7 @@ def _only_reader(graph: Graph, node: Node) -> Node | None:
     )
 
 
-def _unit(graph: Graph, node: Node) -> Unit:
+def _unit(graph: Graph, node: Node) -> ExportUnit:
     bias, activation, reader = None, None, _only_reader(graph, node)
     if reader is not None and node.op == "MatMul" and bias_operand(graph, node, reader) is not None:
         bias, reader = reader, _only_reader(graph, reader)
@@ -183,7 +183,7 @@ def _unit(graph: Graph, node: Node) -> Unit:
         and reader.op == "QuantizeLinear"
         and _is_quantised(graph, node, bias, reader)
     ):
-        return Unit(node, bias, activation, None, reader)
+        return ExportUnit(node, bias, activation, None, reader)
     view = reader if reader is not None and reader.op in VIEWS and node.op not in VIEWS else None
     reader = None if view is None else _only_reader(graph, view)
     if (
@@ -191,8 +191,8 @@ def _unit(graph: Graph, node: Node) -> Unit:
         and reader.op == "QuantizeLinear"
         and _is_quantised(graph, node, bias, reader)
     ):
-        return Unit(node, bias, activation, view, reader)
-    return Unit(node, bias, activation)
+        return ExportUnit(node, bias, activation, view, reader)
+    return ExportUnit(node, bias, activation)
 
 
 def bias_operand(graph: Graph, product: Node, add: Node) -> Ref | None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import UnsupportedError
-from whence.frontends.carried import Carried
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import OriginMetadata
 from whence.frontends.tflite.export.codes import Codes
 from whence.frontends.tflite.records import (
     ABSENT,
@@ -38,7 +38,7 @@ TYPE_NAMES: Mapping[DType, str] = {
 @dataclass(frozen=True, slots=True)
 class WrittenOperator:
     record: OperatorRecord
-    carried: Carried
+    origins: OriginMetadata
 
 
 class Buffers:
@@ -157,7 +157,7 @@ class Subgraph:
         outputs: Sequence[int],
         options: Mapping[str, Option],
         version: int,
-        carried: Carried,
+        origins: OriginMetadata,
         custom: bytes = b"",
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
@@ -166,7 +166,7 @@ class Subgraph:
         self.operators.append(
             WrittenOperator(
                 OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, custom),
-                carried,
+                origins,
             )
         )
 

@@ -71,9 +71,9 @@ def _local_response(call: OperatorCall) -> None:
         "beta": call.number("beta"),
         "bias": call.number("bias"),
     }
-    turned = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
+    transposed = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
     call.output(
-        0, call.emit("Transpose", [call.emit("LRN", [turned], attrs)], {"perm": (0, 2, 3, 1)})
+        0, call.emit("Transpose", [call.emit("LRN", [transposed], attrs)], {"perm": (0, 2, 3, 1)})
     )
 
 

@@ -144,8 +144,10 @@ def _depth_to_space(call: OperatorCall) -> None:
 def _cut_and_join(
     call: OperatorCall, x: Ref, cut: list[int], order: tuple[int, ...], joined: tuple[int, ...]
 ) -> None:
-    turned = call.emit("Transpose", [call.emit("Reshape", [x, call.ints(*cut)])], {"perm": order})
-    call.output_codes(0, call.emit("Reshape", [turned, call.ints(*joined)]))
+    transposed = call.emit(
+        "Transpose", [call.emit("Reshape", [x, call.ints(*cut)])], {"perm": order}
+    )
+    call.output_codes(0, call.emit("Reshape", [transposed, call.ints(*joined)]))
 
 
 MAPPINGS: Mappings = {

@@ -24,7 +24,9 @@ def _instance_norm(call: OperatorCall) -> None:
     if rank < 3:
         call.fail(f"its input has {rank} dimensions, fewer than 3")
     attrs: dict[str, Attr] = {"epsilon": call.number("epsilon", 1e-5)}
-    turned = call.emit("Transpose", [call.real(0)], {"perm": (0, rank - 1, *range(1, rank - 1))})
+    transposed = call.emit(
+        "Transpose", [call.real(0)], {"perm": (0, rank - 1, *range(1, rank - 1))}
+    )
     scale, shift = (
         (
             call.emit("Reshape", [call.real(index), call.ints(-1)])
@@ -33,7 +35,7 @@ def _instance_norm(call: OperatorCall) -> None:
         )
         for index in (1, 2)
     )
-    normal = call.emit("InstanceNormalization", [turned, scale, shift], attrs)
+    normal = call.emit("InstanceNormalization", [transposed, scale, shift], attrs)
     back = call.emit("Transpose", [normal], {"perm": (0, *range(2, rank), 1)})
     call.output(0, call.activate(back))
 
@@ -51,7 +53,7 @@ def _rms_norm(call: OperatorCall) -> None:
 
 
 def _rope(call: OperatorCall) -> None:
-    """x · cos + r(x) · sin, where r turns the two halves of the last axis (a, b) into (-b, a)."""
+    """x · cos + r(x) · sin, where r maps the two halves of the last axis, (a, b), to (-b, a)."""
     if call.integer("mode", _NEOX) != _NEOX:
         call.unsupported(
             "rotary embedding in GPT-J's mode, which no published runtime of Circle has"
@@ -63,9 +65,9 @@ def _rope(call: OperatorCall) -> None:
     x, sine, cosine = call.real(0), call.real(1), call.real(2)
     half = size // 2
     first, second = call.emit("Split", [x, call.ints(half, half)], {"axis": -1}, outputs=2)
-    turned = call.emit("Concat", [call.emit("Neg", [second]), first], {"axis": -1})
+    rotated = call.emit("Concat", [call.emit("Neg", [second]), first], {"axis": -1})
     call.output(
-        0, call.emit("Add", [call.emit("Mul", [x, cosine]), call.emit("Mul", [turned, sine])])
+        0, call.emit("Add", [call.emit("Mul", [x, cosine]), call.emit("Mul", [rotated, sine])])
     )
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.frontends.carried import LOAD
 from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import Mapper, Mappings, OperatorCall
 from whence.frontends.tflite.variables import Key, resource_key
@@ -64,7 +64,7 @@ def _while(call: OperatorCall) -> None:
     state += inner.values
     start = [call.type_of(ref) for ref in state]
     body, types = _steady_body(call, start, inner)
-    # A loop that never turns yields what it started with.
+    # A loop that never runs yields what it started with.
     found = [common(before, after) for before, after in zip(start, types, strict=True)]
     made = call.emit_holder("Loop", [None, asked, *state], {"body": body}, found)
     for index, ref in enumerate(made[: call.n_outputs]):
@@ -176,7 +176,7 @@ def _steady_body(
             ]
             if changed == wanted:
                 call.unsupported(
-                    "values that it carries from turn to turn change their number of dimensions or"
+                    "values that it carries from iteration to iteration change their number of dimensions or"
                     " their type"
                 )
             for node in reversed(body):
@@ -190,17 +190,17 @@ def _steady_body(
 
 def _body(call: OperatorCall, state: Sequence[ValueType], inner: _Variables) -> Graph:
     def fill(body: Emitter, given: list[Ref]) -> list[Ref]:
-        def turn(own: list[Ref]) -> list[Ref]:
+        def iteration(own: list[Ref]) -> list[Ref]:
             made = body.inline(call.integer("body_subgraph_index"), own)
             return [_condition(body, body.inline(call.integer("cond_subgraph_index"), made)), *made]
 
-        return inner.around(body, given[2:], turn, every=True)
+        return inner.around(body, given[2:], iteration, every=True)
 
     return call.body("body", [TensorType(DType.I64, ()), TensorType(DType.BOOL, ()), *state], fill)
 
 
 def _keeps(before: ValueType, after: ValueType) -> bool:
-    """Is a value after a turn surely of the type that the turn was made for?"""
+    """Is a value after a iteration surely of the type that the iteration was made for?"""
     if (
         not isinstance(before, TensorType)
         or not isinstance(after, TensorType)

@@ -1,4 +1,4 @@
-"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are turned to (out,
+"""Convolutions. Activations keep TFLite's layout, channels last; stored weights are transposed to (out,
 in, spatial...) here.
 """
 
@@ -73,7 +73,7 @@ def real_weights(call: OperatorCall, index: int, x: int) -> Ref:
 
 
 def weights(call: OperatorCall, index: int, order: Sequence[int], x: int = 0) -> Ref:
-    """Weights with their axes in `order`: turned now if the file stores them, else while the model
+    """Weights with their axes in `order`: transposed now if the file stores them, else while the model
     runs.
     """
     if call.rank(index) != len(order):

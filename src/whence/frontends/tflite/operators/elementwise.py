@@ -105,11 +105,11 @@ def _right_shift(call: OperatorCall) -> None:
 
 
 def _atan2(call: OperatorCall) -> None:
-    """atan(y / x), turned by half a turn where x is negative, towards the sign of y."""
+    """atan(y / x), plus or minus π where x is negative, towards the sign of y."""
     y, x = call.real(0), call.real(1)
     dtype = call.tensor_type_of(y).dtype.numpy
     zero, half = call.const(np.zeros((), dtype)), call.const(np.array(np.pi / 2, dtype))
-    turn = call.const(np.array(np.pi, dtype))
+    pi = call.const(np.array(np.pi, dtype))
     y_negative, x_negative = call.emit("Less", [y, zero]), call.emit("Less", [x, zero])
     signed_half = call.emit("Where", [y_negative, call.emit("Neg", [half]), half])
     on_axis = call.emit("Where", [call.emit("Equal", [y, zero]), zero, signed_half])
@@ -117,7 +117,7 @@ def _atan2(call: OperatorCall) -> None:
         "Where",
         [call.emit("Equal", [x, zero]), on_axis, call.emit("Atan", [call.emit("Div", [y, x])])],
     )
-    towards = call.emit("Where", [y_negative, call.emit("Neg", [turn]), turn])
+    towards = call.emit("Where", [y_negative, call.emit("Neg", [pi]), pi])
     call.output(0, call.emit("Add", [base, call.emit("Where", [x_negative, towards, zero])]))
 
 

@@ -37,8 +37,8 @@ class _Numbers:
     def mul(self, a: Ref, b: Ref | float) -> Ref:
         return self._call.emit("Mul", [a, self.of(b) if isinstance(b, int | float) else b])
 
-    def turned(self, cosine: Ref, sine: Ref, x: Ref, y: Ref) -> tuple[Ref, Ref]:
-        """(x, y) turned by an angle."""
+    def rotated(self, cosine: Ref, sine: Ref, x: Ref, y: Ref) -> tuple[Ref, Ref]:
+        """(x, y) rotated by an angle."""
         return self.sub(self.mul(x, cosine), self.mul(y, sine)), self.add(
             self.mul(x, sine), self.mul(y, cosine)
         )
@@ -62,7 +62,7 @@ def _matrix(call: OperatorCall) -> None:
     around some landmarks.
 
     Upright is where the line from the left to the right landmark has the angle `target`. So the
-    landmarks are turned by target - angle, the box is put around them, and its centre turned back.
+    landmarks are rotated by target - angle, the box is put around them, and its centre rotated back.
     """
     _check_version(call)
     options, count = FlexibleOptions(call), call.shape(0)[1]
@@ -111,7 +111,7 @@ def _matrix(call: OperatorCall) -> None:
     cosine = n.add(n.mul(cos_now, math.cos(target)), n.mul(sin_now, math.sin(target)))
     sine = n.sub(n.mul(cos_now, math.sin(target)), n.mul(sin_now, math.cos(target)))
     edges = []
-    for line in n.turned(cosine, sine, *coordinates(subset)):
+    for line in n.rotated(cosine, sine, *coordinates(subset)):
         edges.append(
             [
                 call.emit(op, [line, call.ints(0)], {"keepdims": 1})
@@ -119,7 +119,7 @@ def _matrix(call: OperatorCall) -> None:
             ]
         )
     middle = [n.mul(n.add(low, high), 0.5) for low, high in edges]
-    x, y = n.turned(cosine, n.mul(sine, -1), *middle)
+    x, y = n.rotated(cosine, n.mul(sine, -1), *middle)
     wide, high = (
         n.mul(n.sub(last, first), options.number(name, 1.0) / size)
         for (first, last), name, size in zip(
@@ -198,10 +198,10 @@ def _transform_picture(call: OperatorCall) -> None:
         spread = n.sub(n.mul(place, 2 / (size - 1)), n.of(1)) if size > 1 else n.mul(place, 0)
         places.append(call.emit("Unsqueeze", [spread, call.ints(0, 3)]))
     grid = call.emit("Concat", places, {"axis": -1})
-    turned = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
+    transposed = call.emit("Transpose", [call.real(0)], {"perm": (0, 3, 1, 2)})
     sampled = call.emit(
         "GridSample",
-        [turned, grid],
+        [transposed, grid],
         {"mode": "linear", "padding_mode": "border", "align_corners": 1},
     )
     assert inside is not None

@@ -12,7 +12,7 @@ from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
 from whence.frontends.tflite.operators.lstm_integer import integer_layer, is_integer
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
-    Made,
+    LayerOutputs,
     biases,
     clip_limit,
     keep_states,
@@ -38,11 +38,11 @@ def _is_plain(layer: Layer) -> bool:
     )
 
 
-def _plain(layer: Layer, x: Ref) -> Made:
+def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     """ONNX's LSTM on (time, batch, input); (time, batch, hidden)."""
     call = layer.call
     coupled = layer.is_coupled
-    # i = 1 - f = σ(-z_f): with its forget gate turned round, a layer that couples by forgetting is
+    # i = 1 - f = σ(-z_f): with the sign of its forget gate flipped, a layer that couples by forgetting is
     # one that couples by taking in.
     order = (
         ("forget", "output", "forget", "cell") if coupled else ("input", "output", "forget", "cell")
@@ -57,13 +57,13 @@ def _plain(layer: Layer, x: Ref) -> Made:
         peepholes = stack_inputs(call, [layer.peephole(gate) for gate in chosen])
     hidden = call.shape(layer.recurrent_weight("output"))[-1]
     if coupled:
-        turned = call.const(np.repeat(sign, hidden))
+        flipped = call.const(np.repeat(sign, hidden))
         column = call.const(np.repeat(sign, hidden)[:, None])
         weights, recurrent = (
             call.emit("Mul", [weights, column]),
             call.emit("Mul", [recurrent, column]),
         )
-        bias = None if bias is None else call.emit("Mul", [bias, turned])
+        bias = None if bias is None else call.emit("Mul", [bias, flipped])
         peepholes = (
             None
             if peepholes is None
@@ -99,7 +99,7 @@ def _plain(layer: Layer, x: Ref) -> Made:
     made = call.emit("LSTM", inputs, attrs, outputs=outputs)
     every = call.emit("Squeeze", [made[0], call.ints(1)])
     ends = [call.emit("Squeeze", [ref, front]) for ref in made[1:]] or [every, every]
-    return Made(every, *ends)
+    return LayerOutputs(every, *ends)
 
 
 def run_layer(layer: Layer, x: Ref) -> Ref:
@@ -107,9 +107,9 @@ def run_layer(layer: Layer, x: Ref) -> Ref:
     return keep_states(layer, _plain(layer, x) if _is_plain(layer) else stepwise(layer, x))
 
 
-def turned(call: OperatorCall, x: Ref, *, is_turned: bool) -> Ref:
+def transposed(call: OperatorCall, x: Ref, *, is_transposed: bool) -> Ref:
     """Between (batch, time, ...) and (time, batch, ...)."""
-    return call.emit("Transpose", [x], {"perm": (1, 0, 2)}) if is_turned else x
+    return call.emit("Transpose", [x], {"perm": (1, 0, 2)}) if is_transposed else x
 
 
 def _sequence(call: OperatorCall) -> None:
@@ -120,19 +120,22 @@ def _sequence(call: OperatorCall) -> None:
     if is_integer(layer):
         call.output_codes(
             0,
-            turned(
+            transposed(
                 call,
                 keep_states(
-                    layer, integer_layer(layer, turned(call, call.needed(0), is_turned=swap))
+                    layer,
+                    integer_layer(layer, transposed(call, call.needed(0), is_transposed=swap)),
                 ),
-                is_turned=swap,
+                is_transposed=swap,
             ),
         )
     else:
         call.output(
             0,
-            turned(
-                call, run_layer(layer, turned(call, call.real(0), is_turned=swap)), is_turned=swap
+            transposed(
+                call,
+                run_layer(layer, transposed(call, call.real(0), is_transposed=swap)),
+                is_transposed=swap,
             ),
         )
 
@@ -143,9 +146,11 @@ def _bidirectional(call: OperatorCall) -> None:
     if call.rank(0) != 3:
         call.fail(f"its input has {call.rank(0)} dimensions, not 3")
     swap = not call.flag("time_major")
-    x = turned(call, call.real(0), is_turned=swap)
-    forward = turned(call, run_layer(Layer(call, 1, 35, 36), x), is_turned=swap)
-    backward = turned(call, run_layer(Layer(call, 18, 37, 38, backwards=True), x), is_turned=swap)
+    x = transposed(call, call.real(0), is_transposed=swap)
+    forward = transposed(call, run_layer(Layer(call, 1, 35, 36), x), is_transposed=swap)
+    backward = transposed(
+        call, run_layer(Layer(call, 18, 37, 38, backwards=True), x), is_transposed=swap
+    )
     if call.flag("merge_outputs"):
         call.output(0, call.emit("Concat", [forward, backward], {"axis": -1}))
     else:

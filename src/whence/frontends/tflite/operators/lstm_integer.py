@@ -17,7 +17,7 @@ from whence.errors import ModelError
 from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import OperatorCall
 from whence.frontends.tflite.operators.gate_tables import sigmoid_table, tanh_table
-from whence.frontends.tflite.operators.lstm_layer import Layer, Made
+from whence.frontends.tflite.operators.lstm_layer import Layer, LayerOutputs
 from whence.frontends.tflite.operators.lstm_steps import run_steps
 from whence.graph.node import Ref
 from whence.types import DType
@@ -181,7 +181,7 @@ class IntegerCell:
         )
 
 
-def integer_layer(layer: Layer, x: Ref) -> Made:
+def integer_layer(layer: Layer, x: Ref) -> LayerOutputs:
     """(time, batch, input) → (time, batch, output), both in codes."""
     call, gates = layer.call, layer.gates
 

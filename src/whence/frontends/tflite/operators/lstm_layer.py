@@ -163,7 +163,7 @@ def clip_limit(call: OperatorCall, option: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class LayerOutputs:
     """What a layer gives."""
 
     every: Ref
@@ -181,7 +181,7 @@ def start_of(call: OperatorCall, state: int) -> Ref | None:
     return None if known is not None and not np.any(known) else call.real(state)
 
 
-def keep_states(layer: Layer, made: Made) -> Ref:
+def keep_states(layer: Layer, made: LayerOutputs) -> Ref:
     """Hand the states after the last step to the next run; the results of all steps."""
     layer.call.keep_state(layer.hidden_state, made.hidden)
     layer.call.keep_state(layer.cell_state, made.cell)

@@ -16,7 +16,7 @@ from whence.frontends.tflite.emitter import Emitter
 from whence.frontends.tflite.mapping import ACTIVATIONS, OperatorCall
 from whence.frontends.tflite.operators.lstm_layer import (
     Layer,
-    Made,
+    LayerOutputs,
     Rounding,
     biases,
     clip_limit,
@@ -156,7 +156,7 @@ def _cell(layer: Layer) -> Cell:
     )
 
 
-def stepwise(layer: Layer, x: Ref) -> Made:
+def stepwise(layer: Layer, x: Ref) -> LayerOutputs:
     """(time, batch, input) → (time, batch, output), in small operators."""
     call = layer.call
     weights = _transposed(
@@ -197,7 +197,7 @@ class Steps(Protocol):
 
 def run_steps(
     call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
-) -> Made:
+) -> LayerOutputs:
     """The hidden states after each step, from the input's share of the gates at each, and both
     states after the last.
     """
@@ -220,12 +220,12 @@ def run_steps(
     if backwards:
         made.reverse()
     every = made[0] if len(made) == 1 else call.emit("Concat", made, {"axis": 0})
-    return Made(every, hidden, memory)
+    return LayerOutputs(every, hidden, memory)
 
 
 def _scanned(
     call: OperatorCall, cell: Steps, shares: Ref, hidden: Ref, memory: Ref, *, backwards: bool
-) -> Made:
+) -> LayerOutputs:
     names, captured = list(cell.values), list(cell.values.values())
     rows = call.tensor_type_of(shares)
     assert rows.shape is not None
@@ -255,4 +255,4 @@ def _scanned(
     hidden, memory, every = call.emit_holder(
         "Scan", [hidden, memory, shares, *captured], {"body": body}, types, len(captured), attrs
     )
-    return Made(every, hidden, memory)
+    return LayerOutputs(every, hidden, memory)

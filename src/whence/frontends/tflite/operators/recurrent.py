@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whence.frontends.tflite.mapping import ACTIVATIONS, Mappings, OperatorCall
-from whence.frontends.tflite.operators.lstm import turned
+from whence.frontends.tflite.operators.lstm import transposed
 from whence.graph.node import Ref
 from whence.ops.definition import Attr
 
@@ -66,8 +66,10 @@ def _sequence_rnn(call: OperatorCall) -> None:
     swap = not call.flag("time_major")
     call.output(
         0,
-        turned(
-            call, _rnn_layer(call, turned(call, call.real(0), is_turned=swap), 1), is_turned=swap
+        transposed(
+            call,
+            _rnn_layer(call, transposed(call, call.real(0), is_transposed=swap), 1),
+            is_transposed=swap,
         ),
     )
 
@@ -76,9 +78,9 @@ def _bidirectional_rnn(call: OperatorCall) -> None:
     if any(call.has(index) for index in range(9, 12)):
         call.unsupported("its auxiliary input")
     swap = not call.flag("time_major")
-    x = turned(call, call.real(0), is_turned=swap)
-    forward = turned(call, _rnn_layer(call, x, 1), is_turned=swap)
-    backward = turned(call, _rnn_layer(call, x, 5, backwards=True), is_turned=swap)
+    x = transposed(call, call.real(0), is_transposed=swap)
+    forward = transposed(call, _rnn_layer(call, x, 1), is_transposed=swap)
+    backward = transposed(call, _rnn_layer(call, x, 5, backwards=True), is_transposed=swap)
     if call.flag("merge_outputs"):
         call.output(0, call.emit("Concat", [forward, backward], {"axis": -1}))
     else:

@@ -1,4 +1,4 @@
-"""Choosing: by a condition, the largest, the different, the non-zero; turning round; diagonals;
+"""Choosing: by a condition, the largest, the different, the non-zero; reversing; diagonals;
 buckets.
 """
 
@@ -87,7 +87,7 @@ def _reverse_sequence(call: OperatorCall) -> None:
     order = (batch, time, *(axis for axis in range(rank) if axis not in (batch, time)))
     back = tuple(order.index(axis) for axis in range(rank))
 
-    def turned(x: Ref) -> Ref:
+    def reversed_(x: Ref) -> Ref:
         if {time, batch} == {0, 1}:
             return call.emit(
                 "ReverseSequence", [x, lengths], {"time_axis": time, "batch_axis": batch}
@@ -96,7 +96,7 @@ def _reverse_sequence(call: OperatorCall) -> None:
         x = call.emit("ReverseSequence", [x, lengths], {"time_axis": 1, "batch_axis": 0})
         return call.emit("Transpose", [x], {"perm": back})
 
-    move(call, turned)
+    move(call, reversed_)
 
 
 def _diagonal(rows: int, columns: int, call: OperatorCall) -> Ref:

@@ -6,7 +6,7 @@ import pytest
 
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import GraphBuilder
-from whence.graph.in_words import in_words
+from whence.graph.display_name import display_name
 from whence.types import DType
 
 
@@ -18,7 +18,7 @@ def _graph(op: str = "Relu") -> Graph:
 
 
 def test_an_operator_as_it_was_read() -> None:
-    assert [in_words(node) for node in _graph() if node.op in ("Neg", "Relu")] == [
+    assert [display_name(node) for node in _graph() if node.op in ("Neg", "Relu")] == [
         "'first' (Neg)",
         "'second' (Relu)",
     ]
@@ -32,14 +32,14 @@ def test_what_a_pass_made_of_several_goes_by_the_one_it_is_named_after() -> None
     edit.replace(second, both)
     edit.apply()
     assert both.origin == {1, 2}
-    assert in_words(both) == "'second' (Relu)"
+    assert display_name(both) == "'second' (Relu)"
 
 
 def test_a_node_without_an_operator_of_the_file() -> None:
-    assert in_words(Node(1, "Const", name="weights")) == "'weights' (Const)"
+    assert display_name(Node(1, "Const", name="weights")) == "'weights' (Const)"
 
 
 @pytest.mark.parametrize("op", ["Re\nlu", "Re\x1blu"])
 def test_a_message_stays_one_line(op: str) -> None:
-    words = in_words(Node(1, op, name="a\nb"))
+    words = display_name(Node(1, op, name="a\nb"))
     assert words.isprintable()

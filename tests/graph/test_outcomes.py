@@ -8,8 +8,8 @@ import pytest
 
 from tests.graph.making import F32X4, X, chain, with_branches
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.graph.fates import Coverage, coverage, fates
-from whence.provenance import EdgeKind, Fate, Reason, Tombstone
+from whence.graph.outcomes import Coverage, coverage, outcomes
+from whence.provenance import EdgeKind, Outcome, Reason, Tombstone
 
 
 def fold(graph: Graph, node: Node) -> Node:
@@ -22,9 +22,9 @@ def fold(graph: Graph, node: Node) -> Node:
 
 
 def test_live_at_the_start() -> None:
-    assert fates(chain("Relu", "Neg")) == [Fate.LIVE, Fate.LIVE]
-    assert fates(with_branches()) == [Fate.LIVE] * 4
-    assert fates(Graph()) == []
+    assert outcomes(chain("Relu", "Neg")) == [Outcome.LIVE, Outcome.LIVE]
+    assert outcomes(with_branches()) == [Outcome.LIVE] * 4
+    assert outcomes(Graph()) == []
 
 
 def test_live_in_a_fused_node() -> None:
@@ -32,13 +32,13 @@ def test_live_in_a_fused_node() -> None:
     edit = Rewriter(graph, "p").edit(graph[1], graph[2], rule="r")
     edit.replace(graph[2], edit.node("Exp", [graph.inputs[0].ref()]))
     edit.apply()
-    assert fates(graph) == [Fate.LIVE, Fate.LIVE]
+    assert outcomes(graph) == [Outcome.LIVE, Outcome.LIVE]
 
 
 def test_folded_into_a_constant() -> None:
     graph = chain("Relu", "Neg")
     fold(graph, graph[1])
-    assert fates(graph) == [Fate.FOLDED, Fate.LIVE]
+    assert outcomes(graph) == [Outcome.FOLDED, Outcome.LIVE]
 
 
 def test_folded_through_a_constant_into_an_operator() -> None:
@@ -51,7 +51,7 @@ def test_folded_through_a_constant_into_an_operator() -> None:
     edit.apply()
     graph.remove(const)
     assert new.origin == {1, 2}
-    assert fates(graph) == [Fate.FOLDED, Fate.LIVE]
+    assert outcomes(graph) == [Outcome.FOLDED, Outcome.LIVE]
 
 
 def test_folded_by_a_fold_edge() -> None:
@@ -59,7 +59,7 @@ def test_folded_by_a_fold_edge() -> None:
     edit = Rewriter(graph, "p").edit(graph[1], graph[2], rule="r", folded=[graph[2]])
     edit.replace(graph[2], edit.node("Exp", [graph.inputs[0].ref()]))
     edit.apply()
-    assert fates(graph) == [Fate.LIVE, Fate.FOLDED]
+    assert outcomes(graph) == [Outcome.LIVE, Outcome.FOLDED]
 
 
 def test_live_as_long_as_one_node_does_its_work() -> None:
@@ -68,7 +68,7 @@ def test_live_as_long_as_one_node_does_its_work() -> None:
     edit.node("Neg", [Ref(1)])
     edit.apply()
     fold(graph, graph[2])
-    assert fates(graph) == [Fate.LIVE, Fate.LIVE]
+    assert outcomes(graph) == [Outcome.LIVE, Outcome.LIVE]
 
 
 def test_a_constant_of_the_file_is_folded_from_the_start() -> None:
@@ -78,25 +78,25 @@ def test_a_constant_of_the_file_is_folded_from_the_start() -> None:
     graph.remove(graph[1])
     graph.prepend(value)
     graph.set_input(graph[2], 0, value.ref())
-    assert fates(graph) == [Fate.FOLDED, Fate.LIVE]
+    assert outcomes(graph) == [Outcome.FOLDED, Outcome.LIVE]
 
 
 @pytest.mark.parametrize(
     ("reason", "fate"),
     [
-        (Reason.IDENTITY, Fate.REMOVED),
-        (Reason.CSE, Fate.REMOVED),
-        (Reason.CANCELLED, Fate.REMOVED),
-        (Reason.ABSORBED, Fate.REMOVED),
-        (Reason.INLINED, Fate.REMOVED),
-        (Reason.DEAD, Fate.DEAD),
-        (Reason.FOLDED, Fate.FOLDED),
+        (Reason.IDENTITY, Outcome.REMOVED),
+        (Reason.CSE, Outcome.REMOVED),
+        (Reason.CANCELLED, Outcome.REMOVED),
+        (Reason.ABSORBED, Outcome.REMOVED),
+        (Reason.INLINED, Outcome.REMOVED),
+        (Reason.DEAD, Outcome.DEAD),
+        (Reason.FOLDED, Outcome.FOLDED),
     ],
 )
-def test_buried(reason: Reason, fate: Fate) -> None:
+def test_buried(reason: Reason, fate: Outcome) -> None:
     graph = chain("Relu", "Neg")
     Rewriter(graph, "p").bypass(graph[1], graph.inputs[0].ref(), reason=reason, rule="r")
-    assert fates(graph) == [fate, Fate.LIVE]
+    assert outcomes(graph) == [fate, Outcome.LIVE]
 
 
 def test_the_last_tombstone_counts_and_only_when_nothing_carries_the_operator() -> None:
@@ -106,17 +106,17 @@ def test_the_last_tombstone_counts_and_only_when_nothing_carries_the_operator() 
     edit.replace(graph[1], twin)
     edit.bury(graph[1], Reason.CSE, into=twin.id)
     edit.apply()
-    assert fates(graph)[0] is Fate.LIVE
+    assert outcomes(graph)[0] is Outcome.LIVE
     rewriter = Rewriter(graph, "p")
     rewriter.bypass(twin, graph.inputs[0].ref(), reason=Reason.DEAD, rule="r")
-    assert fates(graph)[0] is Fate.DEAD
+    assert outcomes(graph)[0] is Outcome.DEAD
 
 
 def test_lost() -> None:
     graph = chain("Relu", "Neg")
     graph.set_input(graph.outputs[0], 0, Ref(1))
     graph.remove(graph[2])
-    assert fates(graph) == [Fate.LIVE, Fate.LOST]
+    assert outcomes(graph) == [Outcome.LIVE, Outcome.LOST]
     assert coverage(graph).lost == 1
 
 
@@ -124,9 +124,21 @@ def test_nested_graphs_are_looked_into() -> None:
     graph = with_branches(("Relu", "Exp"), ("Neg",))
     body = graph[1].bodies["then_branch"]
     Rewriter(body, "p").bypass(body[2], body.inputs[0].ref(), reason=Reason.IDENTITY, rule="r")
-    assert fates(graph) == [Fate.LIVE, Fate.REMOVED, Fate.LIVE, Fate.LIVE, Fate.LIVE]
+    assert outcomes(graph) == [
+        Outcome.LIVE,
+        Outcome.REMOVED,
+        Outcome.LIVE,
+        Outcome.LIVE,
+        Outcome.LIVE,
+    ]
     Rewriter(graph, "p").bypass(graph[1], graph.inputs[1].ref(), reason=Reason.DEAD, rule="r")
-    assert fates(graph) == [Fate.DEAD, Fate.REMOVED, Fate.DEAD, Fate.DEAD, Fate.LIVE]
+    assert outcomes(graph) == [
+        Outcome.DEAD,
+        Outcome.REMOVED,
+        Outcome.DEAD,
+        Outcome.DEAD,
+        Outcome.LIVE,
+    ]
 
 
 def test_buried_without_ever_being_a_node() -> None:
@@ -135,7 +147,7 @@ def test_buried_without_ever_being_a_node() -> None:
     graph.set_input(graph.outputs[0], 0, Ref(1))
     graph.remove(graph[2])
     graph.ledger.bury(Tombstone(2, frozenset((2,)), Reason.INLINED, "load", "call of f", 1))
-    assert fates(graph) == [Fate.LIVE, Fate.REMOVED]
+    assert outcomes(graph) == [Outcome.LIVE, Outcome.REMOVED]
 
 
 def test_coverage_adds_up() -> None:

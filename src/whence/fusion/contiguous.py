@@ -1,7 +1,7 @@
-"""Concatenations and splits of memory into stretches: where every extent before the axis is 1, the
-parts lie one after the other in the whole.
+"""Concatenations and splits along the outermost axis: where every extent before the axis is 1,
+each part is a contiguous range of the whole.
 
-Then a part can be where it belongs from the beginning, and nothing is copied.
+Then a part can be computed at its offset in the whole, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
 from whence.types import DType, TensorType
 
-STRETCHING = frozenset({"Concat", "Split", "Slice"})
-"""Whose parts may be stretches of their whole."""
+MAY_BE_CONTIGUOUS = frozenset({"Concat", "Split", "Slice"})
+"""Whose parts may be contiguous ranges of their whole."""
 
 
-def begins_of_inputs(graph: Graph, node: Node) -> list[int] | None:
-    """Where each input of a Concat begins in its output, in bytes; `None` where an input is not one
-    stretch of it.
+def input_offsets(graph: Graph, node: Node) -> list[int] | None:
+    """The offset of each input of a Concat in its output, in bytes; `None` where an input is not a
+    contiguous range of it.
     """
     refs = [ref for ref in node.inputs if ref is not None]
     if node.op != "Concat" or len(refs) != len(node.inputs):
         return None
-    return _begins(graph, node.ref(), refs, get_int(node.attrs, "axis", 0))
+    return _offsets(graph, node.ref(), refs, get_int(node.attrs, "axis", 0))
 
 
-def begins_of_outputs(graph: Graph, node: Node) -> list[int] | None:
-    """Where each output of a Split or Slice begins in its input, in bytes; `None` where an output
-    is not one stretch of it.
+def output_offsets(graph: Graph, node: Node) -> list[int] | None:
+    """The offset of each output of a Split or Slice in its input, in bytes; `None` where an output
+    is not a contiguous range of it.
     """
     source = node.input(0)
     if source is None:
         return None
     if node.op == "Split":
-        return _begins(
+        return _offsets(
             graph,
             source,
             [node.ref(index) for index in range(len(node.outputs))],
             get_int(node.attrs, "axis", 0),
         )
-    return _begin_of_slice(graph, node, source) if node.op == "Slice" else None
+    return _slice_offset(graph, node, source) if node.op == "Slice" else None
 
 
-def _begins(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[int] | None:
+def _offsets(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[int] | None:
     row = _row_bytes(graph, whole, axis)
     shapes = [_shape(graph, part) for part in parts]
     if row is None or any(shape is None for shape in shapes):
         return None
     extents = [shape[axis] for shape in shapes if shape is not None]
-    begins = [begin * row for begin in itertools.accumulate(extents[:-1], initial=0)]
-    # Where a stretch begins elsewhere, every vector of every kernel that reads or writes it would
+    offsets = [start * row for start in itertools.accumulate(extents[:-1], initial=0)]
+    # At any other offset, every vector of every kernel that reads or writes it would
     # straddle two lines of the cache.
-    return None if any(begin % CACHE_LINE for begin in begins) else begins
+    return None if any(offset % CACHE_LINE for offset in offsets) else offsets
 
 
-def _begin_of_slice(graph: Graph, node: Node, source: Ref) -> list[int] | None:
+def _slice_offset(graph: Graph, node: Node, source: Ref) -> list[int] | None:
     starts, axes, steps = (_ints(graph, node.input(slot)) for slot in (1, 3, 4))
     before, after = _shape(graph, source), _shape(graph, node.ref())
     if (

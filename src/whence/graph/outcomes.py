@@ -17,12 +17,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 from whence.graph.graph import Graph
-from whence.provenance import NO_ORIGIN, Fate, Reason
+from whence.provenance import NO_ORIGIN, Outcome, Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many source operators there are, and how many met each fate. The fates add up to
+    """How many source operators there are, and how many had each outcome. The outcomes add up to
     `source_ops`.
     """
 
@@ -34,7 +34,7 @@ class Coverage:
     lost: int
 
     def __str__(self) -> str:
-        fates = (
+        counts = (
             (self.live, "live"),
             (self.folded, "folded"),
             (self.removed, "removed"),
@@ -42,20 +42,20 @@ class Coverage:
             (self.lost, "lost"),
         )
         return f"{self.source_ops} source operators: " + ", ".join(
-            f"{count} {name}" for count, name in fates if count or name in {"live", "lost"}
+            f"{count} {name}" for count, name in counts if count or name in {"live", "lost"}
         )
 
 
-def fates(graph: Graph) -> list[Fate]:
-    """The fate of every source operator, that of source `i` at index `i - 1`. Takes the main graph;
+def outcomes(graph: Graph) -> list[Outcome]:
+    """The outcome of every source operator, that of source `i` at index `i - 1`. Takes the main graph;
     nested graphs are looked into.
     """
     ledger = graph.ledger
-    result = [Fate.LOST] * ledger.n_sources
+    result = [Outcome.LOST] * ledger.n_sources
     for stone in ledger.tombstones:
-        fate = _BURIED.get(stone.reason, Fate.REMOVED)
+        outcome = _BURIED.get(stone.reason, Outcome.REMOVED)
         for source_id in stone.origin:
-            result[source_id - 1] = fate
+            result[source_id - 1] = outcome
     folded = ledger.folded_origins()
     live: set[int] = set()
     carried: set[int] = set()
@@ -65,22 +65,22 @@ def fates(graph: Graph) -> list[Fate]:
             if not node.is_const:
                 live |= node.origin - folded.get(node.id, NO_ORIGIN)
     for source_id in carried:
-        result[source_id - 1] = Fate.LIVE if source_id in live else Fate.FOLDED
+        result[source_id - 1] = Outcome.LIVE if source_id in live else Outcome.FOLDED
     return result
 
 
 def coverage(graph: Graph) -> Coverage:
-    """The fates of all source operators, counted."""
-    counts = Counter(fates(graph))
+    """The outcomes of all source operators, counted."""
+    counts = Counter(outcomes(graph))
     return Coverage(
         graph.ledger.n_sources,
-        counts[Fate.LIVE],
-        counts[Fate.FOLDED],
-        counts[Fate.REMOVED],
-        counts[Fate.DEAD],
-        counts[Fate.LOST],
+        counts[Outcome.LIVE],
+        counts[Outcome.FOLDED],
+        counts[Outcome.REMOVED],
+        counts[Outcome.DEAD],
+        counts[Outcome.LOST],
     )
 
 
 # Folded into a constant that itself left the graph since: the work was still done at compile time.
-_BURIED = {Reason.DEAD: Fate.DEAD, Reason.FOLDED: Fate.FOLDED}
+_BURIED = {Reason.DEAD: Outcome.DEAD, Reason.FOLDED: Outcome.FOLDED}

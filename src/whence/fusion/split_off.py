@@ -1,4 +1,4 @@
-"""Concatenations that are set apart from what they put together.
+"""Concatenations split off from the operators that compute their inputs.
 
 A result that must be stored anyway can be stored where it belongs in a concatenation, and then
 nothing is left to do for it. In one kernel with the operators that compute its other inputs, a
@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whence.fusion.stretches import begins_of_inputs
+from whence.fusion.contiguous import input_offsets
 from whence.fusion.wiring import Wiring
 
 
-def set_apart(wiring: Wiring, parts: Sequence[Sequence[int]]) -> tuple[list[list[int]], set[int]]:
+def split_off_concats(
+    wiring: Wiring, parts: Sequence[Sequence[int]]
+) -> tuple[list[list[int]], set[int]]:
     """The parts, divided before concatenations that would copy stored values, and the positions of
     these concatenations.
     """
     found: list[list[int]] = []
-    apart: set[int] = set()
+    split: set[int] = set()
     promised: set[int] = set()
     for part in sorted(parts, key=max):
         *before, end = sorted(part)
         node = wiring.nodes[end]
-        if node.op != "Concat" or begins_of_inputs(wiring.graph, node) is None:
+        if node.op != "Concat" or input_offsets(wiring.graph, node) is None:
             found.append(list(part))
             continue
         inside = set(before)
@@ -41,10 +43,10 @@ def set_apart(wiring: Wiring, parts: Sequence[Sequence[int]]) -> tuple[list[list
             found += [*divided, [end]]
             promised.update(stored)
             if divided:
-                apart.add(end)
+                split.add(end)
         else:
             found.append(list(part))
-    return found, apart
+    return found, split
 
 
 def _components(wiring: Wiring, members: Sequence[int]) -> list[list[int]]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.graph.fates import fates
 from whence.graph.graph import Graph
 from whence.graph.node import Node
-from whence.provenance import NO_ORIGIN, Edge, EdgeKind, Fate, Origin, SourceOp, Tombstone, union_of
+from whence.graph.outcomes import outcomes
+from whence.provenance import (
+    NO_ORIGIN,
+    Edge,
+    EdgeKind,
+    Origin,
+    Outcome,
+    SourceOp,
+    Tombstone,
+    union_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class HistoryStep:
     """One thing that happened to the operator, or to a node that carries it."""
 
     pass_name: str
@@ -24,16 +33,16 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class History:
     source: SourceOp
-    fate: Fate
-    steps: tuple[Step, ...]
+    outcome: Outcome
+    steps: tuple[HistoryStep, ...]
     tombstones: tuple[Tombstone, ...]
     live_in: tuple[Node, ...]
     """The nodes of the graph that carry the operator now, in execution order."""
 
 
-def tell(graph: Graph, source: SourceOp) -> Story:
+def history_of(graph: Graph, source: SourceOp) -> History:
     """Everything the ledger knows about one source operator."""
     ledger = graph.ledger
     carriers = {source.id}
@@ -63,7 +72,9 @@ def tell(graph: Graph, source: SourceOp) -> Story:
             parts = made[child]
             kind = next((edge.kind for edge in parts if edge.parent in carriers), parts[0].kind)
             steps.append(
-                Step(parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id})
+                HistoryStep(
+                    parts[0].pass_name, parts[0].rule, kind, child, whole[child] - {source.id}
+                )
             )
         carriers.update(involved)
         origins.update(whole)
@@ -73,4 +84,4 @@ def tell(graph: Graph, source: SourceOp) -> Story:
     staying = {node.id for node in live}
     told = tuple(step for step in steps if step.child in staying or step.child not in inserted)
     stones = tuple(stone for stone in ledger.tombstones_of(source.id) if stone.node not in inserted)
-    return Story(source, fates(graph)[source.id - 1], told, stones, tuple(live))
+    return History(source, outcomes(graph)[source.id - 1], told, stones, tuple(live))

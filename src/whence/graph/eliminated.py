@@ -10,12 +10,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whence.graph.fates import fates
 from whence.graph.graph import Graph
-from whence.provenance import NO_ORIGIN, Edge, EdgeKind, Fate, Ledger, Origin, Tombstone, union_of
+from whence.graph.outcomes import outcomes
+from whence.provenance import (
+    NO_ORIGIN,
+    Edge,
+    EdgeKind,
+    Ledger,
+    Origin,
+    Outcome,
+    Tombstone,
+    union_of,
+)
 
 
-class Ending(NamedTuple):
+class Elimination(NamedTuple):
     source_id: int
     reason: str
     """`folded`, or that of the tombstone."""
@@ -25,7 +34,7 @@ class Ending(NamedTuple):
     """The node that carries it now, or whose result stands in for it."""
 
 
-def endings(graph: Graph) -> list[Ending]:
+def eliminated(graph: Graph) -> list[Elimination]:
     """By number. Takes the main graph; nested graphs are looked into."""
     ledger = graph.ledger
     carriers: dict[int, int] = {}
@@ -35,14 +44,14 @@ def endings(graph: Graph) -> list[Ending]:
                 carriers[source_id] = min(node.id, carriers.get(source_id, node.id))
     folds, stones = _first_folds(ledger), _last_tombstones(ledger)
     found = []
-    for source_id, fate in enumerate(fates(graph), 1):
+    for source_id, outcome in enumerate(outcomes(graph), 1):
         fold, stone = folds.get(source_id), stones.get(source_id)
-        if fate is Fate.FOLDED and fold is not None:
+        if outcome is Outcome.FOLDED and fold is not None:
             into = carriers.get(source_id, stone.into if stone is not None else None)
-            found.append(Ending(source_id, fate.value, fold.pass_name, fold.rule, into))
-        elif fate is not Fate.LIVE and stone is not None:
+            found.append(Elimination(source_id, outcome.value, fold.pass_name, fold.rule, into))
+        elif outcome is not Outcome.LIVE and stone is not None:
             found.append(
-                Ending(source_id, stone.reason.value, stone.pass_name, stone.rule, stone.into)
+                Elimination(source_id, stone.reason.value, stone.pass_name, stone.rule, stone.into)
             )
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from whence.graph.node import Node
 
 
-def in_words(node: Node) -> str:
+def display_name(node: Node) -> str:
     """`'y' (If)`: the name, and the type that the file gives the operator of that name."""
     sources = node.graph.ledger.sources if node.graph is not None else []
     op = next(

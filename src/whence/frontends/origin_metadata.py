@@ -27,7 +27,7 @@ EARLIER_TOOL = "an earlier tool"
 """Who removed what a file lists as its source and has no operator for."""
 
 
-class Carried(NamedTuple):
+class OriginMetadata(NamedTuple):
     """What a node of a file says about where it came from."""
 
     origin: Origin
@@ -35,27 +35,29 @@ class Carried(NamedTuple):
     """The part of the origin that left no run-time work in the node."""
 
 
-def read_carried(metadata: Mapping[str, str], n_sources: int, owner: str) -> Carried | None:
+def read_origin_metadata(
+    metadata: Mapping[str, str], n_sources: int, owner: str
+) -> OriginMetadata | None:
     """What a node carries, or `None` when it was not written by whence."""
     if ORIGIN not in metadata:
         return None
     origin = _ids(metadata[ORIGIN], ORIGIN, n_sources, owner)
     folded = _ids(metadata[FOLDED], FOLDED, n_sources, owner) if FOLDED in metadata else frozenset()
-    return Carried(origin, folded & origin)
+    return OriginMetadata(origin, folded & origin)
 
 
-def write_carried(origin: Origin, folded: Origin) -> dict[str, str]:
+def write_origin_metadata(origin: Origin, folded: Origin) -> dict[str, str]:
     entries = {ORIGIN: json.dumps(sorted(origin), separators=(",", ":"))}
     if folded:
         entries[FOLDED] = json.dumps(sorted(folded), separators=(",", ":"))
     return entries
 
 
-def together(parts: Iterable[Carried]) -> Carried:
+def merged_origins(parts: Iterable[OriginMetadata]) -> OriginMetadata:
     """What carries all of them: what leaves work in one of them leaves work in the whole."""
     parts = list(parts)
     origin = union_of(part.origin for part in parts)
-    return Carried(origin, origin - union_of(part.origin - part.folded for part in parts))
+    return OriginMetadata(origin, origin - union_of(part.origin - part.folded for part in parts))
 
 
 def read_folded(text: str, n_operators: int, n_sources: int) -> dict[int, Origin]:
