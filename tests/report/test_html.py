@@ -26,7 +26,8 @@ from whence.report.files import WRITERS
 from whence.report.html import page as page_module
 from whence.report.html import write_html
 from whence.report.html.content import content
-from whence.report.html.page import as_data_block, page
+from whence.report.html.document import as_data_block
+from whence.report.html.page import page
 from whence.report.terminal import closure_line, fates_line
 
 _DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
