@@ -28,6 +28,7 @@ ROOMS = (
     "debugdb",
     "attribution",
     "report",
+    "foreign",
     "api",
     "cli",
 )

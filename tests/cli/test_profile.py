@@ -238,3 +238,22 @@ def test_a_profile_knows_what_it_is_of(whence: Whence, tmp_path: Path) -> None:
     done = whence("profile", path, "--runs", 1, "--json", tmp_path / "guessed.json")
     facts = json.loads((tmp_path / "guessed.json").read_text())["environment"]
     assert (facts["input x"], facts["dimension n"]) == ("1×8", "1")
+
+
+def test_another_engine_is_profiled_in_the_operators_of_the_file(
+    whence: Whence, tiny: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "theirs"
+    options = ("--engine", "onnxruntime", "--runs", 2, "--warmup", 1, "--threads", 1)
+    done = whence("profile", tiny, *options, "-o", folder)
+    assert done.code == 0
+    assert "tiny.onnx · onnxruntime 1." in done.out
+    assert "conv1" in done.out
+    found = read_profile(folder)
+    assert [row.name for row in found.sources] == ["conv1", "bn1", "relu1", "same"]
+    assert found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns
+    assert {kernel.evidence for kernel in found.kernels} <= {"tensor", "name", "neighbour"}
+
+
+def test_options_of_our_own_kernels_are_not_for_other_engines(whence: Whence, tiny: Path) -> None:
+    assert whence("profile", tiny, "--engine", "onnxruntime", "--exact").code == 2

@@ -341,4 +341,6 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "shape": row.shape,
         "waited_ns": row.waited_ns,
         "error": row.error,
+        "evidence": row.evidence,
+        "uncertain": row.uncertain,
     }

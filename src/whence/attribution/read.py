@@ -107,4 +107,6 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         shape=str(row.get("shape", "")),
         waited_ns=int(row.get("waited_ns", 0)),
         error=float(row.get("error", 0.0)),
+        evidence=str(row.get("evidence", "")),
+        uncertain=str(row.get("uncertain", "")),
     )

@@ -100,6 +100,12 @@ class KernelRow:
     """The standard error of the weights that were measured, the largest if there are several; 0
     where they are modelled.
     """
+    evidence: str = ""
+    """Of a kernel of another engine: what its operators are known by (tensor, name, neighbour, or
+    none). Empty for kernels of whence, whose origins are recorded.
+    """
+    uncertain: str = ""
+    """Why the operators of such a kernel are not known; its time is then a residual."""
 
 
 class Event(NamedTuple):

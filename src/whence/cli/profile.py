@@ -9,11 +9,12 @@ import typer
 
 from whence.api import compile_model, prepare_again
 from whence.attribution import profile_executable
-from whence.attribution.profile import GROUPINGS
+from whence.attribution.profile import GROUPINGS, Profile
 from whence.attribution.sample_inputs import guess_shapes
 from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
-from whence.cli.engines import EngineOption, PreciseOption, parse_engine
-from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
+from whence.cli.engines import PreciseOption, parse_engine
+from whence.cli.other_engines import NAMES, profile_elsewhere
+from whence.cli.shapes import ShapeOption, Shapes, mention_open_shapes, parse_shapes
 from whence.report.files import WRITERS
 from whence.report.terminal import print_profile
 
@@ -23,7 +24,17 @@ def profile(
     runs: Annotated[int, typer.Option(min=1, help="How many runs to time.")] = 50,
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 5,
     threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
-    engine: EngineOption = "cpu",
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="NAME[:INDEX]",
+            help=(
+                "What to run on: cpu, opencl or opencl:1 (see `whence devices`); or another engine"
+                f" with its own profiler: {', '.join(NAMES)}."
+            ),
+        ),
+    ] = "cpu",
     precise: PreciseOption = False,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
     exact: Annotated[
@@ -68,6 +79,7 @@ def profile(
     [dim]whence profile resnet50.onnx --exact[/dim]      measured by leaving operators out
     [dim]whence profile resnet50.onnx --by module[/dim]
     [dim]whence profile resnet50.onnx -o out/[/dim]      report.html, files for other tools
+    [dim]whence profile resnet50.onnx --engine onnxruntime[/dim]
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
@@ -76,6 +88,43 @@ def profile(
     check_folder(output)
     check_file(json_file)
     shapes = parse_shapes(shape, model)
+    found = (
+        profile_elsewhere(
+            model,
+            engine,
+            threads=threads,
+            shapes=shapes,
+            runs=runs,
+            warmup=warmup,
+            exact=exact,
+            precise=precise,
+        )
+        if engine in NAMES
+        else _profile_here(model, engine, threads, shapes, runs, warmup, exact, precise)
+    )
+    shown = found if full_paths else found.without_local_paths()
+    # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
+    files = found.save(output, full_paths=full_paths) if output is not None else []
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
+        files.append(json_file)
+    console = out()
+    print_profile(console, shown, by, limit, depth=depth)
+    for file in files:
+        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+
+
+def _profile_here(
+    model: Path,
+    engine: str,
+    threads: int,
+    shapes: Shapes,
+    runs: int,
+    warmup: int,
+    exact: bool,
+    precise: bool,
+) -> Profile:
     with progress("compiling") as bar:
         task = bar.task_ids[0]
 
@@ -91,7 +140,7 @@ def profile(
         )
         mention_open_shapes(guess_shapes(executable.graph), bar.console)
         again = prepare_again(model, shapes) if exact else None
-        found = profile_executable(
+        return profile_executable(
             executable,
             runs=runs,
             warmup=warmup,
@@ -100,14 +149,3 @@ def profile(
             writers=WRITERS,
             exact=again,
         )
-    shown = found if full_paths else found.without_local_paths()
-    # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
-    files = found.save(output, full_paths=full_paths) if output is not None else []
-    if json_file is not None:
-        json_file.parent.mkdir(parents=True, exist_ok=True)
-        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
-        files.append(json_file)
-    console = out()
-    print_profile(console, shown, by, limit, depth=depth)
-    for file in files:
-        console.print(safe(f" → {file}", "dim"), soft_wrap=True)

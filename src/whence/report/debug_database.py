@@ -21,6 +21,7 @@ from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, writ
 from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
+from whence.report.profile_database import database_of
 
 _FRAME = re.compile(r'(?P<head>File ")(?P<path>[^"\n]*)(?P<tail>")')
 
@@ -45,10 +46,15 @@ def write_compiled_database(
 
 
 def write_debug_database(profile: Profile, folder: Path) -> list[Path]:
-    """Nothing for a profile that was read from a file: the graphs are not in it."""
-    if profile.background is None:
-        return []
-    db = debug_database(profile, profile.background)
+    """Of a profile of another engine, or one that was read from a file, without what is known of
+    the program: it is not in it.
+    """
+    db = (
+        debug_database(profile, profile.background)
+        if profile.background is not None
+        else database_of(profile)
+    )
+    db.extras.append(_facts(profile))
     files = [folder / "debug.xml", folder / "profile.duckdb"]
     write_xml(db, files[0])
     write_duckdb(db, files[1])
@@ -87,6 +93,20 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         for row in db.operator
     ]
     db.sample.extend(sample_rows(background.samples))
+    db.measured.extend(
+        MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
+        for kernel in profile.kernels
+    )
+    for kernel in profile.kernels:
+        db.attributed.extend(
+            AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
+            for part in kernel.origin
+        )
+    db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
+    return db
+
+
+def _facts(profile: Profile) -> Extra:
     facts = {
         "engine": profile.engine,
         "threads": profile.threads,
@@ -101,18 +121,12 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
     rows = [(key, str(value)) for key, value in facts.items()] + [
         ("note", note) for note in profile.notes
     ]
-    db.extras.append(Extra("profile", ("key", "value"), tuple(rows)))
-    db.measured.extend(
-        MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
+    rows += [
+        ("uncertain", f"{kernel.name}: {kernel.uncertain}")
         for kernel in profile.kernels
-    )
-    for kernel in profile.kernels:
-        db.attributed.extend(
-            AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
-            for part in kernel.origin
-        )
-    db.residual.extend(ResidualRow(name, time) for name, time in profile.residual_ns.items())
-    return db
+        if kernel.uncertain
+    ]
+    return Extra("profile", ("key", "value"), tuple(rows))
 
 
 def _shortened(stack: str) -> str:

@@ -25,7 +25,6 @@ from whence.ops.neural.conv import OPS as CONVS
 from whence.ops.neural.pool import OPS as POOLS
 from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import round_away
-from whence.ops.traits import Trait
 from whence.ops.types.type_rules import tensor_type
 from whence.types import Shape, TensorType, ValueType
 
@@ -94,9 +93,6 @@ def _channels_last(base: OpDef) -> OpDef:
         _inferring(base.infer),
         _evaluating(base.name, base.reference),
         base.flops,
-        operands=base.operands,
-        traits=base.traits | Trait.CHANNELS_LAST,
-        plain=base.name,
     )
 
 

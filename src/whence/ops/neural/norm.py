@@ -9,9 +9,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, Value
-from whence.ops.operand import X, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
-from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
 from whence.ops.types.type_rules import same_type
 from whence.types import DType
@@ -183,7 +181,6 @@ OPS: tuple[OpDef, ...] = (
         infer=batch_normalisation,
         reference=_batch_normalisation,
         flops=2,
-        operands=named("X", "scale", "B", "input_mean", "input_var"),
     ),
     OpDef(
         "InstanceNormalization",
@@ -192,7 +189,6 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_instance_normalisation,
         flops=8,
-        operands=named("input", "scale", "B"),
     ),
     OpDef(
         "GroupNormalization",
@@ -201,15 +197,9 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_group_normalisation,
         flops=8,
-        operands=named("X", "scale", "bias"),
     ),
     OpDef(
-        "LayerNormalization",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        reference=_layer_normalisation,
-        flops=8,
-        operands=named("X", "Scale", "B"),
+        "LayerNormalization", Pattern.OPAQUE, OpClass.NORM, reference=_layer_normalisation, flops=8
     ),
     OpDef(
         "RMSNormalization",
@@ -218,7 +208,6 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_rms_normalisation,
         flops=5,
-        operands=named("X", "scale"),
     ),
     OpDef(
         "LpNormalization",
@@ -227,7 +216,6 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_lp_normalisation,
         flops=4,
-        operands=named("input"),
     ),
     OpDef(
         "MeanVarianceNormalization",
@@ -236,7 +224,6 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_mean_variance_normalisation,
         flops=6,
-        operands=X,
     ),
     OpDef(
         "LRN",
@@ -245,36 +232,10 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_local_response_normalisation,
         flops=12,
-        operands=X,
     ),
+    OpDef("Softmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_softmax, flops=5),
     OpDef(
-        "Softmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_softmax,
-        flops=5,
-        operands=named("input"),
-        traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
+        "LogSoftmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_log_softmax, flops=5
     ),
-    OpDef(
-        "LogSoftmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_log_softmax,
-        flops=5,
-        operands=named("input"),
-        traits=Trait.SAME_AXIS | Trait.EXPONENTIAL,
-    ),
-    OpDef(
-        "Hardmax",
-        Pattern.OPAQUE,
-        OpClass.NORM,
-        infer=same_type,
-        reference=_hardmax,
-        flops=2,
-        operands=named("input"),
-        traits=Trait.SAME_AXIS,
-    ),
+    OpDef("Hardmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_hardmax, flops=2),
 )

@@ -1,0 +1,50 @@
+"""Engines of others on the command line: `whence profile --engine onnxruntime`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import typer
+
+from whence.attribution.profile import Profile
+from whence.cli.console import progress
+from whence.cli.shapes import mention_open_shapes
+from whence.foreign.engines import ENGINES
+
+NAMES = tuple(ENGINES)
+
+
+def profile_elsewhere(
+    model: Path,
+    engine: str,
+    *,
+    threads: int,
+    shapes: Mapping[str, Sequence[int]],
+    runs: int,
+    warmup: int,
+    exact: bool,
+    precise: bool,
+) -> Profile:
+    """The profile of the model as another engine runs it."""
+    from whence.attribution.sample_inputs import guess_shapes
+    from whence.foreign.engines import check_engine
+    from whence.foreign.run import attribute, prepare, record
+
+    for flag, given in (("--exact", exact), ("--precise", precise)):
+        if given:
+            raise typer.BadParameter(f"is for whence's own kernels, not {engine}", param_hint=flag)
+    check_engine(engine, model.suffix)
+    with progress(f"loading {engine}") as bar:
+        task = bar.task_ids[0]
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        subject = prepare(model, shapes=shapes)
+        graph = subject.source.graph
+        mention_open_shapes(guess_shapes(graph), bar.console)
+        recording = record(
+            subject, engine, threads=threads, runs=runs, warmup=warmup, progress=show
+        )
+        return attribute(subject, recording)[0]

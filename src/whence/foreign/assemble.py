@@ -1,0 +1,244 @@
+"""From what an engine recorded to a profile, in the operators of the user's file."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from whence.attribution.became import tail
+from whence.attribution.modules import find_modules
+from whence.attribution.profile import Profile, Writer, band_of
+from whence.attribution.rows import KernelRow, Part, SourceRow
+from whence.attribution.source_costs import source_costs
+from whence.attribution.split import largest_remainder
+from whence.foreign.checks import Checks
+from whence.foreign.placement import Place, Placement, place
+from whence.foreign.recording import Recording
+from whence.foreign.source import SourceGraph
+from whence.graph.outcomes import Coverage, outcomes
+from whence.provenance import Outcome
+
+POLICY = (
+    "Anchored cuts: a kernel of {engine} has the operators of the file between the tensors and"
+    " names that the engine kept, and its time is split between them by the cost model of whence's"
+    " own profiles. What a kernel is attributed by stands with it: tensor (it makes a tensor of the"
+    " file), name (the engine kept a name) or neighbour (only its place). Changes of layout that"
+    " the engine put in are charged to what they are there for, in a column of their own. Kernels"
+    " whose operators are not certain are residuals."
+)
+UNCERTAIN = "uncertain"
+_MOST_NAMED = 3
+_MOST_NOTES = 20
+
+
+def assemble(
+    source: SourceGraph,
+    recording: Recording,
+    *,
+    model: str,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    writers: Sequence[Writer] = (),
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Profile, Placement]:
+    """The profile, and the placement behind it."""
+    placement = place(source, recording.nodes, source_costs(source.graph, shapes))
+    totals = recording.node_ns.sum(axis=0, dtype=np.int64)
+    residual = dict(recording.residual_ns)
+    kernels = []
+    for column, each in enumerate(placement.places):
+        time = int(totals[column])
+        if not each.weights and time:
+            name = f"{UNCERTAIN}: {each.node.op}"
+            residual[name] = residual.get(name, 0) + time
+        kernels.append(_kernel(each, time, recording, column))
+    wall = sum(recording.runs_ns)
+    kept = [row for row in kernels if row.calls or row.time_ns]
+    sources = _sources(source, placement, kept, recording, wall)
+    counts = Counter(row.fate for row in sources)
+    profile = Profile(
+        model=model,
+        engine=f"{recording.engine} {recording.version}".strip(),
+        threads=recording.threads,
+        runs=len(recording.runs_ns),
+        wall_ns=wall,
+        residual_ns=residual,
+        overhead_ratio=recording.overhead_ratio,
+        coverage=Coverage(
+            len(sources),
+            counts[Outcome.LIVE],
+            counts[Outcome.FOLDED],
+            counts[Outcome.REMOVED],
+            counts[Outcome.DEAD],
+            counts[Outcome.LOST],
+        ),
+        sources=sources,
+        kernels=tuple(kept),
+        passes=_by_evidence(placement, totals),
+        runs_ns=recording.runs_ns,
+        timeline=recording.timeline,
+        timeline_ns=recording.timeline_ns,
+        policy=POLICY.format(engine=recording.engine),
+        notes=(*recording.notes, *_notes(source, placement.checks, placement.places, totals)),
+        environment=dict(environment or {}),
+        writers=tuple(writers),
+    )
+    return profile, placement
+
+
+def _kernel(each: Place, time: int, recording: Recording, column: int) -> KernelRow:
+    whole = sum(each.weights.values())
+    parts = largest_remainder(time, list(each.weights.values())) if each.weights else []
+    ran = recording.node_ns[:, column]
+    calls = int(recording.node_calls[column])
+    return KernelRow(
+        id=each.node.number,
+        name=each.node.name,
+        origin=tuple(
+            Part(number, weight / whole, part, part if each.is_inserted else 0)
+            for (number, weight), part in zip(each.weights.items(), parts, strict=True)
+        ),
+        time_ns=time,
+        calls=calls,
+        # Where a node runs several times in a run, only their sum is known.
+        min_ns=int(ran.min()) * len(ran) // calls if calls else 0,
+        native=True,
+        inserted=each.is_inserted,
+        ops=(each.node.op,),
+        shape=each.node.shape,
+        evidence=each.evidence.value,
+        uncertain=each.doubt,
+    )
+
+
+def _sources(
+    source: SourceGraph,
+    placement: Placement,
+    kernels: Sequence[KernelRow],
+    recording: Recording,
+    wall: int,
+) -> tuple[SourceRow, ...]:
+    columns = {each.node.number: column for column, each in enumerate(placement.places)}
+    parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
+    for kernel in kernels:
+        for part in kernel.origin:
+            parts[part.id].append((kernel, part))
+    claimed = {number for region in placement.regions.values() for number in region.operators}
+    uncertain = placement.checks.uncertain
+    known = find_modules(source.graph)
+    rows = []
+    for origin, read in zip(source.graph.ledger.sources, outcomes(source.graph), strict=True):
+        own = parts[origin.id]
+        time = sum(part.time_ns for _, part in own)
+        fate = _fate(source, origin.id, bool(own) or origin.id in claimed, read)
+        each_run = sum(
+            (recording.node_ns[:, columns[kernel.id]] * part.weight for kernel, part in own),
+            np.zeros(len(recording.runs_ns)),
+        )
+        module = known.get(origin.id)
+        rows.append(
+            SourceRow(
+                id=origin.id,
+                name=origin.name,
+                op=origin.op,
+                fate=fate.value,
+                time_ns=time,
+                share=time / wall if wall else 0.0,
+                kernels=tuple(kernel.id for kernel, _ in own),
+                module=module.path if module is not None else origin.module,
+                module_from=module.evidence.value if module is not None else "",
+                line=origin.line,
+                scope=origin.scope,
+                positions=origin.positions,
+                table_id=origin.table_id,
+                became=_became(source, origin.id, own, fate)
+                + (f" (uncertain: {uncertain[origin.id]})" if origin.id in uncertain else ""),
+                inserted_ns=sum(part.inserted_ns for _, part in own),
+                band=band_of([round(value) for value in each_run]),
+            )
+        )
+    return tuple(rows)
+
+
+def _fate(source: SourceGraph, number: int, is_placed: bool, read: Outcome) -> Outcome:
+    if is_placed:
+        return Outcome.LIVE
+    if read in (Outcome.REMOVED, Outcome.DEAD):
+        return read
+    if source[number].stands_for is not None:
+        return Outcome.REMOVED
+    if number not in source.live:
+        return Outcome.FOLDED
+    return Outcome.LOST if _is_used(source, number) else Outcome.DEAD
+
+
+def _is_used(source: SourceGraph, number: int) -> bool:
+    """Does anything need it? What only sizes are taken of counts, too."""
+    graph = source.graph
+    return (
+        any(graph.consumers(node) for node in graph if number in node.origin)
+        or source[number].holder is not None
+    )
+
+
+def _became(
+    source: SourceGraph, number: int, own: Sequence[tuple[KernelRow, Part]], fate: Outcome
+) -> str:
+    if not own:
+        if source[number].stands_for is not None:
+            return "does nothing"
+        return {
+            Outcome.FOLDED: "computed when the model was loaded",
+            Outcome.LIVE: "in a kernel that did not run",
+            Outcome.LOST: "not found in the engine's graph",
+            Outcome.DEAD: "its result was not used",
+        }.get(fate, "replaced by what is inside it")
+    companions = dict.fromkeys(
+        part.id
+        for kernel, _ in own
+        if not kernel.inserted
+        for part in kernel.origin
+        if part.id != number
+    )
+    name = source[number].name
+    names = [tail(source[each].name, name) for each in list(companions)[:_MOST_NAMED]]
+    more = len(companions) - len(names)
+    others = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    main = [kernel for kernel, _ in own if not kernel.inserted] or [kernel for kernel, _ in own]
+    where = f"→ {' + '.join(dict.fromkeys(op for kernel in main for op in kernel.ops))}"
+    return f"with {others} {where}" if others else where
+
+
+def _by_evidence(placement: Placement, totals: np.ndarray) -> dict[str, int]:
+    """Time by what it is attributed by, in place of the passes that whence would list."""
+    found: dict[str, int] = {}
+    for column, each in enumerate(placement.places):
+        if each.weights:
+            name = f"by {each.evidence.value}" + (", put in by the engine" * each.is_inserted)
+            found[name] = found.get(name, 0) + int(totals[column])
+    return found
+
+
+def _notes(
+    source: SourceGraph, checks: Checks, places: Sequence[Place], totals: np.ndarray
+) -> list[str]:
+    causes = Counter(edge.cause for edge in checks.missing)
+    found = [
+        f"{checks.edges - len(checks.missing)} of {checks.edges} data edges between kernels are"
+        " edges of the engine's graph"
+        + "".join(f"; {count}: {cause.value}" for cause, count in causes.most_common()),
+        f"{checks.heavy - len(checks.heavy_elsewhere)} of {checks.heavy} convolutions, products and"
+        " recurrent cells are in exactly one kernel",
+    ]
+    listed = [
+        f"uncertain: kernel {each.node.name} ({each.node.op}): {each.doubt}"
+        for column, each in sorted(enumerate(places), key=lambda pair: -int(totals[pair[0]]))
+        if each.doubt and totals[column]
+    ]
+    listed += [
+        f"uncertain: operator {source[number].name}: {reason}"
+        for number, reason in checks.uncertain.items()
+    ]
+    more = len(listed) - _MOST_NOTES
+    return found + listed[:_MOST_NOTES] + ([f"... and {more} more uncertain"] if more > 0 else [])

@@ -1,0 +1,132 @@
+"""Whether regions can be true, as far as that can be told without asking the engine.
+
+1. A data edge of the file between two regions is an edge of the engine's graph.
+2. A convolution, product or recurrent cell is in exactly one region, that of a node which does
+   such work.
+3. A node that convolves or multiplies has such an operator in its region, with the same kernel,
+   strides, groups and dilations.
+
+A node that fails the third is uncertain as a whole: its time is charged to nobody. An operator that
+fails the first or second is marked, and listed with the cause.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whence.foreign.recording import EngineNode
+from whence.foreign.regions import EngineGraph, Region, claims_of
+from whence.foreign.source import SourceGraph
+
+_MOVED = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+
+
+class Cause(enum.StrEnum):
+    """Why a data edge of the file is none of the engine's."""
+
+    SIZES = "sizes, which engines know beforehand"
+    DUPLICATE = "an identical operator does the work"
+    NESTED = "into or out of a nested graph"
+    MOVED = "a transpose or reshape that the engine moved or merged"
+    PLACE = "one of the operators may be in another kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingEdge:
+    maker: int
+    reader: int
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    edges: int
+    """Data edges of the file between operators that are each in one region, not the same."""
+    missing: tuple[MissingEdge, ...]
+    """Those that the engine's graph does not have."""
+    heavy: int
+    """Convolutions, products and recurrent cells of the file,"""
+    heavy_elsewhere: Mapping[int, int]
+    """and those that are not in exactly one region, with the number of regions."""
+    doubtful: Mapping[int, str]
+    """Nodes whose operators are not known, with the reason."""
+
+    @property
+    def edges_found(self) -> float:
+        """The part of the edges that the engine has too."""
+        return 1 - len(self.missing) / self.edges if self.edges else 1.0
+
+    @property
+    def uncertain(self) -> dict[int, str]:
+        """Operators whose place is not certain, with the reason."""
+        found = {
+            number: "no kernel of the engine has it" if not count else f"{count} kernels claim it"
+            for number, count in self.heavy_elsewhere.items()
+        }
+        for edge in self.missing:
+            if edge.cause is Cause.PLACE:
+                found.setdefault(edge.reader, "the engine's graph lacks an edge that it needs")
+        return found
+
+
+def check_regions(
+    source: SourceGraph, engine: EngineGraph, regions: Mapping[int, Region]
+) -> Checks:
+    claims = claims_of(regions)
+    edges, missing = 0, []
+    for reader in sorted(source.live):
+        for maker in source[reader].feeds_from:
+            makers, readers = claims.get(maker, ()), claims.get(reader, ())
+            if len(makers) == len(readers) == 1 and makers[0] != readers[0]:
+                edges += 1
+                if makers[0] not in engine.feeds(readers[0]):
+                    missing.append(MissingEdge(maker, reader, _cause(source, maker, reader)))
+    return Checks(
+        edges,
+        tuple(missing),
+        len(source.heavy),
+        {
+            each: len(able)
+            for each in source.heavy
+            if len(
+                able := [kernel for kernel in claims.get(each, ()) if engine.nodes[kernel].is_heavy]
+            )
+            != 1
+        },
+        {
+            number: reason
+            for number, node in engine.nodes.items()
+            if (reason := _doubt(source, node, regions.get(number)))
+        },
+    )
+
+
+def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:
+    made, read = source[maker], source[reader]
+    if made.is_shape or read.is_shape:
+        return Cause.SIZES
+    if made.holder != read.holder:
+        return Cause.NESTED
+    if {made.op, read.op} & _MOVED:
+        return Cause.MOVED
+    beside = {each for before in made.feeds_from for each in source.readers(before)} - {maker}
+    if any(source.are_alike(maker, each) for each in beside):
+        return Cause.DUPLICATE
+    return Cause.PLACE
+
+
+def _doubt(source: SourceGraph, node: EngineNode, region: Region | None) -> str:
+    if not node.is_heavy or region is None:
+        return ""
+    heavy = [source[each] for each in region.operators if source[each].is_heavy]
+    if not heavy:
+        return f"it is a {node.op}, and nothing of the kind stands in its place in the file"
+    if node.window and not any(
+        all(each.window.get(name, value) == value for name, value in node.window.items())
+        for each in heavy
+    ):
+        found = ", ".join(f"{name} {value}" for name, value in node.window.items())
+        return f"it has {found}, and no operator in its place in the file has"
+    return ""

@@ -1,0 +1,186 @@
+"""ONNX Runtime's profile: a list of events in JSON, with times in whole microseconds.
+
+A run is `model_run`; in it `SequentialExecutor::Execute`, in it `NAME_kernel_time` of every node. The
+nodes of a nested graph lie within the time of the If or Loop that holds it, which has the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whence.attribution.rows import Event
+from whence.errors import ModelError
+from whence.foreign.onnxruntime_graph import CONTROL
+from whence.foreign.recording import EngineNode
+
+_SUFFIX = "_kernel_time"
+MICROSECONDS = (
+    "times of single kernels are whole microseconds, rounded down; what that leaves is in dispatch"
+)
+UNKNOWN_NODE = "unattributed: not in the optimised model"
+
+
+class _Event(NamedTuple):
+    begin: int
+    length: int
+    node: int
+    """-1 for one that the graph does not have."""
+    shape: str
+
+    @property
+    def end(self) -> int:
+        return self.begin + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The runs of a trace, in nanoseconds."""
+
+    runs_ns: tuple[int, ...]
+    node_ns: np.ndarray
+    node_calls: np.ndarray
+    residual_ns: dict[str, int]
+    timeline: tuple[Event, ...]
+    timeline_ns: int
+    shapes: Mapping[int, str]
+    """What each node makes."""
+
+
+def read_trace(
+    path: Path, nodes: Sequence[EngineNode], walls: Sequence[int] = (), *, skip: int = 0
+) -> Trace:
+    """The runs after the first `skip`. `walls` are how long the caller waited for each, where that
+    is known.
+    """
+    events = _load(path)
+    runs = sorted(
+        (each for each in events if each.get("name") == "model_run"), key=lambda each: each["ts"]
+    )[skip:]
+    if not runs or (walls and len(walls) != len(runs)):
+        raise ModelError(
+            f"'{path}' has {len(runs)} runs (events named model_run) after the first {skip};"
+            f" {len(walls) or 'at least one'} expected"
+        )
+    known: dict[str, list[EngineNode]] = defaultdict(list)
+    for node in nodes:
+        known[node.name].append(node)
+    ran = [_node_event(each, known) for each in events if _is_node(each)]
+    ran.sort(key=lambda each: (each.begin, -each.length))
+    executes = [each for each in events if each.get("name") == "SequentialExecutor::Execute"]
+    book = _Book(len(nodes), len(runs))
+    for position, run in enumerate(runs):
+        book.enter(position, run, ran, executes, nodes, walls[position] if walls else 0)
+    return book.close({each.node: each.shape for each in ran if each.shape})
+
+
+def _load(path: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:
+        raise ModelError(f"'{path}': no such file") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"'{path}' is not JSON: {error}") from error
+    if not isinstance(found, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("ts"), int) for each in found
+    ):
+        raise ModelError(f"'{path}' is not a profile of ONNX Runtime: a list of events is expected")
+    return found
+
+
+def _is_node(each: Mapping[str, Any]) -> bool:
+    return each.get("cat") == "Node" and str(each.get("name", "")).endswith(_SUFFIX)
+
+
+def _node_event(each: Mapping[str, Any], known: Mapping[str, list[EngineNode]]) -> _Event:
+    details = each.get("args", {})
+    candidates = known.get(str(each["name"]).removesuffix(_SUFFIX), [])
+    node = next(
+        (node for node in candidates if node.op == details.get("op_name")),
+        candidates[0] if candidates else None,
+    )
+    shape = ", ".join(
+        f"{kind}[{','.join(map(str, dims))}]"
+        for output in details.get("output_type_shape", ())
+        for kind, dims in output.items()
+    )
+    return _Event(int(each["ts"]), int(each["dur"]), -1 if node is None else node.number, shape)
+
+
+class _Book:
+    def __init__(self, nodes: int, runs: int) -> None:
+        self._node_ns = np.zeros((runs, nodes), np.int64)
+        self._calls = np.zeros(nodes, np.int64)
+        self._walls: list[int] = []
+        self._residual: dict[str, int] = defaultdict(int)
+        self._timelines: list[tuple[Event, ...]] = []
+
+    def enter(
+        self,
+        position: int,
+        run: Mapping[str, Any],
+        ran: Sequence[_Event],
+        executes: Sequence[Mapping[str, Any]],
+        nodes: Sequence[EngineNode],
+        wall_ns: int,
+    ) -> None:
+        begin, end = int(run["ts"]), int(run["ts"]) + int(run["dur"])
+        inside = [each for each in ran if begin <= each.begin and each.end <= end]
+        inner = max(
+            (int(each["dur"]) for each in executes if begin <= int(each["ts"]) <= end), default=0
+        )
+        own = _own_lengths(inside, nodes)
+        inner = min(max(inner, sum(own)), end - begin)
+        unknown = 0
+        timeline = []
+        for each, length in zip(inside, own, strict=True):
+            if each.node < 0:
+                unknown += length
+                continue
+            self._node_ns[position, each.node] += length * 1000
+            self._calls[each.node] += 1
+            timeline.append(
+                Event(each.node, (each.begin - begin) * 1000, (each.begin - begin + length) * 1000)
+            )
+        # Rounded down: what the caller saw is at least what the engine says.
+        wall = max(wall_ns, (end - begin) * 1000)
+        self._walls.append(wall)
+        self._timelines.append(tuple(timeline))
+        self._residual["dispatch"] += (inner - sum(own)) * 1000
+        self._residual["executor"] += (end - begin - inner) * 1000
+        self._residual["session"] += wall - (end - begin) * 1000
+        if unknown:
+            self._residual[UNKNOWN_NODE] += unknown * 1000
+
+    def close(self, shapes: Mapping[int, str]) -> Trace:
+        middle = sorted(range(len(self._walls)), key=lambda run: self._walls[run])
+        typical = middle[len(middle) // 2]
+        return Trace(
+            tuple(self._walls),
+            self._node_ns,
+            self._calls,
+            dict(self._residual),
+            self._timelines[typical],
+            self._walls[typical],
+            shapes,
+        )
+
+
+def _own_lengths(events: Sequence[_Event], nodes: Sequence[EngineNode]) -> list[int]:
+    """How long each took by itself, without the nodes of graphs nested in it."""
+    own = [each.length for each in events]
+    open_: list[int] = []
+    for position, each in enumerate(events):
+        while open_ and events[open_[-1]].end < each.end:
+            open_.pop()
+        if open_:
+            own[open_[-1]] -= each.length
+        if each.node >= 0 and nodes[each.node].op in CONTROL:
+            open_.append(position)
+    return own

@@ -1,0 +1,82 @@
+"""What each node of an engine is charged to: operators of the file, with the evidence, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from whence.attribution.source_costs import SourceCost
+from whence.foreign.checks import Checks, check_regions
+from whence.foreign.recording import EngineNode, Evidence
+from whence.foreign.regions import EngineGraph, Region, find_regions
+from whence.foreign.shares import weights_of
+from whence.foreign.source import SourceGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One node of the engine."""
+
+    node: EngineNode
+    evidence: Evidence
+    weights: Mapping[int, int]
+    """By source operator: its part. None where nobody can be charged."""
+    is_inserted: bool = False
+    """The engine put it in because of those operators: a change of layout or element type."""
+    doubt: str = ""
+    """Why nobody can be charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    places: tuple[Place, ...]
+    """In the order of the engine's nodes."""
+    regions: Mapping[int, Region]
+    checks: Checks
+
+
+def place(
+    source: SourceGraph, nodes: tuple[EngineNode, ...], costs: Mapping[int, SourceCost]
+) -> Placement:
+    engine = EngineGraph(nodes)
+    regions = find_regions(source, engine)
+    engine = EngineGraph(nodes, regions)
+    checks = check_regions(source, engine, regions)
+    places = []
+    for node in nodes:
+        region = regions.get(node.number)
+        if node.number in checks.doubtful:
+            places.append(Place(node, Evidence.NONE, {}, doubt=checks.doubtful[node.number]))
+        elif region is not None and region.operators:
+            weights = weights_of(source, costs, region.operators)
+            places.append(Place(node, region.evidence, weights))
+        elif node.is_layout and (causes := _causes(source, engine, regions, node)):
+            weights = dict.fromkeys(causes, 1)
+            places.append(Place(node, Evidence.NEIGHBOUR, weights, is_inserted=True))
+        else:
+            reason = "no name that the engine kept tells which operators it stands for"
+            places.append(Place(node, Evidence.NONE, {}, doubt=reason))
+    return Placement(tuple(places), regions, checks)
+
+
+def _causes(
+    source: SourceGraph, engine: EngineGraph, regions: Mapping[int, Region], node: EngineNode
+) -> list[int]:
+    """The operators that a change of layout is there for: convolutions and products after it, else
+    those before it, else what stands after it, else before it.
+    """
+    after = [regions[each] for each in engine.nearest_readers(node.number) if each in regions]
+    before = [regions[each] for each in sorted(engine.feeds(node.number)) if each in regions]
+    for around in (after, before):
+        heavy = {each for region in around for each in region.operators if source[each].is_heavy}
+        if heavy:
+            return sorted(heavy)
+    for around in (after, before):
+        named = {
+            each
+            for region in around
+            for each in region.operators & {*region.node.makes, *region.node.holds}
+        }
+        if named:
+            return sorted(named)
+    return []

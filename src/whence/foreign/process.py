@@ -1,0 +1,128 @@
+"""An engine in a process of its own, running only while it is asked: thread pools of others that
+spin would take its cores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.foreign.workers.serve import MARK
+
+
+class EngineProcess:
+    """Started in a folder of its own, which is removed in the end. Use it in a `with`."""
+
+    def __init__(
+        self, engine: str, model: Path, threads: int, inputs: Mapping[str, np.ndarray]
+    ) -> None:
+        self.engine = engine
+        self.version = ""
+        self._temporary = tempfile.TemporaryDirectory(prefix="whence-foreign-")
+        self.folder = Path(self._temporary.name)
+        request = {"model": str(model.resolve()), "threads": threads}
+        (self.folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        stored = {
+            name: value.astype(str) if value.dtype == object else value
+            for name, value in inputs.items()
+        }
+        np.savez(self.folder / "inputs.npz", **stored)  # type: ignore[arg-type]
+        self._log = (self.folder / "log.txt").open("w+", encoding="utf-8", errors="replace")
+        command = [sys.executable, "-m", "whence.foreign.workers.serve", engine, str(self.folder)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            errors="replace",
+            env=_environment(),
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            self.version = str(self._wait()["ready"])
+            self._pause()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def ask(self, what: str, count: int) -> None:
+        """`warmup` or `runs`."""
+        self._resume()
+        self._send(f"{what} {count}")
+        self._wait()
+        self._pause()
+
+    def finish(self) -> Path:
+        """The folder with the engine's files, which lasts as long as this object."""
+        self._resume()
+        self._send("end")
+        self._wait()
+        return self.folder
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            if stream is not None:
+                # What was not sent yet cannot be sent any more.
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        self._temporary.cleanup()
+
+    def _send(self, text: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # `_wait` says what happened
+            self._process.stdin.write(text + "\n")
+            self._process.stdin.flush()
+
+    def _wait(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(MARK):
+                answer: dict[str, Any] = json.loads(line.removeprefix(MARK))
+                if "error" in answer:
+                    raise UnsupportedError(
+                        f"{self.engine} does not run this model: {answer['error']}"
+                    )
+                return answer
+        code = self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        self._log.seek(0)
+        last = (self._log.read().strip().splitlines() or ["it said nothing"])[-1]
+        raise UnsupportedError(f"{self.engine} does not run this model: it {how}; {last[:200]}")
+
+    def _pause(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def _resume(self) -> None:
+        os.kill(self._process.pid, signal.SIGCONT)
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, and where it finds whence, for one that is not installed."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -1,0 +1,84 @@
+"""What an engine tells of itself: its graph as it runs, the names it kept of the user's file, and
+how long each of its nodes took.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from whence.attribution.rows import Event
+from whence.foreign.source import Attribute
+
+
+class Evidence(enum.StrEnum):
+    """How it is known which operators of the file a node of an engine stands for."""
+
+    TENSOR = "tensor"
+    """It makes a tensor of the file: where its work ends is certain."""
+    NAME = "name"
+    """Its name, or a list of names that the engine kept, has operators of the file: they are in it,
+    and others may be too.
+    """
+    NEIGHBOUR = "neighbour"
+    """Nothing but the nodes around it."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNode:
+    """One node of an engine's graph."""
+
+    number: int
+    name: str
+    op: str
+    """Its type, as the engine calls it."""
+    inputs: tuple[int, ...] = ()
+    """The nodes that make its inputs."""
+    makes: tuple[int, ...] = ()
+    """The source operators whose results it hands on, by tensor names."""
+    holds: tuple[int, ...] = ()
+    """Source operators that are in it, by names."""
+    is_layout: bool = False
+    """It changes layout or element type, and nothing else."""
+    is_heavy: bool = False
+    """A convolution, matrix product or recurrent cell."""
+    activation: str = ""
+    """The type of the operator that it applies to its result, where it says so."""
+    window: Mapping[str, Attribute] = field(default_factory=dict)
+    """Kernel, strides, groups and dilations, where it says so."""
+    shape: str = ""
+    """What it makes, in words."""
+    kernel: str = ""
+    """The implementation, where the engine names it."""
+
+    @property
+    def is_anchored(self) -> bool:
+        return bool(self.makes or self.holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Some runs of one engine. In every run, the nodes' times and the residuals add up to its wall
+    time.
+    """
+
+    engine: str
+    version: str
+    threads: int
+    nodes: tuple[EngineNode, ...]
+    runs_ns: tuple[int, ...]
+    node_ns: np.ndarray
+    """Nanoseconds by run and node."""
+    node_calls: np.ndarray
+    """How often each node ran, over all runs."""
+    residual_ns: Mapping[str, int]
+    """What is in no node, by name, over all runs."""
+    timeline: tuple[Event, ...] = ()
+    """One run of middling length."""
+    timeline_ns: int = 0
+    overhead_ratio: float = 0.0
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,302 @@
+"""Which operators of the file each node of an engine's graph stands for: cuts between anchors.
+
+An engine keeps some names of the file: tensors (its node makes exactly those), or names of nodes
+(those are in it). Between two such anchors everything belongs to the later one:
+
+1. A node's region is what leads to its anchors, up to the anchors of other nodes, inputs and
+   constants.
+2. A node that only a name is known of may do more than the operator of that name: ONNX Runtime
+   names a convolution before it adds a sum and an activation to it. What stands behind such an
+   anchor, in front of somebody else's, is moved to it if its operands all come from it or from
+   what feeds it, and the engine gives a reason: two nodes claim it, its place needs an edge that
+   the engine's graph does not have, or the node says that it applies such an activation.
+3. A convolution or product that several nodes claim belongs to the one of them that computes such.
+   One that none of them computes, while a node that feeds them computes one which looks the same,
+   is done with that one.
+4. A node without any name, which computes something, has what lies between the nodes around it:
+   what stands in front of the convolution or product that reads it, which does nothing to its
+   operands; or else the operator there that has its type, if there is just one. Else it is left
+   open.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from whence.foreign.recording import EngineNode, Evidence
+from whence.foreign.source import SourceGraph
+
+
+@dataclass(slots=True)
+class Region:
+    """The operators of the file that a node stands for."""
+
+    node: EngineNode
+    evidence: Evidence
+    operators: set[int] = field(default_factory=set)
+
+
+class EngineGraph:
+    """The engine's nodes, and who feeds whom when nodes that stand for nothing are looked through:
+    those that are not in `standing`.
+    """
+
+    def __init__(
+        self, nodes: Sequence[EngineNode], standing: Collection[int] | None = None
+    ) -> None:
+        self.nodes = {node.number: node for node in nodes}
+        self._standing = (
+            frozenset(node.number for node in nodes if node.is_anchored)
+            if standing is None
+            else frozenset(standing)
+        )
+        self._feeds: dict[int, frozenset[int]] = {}
+        self._readers: dict[int, list[int]] = defaultdict(list)
+        for node in nodes:
+            for maker in node.inputs:
+                self._readers[maker].append(node.number)
+
+    def feeds(self, number: int) -> frozenset[int]:
+        """The nearest nodes before it that stand for something."""
+        if number not in self._feeds:
+            found: set[int] = set()
+            waiting, seen = list(self.nodes[number].inputs), {number}
+            while waiting:
+                maker = waiting.pop()
+                if maker in seen or maker not in self.nodes:
+                    continue
+                seen.add(maker)
+                if maker in self._standing:
+                    found.add(maker)
+                else:
+                    waiting += self.nodes[maker].inputs
+            self._feeds[number] = frozenset(found)
+        return self._feeds[number]
+
+    def readers(self, number: int) -> Sequence[int]:
+        """The nodes that use what it makes."""
+        return self._readers.get(number, ())
+
+    def nearest_readers(self, number: int) -> list[int]:
+        """The nearest nodes after it that stand for something."""
+        found: dict[int, None] = {}
+        waiting, seen = list(self.readers(number)), {number}
+        while waiting:
+            reader = waiting.pop(0)
+            if reader in seen:
+                continue
+            seen.add(reader)
+            if reader in self._standing:
+                found[reader] = None
+            else:
+                waiting += self.readers(reader)
+        return list(found)
+
+
+def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
+    """By node, for those that have an anchor or a place between their neighbours."""
+    named = {
+        number
+        for node in engine.nodes.values()
+        for number in (*node.makes, *node.holds)
+        if number in source.live
+    }
+    found: dict[int, Region] = {}
+    for node in engine.nodes.values():
+        own = dict.fromkeys((*node.makes, *node.holds))
+        # What could have been computed when the model was loaded, and is not.
+        running = [number for number in own if number in source.live] or list(own)
+        if running:
+            evidence = Evidence.TENSOR if node.makes else Evidence.NAME
+            found[node.number] = Region(node, evidence, _behind(source, running, named))
+    claims = claims_of(found)
+    for region in found.values():
+        if region.evidence is Evidence.NAME:
+            _take_epilogue(source, engine, found, claims, region, named)
+    _settle_heavy(source, engine, found, claims)
+    for node in engine.nodes.values():
+        if not node.is_layout and node.number not in found:
+            _place_between(source, engine, found, claims, node)
+    return found
+
+
+def claims_of(regions: Mapping[int, Region]) -> dict[int, list[int]]:
+    """By operator: the nodes in whose regions it is."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for number, region in regions.items():
+        for operator in region.operators:
+            found[operator].append(number)
+    return found
+
+
+def _behind(source: SourceGraph, own: Sequence[int], named: set[int]) -> set[int]:
+    """The operators, and what leads to them up to the anchors of others."""
+    found, waiting = set(own), list(own)
+    while waiting:
+        for maker in source[waiting.pop()].feeds_from:
+            if maker not in found and maker not in named:
+                found.add(maker)
+                waiting.append(maker)
+    return found
+
+
+def _take_epilogue(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: Mapping[int, Region],
+    claims: dict[int, list[int]],
+    region: Region,
+    named: set[int],
+) -> None:
+    number = region.node.number
+    waiting = sorted(region.operators)
+    while waiting:
+        for reader in source.readers(waiting.pop(0)):
+            if reader in region.operators or reader in named or source[reader].is_heavy:
+                continue
+            if not _comes_from(source, engine, claims, region, reader):
+                continue
+            others = [each for each in claims[reader] if each != number]
+            if not (
+                len(others) > 1
+                or any(
+                    _lacks_edge(source, engine, regions[each], claims, reader) for each in others
+                )
+                or _is_its_activation(source, region, reader)
+            ):
+                continue
+            for each in others:
+                regions[each].operators.discard(reader)
+            claims[reader] = [number]
+            region.operators.add(reader)
+            waiting.append(reader)
+
+
+def _settle_heavy(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: Mapping[int, Region],
+    claims: dict[int, list[int]],
+) -> None:
+    for operator in source.heavy:
+        able = [each for each in claims.get(operator, ()) if regions[each].node.is_heavy]
+        if len(able) == 1 < len(claims[operator]):
+            for each in claims[operator]:
+                if each != able[0]:
+                    regions[each].operators.discard(operator)
+            claims[operator] = able
+        doing = [] if able else _done_with(source, engine, regions, claims, operator)
+        for each in claims.get(operator, ()) if doing else ():
+            regions[each].operators.discard(operator)
+        for each in doing:
+            regions[each].operators.add(operator)
+            claims[operator] = [each]
+
+
+def _done_with(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: Mapping[int, Region],
+    claims: Mapping[int, list[int]],
+    operator: int,
+) -> list[int]:
+    """The node that computes an operator which looks the same, and feeds all that claim this one."""
+    found = [
+        {
+            each
+            for each in engine.feeds(claiming)
+            if each in regions
+            and regions[each].node.is_heavy
+            and any(source.are_alike(operator, other) for other in regions[each].operators)
+        }
+        for claiming in claims.get(operator, ())
+    ]
+    common = set.intersection(*found) if found else set()
+    return sorted(common) if len(common) == 1 else []
+
+
+def _comes_from(
+    source: SourceGraph,
+    engine: EngineGraph,
+    claims: Mapping[int, list[int]],
+    region: Region,
+    operator: int,
+) -> bool:
+    """Do its operands all come from the region, or from nodes that feed the region's?"""
+    feeds = engine.feeds(region.node.number)
+    return all(
+        maker in region.operators or any(each in feeds for each in claims.get(maker, ()))
+        for maker in source[operator].feeds_from
+    )
+
+
+def _lacks_edge(
+    source: SourceGraph,
+    engine: EngineGraph,
+    region: Region,
+    claims: Mapping[int, list[int]],
+    operator: int,
+) -> bool:
+    """Would the operator, where it is now, need an edge that the engine's graph does not have?"""
+    feeds = engine.feeds(region.node.number)
+    return any(
+        maker not in region.operators and not any(each in feeds for each in claims.get(maker, ()))
+        for maker in source[operator].feeds_from
+    )
+
+
+def _is_its_activation(source: SourceGraph, region: Region, operator: int) -> bool:
+    wanted = region.node.activation
+    return source[operator].op == wanted and not any(
+        source[each].op == wanted for each in region.operators
+    )
+
+
+def _place_between(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: dict[int, Region],
+    claims: dict[int, list[int]],
+    node: EngineNode,
+) -> None:
+    """Give a node without a name the operators between its neighbours."""
+    feeds = engine.feeds(node.number)
+    readers = [each for each in engine.nearest_readers(node.number) if each in regions]
+    held = {operator for each in readers for operator in regions[each].operators}
+    if readers and all(regions[each].node.is_heavy for each in readers):
+        ends = {
+            maker
+            for operator in held
+            if source[operator].is_heavy
+            for maker in source[operator].feeds_from
+        }
+    else:
+        ends = {
+            operator
+            for operator in held
+            if source[operator].op == node.op
+            and not any(operator in regions[each].node.makes for each in readers)
+        }
+        ends = ends if len(ends) == 1 else set()
+    inside: set[int] = set()
+    waiting = [each for each in ends if each in held]
+    while waiting:
+        operator = waiting.pop()
+        if operator not in inside:
+            inside.add(operator)
+            waiting += [each for each in source[operator].feeds_from if each in held]
+    outside = {
+        maker for operator in inside for maker in source[operator].feeds_from if maker not in inside
+    }
+    if any(source[operator].is_heavy for operator in inside) or not all(
+        any(each in feeds for each in claims.get(maker, ())) for maker in outside
+    ):
+        return
+    for operator in inside:
+        for each in claims[operator]:
+            regions[each].operators.discard(operator)
+        claims[operator] = [node.number]
+    if inside:
+        regions[node.number] = Region(node, Evidence.NEIGHBOUR, inside)

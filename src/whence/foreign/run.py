@@ -1,0 +1,170 @@
+"""Profiling a model as another engine runs it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from whence.attribution.measure import overhead
+from whence.attribution.profile import Profile
+from whence.attribution.sample_inputs import sample_inputs
+from whence.codegen.target import usable_cores
+from whence.errors import InputError
+from whence.foreign.assemble import assemble
+from whence.foreign.engines import check_engine
+from whence.foreign.named_model import with_names
+from whence.foreign.placement import Placement
+from whence.foreign.process import EngineProcess
+from whence.foreign.read_recording import read_recording
+from whence.foreign.recording import Recording
+from whence.foreign.source import SourceGraph, check_first_generation
+from whence.graph import Graph
+from whence.report.files import WRITERS
+from whence.report.html.page import page
+from whence.runtime.environment import environment
+
+Progress = Callable[[str, int, int], None]
+Shapes = Mapping[str, Sequence[int]]
+_TURN = 5
+"""Runs between two reports of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model with inputs to run it on."""
+
+    path: Path
+    source: SourceGraph
+    inputs: Mapping[str, np.ndarray]
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: value.shape for name, value in self.inputs.items()}
+
+
+def profile(
+    path: str | Path,
+    engine: str = "onnxruntime",
+    *,
+    threads: int = 0,
+    shapes: Shapes | None = None,
+    runs: int = 50,
+    warmup: int = 5,
+    inputs: Mapping[str, np.ndarray] | None = None,
+    progress: Progress | None = None,
+) -> Profile:
+    """Where the time of an engine goes, by operator of the user's file. The engine runs in a
+    process of its own, with its own profiler; inputs are random unless given.
+    """
+    subject = prepare(path, shapes=shapes, inputs=inputs)
+    recording = record(
+        subject, engine, threads=threads, runs=runs, warmup=warmup, progress=progress
+    )
+    return attribute(subject, recording)[0]
+
+
+def prepare(
+    path: str | Path,
+    *,
+    shapes: Shapes | None = None,
+    inputs: Mapping[str, np.ndarray] | None = None,
+) -> Subject:
+    """The model as whence reads it, and inputs for it: those given, or random ones."""
+    path = Path(path)
+    graph = load_source(path, shapes)
+    if inputs is None:
+        given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+        drawn = sample_inputs(graph, given).values
+        inputs = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
+    return Subject(path, SourceGraph(graph), inputs)
+
+
+def load_source(path: Path, shapes: Shapes | None = None) -> Graph:
+    """The model's graph as it stands in the file."""
+    if path.suffix.lower() in (".tflite", ".lite", ".circle"):
+        from whence.frontends.tflite.reader import read_tflite
+
+        graph = read_tflite(path, shapes=shapes)
+    else:
+        from whence.frontends.onnx.reader import read_onnx
+
+        graph = read_onnx(path, shapes=shapes)
+    check_first_generation(graph)
+    return graph
+
+
+def record(
+    subject: Subject,
+    engine: str,
+    *,
+    threads: int = 0,
+    runs: int = 50,
+    warmup: int = 5,
+    progress: Progress | None = None,
+    keep: Path | None = None,
+) -> Recording:
+    """Run the engine and read what it says. With `keep`, its files are copied into that folder."""
+    if runs < 1:
+        raise InputError(f"a profile needs at least one run, not {runs}")
+    with started(subject, engine, threads) as process:
+        process.ask("warmup", warmup)
+        done = 0
+        while done < runs:
+            turn = min(_TURN, runs - done)
+            process.ask("runs", turn)
+            done += turn
+            if progress is not None:
+                progress(f"running {engine}", done, runs)
+        return finished(subject, process, keep)
+
+
+@contextmanager
+def started(subject: Subject, engine: str, threads: int = 0) -> Iterator[EngineProcess]:
+    """The engine with the model loaded, in a process that stands still until it is asked."""
+    check_engine(engine, subject.path.suffix)
+    with tempfile.TemporaryDirectory(prefix="whence-named-") as folder:
+        model = subject.path
+        if model.suffix.lower() == ".onnx":
+            model = with_names(model, subject.source.graph, Path(folder))
+        with EngineProcess(engine, model, threads or usable_cores(), subject.inputs) as process:
+            yield process
+
+
+def finished(subject: Subject, process: EngineProcess, keep: Path | None = None) -> Recording:
+    """What the process recorded in all its runs."""
+    folder = process.finish()
+    if keep is not None:
+        shutil.copytree(folder, keep, dirs_exist_ok=True)
+    found = read_recording(subject.source, folder)
+    told = json.loads((folder / "recording.json").read_text(encoding="utf-8"))
+    return replace(found, overhead_ratio=overhead(told["runs_ns"], told["plain_ns"]))
+
+
+def attribute(subject: Subject, recording: Recording) -> tuple[Profile, Placement]:
+    """The profile of a recording, and the placement behind it."""
+    found, placement = assemble(
+        subject.source,
+        recording,
+        model=str(subject.path),
+        shapes=subject.shapes,
+        writers=WRITERS,
+        environment={**_subject(subject), recording.engine: recording.version, **environment()},
+    )
+    return replace(found, render=page), placement
+
+
+def _subject(subject: Subject) -> dict[str, str]:
+    shapes = {
+        f"input {name}": "×".join(map(str, shape)) or "scalar"
+        for name, shape in subject.shapes.items()
+    }
+    with subject.path.open("rb") as file:
+        return {**shapes, "model sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -1,0 +1,248 @@
+"""The operators of the user's file as other engines' kernels are attributed to them: who feeds whom,
+which names stand for which operator, which are computed at load time.
+
+Made from the graph as whence reads it, so ids, names and modules are those of whence's own profile.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from whence.attribution.cost_model import is_contraction
+from whence.attribution.source_costs import source_kinds
+from whence.errors import UnsupportedError
+from whence.graph import Graph, Node
+from whence.ops.definition import OpClass
+from whence.ops.registry import classes_of
+from whence.types import TensorType
+
+SHAPE_READERS = frozenset({"Shape", "Size"})
+"""They read how large a tensor is, nothing of what is in it: their operand is no data edge."""
+NO_OPS = frozenset({"Identity", "Dropout"})
+"""At run time they hand on what they are given: whoever reads them reads their operand."""
+_LARGEST_SHAPE_VALUE = 64
+_WINDOW = ("kernel_shape", "strides", "group", "dilations")
+Attribute = int | tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOperator:
+    """One operator of the file."""
+
+    id: int
+    name: str
+    op: str
+    """Its type, without the domain."""
+    outputs: tuple[str, ...]
+    feeds_from: tuple[int, ...]
+    """The operators that make its inputs, those that are computed at load time left out. What does
+    nothing is looked through.
+    """
+    is_constant: bool
+    """Computed from constants alone: engines do that when they load the model."""
+    is_heavy: bool
+    """A convolution, matrix product or recurrent cell: one that a kernel is made for."""
+    is_shape: bool
+    """It computes sizes: a few integers."""
+    window: Mapping[str, Attribute]
+    """Kernel, strides, groups and dilations, as far as the file states them."""
+    holder: int | None = None
+    """The operator with the nested graph that it stands in."""
+    stands_for: int | None = None
+    """Of an operator that does nothing: the one that makes what it hands on."""
+
+
+class SourceGraph:
+    """All operators by id, and the ways to find one."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.operators = {each.id: each for each in _operators(graph)}
+        self.live = frozenset(each.id for each in self.operators.values() if not each.is_constant)
+        self.by_output: dict[str, int] = {}
+        for each in self.operators.values():
+            # A nested graph may reuse a name of the outer one; the outer one is listed first.
+            # What an operator that does nothing hands on is its operand, under another name.
+            for name in each.outputs:
+                if name:
+                    self.by_output.setdefault(name, each.stands_for or each.id)
+        self.by_name = {each.name: each.id for each in self.operators.values()}
+        found: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(self.live):
+            for maker in self.operators[number].feeds_from:
+                found[maker].append(number)
+        self._readers: Mapping[int, Sequence[int]] = found
+
+    def __getitem__(self, number: int) -> SourceOperator:
+        return self.operators[number]
+
+    def __len__(self) -> int:
+        return len(self.operators)
+
+    def readers(self, number: int) -> Sequence[int]:
+        """The operators that use what this one makes."""
+        return self._readers.get(number, ())
+
+    def find(self, text: str) -> int | None:
+        """The operator that a tensor or an operator of this name stands for. Tensors come first: an
+        unnamed operator goes by its first output.
+        """
+        found = self.by_output.get(text)
+        return self.by_name.get(text) if found is None else found
+
+    def are_alike(self, one: int, other: int) -> bool:
+        """Are they of one type, with one window, on the same operands? If their constants are the
+        same as well, an engine may compute them once.
+        """
+        first, second = self.operators[one], self.operators[other]
+        return (first.op, first.feeds_from, first.window) == (
+            second.op,
+            second.feeds_from,
+            second.window,
+        )
+
+    @property
+    def heavy(self) -> list[int]:
+        return [number for number in sorted(self.live) if self.operators[number].is_heavy]
+
+
+def check_first_generation(graph: Graph) -> None:
+    """Refuse a file that carries the operators of an earlier one: names that an engine keeps are
+    those of this file, not theirs.
+    """
+    if any(len(source.positions or (0,)) != 1 for source in graph.ledger.sources):
+        raise UnsupportedError(
+            "the model was made from another one, whose operators it lists as its sources; other"
+            " engines know only the names of this file: profile the original model"
+        )
+
+
+def _operators(graph: Graph) -> list[SourceOperator]:
+    kinds = source_kinds(graph)
+    nodes: dict[int, list[tuple[Graph, Node]]] = defaultdict(list)
+    holders: dict[int, int] = {}
+    constant: set[int] = set()
+    """Nodes, of any nested graph, that depend on constants alone."""
+    outside = _captured(graph)
+    for nested in graph.nested():
+        for node in nested:
+            for number in node.origin:
+                nodes[number].append((nested, node))
+            for body in node.bodies.values():
+                for inner in body:
+                    for number in inner.origin - node.origin:
+                        holders[number] = min(node.origin, default=0)
+            if _is_constant(node, constant):
+                constant.add(node.id)
+    makers = {
+        source.id: {
+            maker: None
+            for nested, node in nodes[source.id]
+            if node.op not in SHAPE_READERS
+            for maker in _makers(nested, node, outside)
+            if maker != source.id
+        }
+        for source in graph.ledger.sources
+    }
+    same = {
+        source.id: next(iter(makers[source.id]))
+        for source in graph.ledger.sources
+        if (source.op in NO_OPS or kinds[source.id] <= NO_OPS) and len(makers[source.id]) == 1
+    }
+    found = []
+    for source in graph.ledger.sources:
+        own = nodes[source.id]
+        found.append(
+            SourceOperator(
+                source.id,
+                source.name,
+                source.op.rpartition("::")[2],
+                source.outputs,
+                tuple(
+                    dict.fromkeys(
+                        maker
+                        for maker in (_behind_no_ops(each, same) for each in makers[source.id])
+                        if not all(node.id in constant for _, node in nodes[maker])
+                    )
+                ),
+                all(node.id in constant for _, node in own),
+                any(map(is_contraction, kinds[source.id])),
+                bool(own) and all(_is_size(node) for _, node in own),
+                _window([node for _, node in own]),
+                holders.get(source.id) or None,
+                _behind_no_ops(source.id, same) if source.id in same else None,
+            )
+        )
+    return found
+
+
+def _behind_no_ops(number: int, same: Mapping[int, int]) -> int:
+    while number in same:
+        number = same[number]
+    return number
+
+
+def _captured(graph: Graph) -> dict[int, tuple[Graph, int, int]]:
+    """By an input of a nested graph that stands for a value from outside: the graph, node and
+    output it is.
+    """
+    found = {}
+    for nested in graph.nested():
+        for node in nested:
+            for body in node.bodies.values():
+                inputs = body.inputs
+                # Captured values are the last inputs of both, see `Graph`.
+                for inner, ref in zip(reversed(inputs), reversed(node.inputs), strict=False):
+                    if ref is not None:
+                        found[inner.id] = (nested, ref.node, ref.index)
+    return found
+
+
+def _makers(
+    graph: Graph, node: Node, outside: Mapping[int, tuple[Graph, int, int]]
+) -> dict[int, None]:
+    found: dict[int, None] = {}
+    for ref in node.inputs:
+        if ref is None:
+            continue
+        home, maker = graph, graph[ref.node]
+        while maker.op == "Input" and maker.id in outside:
+            home, number, _ = outside[maker.id]
+            maker = home[number]
+        found.update(dict.fromkeys(sorted(maker.origin)))
+    return found
+
+
+def _is_constant(node: Node, constant: set[int]) -> bool:
+    if node.is_const:
+        return True
+    if node.op in {"Input", "Output", "Variable", "Assign"} or not node.inputs or node.bodies:
+        return False
+    if classes_of(node.op) & OpClass.RANDOM:
+        return False
+    return all(ref is None or ref.node in constant for ref in node.inputs)
+
+
+def _is_size(node: Node) -> bool:
+    """Does it make but a few whole numbers?"""
+    return all(
+        isinstance(kind, TensorType)
+        and kind.dtype.is_integer
+        and kind.elements is not None
+        and kind.elements <= _LARGEST_SHAPE_VALUE
+        for kind in node.outputs
+    )
+
+
+def _window(nodes: Sequence[Node]) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for node in nodes:
+        for name in _WINDOW:
+            value = node.attrs.get(name)
+            if isinstance(value, int) or (
+                isinstance(value, tuple) and all(isinstance(each, int) for each in value)
+            ):
+                found[name] = value  # type: ignore[assignment]
+    return found

@@ -1,0 +1,76 @@
+"""Record what engines say of the small models, for tests that run without them.
+
+    python -m tests.foreign.record ENGINE...
+
+The graph that the engine ran, without its weights, and its profile of two runs. What is recorded
+depends on the engine's version and on the machine (here: x86-64 with AVX2). `placement.txt` is what
+the tests expect: read it before committing it, every line says what a kernel is attributed to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import onnx
+
+from tests.foreign.models import MODELS, make
+from whence.attribution.source_costs import source_costs
+from whence.foreign.placement import place
+from whence.foreign.read_recording import read_recording
+from whence.foreign.run import load_source, prepare, record
+from whence.foreign.source import SourceGraph
+
+FOLDER = Path(__file__).with_name("recorded")
+_RUNS, _WARMUP = 2, 1
+_KEPT = ("op_name", "output_type_shape")
+
+
+def main() -> None:
+    for engine in sys.argv[1:]:
+        for name in MODELS:
+            with tempfile.TemporaryDirectory() as text:
+                folder = Path(text)
+                subject = prepare(make(name, folder))
+                recorded = folder / "recorded"
+                record(subject, engine, threads=1, runs=_RUNS, warmup=_WARMUP, keep=recorded)
+                target = FOLDER / engine / name
+                target.mkdir(parents=True, exist_ok=True)
+                for file in ("recording.json", "openvino.json"):
+                    if (recorded / file).exists():
+                        content = json.loads((recorded / file).read_text())
+                        (target / file).write_text(json.dumps(content, indent=0) + "\n")
+                if engine == "onnxruntime":
+                    _trim(recorded, target)
+                text = placement_text(name, engine, folder)
+                (target / "placement.txt").write_text(text, encoding="utf-8")
+
+
+def placement_text(name: str, engine: str, folder: Path) -> str:
+    """A line for each node of the engine: what it is attributed to, and by what."""
+    source = SourceGraph(load_source(make(name, folder)))
+    nodes = read_recording(source, FOLDER / engine / name).nodes
+    found = place(source, nodes, source_costs(source.graph))
+    lines = []
+    for each in found.places:
+        kind = " inserted for" if each.is_inserted else ""
+        operators = " ".join(source[number].name for number in each.weights) or each.doubt
+        lines.append(f"{each.node.op} {each.node.name} [{each.evidence}]{kind}: {operators}\n")
+    return "".join(lines)
+
+
+def _trim(recorded: Path, target: Path) -> None:
+    model = onnx.load(recorded / "optimised.onnx")
+    del model.graph.initializer[:]
+    del model.graph.value_info[:]
+    onnx.save(model, target / "optimised.onnx")
+    events = json.loads((recorded / "trace.json").read_text())
+    for event in events:
+        event["args"] = {key: event["args"][key] for key in _KEPT if key in event["args"]}
+    (target / "trace.json").write_text(json.dumps(events, indent=0) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Where kernels of other engines are placed, from what those engines said of small models. The
+expected lines were read one by one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.foreign.models import make
+from tests.foreign.record import FOLDER, placement_text
+from whence.foreign.read_recording import read_recording
+from whence.foreign.run import attribute, prepare
+
+RECORDED = sorted(
+    (path.parent.parent.name, path.parent.name) for path in FOLDER.glob("*/*/recording.json")
+)
+
+
+def test_engines_were_recorded() -> None:
+    assert {engine for engine, _ in RECORDED} >= {"onnxruntime"}
+    assert len(RECORDED) >= 7
+
+
+@pytest.mark.parametrize(("engine", "name"), RECORDED)
+def test_kernels_are_placed(engine: str, name: str, tmp_path: Path) -> None:
+    expected = (FOLDER / engine / name / "placement.txt").read_text(encoding="utf-8")
+    assert placement_text(name, engine, tmp_path) == expected
+
+
+@pytest.mark.parametrize(("engine", "name"), RECORDED)
+def test_times_add_up_and_checks_pass(engine: str, name: str, tmp_path: Path) -> None:
+    subject = prepare(make(name, tmp_path))
+    recording = read_recording(subject.source, FOLDER / engine / name)
+    profile, placement = attribute(subject, recording)
+    assert profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
+    assert sum(profile.passes.values()) == profile.attributed_ns
+    for kernel in profile.kernels:
+        assert sum(part.time_ns for part in kernel.origin) == (
+            kernel.time_ns if kernel.origin else 0
+        )
+    assert len(profile.sources) == len(subject.source)
+    assert profile.coverage.lost == 0
+    assert placement.checks.missing == ()
+    assert placement.checks.heavy_elsewhere == {}
+    assert profile.attributed_ns >= 0.99 * int(recording.node_ns.sum())
+    assert profile.engine.startswith(engine)
+
+
+def test_a_sum_and_an_activation_belong_to_the_convolution_before_them(tmp_path: Path) -> None:
+    """ONNX Runtime calls the node after what it made before they were fused into it."""
+    lines = placement_text("residual", "onnxruntime", tmp_path).splitlines()
+    assert "Conv a_bn2_out_nchwc [name]: a_conv2 a_bn2 a_add a_relu2" in lines
+
+
+def test_layout_changes_have_their_own_column(tmp_path: Path) -> None:
+    subject = prepare(make("residual", tmp_path))
+    profile, _ = attribute(subject, read_recording(subject.source, FOLDER / "onnxruntime/residual"))
+    inserted = [kernel for kernel in profile.kernels if kernel.inserted]
+    assert inserted
+    assert sum(row.inserted_ns for row in profile.sources) == sum(k.time_ns for k in inserted)

@@ -1,0 +1,126 @@
+"""Cuts, epilogues and checks on engine graphs that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.foreign.models import Build, make
+from whence.foreign.checks import Cause
+from whence.foreign.placement import Placement, place
+from whence.foreign.recording import EngineNode, Evidence
+from whence.foreign.run import load_source
+from whence.foreign.source import SourceGraph
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> SourceGraph:
+    return SourceGraph(load_source(make("residual", tmp_path)))
+
+
+def placed(source: SourceGraph, *nodes: EngineNode) -> Placement:
+    return place(source, nodes, {})
+
+
+def names(source: SourceGraph, placement: Placement) -> list[list[str]]:
+    return [[source[each].name for each in place.weights] for place in placement.places]
+
+
+def of(source: SourceGraph, *wanted: str) -> tuple[int, ...]:
+    return tuple(source.by_name[name] for name in wanted)
+
+
+def test_constants_and_sizes(net: SourceGraph) -> None:
+    conv = net[net.by_name["stem"]]
+    assert conv.is_heavy
+    assert not conv.is_constant
+    assert conv.window["kernel_shape"] == (3, 3)
+    assert conv.feeds_from == ()
+    assert net.by_output["stem_out"] == conv.id
+    assert [net[each].name for each in net.readers(conv.id)] == ["stem_bn"]
+
+
+def test_everything_between_two_tensors_belongs_to_the_later_node(net: SourceGraph) -> None:
+    found = placed(
+        net,
+        EngineNode(0, "first", "Conv", makes=of(net, "stem_relu"), is_heavy=True),
+        EngineNode(1, "second", "Conv", (0,), makes=of(net, "a_relu1"), is_heavy=True),
+    )
+    assert names(net, found) == [
+        ["stem", "stem_bn", "stem_relu"],
+        ["a_conv1", "a_bn1", "a_relu1"],
+    ]
+    assert found.checks.edges == 1
+    assert found.checks.missing == ()
+
+
+def test_an_edge_that_the_engine_lacks_is_reported(net: SourceGraph) -> None:
+    found = placed(
+        net,
+        EngineNode(0, "first", "Conv", makes=of(net, "stem_relu"), is_heavy=True),
+        EngineNode(1, "second", "Conv", (), makes=of(net, "a_relu1"), is_heavy=True),
+    )
+    (missing,) = found.checks.missing
+    assert missing.cause is Cause.PLACE
+    assert found.checks.uncertain[net.by_name["a_conv1"]].startswith("the engine's graph lacks")
+
+
+def test_a_convolution_with_another_window_is_uncertain(net: SourceGraph) -> None:
+    node = EngineNode(
+        0,
+        "odd",
+        "Conv",
+        makes=of(net, "stem_relu"),
+        is_heavy=True,
+        window={"kernel_shape": (5, 5)},
+    )
+    found = placed(net, node)
+    assert found.places[0].weights == {}
+    assert "kernel_shape (5, 5)" in found.places[0].doubt
+
+
+def test_a_convolution_in_place_of_none_is_uncertain(net: SourceGraph) -> None:
+    found = placed(
+        net,
+        EngineNode(0, "conv", "Conv", makes=of(net, "stem"), is_heavy=True),
+        EngineNode(1, "odd", "Conv", (0,), makes=of(net, "stem_relu"), is_heavy=True),
+    )
+    assert "nothing of the kind" in found.places[1].doubt
+    assert found.places[1].evidence is Evidence.NONE
+
+
+def test_a_node_without_a_name_is_not_guessed(net: SourceGraph) -> None:
+    found = placed(
+        net,
+        EngineNode(0, "first", "Conv", makes=of(net, "stem_relu"), is_heavy=True),
+        EngineNode(1, "what", "Mystery", (0,)),
+        EngineNode(2, "pool", "Pool", (1,), makes=of(net, "pool")),
+    )
+    assert found.places[1].weights == {}
+    assert "no name" in found.places[1].doubt
+
+
+def test_a_node_that_does_nothing_is_looked_through(tmp_path: Path) -> None:
+    build = Build((1, 16, 8, 8))
+    x = build.op("Identity", "same", build.conv("conv", "x", 16, 16))
+    source = SourceGraph(load_source(build.save(tmp_path / "m.onnx", build.op("Relu", "r", x))))
+    assert source[source.by_name["r"]].feeds_from == of(source, "conv")
+    assert source.by_output["same_out"] == source.by_name["conv"]
+    assert source[source.by_name["same"]].stands_for == source.by_name["conv"]
+
+
+def test_layout_changes_are_charged_to_the_convolution_they_are_for(net: SourceGraph) -> None:
+    found = placed(
+        net,
+        EngineNode(0, "in", "Reorder", is_layout=True),
+        EngineNode(1, "first", "Conv", (0,), makes=of(net, "stem_relu"), is_heavy=True),
+        EngineNode(2, "out", "Reorder", (1,), is_layout=True),
+        EngineNode(3, "pool", "Pool", (2,), makes=of(net, "pool")),
+    )
+    assert names(net, found)[0] == ["stem"]
+    assert found.places[0].is_inserted
+    assert found.places[0].evidence is Evidence.NEIGHBOUR
+    # What the pool's region has too much of shows in the checks: three convolutions are in no
+    # kernel that convolves.
+    assert len(found.checks.heavy_elsewhere) == 4

@@ -1,0 +1,93 @@
+"""Engines that are installed, run for real: in a process of their own, with their own profiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import whence.foreign
+from tests.foreign.models import MODELS, make
+from whence.errors import InputError, UnsupportedError
+from whence.foreign.engines import ENGINES
+from whence.foreign.named_model import with_names
+from whence.foreign.run import attribute, load_source, prepare, record
+from whence.report.files import WRITERS
+
+ONNX_ENGINES = [name for name, kind in ENGINES.items() if ".onnx" in kind.suffixes]
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    name = str(request.param)
+    if name not in whence.foreign.available():
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+@pytest.mark.parametrize("name", ["residual", "transformer", "condition", "quantised"])
+@pytest.mark.parametrize("engine", ONNX_ENGINES, indirect=True)
+def test_all_kernel_time_has_operators(engine: str, name: str, tmp_path: Path) -> None:
+    subject = prepare(make(name, tmp_path))
+    recording = record(subject, engine, threads=1, runs=3, warmup=1)
+    profile, placement = attribute(subject, recording)
+    assert profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
+    assert min(profile.residual_ns.values()) >= 0
+    assert profile.attributed_ns >= 0.98 * int(recording.node_ns.sum())
+    assert placement.checks.heavy_elsewhere == {}
+    assert profile.runs == 3
+    assert profile.engine == f"{engine} {whence.foreign.available()[engine]}"
+
+
+def test_a_profile_is_like_our_own(tmp_path: Path) -> None:
+    path = make("unnamed", tmp_path)
+    profile = whence.foreign.profile(path, engine="onnxruntime", threads=1, runs=2, warmup=1)
+    assert profile.writers == WRITERS
+    files = {file.name for file in profile.save(tmp_path / "out")}
+    assert {"profile.json", "report.html", "profile.duckdb", "trace.pftrace"} <= files
+    assert [row.name for row in profile.sources][:3] == ["stem_out", "stem_bn_out", "stem_relu_out"]
+    assert profile.environment["input x"] == "1×16×8×8"
+
+
+def test_every_operator_gets_a_name(tmp_path: Path) -> None:
+    (tmp_path / "named").mkdir()
+    for name in MODELS:
+        path = make(name, tmp_path)
+        named = with_names(path, load_source(path), tmp_path / "named")
+        if name != "unnamed":
+            assert named == path
+            continue
+        model = onnx.load(named)
+        assert [node.name for node in model.graph.node][:2] == ["stem_out", "stem_bn_out"]
+
+
+def test_bad_requests_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make("residual", tmp_path)
+    with pytest.raises(InputError, match="there is no engine 'tvm'"):
+        whence.foreign.profile(path, engine="tvm")
+    with pytest.raises(InputError, match="at least one run"):
+        whence.foreign.profile(path, engine="onnxruntime", runs=0)
+    kind = ENGINES["onnxruntime"]._replace(module="no_such_module")
+    monkeypatch.setitem(ENGINES, "onnxruntime", kind)
+    with pytest.raises(UnsupportedError, match="not installed: pip install onnxruntime"):
+        whence.foreign.profile(path, engine="onnxruntime")
+
+
+def test_what_an_engine_refuses_is_one_line(tmp_path: Path) -> None:
+    path = make("residual", tmp_path)
+    subject = prepare(path)
+    model = onnx.load(path)
+    del model.graph.node[-1]  # what makes the model's output
+    onnx.save(model, path)
+    with pytest.raises(UnsupportedError, match="onnxruntime does not run this model: ") as caught:
+        record(subject, "onnxruntime", runs=1)
+    assert "\n" not in str(caught.value)
+
+
+def test_importing_whence_loads_no_engine() -> None:
+    code = "import sys, whence, whence.foreign; sys.exit(any(m in sys.modules for m in"
+    code += " ('onnxruntime', 'openvino', 'torch', 'ai_edge_litert', 'numpy')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
