@@ -21,6 +21,10 @@ class ModelError(WhenceError):
     """The user's model or input file is malformed, truncated, inconsistent or hostile."""
 
 
+class TextError(ModelError):
+    """The text of a graph cannot be read. The message begins with the line and the column."""
+
+
 class UnsupportedError(WhenceError):
     """The model is well-formed, but asks for something whence does not implement."""
 

@@ -58,7 +58,7 @@ def test_a_state_of_another_type_is_refused() -> None:
 
 def test_the_printed_graph_shows_it() -> None:
     text = print_graph(counter())
-    assert "= Variable() initial=[4]{1.0, 1.0, 1.0, 1.0}  # n" in text
+    assert "= Variable() initial=f32[4]{1.0, 1.0, 1.0, 1.0}  # n" in text
     assert "= Assign(%2) variable=n from[3]" in text
 
 

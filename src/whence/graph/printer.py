@@ -2,21 +2,27 @@ r"""The printed graph: stable, greppable, one node a line, provenance included.
 
     %7 f32[1,64,56,56] = FusedConv(%3, %4) strides=[1,1] from[12,13,14] by fold_batch_norm,fuse_activations  # layer1.0.conv1
 
-Text that comes from a model is escaped, so that a line is always one line.
+Text that comes from a model is escaped or quoted, so that a line is always one line.
+`whence.graph.parse` reads the text. Printed with `exact`, a graph comes back as it was, its history
+included; without, large constants and the history are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from whence.graph.array_text import array_text
 from whence.graph.graph import Graph
-from whence.graph.node import Node
+from whence.graph.history_text import history_lines
+from whence.graph.literals import float_text, type_text, word
+from whence.graph.node import Node, NodeFlag
 from whence.ops.definition import Attr
-from whence.types import DType
+from whence.types import DType, TensorType
 
-_DTYPE_ATTRS = frozenset(
+DTYPE_ATTRS = frozenset(
     {
         "to",
         "dtype",
@@ -27,11 +33,34 @@ _DTYPE_ATTRS = frozenset(
         "stash_type",
     }
 )
+"""Attributes whose number is an element type, written by its name."""
 
 
-def print_graph(graph: Graph, *, consts: bool = True) -> str:
-    """The whole graph as text, nested graphs indented under their node."""
-    return "\n".join(_lines(graph, _passes_by_node(graph), "", consts)) + "\n"
+@dataclass(frozen=True, slots=True)
+class _Style:
+    consts: bool = True
+    exact: bool = False
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    made_by: Mapping[int, list[str]] = field(default_factory=dict)
+
+
+def print_graph(
+    graph: Graph,
+    *,
+    consts: bool = True,
+    exact: bool = False,
+    spelled: Mapping[str, str] | None = None,
+) -> str:
+    """The whole graph as text, nested graphs indented under their node.
+
+    With `exact`, everything that `parse_graph` needs to make an equal graph. Large constants are
+    given by their digest, or by what `spelled` has for it (see `whence.graph.array_text`).
+    """
+    style = _Style(consts, exact, spelled or {}, _passes_by_node(graph))
+    lines = list(_lines(graph, style, ""))
+    if exact:
+        lines += history_lines(graph)
+    return "\n".join(lines) + "\n"
 
 
 def print_node(node: Node) -> str:
@@ -39,12 +68,12 @@ def print_node(node: Node) -> str:
     it: not for use in a loop.
     """
     made_by = _passes_by_node(node.graph) if node.graph is not None else {}
-    return _line(node, made_by)
+    return _line(node, _Style(made_by=made_by))
 
 
 def print_attrs(node: Node) -> list[str]:
     """Its attributes, each as it stands in the printed graph."""
-    return [f"{escape(key)}={_attr(key, value)}" for key, value in sorted(node.attrs.items())]
+    return _attrs(node, _Style())
 
 
 def escape(text: str) -> str:
@@ -61,61 +90,93 @@ def escape(text: str) -> str:
     )
 
 
-def _lines(graph: Graph, made_by: dict[int, list[str]], indent: str, consts: bool) -> Iterator[str]:
+def _lines(graph: Graph, style: _Style, indent: str) -> Iterator[str]:
+    if style.exact:
+        yield indent + _header(graph)
+        yield from (f"{indent}{line}" for line in _about(graph))
     for node in graph:
-        if node.is_const and not consts:
+        if node.is_const and not style.consts:
             continue
-        yield indent + _line(node, made_by)
+        yield indent + _line(node, style)
         for name, body in node.bodies.items():
-            yield f"{indent}  {escape(name)}:"
-            yield from _lines(body, made_by, indent + "    ", consts)
+            yield f"{indent}  {word(name)}:"
+            yield from _lines(body, style, indent + "    ")
 
 
-def _line(node: Node, made_by: dict[int, list[str]]) -> str:
-    # Types may name dimensions, and those names are the model's too.
-    types = ", ".join(escape(str(kind)) for kind in node.outputs)
+def _header(graph: Graph) -> str:
+    """The signature: its order is not that of the list when an input was put in or moved later."""
+    text = f"graph {word(graph.name)} ({_ids(graph.inputs)}) -> ({_ids(graph.outputs)})"
+    if graph.variables or graph.assigns:
+        text += f" state ({_ids(graph.variables)}) -> ({_ids(graph.assigns)})"
+    return text
+
+
+def _ids(nodes: list[Node]) -> str:
+    return ", ".join(f"%{node.id}" for node in nodes)
+
+
+def _about(graph: Graph) -> Iterator[str]:
+    for key, value in graph.metadata.items():
+        yield f"metadata {key!r} {value!r}"
+    for name, kind in graph.listed_inputs:
+        yield f"listed {name!r} {type_text(kind)}"
+    for node, kinds in graph.claims.items():
+        claimed = ", ".join("-" if kind is None else type_text(kind) for kind in kinds)
+        yield f"claim %{node} {claimed}"
+
+
+def _line(node: Node, style: _Style) -> str:
+    types = ", ".join(type_text(kind) for kind in node.outputs)
     inputs = ", ".join("-" if ref is None else str(ref) for ref in node.inputs)
     parts = [
         f"%{node.id} {types} =" if node.outputs else f"%{node.id} =",
-        f"{escape(node.op)}({inputs})",
+        f"{word(node.op)}({inputs})",
     ]
-    if node.is_const and node.value is not None:
-        parts.append(_value(node.value))
-    parts.extend(print_attrs(node))
+    if node.value is not None:
+        parts.append(array_text(node.value, exact=style.exact, spelled=style.spelled))
+    parts.extend(_attrs(node, style))
+    implied = NodeFlag.NONE if node.outputs else NodeFlag.RETAIN
+    parts.extend(f"!{(flag.name or '').lower()}" for flag in node.flags & ~implied)
     if node.origin:
         parts.append(f"from[{','.join(str(source) for source in sorted(node.origin))}]")
-    passes = made_by.get(node.id)
+    passes = style.made_by.get(node.id)
     if passes:
-        parts.append("by " + ",".join(passes))
+        parts.append("by " + ",".join(map(word, passes)))
     if node.name:
-        parts.append(f" # {escape(node.name)}")
+        parts.append(f" # {_name(node.name)}")
     return " ".join(parts)
 
 
-def _value(value: np.ndarray) -> str:
-    if value.size > 8:
-        return "{...}"
-    # NumPy's own scalars know how few digits tell them apart; the floats of `tolist` show all of a
-    # double's.
-    return (
-        "{"
-        + ", ".join(
-            repr(item) if isinstance(item, str | bytes) else str(item) for item in value.reshape(-1)
-        )
-        + "}"
-    )
+def _name(name: str) -> str:
+    """A name to the end of the line. Blanks at its ends are written out: editors remove them."""
+    text = escape(name)
+    body = text.strip(" ")
+    if not body:
+        return "\\x20" * len(text)
+    before, after = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+    return "\\x20" * before + body + "\\x20" * after
 
 
-def _attr(key: str, value: Attr) -> str:
-    if key in _DTYPE_ATTRS and isinstance(value, int) and value in DType._value2member_map_:
-        return str(DType(value))
+def _attrs(node: Node, style: _Style) -> list[str]:
+    return [f"{word(key)}={_attr(key, value, style)}" for key, value in sorted(node.attrs.items())]
+
+
+def _attr(key: str, value: Attr, style: _Style) -> str:
     if isinstance(value, tuple):
-        return "[" + ",".join(_attr("", item) for item in value) + "]"
+        return "[" + ",".join(_attr("", item, style) for item in value) + "]"
     if isinstance(value, np.ndarray):
-        return f"{list(value.shape)}{_value(value)}"
-    if isinstance(value, str | bytes):
-        return escape(value if isinstance(value, str) else repr(value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        kind = type_text(TensorType.of(value))
+        return kind + array_text(value, exact=style.exact, spelled=style.spelled)
+    if isinstance(value, bytes):
+        return repr(value)
+    if isinstance(value, str):
+        # Where a bare word means an element type, text that reads like one is quoted.
+        return repr(value) if key in DTYPE_ATTRS else word(value)
+    if isinstance(value, float):
+        return float_text(value)
+    if key in DTYPE_ATTRS and not isinstance(value, bool) and value in DType._value2member_map_:
+        return str(DType(value))
+    return str(value)
 
 
 def _passes_by_node(graph: Graph) -> dict[int, list[str]]:

@@ -155,6 +155,27 @@ class Ledger:
         self._next_id += 1
         return fresh
 
+    @property
+    def next_id(self) -> int:
+        """The first id that nothing has had."""
+        return self._next_id
+
+    @property
+    def next_step(self) -> int:
+        """The number that the next rewrite gets."""
+        return self._next_step
+
+    def resume(
+        self, edges: Iterable[Edge], tombstones: Iterable[Tombstone], next_id: int, next_step: int
+    ) -> None:
+        """Take up a history that was written down, when all sources are entered and no node is
+        made yet.
+        """
+        self.edges.extend(edges)
+        for stone in tombstones:
+            self.bury(stone)
+        self._next_id, self._next_step = next_id, next_step
+
     def copy(self) -> Ledger:
         """An independent ledger with the same history."""
         twin = Ledger()
