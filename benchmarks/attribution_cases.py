@@ -27,6 +27,8 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
 from whence.building.weights import aligned_bytes
+from whence.calibration import calibrated
+from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.ops.definition import Value
@@ -328,9 +330,17 @@ def modelled_share(case: Case, race: Race) -> float:
         step_min_ns=times,
         per_run_ns=times[None],
     )
-    return _share(
-        assemble(model.graph, program, measured, model=case.name, engine="cpu", threads=1), case
+    toolchain = Toolchain()
+    found = assemble(
+        model.graph,
+        program,
+        measured,
+        model=case.name,
+        engine="cpu",
+        threads=1,
+        rates=calibrated(toolchain),
     )
+    return _share(found, case)
 
 
 def exact_share(case: Case, race: Race) -> float:

@@ -4,6 +4,7 @@ user's cache, and `--bless` for expected results that are kept in files.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from hypothesis import settings
 
 from zoo.fetch import ensure
+
+# Nothing that a test looks at depends on how fast the machine is; what measures it has its own test.
+os.environ["WHENCE_CALIBRATE"] = "never"
 
 # Examples that compile native code take as long as they take: a deadline would measure the machine,
 # not the code.

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whence.ops.definition import Value
     from whence.passes.manager import CheckLevel, Progress
     from whence.provenance import PassReport
+    from whence.rates import MachineRates
     from whence.runtime.engine import CpuEngine, Engine
     from whence.runtime.executable import Executable
 
@@ -336,9 +337,26 @@ def profile_model(
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = prepare_again(model, shapes) if exact and not isinstance(model, Executable) else None
     found = profile_executable(
-        executable, inputs, runs=runs, warmup=warmup, model=name, writers=WRITERS, exact=again
+        executable,
+        inputs,
+        runs=runs,
+        warmup=warmup,
+        model=name,
+        writers=WRITERS,
+        exact=again,
+        rates=machine_rates(executable.engine),
     )
     return dataclasses.replace(found, render=page)
+
+
+def machine_rates(engine: Engine, progress: Progress | None = None) -> MachineRates | None:
+    """How fast the machine is that an engine runs on: measured now, which takes seconds, if it never
+    was. `None` for devices, of which nobody measures that.
+    """
+    from whence.calibration import calibrated
+
+    toolchain = getattr(engine, "toolchain", None)
+    return None if toolchain is None else calibrated(toolchain, progress)
 
 
 def prepare_again(

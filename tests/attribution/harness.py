@@ -12,10 +12,15 @@ from whence.attribution.profile import Profile
 from whence.attribution.rows import Event
 from whence.building.build import build_program
 from whence.building.program import Program
+from whence.calibration.nominal import nominal_rates
+from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.types import DType
+
+RATES = nominal_rates(Target.named("x86_64-avx512"), threads=2)
+"""Of a machine that is the same wherever tests run."""
 
 
 def program_of(graph: Graph) -> Program:
@@ -74,6 +79,7 @@ def profile_of(
         model="made/up.onnx",
         engine="cpu",
         threads=2,
+        rates=RATES,
     )
 
 

@@ -181,6 +181,7 @@ def test_measured_savings_are_what_is_split_by() -> None:
     _, erf = step.nodes
     measured = profile_of(graph, [1_000_001])
     assert measured.policy == MODELLED
+    from tests.attribution.harness import RATES
     from tests.attribution.harness import measured as times
 
     for saved, share in ((25, 0.25), (100, 1.0), (900, 1.0), (-3, 0.0)):
@@ -192,6 +193,7 @@ def test_measured_savings_are_what_is_split_by() -> None:
             model="m",
             engine="cpu",
             threads=1,
+            rates=RATES,
             left_out=left_out,
         )
         assert shares(found)["erf"] == pytest.approx(share, abs=1e-6)

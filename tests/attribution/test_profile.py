@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.attribution.harness import conv_bn_relu, measured, profile_of, program_of
+from tests.attribution.harness import RATES, conv_bn_relu, measured, profile_of, program_of
 from whence.attribution.assemble import assemble
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import GROUPINGS, Profile, band_of
@@ -35,7 +35,13 @@ def profile() -> Profile:
 )
 def test_time_adds_up_exactly(times: list[int], residual: dict[str, int], runs: int) -> None:
     found = assemble(
-        GRAPH, PROGRAM, measured(PROGRAM, times, runs, residual), model="m", engine="cpu", threads=1
+        GRAPH,
+        PROGRAM,
+        measured(PROGRAM, times, runs, residual),
+        model="m",
+        engine="cpu",
+        threads=1,
+        rates=RATES,
     )
     assert (
         found.attributed_ns + sum(found.residual_ns.values()) == found.wall_ns == sum(found.runs_ns)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from tests.attribution.harness import conv_bn_relu, profile_of, program_of, shares
+from tests.attribution.harness import RATES, conv_bn_relu, profile_of, program_of, shares
+from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, inserted_nodes, largest_remainder
 from whence.frontends.onnx.reader import read_onnx
@@ -21,6 +22,7 @@ from whence.kernels.ir import Member
 from whence.provenance import EdgeKind, Ledger, SourceOp
 from whence.types import DType
 
+COSTS = CostModel(RATES)
 WEIGHTS = st.lists(st.integers(0, 10**18), min_size=1, max_size=40)
 
 
@@ -63,7 +65,7 @@ def test_two_chains_of_which_one_does_ten_times_the_work() -> None:
         build.output(f"{name}_out", x)
     graph = build.finish()
     program = program_of(graph)
-    splitter = Splitter(program, source_costs(graph), source_kinds(graph))
+    splitter = Splitter(program, source_costs(graph, COSTS), source_kinds(graph), COSTS)
     # A machine on which everything takes as long as its arithmetic: the time of a kernel is its
     # flops.
     times = [sum(member.flops for member in step.members) for step in program.steps]
@@ -125,7 +127,9 @@ def test_a_reference_implementation_is_split_by_the_work_as_well() -> None:
     )
     weights = {
         share.source: share.weight
-        for share in Splitter(program, source_costs(graph), source_kinds(graph)).split(reference)
+        for share in Splitter(
+            program, source_costs(graph, COSTS), source_kinds(graph), COSTS
+        ).split(reference)
     }
     assert weights[1] > 0.95 * sum(weights.values())
 

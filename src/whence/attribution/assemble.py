@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
+from whence.attribution.cost_model import CostModel
 from whence.attribution.leave_out import Measured
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.policy import EXACT, HALVES, MODELLED
@@ -17,11 +18,14 @@ from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
 from whence.attribution.source_costs import source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
+from whence.attribution.traffic import footprint
+from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
 from whence.graph.eliminated import eliminated
 from whence.graph.outcomes import coverage, outcomes
 from whence.provenance import Ledger
+from whence.rates import MachineRates
 from whence.runtime.profiler import SAMPLE
 
 AS_READ = "as in the file"
@@ -51,6 +55,11 @@ class Measurement:
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, SAMPLE))
     """Those of some of the runs, as an array of `SAMPLE`."""
 
+    def usual_ns(self, step: int) -> int:
+        """The usual time of a step in a run: in a median run, or in one of those that were kept."""
+        kept = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
+        return int(np.median(kept)) if len(kept) else 0
+
 
 def assemble(
     source_graph: Graph,
@@ -60,6 +69,7 @@ def assemble(
     model: str,
     engine: str,
     threads: int,
+    rates: MachineRates,
     shapes: Mapping[str, Sequence[int]] | None = None,
     writers: Sequence[Writer] = (),
     left_out: Measured | None = None,
@@ -68,21 +78,26 @@ def assemble(
     """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
 
     `left_out` has what was measured of what each operator adds to its kernel; without it, that is
-    modelled.
+    modelled, with the `rates` of the machine.
     """
     graph, ledger = program.graph, program.graph.ledger
+    costs = CostModel(rates, footprint(program))
     splitter = Splitter(
         program,
-        source_costs(source_graph, shapes),
+        source_costs(source_graph, costs, shapes),
         source_kinds(source_graph),
+        costs,
         left_out.savings if left_out is not None else None,
     )
+    divided = work_items(program)
     made_by = {edge.child: edge.pass_name for edge in ledger.edges}
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
     kernels, split = [], {}
     for step in program.steps:
-        shares = split[step.number] = splitter.split(step)
+        workers = divided.get(step.number, NOT_DIVIDED).workers(threads)
+        busy_ps = 1000 * workers * measured.usual_ns(step.number)
+        shares = split[step.number] = splitter.split(step, busy_ps)
         time = int(measured.step_ns[step.number])
         if not shares:
             name = step.residual or f"unattributed: {step.name}"
@@ -114,6 +129,7 @@ def assemble(
             *(() if left_out is None else left_out.notes),
         ),
         environment=dict(environment or {}),
+        rates=rates if engine == "cpu" else None,
         background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )

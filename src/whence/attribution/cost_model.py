@@ -1,100 +1,185 @@
 """What a piece of work costs, in picoseconds: the weights by which a kernel's measured time is
 split over the operators in it.
 
-A kernel computes while it waits for memory: what takes longer, arithmetic or memory traffic, hides
-most of the other (`together_ps`). So what an operator adds to a kernel is not what it would cost by
-itself: an error function added to a sum that comes from memory is a sixth of the time, and the same
-function on data in cache is two thirds of the time.
+A kernel computes while it waits for memory: some of what is shorter, arithmetic or memory traffic,
+hides behind the other (`CostModel.together_ps`). So what an operator adds to a kernel is not what it
+would cost by itself: an error function added to a sum that comes from memory is a sixth of the time
+on one machine, and most of it on another.
 
-Only proportions within one kernel matter. The costs are rounded measurements of one core of one
-machine with 16-lane vectors, 2 MiB of second-level cache and a large third level.
+All figures are those of the machine that the model ran on (`whence.rates`), measured once by
+`whence.calibration`, or nominal where it never was. Only proportions within one kernel matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
-from whence.ops.definition import OpClass
+from whence.ops.cost import cost
+from whence.ops.definition import OpClass, TypeQuery
 from whence.ops.registry import classes_of
+from whence.rates import MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
 
-_CONTRACTION_PS, _BY_UNITS_PS = 7, 5
-_SIMPLE_PS = 10
-# Picoseconds for a byte, by how many bytes the kernel moves.
-_BYTE_PS = ((512 << 10, 10), (2 << 20, 22), (24 << 20, 33))
-_MEMORY_BYTE_PS = 65
-# How much of the smaller of arithmetic and traffic still shows. From minute to minute it was
-# between a tenth and a half.
-_SHOWN_PERCENT = 22
-# An element that a transpose fetches out of order, for kernels that fit the caches and those that
-# do not.
-_TURNED_PS, _TURNED_FAR_PS = 750, 3300
 VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose result is their operand, element by element in the same order: nothing to do for
 whoever reads it, wherever it lies.
 """
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
-# Per element of the result. The last three groups have no vector code.
-_ELEMENT_PS: Mapping[str, int] = {
-    **dict.fromkeys(("Div", "Reciprocal"), 60),
-    "Sqrt": 100,
-    **dict.fromkeys(("Exp", "Elu", "Selu", "Celu"), 250),
-    **dict.fromkeys(("Log", "Erf"), 350),
-    **dict.fromkeys(("Tanh", "Sigmoid", "Swish", "SwiGLU", "Softmax", "LogSoftmax"), 350),
-    **dict.fromkeys(("Gelu", "FusedGelu"), 450),
-    **dict.fromkeys(("Softplus", "Mish"), 750),
-    "Mod": 3600,
-    **dict.fromkeys(("Sin", "Cos", "Tan"), 5000),
-    **dict.fromkeys(
-        ("Pow", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), 10_000
-    ),
+# Which measured operator tells what another costs per element of its result. The last three have no
+# vector code.
+_MEASURED_AS: Mapping[str, str] = {
+    **dict.fromkeys(("Div", "Reciprocal"), "Div"),
+    "Sqrt": "Sqrt",
+    **dict.fromkeys(("Exp", "Elu", "Selu", "Celu"), "Exp"),
+    "Log": "Log",
+    "Erf": "Erf",
+    "Tanh": "Tanh",
+    **dict.fromkeys(("Sigmoid", "Swish", "SwiGLU"), "Sigmoid"),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), "Softmax"),
+    "LayerNormalization": "LayerNormalization",
+    **dict.fromkeys(("Gelu", "FusedGelu"), "Gelu"),
+    "Softplus": "Softplus",
+    "Mish": "Mish",
+    "Mod": "Mod",
+    **dict.fromkeys(("Sin", "Cos", "Tan"), "Sin"),
+    "Pow": "Pow",
+    **dict.fromkeys(("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), "Atan"),
 }
-# A power with one of these constant exponents is a product or a root.
+# A power with one of these constant exponents is a product or a root: so many simple operations.
 _CHEAP_EXPONENTS = frozenset({-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
-_CHEAP_POWER_PS = 20
+_CHEAP_POWER = 2
+# A float32 product by matrix units is three of bfloat16.
+_BF16_PRODUCTS = 3
+
+# What Python goes through in the caches from one run to the next.
+_CALLER_BYTES = 512 << 10
 
 
-def arithmetic_ps(graph: Graph, node: Node, flops: int, *, by_units: bool = False) -> int:
-    """What the arithmetic of `node` costs, which the operator's definition counts as `flops`
-    operations, by matrix units or by vectors.
+class Traffic(NamedTuple):
+    """The bytes that a kernel moves."""
+
+    near: int
+    """What other kernels of the run have just written, or will read soon,"""
+    far: int
+    """and what was last used a whole run ago: weights, inputs and outputs of the model."""
+
+    @property
+    def bytes(self) -> int:
+        return self.near + self.far
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Costs on one machine, for runs that touch `footprint` bytes: weights, arena, inputs and
+    outputs.
     """
-    if node.op == "Pow" and _has_cheap_exponent(graph, node):
-        return _CHEAP_POWER_PS * elements_of(node)
-    each = _ELEMENT_PS.get(node.op)
-    if each is not None:
-        return each * elements_of(node)
-    if not is_contraction(node.op):
-        return flops * _SIMPLE_PS
-    return flops * (_BY_UNITS_PS if by_units else _CONTRACTION_PS)
+
+    rates: MachineRates
+    footprint: int = 0
+
+    def arithmetic_ps(self, graph: Graph, node: Node, flops: int, *, by_units: bool = False) -> int:
+        """What the arithmetic of `node` costs on one thread, which the operator's definition counts
+        as `flops` operations, by matrix units or by vectors. Products are counted at the peak rate:
+        no kernel is quicker.
+        """
+        if node.op == "Pow" and _has_cheap_exponent(graph, node):
+            return round(_CHEAP_POWER * self._simple_ps * elements_of(node))
+        if node.op in _MEASURED_AS:
+            each = self.rates.element_ps[_MEASURED_AS[node.op]]
+            return round(each * elements_of(node))
+        if not is_contraction(node.op):
+            return round(flops * self._simple_ps)
+        if by_units and Unit.BF16 in self.rates.peak:
+            return round(_BF16_PRODUCTS * 1000 * flops / self.rates.peak_of(Unit.BF16, 1))
+        unit = Unit.INT8 if is_integer(graph, node) else Unit.F32
+        return round(1000 * flops / self.rates.peak_of(unit, 1))
+
+    def node_ps(self, graph: Graph, node: Node) -> int | None:
+        """Picoseconds of arithmetic of one node; `None` when a dimension that matters is
+        unknown.
+        """
+        types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
+        values = tuple(graph.const_value(ref) for ref in node.inputs)
+        query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
+        whole = cost(node.op, query, node.outputs)
+        return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
+
+    def turning_ps(self, node: Node, kernel_bytes: int) -> int:
+        """What a transpose costs that is done by the way, in a kernel with this much traffic:
+        neighbours are no neighbours any more.
+        """
+        perm = node.attrs.get("perm")
+        if (
+            node.op != "Transpose"
+            or not isinstance(perm, tuple)
+            or not perm
+            or perm[-1] == len(perm) - 1
+        ):
+            return 0
+        near, far = self.rates.transpose_ps
+        return round(elements_of(node) * (near if kernel_bytes <= self.rates.cache_bytes else far))
+
+    def moving_ps(self, traffic: Traffic) -> int:
+        """What it costs to move so much, on one thread."""
+        near, far = self._level(traffic.near), self._far_level(traffic.bytes)
+        return round(traffic.near * near.byte_ps + traffic.far * far.byte_ps)
+
+    def byte_ps(self, traffic: Traffic) -> float:
+        """What a byte of it costs, on average."""
+        return self.moving_ps(traffic) / traffic.bytes if traffic.bytes else 0.0
+
+    def together_ps(self, arithmetic: int, memory: int, traffic: Traffic) -> int:
+        """How long a kernel takes that spends so much on arithmetic and so much on memory: some of
+        the smaller hides behind the larger.
+        """
+        shown = 1.0 - self._overlap(traffic)
+        return max(arithmetic, memory) + round(min(arithmetic, memory) * shown)
+
+    def arithmetic_within(self, elapsed: int, memory: int, traffic: Traffic) -> int:
+        """How much arithmetic a kernel does that takes so long in all, if it spends so much on
+        memory: `together_ps` backwards, at least 0.
+        """
+        shown = 1.0 - self._overlap(traffic)
+        if elapsed >= memory * (1.0 + shown):
+            return round(elapsed - memory * shown)
+        return max(0, round((elapsed - memory) / shown)) if shown > 0 else 0
+
+    def epilogue(self, anchor: str, op: str) -> float:
+        """How much longer a function takes behind this anchor than by itself, as a factor."""
+        kinds = classes_of(anchor)
+        family = "convolution " if kinds & OpClass.CONV else "product "
+        known = self.rates.epilogue
+        if not kinds & (OpClass.CONV | OpClass.MATMUL) or op not in _MEASURED_AS:
+            return 1.0
+        usual = [factor for name, factor in known.items() if name.startswith(family)]
+        mean = sum(usual) / len(usual) if usual else 1.0
+        return known.get(family + _MEASURED_AS[op], mean)
+
+    @property
+    def _simple_ps(self) -> float:
+        return self.rates.element_ps[SIMPLE]
+
+    def _level(self, size: int) -> MemoryLevel:
+        return self.rates.level(size)
+
+    def _far_level(self, kernel_bytes: int) -> MemoryLevel:
+        """Where data lies that was used a run ago. The caller works between two runs, too."""
+        return self.rates.level(max(self.footprint, kernel_bytes) + _CALLER_BYTES)
+
+    def _overlap(self, traffic: Traffic) -> float:
+        far = self._far_level(traffic.bytes) if traffic.far >= traffic.near else None
+        return (far or self._level(traffic.near)).overlap
 
 
-def turning_ps(node: Node, kernel_bytes: int) -> int:
-    """What a transpose costs that is done by the way, in a kernel with this much traffic:
-    neighbours are no neighbours any more.
-    """
-    perm = node.attrs.get("perm")
-    if (
-        node.op != "Transpose"
-        or not isinstance(perm, tuple)
-        or not perm
-        or perm[-1] == len(perm) - 1
-    ):
-        return 0
-    return elements_of(node) * (_TURNED_PS if kernel_bytes <= _BYTE_PS[-1][0] else _TURNED_FAR_PS)
-
-
-def byte_ps(kernel_bytes: int) -> int:
-    """What a byte costs that a kernel with this much traffic moves."""
-    return next((price for limit, price in _BYTE_PS if kernel_bytes <= limit), _MEMORY_BYTE_PS)
-
-
-def together_ps(arithmetic: int, memory: int) -> int:
-    """How long a kernel takes that spends so much on arithmetic and so much on memory: most of the
-    smaller hides behind the larger.
-    """
-    return max(arithmetic, memory) + min(arithmetic, memory) * _SHOWN_PERCENT // 100
+def is_integer(graph: Graph, node: Node) -> bool:
+    """Are its products of bytes?"""
+    first = graph.type_of(node.inputs[0]) if node.inputs and node.inputs[0] is not None else None
+    return isinstance(first, TensorType) and first.dtype.numpy.itemsize == 1
 
 
 def is_contraction(op: str) -> bool:

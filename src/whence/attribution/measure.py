@@ -23,10 +23,13 @@ from whence.attribution.rows import Event
 from whence.attribution.sample_inputs import SampleInputs, sample_inputs
 from whence.attribution.source_costs import source_kinds
 from whence.building.program import Program
+from whence.calibration.record import rates_for
+from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
+from whence.rates import MachineRates
 from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
@@ -54,11 +57,13 @@ def profile_executable(
     progress: Progress | None = None,
     writers: Sequence[Writer] = (),
     exact: Prepare | None = None,
+    rates: MachineRates | None = None,
 ) -> Profile:
     """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are
     random.
 
     With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
+    `rates` are those of the machine; without them, what was measured of it before, else nominal ones.
     """
     if runs < 1:
         raise InputError(f"a profile needs at least one run, not {runs}")
@@ -111,6 +116,7 @@ def profile_executable(
         model=model,
         engine=str(engine.kind),
         threads=engine.threads,
+        rates=rates or rates_for(getattr(engine, "toolchain", None) or Toolchain()),
         shapes=shapes,
         writers=writers,
         left_out=left_out,

@@ -22,13 +22,11 @@ MODELLED = (
     "Modelled: a kernel's measured time is split over the operators in it by what leaving each out"
     " would save. "
     + _ANCHOR
-    + "What an operator adds comes from a model: arithmetic (7 ps per operation of a convolution,"
-    " product or recurrence, 5 by matrix units, 10 per simple operation, 60 to 10000 per element"
-    " for divisions, roots and transcendental functions, 750 or more per element of a transpose)"
-    " and the reading of its other operands (10 ps per byte while the kernel's data fits 512 KiB,"
-    " 22 up to 2 MiB, 33 up to 24 MiB, else 65); 78 % of the smaller of the two sums hides behind"
-    " the larger. A node that several operators became is split by what each cost in the file. "
-    + _COMMON
+    + "What an operator adds comes from a model with the rates of this machine (`whence doctor` shows"
+    " them): arithmetic (products and convolutions from the time that the kernel took, other"
+    " operators as measured by element) and the reading of its other operands, by the cache that"
+    " holds them; a measured part of the smaller of the two sums hides behind the larger. A node that"
+    " several operators became is split by what each cost in the file. " + _COMMON
 )
 
 EXACT = (

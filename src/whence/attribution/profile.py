@@ -23,9 +23,11 @@ from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
 from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Share, SourceRow
 from whence.building.program import Program
+from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import Coverage
+from whence.rates import MachineRates
 
 SCHEMA = "whence.profile/1"
 GROUPINGS = ("op", "type", "module", "line", "kernel", "pass")
@@ -85,6 +87,8 @@ class Profile:
     """What was run and with what: the shapes of the inputs, the model's digest, versions, the
     machine, the date.
     """
+    rates: MachineRates | None = field(default=None, repr=False)
+    """How fast the machine is; `None` in profiles of other tools, and of before it was measured."""
     background: Background | None = field(default=None, repr=False, compare=False)
     writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
     render: Render | None = field(default=None, repr=False, compare=False)
@@ -227,6 +231,7 @@ class Profile:
             "residual_ns": dict(self.residual_ns),
             "overhead_ratio": self.overhead_ratio,
             "environment": dict(self.environment),
+            "machine": None if self.rates is None else encode(self.rates),
             "coverage": dataclasses.asdict(self.coverage),
             "policy": self.policy,
             "notes": list(self.notes),

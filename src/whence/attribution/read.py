@@ -9,6 +9,7 @@ from typing import Any
 
 from whence.attribution.profile import SCHEMA, Profile
 from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
+from whence.calibration.record import decode
 from whence.errors import ModelError
 from whence.graph.outcomes import Coverage
 
@@ -54,6 +55,7 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         timeline_ns=int(content.get("timeline_ns", 0)),
         policy=str(content.get("policy", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
+        rates=decode(content["machine"]) if content.get("machine") else None,
         environment={str(name): str(fact) for name, fact in content.get("environment", {}).items()},
     )
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from whence.attribution.cost_model import arithmetic_ps
+from whence.attribution.cost_model import CostModel
 from whence.graph import Graph, Node
-from whence.ops.cost import cost
-from whence.ops.definition import TypeQuery
 from whence.ops.registry import REGISTRY
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
@@ -27,12 +25,12 @@ class SourceCost:
     model, and its bytes.
     """
 
-    def within(self, companions: Origin, per_byte: int) -> int:
+    def within(self, companions: Origin, per_byte: float) -> int:
         """Picoseconds of the operator when it runs together with others: what they make for it is
         not read from memory.
         """
-        return self.arithmetic_ps + per_byte * sum(
-            size for makers, size in self.reads if not makers & companions
+        return self.arithmetic_ps + round(
+            per_byte * sum(size for makers, size in self.reads if not makers & companions)
         )
 
     def side_bytes(self, companions: Origin) -> int:
@@ -44,7 +42,7 @@ class SourceCost:
 
 
 def source_costs(
-    graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None
+    graph: Graph, model: CostModel, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> dict[int, SourceCost]:
     """What each source operator costs, from the graph as it was loaded. Operators whose shapes stay
     unknown are left out.
@@ -60,7 +58,7 @@ def source_costs(
         for node in nested:
             if not node.origin or node.is_const:
                 continue
-            price = node_ps(nested, node)
+            price = model.node_ps(nested, node)
             if price is None:
                 unknown |= node.origin
                 continue
@@ -94,16 +92,6 @@ def source_kinds(graph: Graph) -> Kinds:
                 for source in node.origin - named:
                     found[source].add(node.op)
     return {source: frozenset(kinds) for source, kinds in found.items()}
-
-
-def node_ps(graph: Graph, node: Node) -> int | None:
-    """Picoseconds of arithmetic of one node; `None` when a dimension that matters is unknown."""
-    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-    values = tuple(graph.const_value(ref) for ref in node.inputs)
-    whole = cost(
-        node.op, TypeQuery(node.op, node.attrs, types, values, len(node.outputs)), node.outputs
-    )
-    return None if whole is None else arithmetic_ps(graph, node, whole.flops)
 
 
 def _reads(graph: Graph, node: Node, source: int) -> list[tuple[Origin, int]]:

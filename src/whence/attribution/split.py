@@ -23,17 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from whence.attribution.anchor import ADDED_INPUT, ADDITIONS, anchor_of, side_bytes
-from whence.attribution.cost_model import (
-    VIEWS,
-    arithmetic_ps,
-    byte_ps,
-    elements_of,
-    is_contraction,
-    together_ps,
-    turning_ps,
-)
+from whence.attribution.cost_model import VIEWS, CostModel, Traffic, elements_of, is_contraction
 from whence.attribution.rows import Share
-from whence.attribution.source_costs import Kinds, SourceCost, node_ps
+from whence.attribution.source_costs import Kinds, SourceCost
+from whence.attribution.traffic import traffic_of
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node
 from whence.kernels.ir import Member
@@ -109,9 +102,11 @@ class Splitter:
         program: Program,
         costs: Mapping[int, SourceCost],
         kinds: Kinds,
+        model: CostModel,
         measured: Mapping[int, Savings] | None = None,
     ) -> None:
         self._program = program
+        self._model = model
         self._graph = program.graph
         self._costs = costs
         self._kinds = kinds
@@ -119,17 +114,19 @@ class Splitter:
         self._folded = self._graph.ledger.folded_origins()
         self._inserted = inserted_nodes(self._graph.ledger)
 
-    def split(self, step: ProgramStep) -> list[Share]:
+    def split(self, step: ProgramStep, busy_ps: int = 0) -> list[Share]:
         """Who has which part of the step; nothing when none of its nodes has an origin. Weights are
         at least 0 and not all 0.
+
+        `busy_ps` is what all threads together spend on the step, where that is known.
         """
         members = [member for member in step.members if self._graph[member.node].origin]
         if not members:
             return []
-        kernel_bytes = sum(member.bytes for member in step.members)
-        per_byte = byte_ps(kernel_bytes)
+        traffic = traffic_of(self._graph, step)
+        per_byte = self._model.byte_ps(traffic)
         anchor = anchor_of(self._program, step, members)
-        modelled = self._modelled(step, members, anchor, per_byte)
+        modelled = self._modelled(step, members, anchor, traffic, busy_ps)
         measured = self._measured.get(step.number)
         savings = modelled if measured is None else _known_first(measured, modelled)
         shares: list[Share] = []
@@ -153,22 +150,34 @@ class Splitter:
         return self._folded.get(node_id, NO_ORIGIN)
 
     def _modelled(
-        self, step: ProgramStep, members: Sequence[Member], anchor: Member, per_byte: int
+        self,
+        step: ProgramStep,
+        members: Sequence[Member],
+        anchor: Member,
+        traffic: Traffic,
+        busy_ps: int,
     ) -> Savings:
-        graph, inside = self._graph, frozenset(step.nodes)
-        kernel_bytes = sum(member.bytes for member in step.members)
+        graph, inside, model = self._graph, frozenset(step.nodes), self._model
         arithmetic = {
-            member.node: self._arithmetic(member, step, kernel_bytes) for member in step.members
+            member.node: round(
+                self._arithmetic(member, step, traffic)
+                * (1.0 if member is anchor else model.epilogue(anchor.op, member.op))
+            )
+            for member in step.members
         }
         added = self._added(graph[anchor.node])
-        computing, moving = (
-            sum(arithmetic.values()) + sum(own for own, _ in added.values()),
-            kernel_bytes * per_byte,
-        )
-        whole = together_ps(computing, moving)
+        moving = model.moving_ps(traffic)
+        computing = sum(arithmetic.values()) + sum(own for own, _ in added.values())
+        if is_contraction(anchor.op):
+            # How far a product or convolution stays below the peak rate depends on its shape. How
+            # long the kernel took tells: what it took longer than by this model is the anchor's.
+            computing = max(computing, model.arithmetic_within(busy_ps, moving, traffic))
+        whole = model.together_ps(computing, moving, traffic)
+        per_byte = model.byte_ps(traffic)
 
         def saved(own: int, read: int) -> int:
-            return whole - together_ps(max(0, computing - own), max(0, moving - read * per_byte))
+            left = max(0, computing - own), max(0, moving - round(read * per_byte))
+            return whole - model.together_ps(*left, traffic)
 
         nodes = {member.node: graph[member.node] for member in members if member is not anchor}
         return Savings(
@@ -184,16 +193,14 @@ class Splitter:
             {source: saved(*cost) for source, cost in added.items()},
         )
 
-    def _arithmetic(self, member: Member, step: ProgramStep, kernel_bytes: int) -> int:
-        node = self._graph[member.node]
+    def _arithmetic(self, member: Member, step: ProgramStep, traffic: Traffic) -> int:
+        node, model = self._graph[member.node], self._model
         if not step.symbol:
             # Nobody counted what a reference implementation does.
-            return node_ps(self._graph, node) or 1
-        turning = turning_ps(node, kernel_bytes) if len(step.members) > 1 else 0
-        return (
-            arithmetic_ps(self._graph, node, member.flops, by_units=step.reduced_precision)
-            + turning
-        )
+            return model.node_ps(self._graph, node) or 1
+        turning = model.turning_ps(node, traffic.bytes) if len(step.members) > 1 else 0
+        by_units = step.reduced_precision
+        return model.arithmetic_ps(self._graph, node, member.flops, by_units=by_units) + turning
 
     def _added(self, anchor: Node) -> dict[int, tuple[int, int]]:
         """What operators of other kinds add to a convolution or product that they became part of:
@@ -208,10 +215,12 @@ class Splitter:
         for source in sorted(working - heavy):
             known = self._costs.get(source)
             if known is not None:
-                found[source] = known.arithmetic_ps, known.side_bytes(anchor.origin)
+                op = next(iter(self._kinds[source]), "")
+                own = known.arithmetic_ps * self._model.epilogue(anchor.op, op)
+                found[source] = round(own), known.side_bytes(anchor.origin)
         return found
 
-    def _prices(self, graph: Graph, node: Node, per_byte: int) -> dict[int, int]:
+    def _prices(self, graph: Graph, node: Node, per_byte: float) -> dict[int, int]:
         """What to split the node by: its source operators with the cost of each. Folded ones have
         0; not all have 0 unless all are alike.
         """
@@ -254,14 +263,14 @@ class Splitter:
             return additions
         return heavy or working
 
-    def _price(self, graph: Graph, node: Node, source: int, per_byte: int) -> int:
+    def _price(self, graph: Graph, node: Node, source: int, per_byte: float) -> int:
         known = self._costs.get(source)
         if known is not None:
             return known.within(node.origin, per_byte)
         # The operator's shapes are unknown: a contraction does the node's arithmetic, anything else
         # a little for each element.
         if any(map(is_contraction, self._kinds[source])):
-            return node_ps(graph, node) or 1
+            return self._model.node_ps(graph, node) or 1
         flops = [lookup(op).flops for op in self._kinds[source]]
         return (
             10
@@ -269,10 +278,10 @@ class Splitter:
             * max((each for each in flops if isinstance(each, int)), default=1)
         )
 
-    def _body_prices(self, node: Node, working: Sequence[int], per_byte: int) -> dict[int, int]:
+    def _body_prices(self, node: Node, working: Sequence[int], per_byte: float) -> dict[int, int]:
         prices = dict.fromkeys(working, _INTERPRETED_PS)
         for graph, inner in _inside(node):
-            own = _INTERPRETED_PS + (node_ps(graph, inner) or 0)
+            own = _INTERPRETED_PS + (self._model.node_ps(graph, inner) or 0)
             parts = self._prices(graph, inner, per_byte)
             for source, part in zip(
                 parts, largest_remainder(own, list(parts.values())), strict=True

@@ -79,7 +79,7 @@ class TuningRecords:
         content = _encode(merged)
         self._winners, self._content = merged, content
         try:
-            _replace(self._cache.subfolder(_FOLDER) / self._name(), content)
+            replace_file(self._cache.subfolder(_FOLDER) / self._name(), content)
         except (CacheError, OSError) as error:
             # Minutes of timing are not thrown away for it: this process goes on with what it found.
             warnings.warn(
@@ -145,7 +145,7 @@ def _encode(winners: Mapping[str, Winner]) -> bytes:
     return json.dumps({"winners": records}, indent=1).encode()
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write the file whole, or leave it as it was."""
     handle, temporary = tempfile.mkstemp(prefix=".writing-", dir=path.parent)
     try:

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from whence.cli.console import out, safe, without_home
+from whence.calibration import calibrate, rates_for
+from whence.cli.console import out, progress, safe, without_home
 from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import WhenceError
+from whence.report.machine import in_lines
 from whence.runtime.environment import environment, versions_of
 from whence.runtime.opencl.devices import find_devices
 
 PEERS = ("onnxruntime", "openvino", "ai-edge-litert", "torch", "pyopencl")
+_DISTURBED = ", while something else used its cores: `whence doctor --calibrate` when it is quiet"
 _PROBE = "int whence_doctor(void) { return 42; }\n"
 
 
-def doctor() -> None:
-    """Say what whence finds here: versions, processor, compiler, cache and engines, and whether
-    they work. Made to be pasted into an issue.
+def doctor(
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Measure how fast this machine is, once more. Takes seconds."
+        ),
+    ] = False,
+) -> None:
+    """Say what whence finds here: versions, processor, compiler, cache and engines, whether they
+    work, and how fast the machine is. Made to be pasted into an issue.
+
+    [dim]whence doctor[/dim]
+    [dim]whence doctor --calibrate[/dim]      measure its speed again
     """
+    if again:
+        with progress("measuring the machine") as bar:
+            calibrate(
+                Toolchain(),
+                lambda doing, done, total: bar.update(
+                    bar.task_ids[0], description=doing, completed=done, total=total
+                ),
+            )
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -38,9 +60,25 @@ def doctor() -> None:
             table.add_row(safe(name), safe(f"fails: {error}", "red"))
     for name, fact in versions_of(PEERS).items():
         table.add_row(safe(name), safe(fact, "dim" if fact == "not installed" else ""))
+    for name, fact in _machine().items():
+        table.add_row(safe(name), safe(fact))
     out().print(table)
     if failed:
         raise typer.Exit(1)
+
+
+def _machine() -> dict[str, str]:
+    """What was measured of the machine, or what is taken for it until then."""
+    try:
+        rates = rates_for(Toolchain())
+    except WhenceError:
+        return {}
+    how = (
+        f"measured {rates.date}{_DISTURBED if rates.disturbed else ''}"
+        if rates.measured
+        else "not measured yet: a profile will, or `whence doctor --calibrate`. Until then:"
+    )
+    return {"machine": how, **in_lines(rates)}
 
 
 def _compiler() -> str:

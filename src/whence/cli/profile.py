@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from whence.api import compile_model, prepare_again
+from whence.api import compile_model, machine_rates, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS, Profile
 from whence.attribution.sample_inputs import guess_shapes
@@ -148,4 +148,5 @@ def _profile_here(
             progress=show,
             writers=WRITERS,
             exact=again,
+            rates=machine_rates(chosen, show),
         )

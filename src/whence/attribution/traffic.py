@@ -1,0 +1,63 @@
+"""What a kernel moves between memory and itself, and where that is likely to lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from whence.attribution.cost_model import Traffic
+from whence.building.program import Program, ProgramStep
+from whence.graph import Graph, Ref
+from whence.types import TensorType
+
+
+def traffic_of(graph: Graph, step: ProgramStep) -> Traffic:
+    """Each tensor that the step reads or makes for others counts once; what its kernel counts of
+    its own accord is believed where it is less, as with a slice of a large tensor.
+    """
+    far = near = 0
+    for ref, is_far in _tensors(graph, step):
+        size = _nbytes(graph, ref)
+        far, near = (far + size, near) if is_far else (far, near + size)
+    if not step.symbol:
+        return Traffic(near, far)
+    counted = sum(member.bytes for member in step.members)
+    if counted < near + far:
+        # Who reads a part of a tensor reads that part.
+        return Traffic(counted * near // (near + far), counted - counted * near // (near + far))
+    return Traffic(near, far)
+
+
+def footprint(program: Program) -> int:
+    """The bytes that a run touches: weights, arena, inputs and outputs."""
+    graph = program.graph
+    ends = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
+    ends += [node.ref(0) for node in graph.inputs]
+    weights, arena = int(program.weights.nbytes), program.plan.arena_bytes
+    return weights + arena + sum(_nbytes(graph, ref) for ref in ends)
+
+
+def _tensors(graph: Graph, step: ProgramStep) -> Iterator[tuple[Ref, bool]]:
+    """What the step reads and makes, and whether it is used by another run before it is used
+    again.
+    """
+    inside, seen = set(step.nodes), set[Ref]()
+    for number in step.nodes:
+        node = graph.get(number)
+        if node is None:
+            continue
+        for ref in node.inputs:
+            if ref is None or ref.node in inside or ref in seen:
+                continue
+            seen.add(ref)
+            maker = graph[ref.node]
+            yield ref, maker.is_const or not maker.inputs
+        for index in range(len(node.outputs)):
+            ref = node.ref(index)
+            readers = [reader for reader in graph.consumers(node) if ref in reader.inputs]
+            if any(reader.id not in inside for reader in readers):
+                yield ref, any(not reader.outputs for reader in readers)
+
+
+def _nbytes(graph: Graph, ref: Ref) -> int:
+    kind = graph.type_of(ref)
+    return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0

@@ -1,0 +1,193 @@
+"""Small graphs whose kernels are timed to learn what an operator costs: the code is what a model with
+that operator would run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from whence.calibration.nominal import SCALAR_CYCLES, SIMPLE, VECTOR_CYCLES
+from whence.codegen.emit import emit
+from whence.codegen.toolchain import Unit as CUnit
+from whence.errors import UnsupportedError
+from whence.fusion import find_groups, fuse
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder, Symbol
+from whence.kernels.ir import Kernel
+from whence.kernels.lower import lower
+from whence.kernels.tile import Tile
+from whence.passes.manager import run_passes
+from whence.passes.pipeline import PREPARE
+from whence.types import DType, TensorType
+
+_BINARY = frozenset({"Div", "Pow"})
+_COLUMNS = 256
+EPILOGUES = ("Sigmoid", "Tanh", "Gelu")
+"""The functions that are measured behind products and convolutions."""
+_ANCHORS = frozenset({"MatMul", "FusedMatMul", "Gemm", "BlockedConv", "Conv", "FusedConv"})
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One kernel, and how much it works on."""
+
+    name: str
+    kernel: Kernel
+    elements: int
+    """Of its result."""
+    bytes: int
+    """That it reads and writes."""
+
+
+def element_probes(tile: Tile, elements: int) -> list[Probe]:
+    """One for each operator whose cost is measured, on so many elements."""
+    rows = max(1, elements // _COLUMNS)
+    return [_probe(op, tile, rows, _operator(op)) for op in (*VECTOR_CYCLES, *SCALAR_CYCLES)]
+
+
+def sum_probes(tile: Tile, elements: int) -> list[Probe]:
+    """A sum of two tensors, and the error function of one: how arithmetic and traffic overlap."""
+    rows = max(1, elements // _COLUMNS)
+    return [
+        _probe(f"Add {rows}", tile, rows, _sum(False)),
+        _probe(f"Add Erf {rows}", tile, rows, _sum(True)),
+    ]
+
+
+def transpose_probes(tile: Tile, side: int) -> list[Probe]:
+    """A sum of matrices, without and with one of the operands transposed on the way."""
+    return [
+        _probe(f"{name} {side}", tile, side, _turned(turned), side)
+        for name, turned in (("Straight", False), ("Transposed", True))
+    ]
+
+
+def epilogue_probes(tile: Tile) -> dict[str, list[Probe]]:
+    """A product and a convolution, each alone and with each of `EPILOGUES` applied to its
+    results.
+    """
+    return {
+        name: [
+            _anchored(f"{name} {function}", tile, build, function) for function in ("", *EPILOGUES)
+        ]
+        for name, build in (("product", _product), ("convolution", _convolution))
+    }
+
+
+_Build = Callable[[GraphBuilder, Symbol, Symbol], Symbol]
+
+
+def _operator(op: str) -> _Build:
+    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+        if op == "Mod":
+            return graph.op(op, x, y, fmod=1)
+        if op in _BINARY:
+            return graph.op(op, x, y)
+        if op == "LayerNormalization":
+            scale = graph.const(np.ones(_COLUMNS, np.float32))
+            return graph.op(op, x, scale, scale, axis=-1)
+        return graph.op(op, x, axis=-1) if op == "Softmax" else graph.op(op, x)
+
+    return build
+
+
+def _sum(with_erf: bool) -> _Build:
+    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+        both = graph.op("Add", x, y)
+        return graph.op("Erf", both) if with_erf else both
+
+    return build
+
+
+def _turned(turned: bool) -> _Build:
+    def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
+        return graph.op("Add", graph.op("Transpose", x, perm=(1, 0)) if turned else x, y)
+
+    return build
+
+
+def _product(graph: GraphBuilder) -> Symbol:
+    x = graph.input("x", DType.F32, [128, 64])
+    return graph.op("MatMul", x, graph.const(np.ones((64, _COLUMNS), np.float32)))
+
+
+def _convolution(graph: GraphBuilder) -> Symbol:
+    x = graph.input("x", DType.F32, [1, 64, 24, 24])
+    return graph.op("Conv", x, graph.const(np.ones((64, 64, 1, 1), np.float32)))
+
+
+def _anchored(
+    name: str, tile: Tile, build: Callable[[GraphBuilder], Symbol], function: str
+) -> Probe:
+    """The kernel of a model's convolution or product, as the passes leave it."""
+    graph = GraphBuilder("probe")
+    value = build(graph)
+    graph.output("z", graph.op(function, value) if function else value)
+    prepared = graph.finish()
+    run_passes(prepared, PREPARE)
+    (step,) = (
+        step
+        for step in lower(fuse(prepared, find_groups(prepared, "dominator")), tile)
+        if step.kernel is not None and any(node.op in _ANCHORS for node in step.members)
+    )
+    assert step.kernel is not None
+    (kind,) = (prepared.type_of(ref) for ref in step.outputs)
+    elements = kind.elements if isinstance(kind, TensorType) else None
+    return _measured(name, step.kernel, elements or 1)
+
+
+def _probe(name: str, tile: Tile, rows: int, build: _Build, columns: int = _COLUMNS) -> Probe:
+    graph = GraphBuilder("probe")
+    x, y = (graph.input(each, DType.F32, [rows, columns]) for each in "xy")
+    graph.output("z", build(graph, x, y))
+    return _measured(name, _kernel(graph.finish(), tile), rows * columns)
+
+
+def _measured(name: str, kernel: Kernel, elements: int) -> Probe:
+    operands = sum(buffer.elements * buffer.dtype.numpy.itemsize for buffer in kernel.params)
+    return Probe(name, kernel, elements, operands)
+
+
+def _kernel(graph: Graph, tile: Tile) -> Kernel:
+    steps = lower(fuse(graph, find_groups(graph, "dominator")), tile)
+    (step,) = (step for step in steps if not step.is_view)
+    if step.kernel is None:
+        raise UnsupportedError(f"the machine cannot be measured: {step.why_reference}")
+    return step.kernel
+
+
+def emit_probes(probes: Sequence[Probe]) -> tuple[Mapping[str, str], Sequence[CUnit]]:
+    """By probe its function, and the C that has them."""
+    emitted = emit([probe.kernel for probe in probes], [[probe.name] for probe in probes])
+    names = [probe.name for probe in probes]
+    return dict(zip(names, emitted.symbols, strict=True)), emitted.units
+
+
+def operands_of(probe: Probe, rng: np.random.Generator) -> list[np.ndarray]:
+    """Numbers of which every operator has a result, near 1."""
+    return [
+        (0.5 + rng.random(buffer.elements, np.float32)).astype(buffer.dtype.numpy)
+        for buffer in probe.kernel.params
+    ]
+
+
+def addresses(arrays: Sequence[np.ndarray]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(arrays))(*(array.ctypes.data for array in arrays))
+
+
+__all__ = [
+    "EPILOGUES",
+    "SIMPLE",
+    "Probe",
+    "addresses",
+    "element_probes",
+    "emit_probes",
+    "epilogue_probes",
+    "operands_of",
+    "sum_probes",
+    "transpose_probes",
+]

@@ -1,0 +1,156 @@
+"""What was measured of a machine, kept for every later process.
+
+One JSON file for each processor, number of cores, and compiler, in the cache folder. It is replaced
+whole; one that cannot be read is as good as none. Nothing is measured when whence is imported, nor
+when a model is compiled or started: whoever profiles a model asks (`calibrated`), and what was never
+measured has nominal rates (`nominal.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from whence.building.tuning_records import replace_file
+from whence.calibration.nominal import nominal_rates
+from whence.codegen.cache import cache_key
+from whence.codegen.toolchain import Toolchain
+from whence.errors import CacheError, InputError
+from whence.rates import MachineRates, MemoryLevel, Rate, Unit
+
+SETTING = "WHENCE_CALIBRATE"
+"""The variable of the environment that decides: `auto`, or `never` to use nominal rates."""
+_FOLDER = "calibration"
+_MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
+_MISREAD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+def rates_for(toolchain: Toolchain) -> MachineRates:
+    """What is known of the machine now: what was measured once, else what its kind should do."""
+    return stored(toolchain) or nominal_rates(toolchain.target)
+
+
+def calibrated(
+    toolchain: Toolchain, progress: Callable[[str, int, int], None] | None = None
+) -> MachineRates:
+    """What was measured of this machine; it is measured now if it never was, which takes seconds.
+    With WHENCE_CALIBRATE=never, and for code that this machine does not run, nominal rates.
+    """
+    setting = os.environ.get(SETTING, "auto")
+    if setting not in ("auto", "never"):
+        raise InputError(f"{SETTING} is '{setting}', which is neither 'auto' nor 'never'")
+    if setting == "never" or toolchain.sanitize:
+        return nominal_rates(toolchain.target)
+    found = stored(toolchain)
+    if found is None:
+        from whence.calibration.measure import calibrate
+
+        found = calibrate(toolchain, progress)
+    return found
+
+
+def stored(toolchain: Toolchain) -> MachineRates | None:
+    """What was measured, if it was."""
+    try:
+        return decode(json.loads(path_of(toolchain).read_text(encoding="utf-8")))
+    except (OSError, *_MISREAD):
+        return None
+
+
+def store(toolchain: Toolchain, rates: MachineRates) -> Path | None:
+    """Keep it for later processes; `None` where nothing can be kept."""
+    content = json.dumps(encode(rates), indent=1).encode() + b"\n"
+    with suppress(OSError, CacheError):
+        folder = toolchain.cache.subfolder(_FOLDER)
+        replace_file(folder / path_of(toolchain).name, content)
+        return folder / path_of(toolchain).name
+    return None
+
+
+def encode(rates: MachineRates) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        **{
+            name: getattr(rates, name)
+            for name in (
+                "measured", "threads", "clock_ghz", "dispatch_ns", "barrier_ns", "wake_ns", "date", "disturbed"
+            )
+        },
+        "peak": {str(unit): [rate.one, rate.all] for unit, rate in rates.peak.items()},
+        "levels": [dataclasses.asdict(level) for level in rates.levels],
+        "element_ps": dict(rates.element_ps),
+        "epilogue": dict(rates.epilogue),
+        "transpose_ps": list(rates.transpose_ps),
+    }  # fmt: skip
+
+
+def decode(content: Any) -> MachineRates:
+    near, far = content["transpose_ps"]
+    return MachineRates(
+        measured=bool(content["measured"]),
+        threads=int(content["threads"]),
+        clock_ghz=float(content["clock_ghz"]),
+        peak={Unit(name): _rate(*both) for name, both in content["peak"].items()},
+        levels=tuple(
+            MemoryLevel(
+                str(level["name"]),
+                int(level["size"]),
+                _rate(level["bandwidth"]["one"], level["bandwidth"]["all"]),
+                float(level["byte_ps"]),
+                float(level["overlap"]),
+            )
+            for level in content["levels"]
+        ),
+        dispatch_ns=float(content["dispatch_ns"]),
+        barrier_ns=float(content["barrier_ns"]),
+        wake_ns=float(content["wake_ns"]),
+        element_ps={str(op): float(each) for op, each in content["element_ps"].items()},
+        transpose_ps=(float(near), float(far)),
+        epilogue={str(name): float(each) for name, each in content["epilogue"].items()},
+        disturbed=bool(content["disturbed"]),
+        date=str(content["date"]),
+    )
+
+
+def _rate(one: float, many: float) -> Rate:
+    if not (0 < one < float("inf") and 0 < many < float("inf")):
+        raise ValueError(f"{one} and {many} are no rates")
+    return Rate(float(one), float(many))
+
+
+def path_of(toolchain: Toolchain) -> Path:
+    """Where what was measured is kept."""
+    name = cache_key(
+        "calibration",
+        toolchain.key(),
+        str(toolchain.target.cores),
+        _microcode(),
+        _source_digest(),
+    )
+    return toolchain.cache.folder / _FOLDER / f"{name[:32]}.json"
+
+
+def _microcode(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """An update of it can change how fast a processor is."""
+    try:
+        found = _MICROCODE.search(cpuinfo.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def _source_digest() -> str:
+    """Differs whenever the way of measuring does."""
+    digest = hashlib.sha256()
+    root = resources.files("whence.calibration")
+    for name in ("measure.py", "probes.py", "native/calibrate.c"):
+        digest.update(root.joinpath(name).read_bytes())
+    return digest.hexdigest()

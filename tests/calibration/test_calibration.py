@@ -1,0 +1,124 @@
+"""Measuring the machine: what is found is possible, kept, and read back. How fast this machine is
+decides nothing here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from whence.calibration import calibrated, measure, rates_for, record
+from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
+from whence.calibration.probes import EPILOGUES
+from whence.codegen.cache import Cache
+from whence.codegen.target import Target
+from whence.codegen.toolchain import Toolchain
+from whence.errors import InputError
+from whence.rates import MachineRates, Rate, Unit
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As few tries as there can be: nobody looks at the figures."""
+    for name, value in (("_TRIES", 2), ("_ROUNDS", 1), ("_MOST_BYTES", 1 << 23), ("_WAKES", 4)):
+        monkeypatch.setattr(measure, name, value)
+    for name in ("_TRY_NS", "_TOGETHER_NS", "_PROBE_NS"):
+        monkeypatch.setattr(measure, name, 20_000)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_machine_is_measured_once_and_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain = Toolchain(cache=Cache(tmp_path))
+    assert not rates_for(toolchain).measured
+    record.store(toolchain, dataclasses.replace(rates_for(toolchain), date="long ago"))
+    assert rates_for(toolchain).date == "long ago"
+    record.path_of(toolchain).unlink()
+    stages: list[str] = []
+    monkeypatch.setenv(record.SETTING, "auto")
+    found = calibrated(
+        toolchain, lambda doing, done, total: stages.append(f"{done}/{total} {doing}")
+    )
+    assert found.measured
+    assert len(stages) == 6
+    assert stages[-1].endswith("done")
+    assert found.threads == toolchain.target.cores
+    assert set(found.element_ps) == {*VECTOR_CYCLES, *SCALAR_CYCLES}
+    assert all(each >= 0 for each in found.element_ps.values())
+    assert found.peak[Unit.F32].one > 0
+    assert [level.name for level in found.levels] == ["L1", "L2", "L3", "memory"]
+    assert all(0 <= level.overlap <= 1 and level.byte_ps > 0 for level in found.levels)
+    assert len(found.epilogue) == 2 * len(EPILOGUES)
+    assert min(found.dispatch_ns, found.barrier_ns, found.wake_ns) >= 0
+
+    def never(*_: object) -> MachineRates:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(measure, "calibrate", never)
+    assert calibrated(toolchain) == rates_for(toolchain) == found
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"one"', '"two"'),
+        lambda text: "[]",
+        lambda text: json.dumps({**json.loads(text), "peak": {"f32": [0.0, -1.0]}}),
+    ],
+)
+def test_a_damaged_record_is_as_good_as_none(damage: Callable[[str], str], tmp_path: Path) -> None:
+    toolchain = Toolchain(cache=Cache(tmp_path))
+    nominal = nominal_rates(toolchain.target)
+    path = record.store(toolchain, dataclasses.replace(nominal, measured=True))
+    assert path is not None
+    assert rates_for(toolchain).measured
+    path.write_text(damage(path.read_text()))
+    assert rates_for(toolchain) == nominal
+
+
+def test_the_setting_decides_whether_a_machine_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toolchain = Toolchain(cache=Cache(tmp_path))
+    monkeypatch.setenv(record.SETTING, "never")
+    assert not calibrated(toolchain).measured
+    monkeypatch.setenv(record.SETTING, "sometimes")
+    with pytest.raises(InputError, match="WHENCE_CALIBRATE is 'sometimes'"):
+        calibrated(toolchain)
+
+
+@pytest.mark.parametrize("name", [name for name in Target.names() if name != "host"])
+def test_every_target_has_nominal_rates_that_do_not_depend_on_this_machine(name: str) -> None:
+    rates = nominal_rates(Target.named(name), threads=4)
+    assert record.decode(record.encode(rates)) == rates
+    assert not rates.measured
+    assert rates.peak[Unit.F32].all == pytest.approx(4 * rates.peak[Unit.F32].one)
+    assert (Unit.BF16 in rates.peak) == (name == "x86_64-amx")
+    prices = [level.byte_ps for level in rates.levels]
+    assert prices == sorted(prices)
+
+
+@pytest.mark.parametrize("name", ["x86_64", "x86_64-avx2", "x86_64-amx", "aarch64-dotprod"])
+def test_the_code_that_measures_compiles_for_every_kind_of_machine(name: str) -> None:
+    from whence.building.build import tile_for
+
+    toolchain = Toolchain(Target.named(name))
+    assert toolchain.build_library([measure._source(tile_for(toolchain))]).exists()
+
+
+def test_a_rate_of_some_threads_lies_between_one_and_all() -> None:
+    rate = Rate(10.0, 70.0)
+    assert [rate.at(threads, 4) for threads in (1, 2, 3, 4, 9)] == [10, 30, 50, 70, 70]
+    assert rate.at(2, 1) == 10
+
+
+def test_data_lies_in_the_nearest_level_that_holds_it() -> None:
+    rates = nominal_rates(Target.named("x86_64-avx2"))
+    sizes = (1 << 10, 1 << 16, 1 << 22, 1 << 30)
+    assert [rates.level(size).name for size in sizes] == ["L1", "L2", "L3", "memory"]
