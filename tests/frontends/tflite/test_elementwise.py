@@ -271,6 +271,35 @@ def test_codes_of_32_bits(given, scale, made, to, tmp_path):
     )
 
 
+@pytest.mark.parametrize(("dtype", "zero"), [(np.int16, 0), (np.int8, -7)])
+def test_what_is_computed_in_real_numbers_stays_so(dtype, zero, tmp_path):
+    """An operator on real numbers between DEQUANTIZE and QUANTIZE is not one on codes, which LiteRT
+    computes by tables.
+    """
+    model = Model()
+    x = model.input((256,), dtype, Quantised(0.05, zero))
+    real = model.op("DEQUANTIZE", [x], (256,))
+    power = model.op("EXP", [real], (256,))
+    model.output(model.op("QUANTIZE", [power], (256,), dtype, Quantised(0.5, zero)))
+    codes = np.arange(-128, 128).astype(dtype)
+    (theirs,) = run_litert(model, [codes])
+    np.testing.assert_array_equal(whence.compile(read(model))(codes), theirs)
+    record = convert(model, tmp_path / "again.tflite")
+    assert operators(record) == ["DEQUANTIZE", "EXP", "QUANTIZE"]
+
+
+@pytest.mark.parametrize("op", ["TANH", "LOGISTIC"])
+def test_codes_of_16_bits_that_litert_refuses(op):
+    """LiteRT has these for results between -1 and 1 only; with any other scale they are what they
+    are in real numbers.
+    """
+    model = unary(op, (64,), np.int16, Quantised(0.05), Quantised(0.5))
+    codes = np.arange(-32, 32).astype(np.int16)
+    (ours,) = run_whence(model, [codes])
+    np.testing.assert_array_equal(whence.compile(read(model))(codes), ours)
+    assert len(np.unique(ours)) > 5
+
+
 @pytest.mark.parametrize(("given", "made"), [(np.int32, np.int16), (np.int16, np.int32)])
 def test_codes_without_a_scale_are_refused(given, made):
     wrong = (None, Quantised(0.5)) if given is np.int32 else (Quantised(0.5), None)

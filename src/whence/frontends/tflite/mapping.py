@@ -29,7 +29,12 @@ import numpy as np
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
-from whence.frontends.tflite.quantisation import FIXED_POINT, parameters, quantisation_of
+from whence.frontends.tflite.quantisation import (
+    FIXED_POINT,
+    ROUND_AWAY,
+    parameters,
+    quantisation_of,
+)
 from whence.frontends.tflite.records import (
     ABSENT,
     BlocksRecord,
@@ -304,7 +309,9 @@ class OperatorCall(Emitter):
         scale, zero, axis = parameters(tensor, found)
         if DType.of(zero) is not dtype_of(tensor):
             return self._quantise_by_hand(ref, scale, zero, dtype_of(tensor))
-        attrs: dict[str, Attr] = {"arithmetic": FIXED_POINT}
+        # What QUANTIZE is given in real numbers was computed in them.
+        is_real = self.record.name == "QUANTIZE" and self.tensor(0).type == "FLOAT32"
+        attrs: dict[str, Attr] = {"arithmetic": ROUND_AWAY if is_real else FIXED_POINT}
         if scale.ndim:
             attrs["axis"] = axis
         return self.emit("QuantizeLinear", [ref, self.const(scale), self.const(zero)], attrs)

@@ -3,7 +3,8 @@ nodes between codes and reals.
 
 An operator on quantised tensors is read as DequantizeLinear → the operator on reals →
 QuantizeLinear. The last has `arithmetic="fixed_point"`: the file's own arithmetic is that of
-LiteRT, with 31-bit multipliers and shifts in place of the real scale.
+LiteRT, with 31-bit multipliers and shifts in place of the real scale. What the operator QUANTIZE is
+given as real numbers was computed in them: its QuantizeLinear has `arithmetic="round_away"`.
 
 A float operator with quantised weights (dynamic range quantisation) reads its weights through
 DequantizeLinear, as if it computed in floats. LiteRT quantises the activations too, anew at every
@@ -22,6 +23,7 @@ from whence.frontends.tflite.tensors import dtype_of
 from whence.ops.quantised.quantise import integer_range
 
 FIXED_POINT = "fixed_point"
+ROUND_AWAY = "round_away"
 _CODES = frozenset({"INT8", "UINT8", "INT16", "UINT16", "INT4", "UINT4"})
 
 

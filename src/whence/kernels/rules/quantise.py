@@ -16,7 +16,7 @@ from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, maximum, minimum, mul, sub
-from whence.ops.quantised.quantise import code_of_nan, integer_range, is_fixed_point
+from whence.ops.quantised.quantise import code_of_nan, integer_range, rounds_away
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Ex
     ratio = div(cast(elements.value(x, index), divisor.dtype), divisor)
     zero_point = node.input(2)
     shift = None if zero_point is None else _parameter(elements, node, zero_point, index)
-    return quantised(ratio, shift, _out(node), away=is_fixed_point(node.attrs))
+    return quantised(ratio, shift, _out(node), away=rounds_away(node.attrs))
 
 
 def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:

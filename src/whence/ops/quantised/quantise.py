@@ -3,7 +3,8 @@ per block.
 
 Beside ONNX's attributes, QuantizeLinear has `arithmetic`: "fixed_point" says that the codes are
 those of LiteRT, whose integer arithmetic passes then follow, and which rounds halves away from
-zero. LiteRT also has codes of int32, which ONNX's QuantizeLinear has not.
+zero. "round_away" says only the latter: LiteRT's QUANTIZE of what a file computes in real numbers.
+LiteRT also has codes of int32, which ONNX's QuantizeLinear has not.
 """
 
 from __future__ import annotations
@@ -98,10 +99,15 @@ def spread(call: Call, parameter: np.ndarray, shape: tuple[int, ...]) -> np.ndar
 
 
 def is_fixed_point(attrs: Attrs) -> bool:
-    """Is this a QuantizeLinear of LiteRT's arithmetic, which rounds halves away from zero, and not
-    of ONNX's?
+    """Is what this QuantizeLinear quantises computed by LiteRT's integer arithmetic, and not in real
+    numbers?
     """
     return get_str(attrs, "arithmetic", "") == "fixed_point"
+
+
+def rounds_away(attrs: Attrs) -> bool:
+    """Does this QuantizeLinear round halves away from zero, as LiteRT does, and not to even?"""
+    return get_str(attrs, "arithmetic", "") in {"fixed_point", "round_away"}
 
 
 def _quantise_linear(call: Call) -> tuple[Value]:
@@ -132,7 +138,7 @@ def _quantise_linear(call: Call) -> tuple[Value]:
             shift,
             dtype,
             saturate=bool(get_int(call.attrs, "saturate", 1)),
-            away=is_fixed_point(call.attrs),
+            away=rounds_away(call.attrs),
         ),
     )
 

@@ -34,6 +34,8 @@ _MAX_NODES = 12
 _LONG = frozenset({"Sigmoid", "Tanh", "HardSwish", "Elu", "Gelu", "Exp", "Log"})
 _CORRECTLY_ROUNDED = frozenset({"Exp", "Log"})
 """C has these in float32 as near as float32 can be, which NumPy does not promise."""
+_OF_ONE_SCALE = frozenset({"Sigmoid", "Tanh"})
+"""LiteRT has these for results of 16 bits between -1 and 1, and no others."""
 _NOT_DATA = frozenset(
     {"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU", "LookUp", "FixedPointScale"}
 )
@@ -198,6 +200,8 @@ def _of_real_function(
     and straight lines between.
     """
     if source.dtype is DType.I16:
+        if function is not None and function.op in _OF_ONE_SCALE:
+            return None
         return interpolated(lambda x: _numbers(graph, function, x), source, result)
     x = source.step * (all_codes(source.dtype) - source.zero).astype(np.float32)
     numbers = _numbers(graph, function, x)

@@ -13,7 +13,7 @@ import numpy as np
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, producer_of
 from whence.ops.attributes import get_int
-from whence.ops.quantised.quantise import integer_range, is_fixed_point
+from whence.ops.quantised.quantise import integer_range, is_fixed_point, rounds_away
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import code_of
 from whence.types import DType, Shape
@@ -111,6 +111,9 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     reals = last.input(0)
     result = None if reals is None else coding_of(graph, last, last.ref())
     if reals is None or result is None or not result.is_single or result.dtype not in CODES:
+        return None
+    if rounds_away(last.attrs) and not is_fixed_point(last.attrs):
+        # A file of LiteRT's that computes in real numbers and then quantises.
         return None
     fixed = is_fixed_point(last.attrs)
     activations: list[Node] = []

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.frontends.tflite.export.codes import CODE_TYPES, Codes, codes_of
+from whence.frontends.tflite.quantisation import ROUND_AWAY
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
+from whence.ops.attributes import get_str
 from whence.types import DType, TensorType
 
 _FUSING = frozenset(
@@ -270,7 +272,8 @@ def _is_quantised(graph: Graph, node: Node, bias: Node | None, quantise: Node) -
     made = codes_of(graph, quantise)
     kind = quantise.type
     if (
-        made is None
+        get_str(quantise.attrs, "arithmetic", "") == ROUND_AWAY
+        or made is None
         or not made.per_tensor
         or not isinstance(kind, TensorType)
         or kind.dtype not in _QUANTISED.get(node.op, ())
