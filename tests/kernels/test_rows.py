@@ -161,6 +161,18 @@ def test_the_rest():
     cases.check()
 
 
+def test_axes_that_are_an_empty_list_are_the_default_ones():
+    cases = Cases()
+    cases.expect(cases.op("MeanVarianceNormalization", cases.normal(2, 3, 4, 5), axes=()))
+    cases.check(peer=False)
+
+
+def test_a_response_to_the_power_of_zero():
+    cases = Cases()
+    cases.expect(cases.op("LRN", cases.normal(2, 7, 3, 5), size=3, alpha=0.0, beta=0.0, bias=0.0))
+    cases.check(peer=False)
+
+
 def test_an_even_neighbourhood():
     cases = Cases()
     cases.expect(cases.op("LRN", cases.normal(2, 7, 3, 5), size=4, alpha=0.1))

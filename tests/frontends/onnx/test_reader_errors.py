@@ -316,6 +316,21 @@ BAD: list[tuple[str, ModelProto, type[WhenceError], str]] = [
         "lacks its graph 'else_branch'",
     ),
     (
+        "branch operands",
+        nodes(
+            node(
+                "If",
+                ["c", "c"],
+                ["y"],
+                name="p",
+                then_branch=body(RELU, outputs=("t",)),
+                else_branch=body(RELU, outputs=("t",)),
+            )
+        ),
+        ModelError,
+        "'p' .*has 2 inputs; it takes a condition",
+    ),
+    (
         "branch counts",
         nodes(
             node(

@@ -169,3 +169,9 @@ def test_flops():
     x, y = np.ones((1, 4, 8, 8)), np.ones((1, 4, 4, 4))
     assert flops(DEFINITIONS["MaxPool"], {"kernel_shape": (3, 2)}, [x], [y]) == 4 * 16 * 6
     assert flops(DEFINITIONS["GlobalAveragePool"], {}, [x], [np.ones((1, 4, 1, 1))]) == 4 * 64
+
+
+@pytest.mark.parametrize("shape", [(1, 0, 1, 3), (1, 2, 0, 3)])
+def test_the_largest_of_no_elements(shape):
+    (found,) = evaluate(DEFINITIONS["GlobalMaxPool"], {}, [np.zeros(shape, np.float32)])
+    np.testing.assert_array_equal(found, np.full((*shape[:2], 1, 1), -np.inf, np.float32))

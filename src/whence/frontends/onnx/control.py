@@ -183,6 +183,11 @@ def _output_types(graph: Graph) -> list[ValueType]:
 
 
 def _if(control: _Control) -> None:
+    if len(control.record.inputs) != 1:
+        raise ModelError(
+            f"{control.record} has {len(control.record.inputs)} inputs; it takes a condition, and"
+            " its branches read other values by their names"
+        )
     bodies = {name: control.body(name, ()) for name in ("then_branch", "else_branch")}
     then, otherwise = (_output_types(body) for body in bodies.values())
     if len(then) != len(otherwise):

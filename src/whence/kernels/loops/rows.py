@@ -13,6 +13,7 @@ from whence.kernels.expressions import apply, cast, compute_type, literal, posit
 from whence.kernels.ir import Expr, Fn, Kernel
 from whence.kernels.loops.row_nest import RowNest
 from whence.kernels.rules.elementwise import add, div, like, mul, sub
+from whence.ops.attributes import get_ints
 from whence.ops.limits import MAX_UNROLLED
 from whence.types import DType
 
@@ -210,11 +211,11 @@ def _lp_norm(group: Group, anchor: Node) -> Kernel:
 
 def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
     # (x - mean) / (sqrt(var) + 1e-9)
-    given: Any = anchor.attrs.get("axes", (0, 2, 3))
+    given = get_ints(anchor.attrs, "axes", (0, 2, 3))
     source = anchor.inputs[0]
     assert source is not None
     rank = len(group.shape(source))
-    row = _along(group, anchor, sorted(int(axis) % rank for axis in given))
+    row = _along(group, anchor, sorted({axis % rank for axis in given}))
     total = row.fold("total", Fn.ADD, 0.0, row.x)
     mean = row.hold("mean", div(total, like(float(row.count), total)))
 
@@ -283,6 +284,9 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
         mul(total, like(_number(node, "alpha", 1e-4) / size, x)),
     )
     beta = _number(node, "beta", 0.75)
+    if beta == 0:
+        # base^0 = 1, also where the base is 0, which has no logarithm
+        return x
     if beta == 0.75:
         # base^0.75 without a logarithm
         root = apply(Fn.SQRT, base)

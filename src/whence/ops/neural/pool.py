@@ -135,6 +135,9 @@ def _global_average_pool(call: Call) -> tuple[Value]:
 
 def _global_max_pool(call: Call) -> tuple[Value]:
     x = tensor(call, 0)
+    if not x.size:
+        # NumPy has no largest of no elements, even where there is no result to hold it.
+        return (np.full(x.shape[:2] + (1,) * (x.ndim - 2), _lowest(x.dtype), x.dtype),)
     return (x.max(axis=_spatial_axes(x), keepdims=True),)
 
 

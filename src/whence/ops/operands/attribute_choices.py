@@ -15,25 +15,47 @@ from whence.types import DType, TensorType
 _PADDING = {"auto_pad": ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")}
 _DIRECTION = {"direction": ("forward", "reverse", "bidirectional")}
 _REDUCTION = {"reduction": ("none", "add", "mul", "max", "min")}
+_ROUNDING = {"round_mode": ("up", "down", "nearest")}
 _LOSS = {"reduction": ("none", "sum", "mean")}
 
 CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "BitShift": {"direction": ("LEFT", "RIGHT")},
+    "Cast": _ROUNDING,
+    "CastLike": _ROUNDING,
+    "CausalConvWithState": {"activation": ("none", "silu", "swish")},
     "DepthToSpace": {"mode": ("DCR", "CRD")},
     "Gelu": {"approximate": ("none", "tanh")},
     "GridSample": {
         "mode": ("linear", "nearest", "cubic", "bilinear", "bicubic"),
         "padding_mode": ("zeros", "border", "reflection"),
     },
+    "ImageDecoder": {"pixel_format": ("RGB", "BGR", "Grayscale")},
+    "LinearAttention": {"update_rule": ("linear", "gated", "delta", "gated_delta")},
     "NegativeLogLikelihoodLoss": _LOSS,
     "Pad": {"mode": ("constant", "reflect", "edge", "wrap")},
+    "Resize": {
+        "mode": ("nearest", "linear", "cubic"),
+        "coordinate_transformation_mode": (
+            "half_pixel",
+            "half_pixel_symmetric",
+            "pytorch_half_pixel",
+            "align_corners",
+            "asymmetric",
+            "tf_crop_and_resize",
+            "tf_half_pixel_for_nn",
+        ),
+        "nearest_mode": ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"),
+        "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+    },
     "RoiAlign": {
         "mode": ("avg", "max"),
         "coordinate_transformation_mode": ("half_pixel", "output_half_pixel"),
     },
     "SoftmaxCrossEntropyLoss": _LOSS,
+    "StringNormalizer": {"case_change_action": ("NONE", "LOWER", "UPPER")},
     "TensorScatter": {"mode": ("linear", "circular")},
     "SpaceToDepth": {"mode": ("DCR", "CRD")},
+    "TfIdfVectorizer": {"mode": ("TF", "IDF", "TFIDF")},
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose", "QLinearConv"), _PADDING),
     **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _PADDING),
     **dict.fromkeys(("GRU", "LSTM", "RNN"), _DIRECTION),
@@ -57,7 +79,13 @@ TYPES: Mapping[str, Mapping[str, frozenset[DType]]] = {
 }
 """Attributes that choose an element type by its number in ONNX; 0 leaves the choice open."""
 
-AXES: Mapping[str, str] = {"MeanVarianceNormalization": "axes", "TensorScatter": "axis"}
+NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
+    "Attention": {"qk_matmul_output_mode": (0, 1, 2, 3)},
+    "LpNormalization": {"p": (1, 2)},
+}
+"""Attributes that choose one of a few ways by its number."""
+
+AXES: Mapping[str, str] = {"TensorScatter": "axis"}
 """The attribute that names dimensions of the first input."""
 
 
@@ -69,6 +97,13 @@ def check_choices(query: TypeQuery) -> None:
             raise ModelError(
                 f"{query.op}: {name} is {found!r}, and may be {', '.join(words[:-1])} or"
                 f" {words[-1]}"
+            )
+    for name, numbers in NUMBERS.get(query.op, {}).items():
+        found = query.attrs.get(name)
+        if found is not None and found not in numbers:
+            raise ModelError(
+                f"{query.op}: {name} is {found}, and may be {', '.join(map(str, numbers[:-1]))} or"
+                f" {numbers[-1]}"
             )
     for name in TYPES.get(query.op, ()):
         check_type_number(query.op, name, query.attrs.get(name))

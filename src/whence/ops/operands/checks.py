@@ -108,6 +108,12 @@ def demand_elements(query: TypeQuery, index: int, allowed: Collection[DType], wh
         raise ModelError(f"{query.op}: input {index} is {query.types[index]}, it takes {what}")
 
 
+def demand_numbers(query: TypeQuery, index: int) -> None:
+    """Input `index` has elements that can be added and compared, which truth values are not."""
+    if dtype_of(query, index) is DType.BOOL:
+        raise ModelError(f"{query.op}: input {index} is {query.types[index]}, it takes numbers")
+
+
 def demand_same_elements(query: TypeQuery, index: int, other: int) -> None:
     """Inputs `index` and `other` have elements of one type."""
     found, wanted = dtype_of(query, index), dtype_of(query, other)

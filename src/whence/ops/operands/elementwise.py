@@ -11,9 +11,9 @@ from whence.ops.operands.checks import (
     by_types,
     demand_broadcast,
     demand_elements,
+    demand_numbers,
     demand_one,
     demand_same_elements,
-    dtype_of,
     shape_of,
 )
 from whence.types import DType
@@ -35,11 +35,11 @@ def _bits(query: TypeQuery) -> None:
 
 
 def _signed(query: TypeQuery) -> None:
-    if dtype_of(query, 0) is DType.BOOL:
-        raise ModelError(f"{query.op}: input 0 is {query.types[0]}, it takes numbers")
+    demand_numbers(query, 0)
 
 
 def _clip(query: TypeQuery) -> None:
+    demand_numbers(query, 0)
     for index in (1, 2):
         demand_one(query, index, "a bound")
         demand_same_elements(query, index, 0)

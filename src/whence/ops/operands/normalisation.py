@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from whence.errors import ModelError
-from whence.ops.attributes import get_int
+from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import TypeQuery
 from whence.ops.operands.checks import (
     Check,
@@ -14,6 +14,7 @@ from whence.ops.operands.checks import (
     by_types,
     demand,
     demand_broadcast,
+    demand_numbers,
     demand_one,
     demand_rank,
     divided,
@@ -73,7 +74,23 @@ def _running(query: TypeQuery) -> None:
         axis_in(query, axis, shape_of(query, 0))
 
 
+def _numbers(query: TypeQuery) -> None:
+    demand_numbers(query, 0)
+
+
+def _mean_variance_normalisation(query: TypeQuery) -> None:
+    """Its axes are those of a batch of images unless the attribute says others."""
+    for axis in get_ints(query.attrs, "axes", (0, 2, 3)):
+        axis_in(query, axis, shape_of(query, 0), name="axes")
+
+
+def _hardmax(query: TypeQuery) -> None:
+    demand_numbers(query, 0)
+    along(-1)(query)
+
+
 def _top_k(query: TypeQuery) -> None:
+    demand_numbers(query, 0)
     along(-1)(query)
     demand_one(query, 1, "k")
     x, k = shape_of(query, 0), const_ints(query, 1)
@@ -84,9 +101,9 @@ def _top_k(query: TypeQuery) -> None:
         raise ModelError(f"{query.op}: k is {k[0]}, and the axis has {size} elements")
 
 
-_REDUCTIONS = (
-    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
-    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",
+_SUMS = (
+    "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceProd",
+    "ReduceSum", "ReduceSumSquare",
 )  # fmt: skip
 
 RULES: Mapping[str, Check] = {
@@ -95,13 +112,14 @@ RULES: Mapping[str, Check] = {
     "GroupNormalization": _group_normalisation,
     "LayerNormalization": _row_normalisation(1, 2),
     "RMSNormalization": _row_normalisation(1),
-    # Its axes are an attribute (`ops/operands/attribute_choices.py`).
-    "MeanVarianceNormalization": by_types,
+    "MeanVarianceNormalization": _mean_variance_normalisation,
     "LRN": _local_response,
-    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "LpNormalization"), along(-1)),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), along(-1)),
+    "Hardmax": _hardmax,
     **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),
     **dict.fromkeys(("CumSum", "CumProd"), _running),
     # The axes that are reduced decide the shape of the result.
-    **dict.fromkeys(_REDUCTIONS, by_types),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), by_types),
+    **dict.fromkeys(_SUMS, _numbers),
     "TopK": _top_k,
 }

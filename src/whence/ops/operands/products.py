@@ -10,6 +10,7 @@ from whence.ops.definition import TypeQuery
 from whence.ops.operands.checks import (
     Check,
     by_types,
+    count_of,
     demand,
     demand_broadcast,
     demand_one,
@@ -61,6 +62,66 @@ def _kernel(query: TypeQuery, x: Shape | None, w: Shape) -> None:
         raise ModelError(
             f"{query.op}: kernel_shape {list(given)} is not that of the weights {query.types[1]}"
         )
+
+
+def _deform_conv(query: TypeQuery) -> None:
+    """As Conv, with an offset and a weight for every tap of every group of channels."""
+    x, w, groups = shape_of(query, 0), shape_of(query, 1), get_int(query.attrs, "group", 1)
+    demand_rank(query, 0, 3)
+    demand_rank(query, 1, 3)
+    if w is None:
+        return
+    divided(query, w[0], groups, "channels")
+    _kernel(query, x, w)
+    if any(isinstance(dim, int) and dim < 1 for dim in w[2:]):
+        raise ModelError(f"{query.op}: weights {query.types[1]} have no taps")
+    demand(query, 3, (w[0],), "the bias")
+    taps, parts = count_of(w[2:]), get_int(query.attrs, "offset_group", 1)
+    if x is None:
+        return
+    divided(query, x[1], parts, "channels")
+    if isinstance(w[1], int) and differ(x[1], w[1] * groups):
+        raise ModelError(
+            f"{query.op}: weights {query.types[1]} in {groups} groups do not fit an input"
+            f" {query.types[0]}"
+        )
+    if taps is not None:
+        places = (None,) * (len(x) - 2)
+        demand(query, 2, (x[0], parts * taps * (len(x) - 2), *places), "the offsets")
+        demand(query, 4, (x[0], parts * taps, *places), "the mask")
+
+
+def _einsum(query: TypeQuery) -> None:
+    """Axes with one label are of one size, or 1."""
+    equation = get_str(query.attrs, "equation", "").replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    if len(terms) != len(query.types):
+        raise ModelError(
+            f"{query.op}: equation {equation!r} has {len(terms)} operands, {len(query.types)} are"
+            " given"
+        )
+    sizes: dict[str, Dim] = {}
+    for index, term in enumerate(terms):
+        shape = shape_of(query, index)
+        if shape is None:
+            continue
+        before, dots, after = term.partition("...")
+        named = len(before) + len(after)
+        if named > len(shape) or (not dots and named != len(shape)):
+            raise ModelError(
+                f"{query.op}: {term!r} of equation {equation!r} does not have the axes of"
+                f" {query.types[index]}"
+            )
+        ends = [*zip(before, shape, strict=False)]
+        ends += zip(after, shape[len(shape) - len(after) :], strict=True)
+        for label, size in ends:
+            if size == 1 or size is None:
+                continue
+            if differ(sizes.setdefault(label, size), size):
+                raise ModelError(
+                    f"{query.op}: axis {label!r} of equation {equation!r} is {size} in"
+                    f" {query.types[index]}, and {sizes[label]} elsewhere"
+                )
 
 
 def _blocked_conv(query: TypeQuery) -> None:
@@ -173,6 +234,8 @@ RULES: Mapping[str, Check] = {
     "FusedConv": _conv,
     "ConvTranspose": _conv_transpose,
     "FusedConvTranspose": _conv_transpose,
+    "DeformConv": _deform_conv,
+    "Einsum": _einsum,
     "BlockedConv": _blocked_conv,
     "FromBlocked": _from_blocked,
     "ToBlocked": by_types,
