@@ -102,7 +102,7 @@ def check_choices(query: TypeQuery) -> None:
         found = query.attrs.get(name)
         if found is not None and found not in numbers:
             raise ModelError(
-                f"{query.op}: {name} is {found}, and may be {', '.join(map(str, numbers[:-1]))} or"
+                f"{query.op}: {name} is {found!r}, and may be {', '.join(map(str, numbers[:-1]))} or"
                 f" {numbers[-1]}"
             )
     for name in TYPES.get(query.op, ()):
