@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from whence.ops.definition import Attr
+from whence.ops.registry import REGISTRY
 from whence.provenance import NO_ORIGIN, EdgeKind, Origin
 from whence.types import ValueType
 
@@ -115,6 +116,17 @@ class Node:
     def input(self, index: int) -> Ref | None:
         """Input `index`, or `None` when it is absent or the list is shorter."""
         return self.inputs[index] if index < len(self.inputs) else None
+
+    def operand(self, name: str) -> Ref | None:
+        """The operand that the operator's definition calls `name`, or `None` when it is absent."""
+        index = REGISTRY[self.op].operands.positions[name]
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def is_a(self, *ops: str) -> bool:
+        """Is it one of these operators? For the alternatives of a pattern; what is true of a whole
+        class of operators is a trait.
+        """
+        return self.op in ops
 
     def __repr__(self) -> str:
         inputs = ", ".join("-" if ref is None else str(ref) for ref in self.inputs)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
+from whence.ops.operand import NO_OPERANDS, Operands
+from whence.ops.traits import Trait
 from whence.types import ValueType
 
 Attr: TypeAlias = (
@@ -121,6 +123,42 @@ unknown.
 """
 
 
+class Neutral(NamedTuple):
+    """An operand that changes nothing: the right one, and in a commutative operator the left one."""
+
+    value: float
+    law: str
+
+
+class IndexedAxes(enum.Enum):
+    """Which axes of the data indices lead into."""
+
+    ATTRIBUTE = enum.auto()
+    """The one that the attribute `axis` names."""
+    TUPLE = enum.auto()
+    """Tuples of indices, one for each of the first axes after `batch_dims`."""
+    FIRST = enum.auto()
+
+
+class Indexing(NamedTuple):
+    """An operator that looks something up: in which operand, where, and along which axes."""
+
+    data: str
+    indices: str
+    axes: IndexedAxes
+
+
+class Facts(TypedDict, total=False):
+    """What a definition may add to those of its family."""
+
+    operands: Operands
+    traits: Trait
+    neutral: Neutral
+    involution: str
+    indexing: Indexing
+    plain: str
+
+
 @dataclass(frozen=True, slots=True)
 class OpDef:
     """One operator. Only what differs from the defaults is given."""
@@ -136,3 +174,28 @@ class OpDef:
     """Operations per application, or a plain number: operations per element of output 0."""
     commutative: bool = False
     """The first two inputs may be swapped."""
+    operands: Operands = NO_OPERANDS
+    """Their names and kinds, in order."""
+    traits: Trait = Trait.NONE
+    neutral: Neutral | None = None
+    """What may stand as the other operand of `op(x, ·)` without changing x."""
+    involution: str = ""
+    """The law f(f(x)) = x, for operators that undo themselves."""
+    indexing: Indexing | None = None
+    plain: str = ""
+    """The ONNX operator that it computes in another layout, or fused with others; itself if empty."""
+
+    def is_(self, traits: Trait) -> bool:
+        """Does it have one of these traits?"""
+        return bool(self.traits.value & traits.value)
+
+    @property
+    def by_element(self) -> bool:
+        """Is every element of its result computed from the elements of its operands at the same
+        place, all of them data? So it commutes with whatever moves the elements of all of them.
+        """
+        return (
+            self.pattern <= Pattern.BROADCAST
+            and bool(self.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION))
+            and self.operands.all_data
+        )

@@ -45,6 +45,7 @@ from whence.ops.tensor import (
     text,
     training,
 )
+from whence.ops.traits import FORM, Trait
 
 _FAMILIES: tuple[tuple[OpDef, ...], ...] = (
     attention.OPS,
@@ -94,6 +95,27 @@ def collect(families: tuple[tuple[OpDef, ...], ...]) -> Mapping[str, OpDef]:
 
 
 REGISTRY: Mapping[str, OpDef] = collect(_FAMILIES)
+
+
+_BY_TRAIT: Mapping[Trait, frozenset[str]] = {
+    trait: frozenset(name for name, known in REGISTRY.items() if known.traits.value & trait.value)
+    for trait in Trait
+}
+_FORMS: Mapping[tuple[str, Trait], str] = {
+    (known.plain, known.traits & FORM): name for name, known in REGISTRY.items() if known.plain
+}
+
+
+def operators(*traits: Trait) -> frozenset[str]:
+    """The operators that have all of these traits."""
+    return frozenset.intersection(*(_BY_TRAIT[trait] for trait in traits))
+
+
+def form_of(plain: str, form: Trait) -> str | None:
+    """The operator that computes what `plain` does, fused or in another layout: `form` is the
+    combination of FUSED, BLOCKED and CHANNELS_LAST that it has. `None` when there is none.
+    """
+    return _FORMS.get((plain, form))
 
 
 def lookup(op: str) -> OpDef:

@@ -9,8 +9,19 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import (
+    Call,
+    IndexedAxes,
+    Indexing,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+)
+from whence.ops.operand import INDEX, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.types import DType, TensorType, ValueType
 
 
@@ -203,10 +214,27 @@ def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
 
 OPS: tuple[OpDef, ...] = (
     OpDef(
-        "Attention", Pattern.OPAQUE, OpClass.MATMUL, reference=_attention, flops=_attention_flops
+        "Attention",
+        Pattern.OPAQUE,
+        OpClass.MATMUL,
+        reference=_attention,
+        flops=_attention_flops,
+        operands=named("Q", "K", "V", "attn_mask", "past_key", "past_value", "nonpad_kv_seqlen"),
     ),
-    OpDef("LinearAttention", Pattern.OPAQUE, OpClass.MATMUL),
     OpDef(
-        "RotaryEmbedding", Pattern.OPAQUE, OpClass.ELEMENTWISE, reference=_rotary_embedding, flops=3
+        "LinearAttention",
+        Pattern.OPAQUE,
+        OpClass.MATMUL,
+        operands=named("query", "key", "value", "past_state", "decay", "beta"),
+    ),
+    OpDef(
+        "RotaryEmbedding",
+        Pattern.OPAQUE,
+        OpClass.ELEMENTWISE,
+        reference=_rotary_embedding,
+        flops=3,
+        operands=named("X", "cos_cache", "sin_cache", position_ids=INDEX),
+        traits=Trait.CHECKS_INDICES,
+        indexing=Indexing("cos_cache", "position_ids", IndexedAxes.FIRST),
     ),
 )

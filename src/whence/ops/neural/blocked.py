@@ -30,7 +30,9 @@ from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuer
 from whence.ops.neural.conv import conv, conv_flops
 from whence.ops.neural.fused import apply_activation
 from whence.ops.neural.pool import OPS as POOLS
+from whence.ops.operand import X, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import pool as infer_pool
 from whence.ops.types.type_rules import tensor_type
@@ -204,9 +206,25 @@ def _pool_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 OPS: tuple[OpDef, ...] = (
-    OpDef("ToBlocked", Pattern.INJECTIVE, OpClass.MOVEMENT, _infer_to_blocked, _to_blocked, 0),
     OpDef(
-        "FromBlocked", Pattern.INJECTIVE, OpClass.MOVEMENT, _infer_from_blocked, _from_blocked, 0
+        "ToBlocked",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        _infer_to_blocked,
+        _to_blocked,
+        0,
+        operands=X,
+        traits=Trait.RELAYOUT,
+    ),
+    OpDef(
+        "FromBlocked",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        _infer_from_blocked,
+        _from_blocked,
+        0,
+        operands=X,
+        traits=Trait.RELAYOUT,
     ),
     OpDef(
         "BlockedConv",
@@ -215,7 +233,30 @@ OPS: tuple[OpDef, ...] = (
         _infer_conv,
         _blocked_conv,
         _conv_flops,
+        operands=named("X", "W", "B", "Z"),
+        traits=Trait.CONVOLUTION | Trait.FUSED | Trait.BLOCKED,
+        plain="Conv",
     ),
-    OpDef("BlockedMaxPool", _ANCHOR, OpClass.POOL, _infer_pool, _blocked_pool, _pool_flops),
-    OpDef("BlockedAveragePool", _ANCHOR, OpClass.POOL, _infer_pool, _blocked_pool, _pool_flops),
+    OpDef(
+        "BlockedMaxPool",
+        _ANCHOR,
+        OpClass.POOL,
+        _infer_pool,
+        _blocked_pool,
+        _pool_flops,
+        operands=X,
+        traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
+        plain="MaxPool",
+    ),
+    OpDef(
+        "BlockedAveragePool",
+        _ANCHOR,
+        OpClass.POOL,
+        _infer_pool,
+        _blocked_pool,
+        _pool_flops,
+        operands=X,
+        traits=Trait.POOLS_WINDOWS | Trait.BLOCKED,
+        plain="AveragePool",
+    ),
 )

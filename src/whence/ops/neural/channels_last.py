@@ -25,6 +25,7 @@ from whence.ops.neural.conv import OPS as CONVS
 from whence.ops.neural.pool import OPS as POOLS
 from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import round_away
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import tensor_type
 from whence.types import Shape, TensorType, ValueType
 
@@ -93,6 +94,9 @@ def _channels_last(base: OpDef) -> OpDef:
         _inferring(base.infer),
         _evaluating(base.name, base.reference),
         base.flops,
+        operands=base.operands,
+        traits=base.traits | Trait.CHANNELS_LAST,
+        plain=base.name,
     )
 
 

@@ -23,8 +23,10 @@ from whence.ops.neural.window import (
     patches,
     spatial_index,
 )
+from whence.ops.operand import CODING, DATA, PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.quantised.quantise import requantise
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
 from whence.types import DType, TensorType, ValueType
@@ -268,7 +270,16 @@ def _qlinear_conv_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int |
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 OPS: tuple[OpDef, ...] = (
-    OpDef("Conv", _ANCHOR, OpClass.CONV, infer=infer_conv, reference=_conv, flops=conv_flops),
+    OpDef(
+        "Conv",
+        _ANCHOR,
+        OpClass.CONV,
+        infer=infer_conv,
+        reference=_conv,
+        flops=conv_flops,
+        operands=named("X", "W", "B"),
+        traits=Trait.CONVOLUTION,
+    ),
     OpDef(
         "ConvTranspose",
         _ANCHOR,
@@ -276,6 +287,8 @@ OPS: tuple[OpDef, ...] = (
         infer=infer_conv_transpose,
         reference=_conv_transpose,
         flops=conv_transpose_flops,
+        operands=named("X", "W", "B"),
+        traits=Trait.TRANSPOSED_CONVOLUTION,
     ),
     OpDef(
         "ConvInteger",
@@ -283,6 +296,8 @@ OPS: tuple[OpDef, ...] = (
         OpClass.CONV | OpClass.QUANTISE,
         reference=_conv_integer,
         flops=conv_flops,
+        operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
+        traits=Trait.INTEGER,
     ),
     OpDef(
         "QLinearConv",
@@ -290,14 +305,40 @@ OPS: tuple[OpDef, ...] = (
         OpClass.CONV | OpClass.QUANTISE,
         reference=_qlinear_conv,
         flops=_qlinear_conv_flops,
+        operands=named(
+            "x",
+            x_scale=CODING,
+            x_zero_point=CODING,
+            w=DATA,
+            w_scale=CODING,
+            w_zero_point=CODING,
+            y_scale=CODING,
+            y_zero_point=CODING,
+            B=DATA,
+        ),
+        traits=Trait.INTEGER,
     ),
-    OpDef("DeformConv", Pattern.OPAQUE, OpClass.CONV, reference=_deform_conv, flops=conv_flops),
+    OpDef(
+        "DeformConv",
+        Pattern.OPAQUE,
+        OpClass.CONV,
+        reference=_deform_conv,
+        flops=conv_flops,
+        operands=named("X", "W", "offset", "B", "mask"),
+    ),
     OpDef(
         "CausalConvWithState",
         Pattern.OPAQUE,
         OpClass.CONV,
         reference=_causal_conv,
         flops=conv_flops,
+        operands=named("input", "weight", "bias", "past_state"),
     ),
-    OpDef("Col2Im", Pattern.OPAQUE, OpClass.MOVEMENT, reference=_col2im),
+    OpDef(
+        "Col2Im",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        reference=_col2im,
+        operands=named("input", image_shape=PARAMETER, block_shape=PARAMETER),
+    ),
 )

@@ -18,6 +18,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import named
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, TensorType, ValueType
@@ -249,6 +250,21 @@ OPS: tuple[OpDef, ...] = (
         OpClass.NONE,
         _padded_suppression_type,
         _padded_suppression,
+        operands=named(
+            "boxes",
+            "scores",
+            "max_output_size",
+            "iou_threshold",
+            "score_threshold",
+            "soft_nms_sigma",
+        ),
     ),
-    OpDef("DetectionPostProcess", Pattern.OPAQUE, OpClass.NONE, _post_process_type, _post_process),
+    OpDef(
+        "DetectionPostProcess",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _post_process_type,
+        _post_process,
+        operands=named("boxes", "scores", "anchors"),
+    ),
 )

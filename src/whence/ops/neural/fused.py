@@ -42,7 +42,9 @@ from whence.ops.definition import (
 from whence.ops.neural.activation import ACTIVATIONS
 from whence.ops.neural.conv import conv, conv_flops, conv_transpose, conv_transpose_flops
 from whence.ops.neural.matmul import gemm, matmul_flops, multiply
+from whence.ops.operand import named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
 from whence.ops.types.spatial_rules import gemm as infer_gemm
@@ -273,7 +275,15 @@ _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 _CONV, _MATMUL = OpClass.CONV | OpClass.ACTIVATION, OpClass.MATMUL | OpClass.ACTIVATION
 OPS: tuple[OpDef, ...] = (
     OpDef(
-        "FusedConv", _ANCHOR, _CONV, _infer(infer_conv, 3), _reference(conv, 3), _flops(conv_flops)
+        "FusedConv",
+        _ANCHOR,
+        _CONV,
+        _infer(infer_conv, 3),
+        _reference(conv, 3),
+        _flops(conv_flops),
+        operands=named("X", "W", "B", "Z"),
+        traits=Trait.CONVOLUTION | Trait.FUSED,
+        plain="Conv",
     ),
     OpDef(
         "FusedConvTranspose",
@@ -282,6 +292,9 @@ OPS: tuple[OpDef, ...] = (
         _infer(infer_conv_transpose, 3),
         _reference(conv_transpose, 3),
         _flops(conv_transpose_flops),
+        operands=named("X", "W", "B", "Z"),
+        traits=Trait.TRANSPOSED_CONVOLUTION | Trait.FUSED,
+        plain="ConvTranspose",
     ),
     OpDef(
         "FusedGemm",
@@ -290,6 +303,9 @@ OPS: tuple[OpDef, ...] = (
         _infer(infer_gemm, None),
         _reference(gemm, None),
         _flops(matmul_flops),
+        operands=named("A", "B", "C"),
+        traits=Trait.PRODUCT | Trait.FUSED,
+        plain="Gemm",
     ),
     OpDef(
         "FusedMatMul",
@@ -298,5 +314,8 @@ OPS: tuple[OpDef, ...] = (
         _infer(_infer_matmul, 2),
         _reference(_matmul, 2),
         _flops(matmul_flops),
+        operands=named("A", "B", "Z"),
+        traits=Trait.PRODUCT | Trait.FUSED,
+        plain="MatMul",
     ),
 )

@@ -10,8 +10,10 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import CODING, DATA, X, named, variadic
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.quantised.quantise import requantise
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import gemm as infer_gemm
 from whence.ops.types.type_rules import matmul as infer_matmul
 from whence.types import DType, TensorType, ValueType
@@ -175,6 +177,8 @@ OPS: tuple[OpDef, ...] = (
         infer=infer_matmul,
         reference=_matmul,
         flops=matmul_flops,
+        operands=named("A", "B"),
+        traits=Trait.PRODUCT,
     ),
     OpDef(
         "Gemm",
@@ -183,14 +187,25 @@ OPS: tuple[OpDef, ...] = (
         infer=infer_gemm,
         reference=_gemm,
         flops=matmul_flops,
+        operands=named("A", "B", "C"),
+        traits=Trait.PRODUCT,
     ),
-    OpDef("Einsum", Pattern.OPAQUE, OpClass.MATMUL, reference=_einsum, flops=_einsum_flops),
+    OpDef(
+        "Einsum",
+        Pattern.OPAQUE,
+        OpClass.MATMUL,
+        reference=_einsum,
+        flops=_einsum_flops,
+        operands=variadic("Inputs"),
+    ),
     OpDef(
         "MatMulInteger",
         Pattern.OUT_ELEMWISE_FUSABLE,
         OpClass.MATMUL | OpClass.QUANTISE,
         reference=_matmul_integer,
         flops=matmul_flops,
+        operands=named("A", "B", a_zero_point=CODING, b_zero_point=CODING),
+        traits=Trait.INTEGER,
     ),
     OpDef(
         "QLinearMatMul",
@@ -198,6 +213,17 @@ OPS: tuple[OpDef, ...] = (
         OpClass.MATMUL | OpClass.QUANTISE,
         reference=_qlinear_matmul,
         flops=matmul_flops,
+        operands=named(
+            "a",
+            a_scale=CODING,
+            a_zero_point=CODING,
+            b=DATA,
+            b_scale=CODING,
+            b_zero_point=CODING,
+            y_scale=CODING,
+            y_zero_point=CODING,
+        ),
+        traits=Trait.INTEGER,
     ),
-    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops),
+    OpDef("Det", Pattern.OPAQUE, OpClass.NONE, reference=_det, flops=_det_flops, operands=X),
 )

@@ -5,15 +5,17 @@ once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_str
-from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, Value
+from whence.ops.definition import Attrs, Call, Facts, OpClass, OpDef, Pattern, Value
 from whence.ops.neural.activation import ACTIVATIONS, gelu, gelu_tanh, sigmoid
+from whence.ops.operand import X, named
 from whence.ops.precision import narrow, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast, same_type
 
 _Function: TypeAlias = Callable[[np.ndarray, Attrs], Any]
@@ -61,15 +63,16 @@ def _prelu(call: Call) -> tuple[Value]:
     return (narrow(np.where(x < 0, widen(x) * widen(slope), widen(x)), x.dtype),)
 
 
-def _activation(name: str, function: _Function, flops: int) -> OpDef:
+def _activation(name: str, function: _Function, flops: int, **facts: Unpack[Facts]) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x), call.attrs)), x.dtype),)
 
-    return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops)
+    facts.setdefault("operands", X)
+    return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops, **facts)
 
 
-def _named(name: str, flops: int = 1) -> OpDef:
+def _named(name: str, flops: int = 1, **facts: Unpack[Facts]) -> OpDef:
     """One of the functions known by name, with its numbers in the attributes `alpha` and `beta`."""
     chosen = ACTIVATIONS[name]
 
@@ -78,26 +81,43 @@ def _named(name: str, flops: int = 1) -> OpDef:
         beta = None if chosen.beta is None else get_float(attrs, "beta", chosen.beta)
         return chosen(x, alpha, beta)
 
-    return _activation(name, function, flops)
+    return _activation(name, function, flops, **facts)
 
 
 OPS: tuple[OpDef, ...] = (
-    _named("Relu"),
+    _named("Relu", traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE | Trait.BOUNDS),
     _named("LeakyRelu", 2),
     _named("ThresholdedRelu"),
     _named("Elu", 6),
-    _named("Sigmoid", 6),
-    _named("HardSigmoid", 4),
+    _named("Sigmoid", 6, traits=Trait.NOT_NEGATIVE),
+    _named("HardSigmoid", 4, traits=Trait.NOT_NEGATIVE),
     _named("HardSwish", 5),
     _named("Swish", 7),
     _named("Mish", 14),
-    _named("Softplus", 8),
-    _named("Softsign", 3),
-    _named("Tanh", 6),
+    _named("Softplus", 8, traits=Trait.NOT_NEGATIVE),
+    _named("Softsign", 3, operands=named("input")),
+    _named("Tanh", 6, operands=named("input")),
     _activation("Gelu", _gelu, 11),
     _activation("Selu", _selu, 7),
     _activation("Celu", _celu, 8),
-    _activation("Shrink", _shrink, 2),
-    OpDef("PRelu", Pattern.BROADCAST, _CLASSES, same_type, _prelu, flops=2),
-    OpDef("SwiGLU", Pattern.BROADCAST, _CLASSES, broadcast, _swiglu, flops=8),
+    _activation("Shrink", _shrink, 2, operands=named("input")),
+    OpDef(
+        "PRelu",
+        Pattern.BROADCAST,
+        _CLASSES,
+        same_type,
+        _prelu,
+        flops=2,
+        operands=named("X", "slope"),
+    ),
+    OpDef(
+        "SwiGLU",
+        Pattern.BROADCAST,
+        _CLASSES,
+        broadcast,
+        _swiglu,
+        flops=8,
+        operands=named("A", "B"),
+        traits=Trait.SAME_SHAPE,
+    ),
 )

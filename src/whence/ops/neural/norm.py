@@ -9,7 +9,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, Value
+from whence.ops.operand import X, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
 from whence.ops.types.type_rules import same_type
 from whence.types import DType
@@ -181,6 +183,7 @@ OPS: tuple[OpDef, ...] = (
         infer=batch_normalisation,
         reference=_batch_normalisation,
         flops=2,
+        operands=named("X", "scale", "B", "input_mean", "input_var"),
     ),
     OpDef(
         "InstanceNormalization",
@@ -189,6 +192,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_instance_normalisation,
         flops=8,
+        operands=named("input", "scale", "B"),
     ),
     OpDef(
         "GroupNormalization",
@@ -197,9 +201,15 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_group_normalisation,
         flops=8,
+        operands=named("X", "scale", "bias"),
     ),
     OpDef(
-        "LayerNormalization", Pattern.OPAQUE, OpClass.NORM, reference=_layer_normalisation, flops=8
+        "LayerNormalization",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        reference=_layer_normalisation,
+        flops=8,
+        operands=named("X", "Scale", "B"),
     ),
     OpDef(
         "RMSNormalization",
@@ -208,6 +218,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_rms_normalisation,
         flops=5,
+        operands=named("X", "scale"),
     ),
     OpDef(
         "LpNormalization",
@@ -216,6 +227,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_lp_normalisation,
         flops=4,
+        operands=named("input"),
     ),
     OpDef(
         "MeanVarianceNormalization",
@@ -224,6 +236,7 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_mean_variance_normalisation,
         flops=6,
+        operands=X,
     ),
     OpDef(
         "LRN",
@@ -232,10 +245,36 @@ OPS: tuple[OpDef, ...] = (
         infer=same_type,
         reference=_local_response_normalisation,
         flops=12,
+        operands=X,
     ),
-    OpDef("Softmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_softmax, flops=5),
     OpDef(
-        "LogSoftmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_log_softmax, flops=5
+        "Softmax",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_softmax,
+        flops=5,
+        operands=named("input"),
+        traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
     ),
-    OpDef("Hardmax", Pattern.OPAQUE, OpClass.NORM, infer=same_type, reference=_hardmax, flops=2),
+    OpDef(
+        "LogSoftmax",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_log_softmax,
+        flops=5,
+        operands=named("input"),
+        traits=Trait.SAME_AXIS | Trait.EXPONENTIAL,
+    ),
+    OpDef(
+        "Hardmax",
+        Pattern.OPAQUE,
+        OpClass.NORM,
+        infer=same_type,
+        reference=_hardmax,
+        flops=2,
+        operands=named("input"),
+        traits=Trait.SAME_AXIS,
+    ),
 )

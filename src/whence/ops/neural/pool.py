@@ -13,7 +13,9 @@ import numpy as np
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.neural.window import Window, make_window, pad_spatial
+from whence.ops.operand import INDEX, PARAMETER, X, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import global_pool, pool
 from whence.types import TensorType, ValueType
 
@@ -269,11 +271,36 @@ def _global_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 _ANCHOR = Pattern.OUT_ELEMWISE_FUSABLE
 OPS: tuple[OpDef, ...] = (
-    OpDef("MaxPool", _ANCHOR, OpClass.POOL, infer=pool, reference=_max_pool, flops=_pool_flops),
     OpDef(
-        "AveragePool", _ANCHOR, OpClass.POOL, infer=pool, reference=_average_pool, flops=_pool_flops
+        "MaxPool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=pool,
+        reference=_max_pool,
+        flops=_pool_flops,
+        operands=X,
+        traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.POOLS_WINDOWS,
     ),
-    OpDef("LpPool", _ANCHOR, OpClass.POOL, infer=pool, reference=_lp_pool, flops=_pool_flops),
+    OpDef(
+        "AveragePool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=pool,
+        reference=_average_pool,
+        flops=_pool_flops,
+        operands=X,
+        traits=Trait.POOLS_WINDOWS,
+    ),
+    OpDef(
+        "LpPool",
+        _ANCHOR,
+        OpClass.POOL,
+        infer=pool,
+        reference=_lp_pool,
+        flops=_pool_flops,
+        operands=X,
+        traits=Trait.POOLS_WINDOWS,
+    ),
     OpDef(
         "GlobalAveragePool",
         _ANCHOR,
@@ -281,6 +308,8 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_average_pool,
         flops=_global_flops,
+        operands=X,
+        traits=Trait.POOLS_ALL,
     ),
     OpDef(
         "GlobalMaxPool",
@@ -289,6 +318,8 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_max_pool,
         flops=_global_flops,
+        operands=X,
+        traits=Trait.EXACT | Trait.POOLS_ALL,
     ),
     OpDef(
         "GlobalLpPool",
@@ -297,8 +328,29 @@ OPS: tuple[OpDef, ...] = (
         infer=global_pool,
         reference=_global_lp_pool,
         flops=_global_flops,
+        operands=X,
+        traits=Trait.POOLS_ALL,
     ),
-    OpDef("MaxUnpool", Pattern.OPAQUE, OpClass.POOL, reference=_max_unpool),
-    OpDef("MaxRoiPool", Pattern.OPAQUE, OpClass.POOL, reference=_max_roi_pool),
-    OpDef("RoiAlign", Pattern.OPAQUE, OpClass.POOL, reference=_roi_align),
+    OpDef(
+        "MaxUnpool",
+        Pattern.OPAQUE,
+        OpClass.POOL,
+        reference=_max_unpool,
+        operands=named("X", I=INDEX, output_shape=PARAMETER),
+        traits=Trait.GROWS,
+    ),
+    OpDef(
+        "MaxRoiPool",
+        Pattern.OPAQUE,
+        OpClass.POOL,
+        reference=_max_roi_pool,
+        operands=named("X", "rois"),
+    ),
+    OpDef(
+        "RoiAlign",
+        Pattern.OPAQUE,
+        OpClass.POOL,
+        reference=_roi_align,
+        operands=named("X", "rois", batch_indices=INDEX),
+    ),
 )

@@ -18,6 +18,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_str, get_strs
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.neural.activation import ACTIVATIONS, Activation
+from whence.ops.operand import named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.types import TensorType, ValueType
 
@@ -252,7 +253,28 @@ def _recurrent_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("RNN", Pattern.OPAQUE, OpClass.RECURRENT, reference=_rnn, flops=_recurrent_flops),
-    OpDef("GRU", Pattern.OPAQUE, OpClass.RECURRENT, reference=_gru, flops=_recurrent_flops),
-    OpDef("LSTM", Pattern.OPAQUE, OpClass.RECURRENT, reference=_lstm, flops=_recurrent_flops),
+    OpDef(
+        "RNN",
+        Pattern.OPAQUE,
+        OpClass.RECURRENT,
+        reference=_rnn,
+        flops=_recurrent_flops,
+        operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
+    ),
+    OpDef(
+        "GRU",
+        Pattern.OPAQUE,
+        OpClass.RECURRENT,
+        reference=_gru,
+        flops=_recurrent_flops,
+        operands=named("X", "W", "R", "B", "sequence_lens", "initial_h"),
+    ),
+    OpDef(
+        "LSTM",
+        Pattern.OPAQUE,
+        OpClass.RECURRENT,
+        reference=_lstm,
+        flops=_recurrent_flops,
+        operands=named("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P"),
+    ),
 )

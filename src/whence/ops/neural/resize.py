@@ -12,7 +12,9 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.neural.sample import cubic_weights, grid_sample
+from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import resize as infer_resize
 from whence.types import TensorType, ValueType
 
@@ -219,7 +221,30 @@ def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("Resize", Pattern.INJECTIVE, OpClass.MOVEMENT, infer_resize, _resize, _resize_flops),
-    OpDef("GridSample", Pattern.OPAQUE, OpClass.MOVEMENT, reference=grid_sample, flops=12),
-    OpDef("AffineGrid", Pattern.OPAQUE, OpClass.NONE, flops=6),
+    OpDef(
+        "Resize",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        infer_resize,
+        _resize,
+        _resize_flops,
+        operands=named("X", roi=PARAMETER, scales=PARAMETER, sizes=PARAMETER),
+        traits=Trait.REPEATS | Trait.GROWS,
+    ),
+    OpDef(
+        "GridSample",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        reference=grid_sample,
+        flops=12,
+        operands=named("X", "grid"),
+    ),
+    OpDef(
+        "AffineGrid",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        flops=6,
+        operands=named("theta", size=PARAMETER),
+        traits=Trait.GROWS,
+    ),
 )

@@ -39,8 +39,10 @@ from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Valu
 from whence.ops.neural.conv import convolve
 from whence.ops.neural.matmul import wrap_int32
 from whence.ops.neural.window import Index, make_transposition, make_window, spatial_index
+from whence.ops.operand import CODING, named
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.quantised.quantise import integer_range
+from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import conv as infer_conv
 from whence.ops.types.spatial_rules import conv_transpose as infer_conv_transpose
 from whence.ops.types.type_rules import tensor_type
@@ -276,7 +278,16 @@ def _transpose_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | No
 _ANCHOR, _ELEMENTWISE = Pattern.OUT_ELEMWISE_FUSABLE, OpClass.ELEMENTWISE | OpClass.QUANTISE
 _CONV = OpClass.CONV | OpClass.QUANTISE
 OPS: tuple[OpDef, ...] = (
-    OpDef("IntegerConv", _ANCHOR, _CONV, _infer_conv, _integer_conv, _flops),
+    OpDef(
+        "IntegerConv",
+        _ANCHOR,
+        _CONV,
+        _infer_conv,
+        _integer_conv,
+        _flops,
+        operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
+        traits=Trait.INTEGER,
+    ),
     OpDef(
         "IntegerConvTranspose",
         _ANCHOR,
@@ -284,7 +295,25 @@ OPS: tuple[OpDef, ...] = (
         _infer_conv_transpose,
         _integer_conv_transpose,
         _transpose_flops,
+        operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
+        traits=Trait.INTEGER,
     ),
-    OpDef("FixedPointScale", Pattern.BROADCAST, _ELEMENTWISE, _infer_scale, _fixed_point_scale, 6),
-    OpDef("LookUp", Pattern.BROADCAST, _ELEMENTWISE, _infer_look_up, _look_up, 1),
+    OpDef(
+        "FixedPointScale",
+        Pattern.BROADCAST,
+        _ELEMENTWISE,
+        _infer_scale,
+        _fixed_point_scale,
+        6,
+        operands=named("X", multiplier=CODING, shift=CODING),
+    ),
+    OpDef(
+        "LookUp",
+        Pattern.BROADCAST,
+        _ELEMENTWISE,
+        _infer_look_up,
+        _look_up,
+        1,
+        operands=named("X", table=CODING),
+    ),
 )

@@ -14,7 +14,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import CODING, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen, working_dtype
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import is_absent, tensor_type
 from whence.types import DType, TensorType, ValueType
 
@@ -212,6 +214,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_quantise,
         _quantise_linear,
         flops=4,
+        operands=named("x", y_scale=CODING, y_zero_point=CODING),
+        traits=Trait.CODES,
     ),
     OpDef(
         "DequantizeLinear",
@@ -220,6 +224,8 @@ OPS: tuple[OpDef, ...] = (
         _infer_dequantise,
         _dequantise_linear,
         flops=2,
+        operands=named("x", x_scale=CODING, x_zero_point=CODING),
+        traits=Trait.CODES,
     ),
     OpDef(
         "DynamicQuantizeLinear",
@@ -227,5 +233,6 @@ OPS: tuple[OpDef, ...] = (
         OpClass.QUANTISE,
         reference=_dynamic_quantise_linear,
         flops=6,
+        operands=named("x"),
     ),
 )

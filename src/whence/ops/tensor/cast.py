@@ -9,8 +9,10 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, Value
+from whence.ops.operand import TYPE, named
 from whence.ops.precision import tensor
 from whence.ops.quantised.quantise import largest
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import cast as cast_type
 from whence.ops.types.type_rules import cast_like as cast_like_type
 from whence.ops.types.type_rules import same_type, target_dtype
@@ -152,8 +154,41 @@ def _round_to(call: Call) -> tuple[Value]:
 OPS: tuple[OpDef, ...] = (
     # Rounded to what type `to` holds, and kept in the type it has: what a value in half precision
     # is when it is computed with in single.
-    OpDef("RoundTo", Pattern.ELEMWISE, OpClass.ELEMENTWISE, same_type, _round_to),
-    OpDef("Cast", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_type, _cast),
-    OpDef("CastLike", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_like_type, _cast_like),
-    OpDef("BitCast", Pattern.ELEMWISE, OpClass.ELEMENTWISE, cast_type, _bit_cast, flops=0),
+    OpDef(
+        "RoundTo",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        same_type,
+        _round_to,
+        operands=named("input"),
+        traits=Trait.READS_TYPE,
+    ),
+    OpDef(
+        "Cast",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        cast_type,
+        _cast,
+        operands=named("input"),
+        traits=Trait.CASTS,
+    ),
+    OpDef(
+        "CastLike",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        cast_like_type,
+        _cast_like,
+        operands=named("input", target_type=TYPE),
+        traits=Trait.READS_TYPE | Trait.CASTS,
+    ),
+    OpDef(
+        "BitCast",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        cast_type,
+        _bit_cast,
+        flops=0,
+        operands=named("input"),
+        traits=Trait.READS_TYPE,
+    ),
 )

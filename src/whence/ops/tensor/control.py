@@ -7,6 +7,8 @@ They have no reference implementation: whoever walks the graph knows what they m
 from __future__ import annotations
 
 from whence.ops.definition import OpClass, OpDef, Pattern, TypeQuery
+from whence.ops.operand import CONDITION, X, named, variadic
+from whence.ops.traits import Trait
 from whence.types import UNKNOWN, ValueType
 
 
@@ -18,23 +20,127 @@ def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=named(cond=CONDITION)),
     # Whence's own: a nested graph that runs where it stands.
     OpDef("Branch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     # And one that cannot work: it says why when it runs.
     OpDef("Fail", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("Loop", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("Scan", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("SequenceMap", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    OpDef(
+        "Loop",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=variadic("M", "cond", "v_initial"),
+    ),
+    OpDef(
+        "Scan",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=variadic("initial_state_and_scan_inputs"),
+    ),
+    OpDef(
+        "SequenceMap",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=variadic("input_sequence", "additional_inputs"),
+    ),
     # ONNX Runtime's ways to generate text with a decoder that they hold.
-    OpDef("com.microsoft::GreedySearch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("com.microsoft::Sampling", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("com.microsoft::BeamSearch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
-    OpDef("Input", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
-    OpDef("Const", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
-    OpDef("Output", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0),
+    OpDef(
+        "com.microsoft::GreedySearch",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=named(
+            "input_ids",
+            "max_length",
+            "min_length",
+            "repetition_penalty",
+            "vocab_mask",
+            "prefix_vocab_mask",
+            "attention_mask",
+        ),
+    ),
+    OpDef(
+        "com.microsoft::Sampling",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=named(
+            "input_ids",
+            "max_length",
+            "min_length",
+            "repetition_penalty",
+            "vocab_mask",
+            "prefix_vocab_mask",
+            "attention_mask",
+            "presence_mask",
+            "seed",
+        ),
+    ),
+    OpDef(
+        "com.microsoft::BeamSearch",
+        Pattern.OPAQUE,
+        OpClass.CONTROL,
+        _unknown,
+        flops=0,
+        operands=named(
+            "input_ids",
+            "max_length",
+            "min_length",
+            "num_beams",
+            "num_return_sequences",
+            "length_penalty",
+            "repetition_penalty",
+            "vocab_mask",
+            "prefix_vocab_mask",
+            "attention_mask",
+            "decoder_input_ids",
+            "logits_processor",
+        ),
+    ),
+    OpDef(
+        "Input",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _unknown,
+        flops=0,
+        traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN,
+    ),
+    OpDef(
+        "Const",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _unknown,
+        flops=0,
+        traits=Trait.BOUNDARY | Trait.SOURCE,
+    ),
+    OpDef(
+        "Output", Pattern.OPAQUE, OpClass.NONE, _unknown, flops=0, operands=X, traits=Trait.BOUNDARY
+    ),
     # State: the value that a run begins with, and the one that the next run will begin with.
-    OpDef("Variable", Pattern.OPAQUE, OpClass.STATE, _unknown, flops=0),
-    OpDef("Assign", Pattern.OPAQUE, OpClass.STATE, _unknown, flops=0),
+    OpDef(
+        "Variable",
+        Pattern.OPAQUE,
+        OpClass.STATE,
+        _unknown,
+        flops=0,
+        traits=Trait.BOUNDARY | Trait.SOURCE | Trait.GIVEN,
+    ),
+    OpDef(
+        "Assign",
+        Pattern.OPAQUE,
+        OpClass.STATE,
+        _unknown,
+        flops=0,
+        operands=X,
+        traits=Trait.BOUNDARY,
+    ),
 )
 INTERPRETED: frozenset[str] = frozenset(op.name for op in OPS)

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
-from whence.ops.definition import Call, Infer, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import (
+    Call,
+    Facts,
+    Infer,
+    Neutral,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+)
 from whence.ops.neural.erf import erf
+from whence.ops.operand import CONDITION, DATA, X, named, variadic
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
     broadcast,
     compare,
@@ -125,6 +137,7 @@ def _unary(
     infer: Infer = same_type,
     pattern: Pattern = Pattern.ELEMWISE,
     widened: bool = False,
+    **facts: Unpack[Facts],
 ) -> OpDef:
     """An operator of one input. `widened` functions are not NumPy's own and get narrow floats as
     float32.
@@ -134,7 +147,8 @@ def _unary(
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x))), x.dtype) if widened else function(x),)
 
-    return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops)
+    facts.setdefault("operands", X)
+    return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops, **facts)
 
 
 def _binary(
@@ -144,19 +158,31 @@ def _binary(
     infer: Infer = broadcast,
     commutative: bool = False,
     flops: int = 1,
+    **facts: Unpack[Facts],
 ) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         return (function(tensor(call, 0), tensor(call, 1)),)
 
-    return OpDef(name, Pattern.BROADCAST, OpClass.ELEMENTWISE, infer, reference, flops, commutative)
+    facts.setdefault("operands", named("A", "B"))
+    return OpDef(
+        name,
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        infer,
+        reference,
+        flops,
+        commutative,
+        **facts,
+    )
 
 
-def _variadic(name: str, function: _Function) -> OpDef:
+def _variadic(name: str, function: _Function, **facts: Unpack[Facts]) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         return (
             functools.reduce(function, (tensor(call, index) for index in range(len(call.inputs)))),
         )
 
+    facts.setdefault("operands", variadic("data_0"))
     return OpDef(
         name,
         Pattern.BROADCAST,
@@ -165,6 +191,7 @@ def _variadic(name: str, function: _Function) -> OpDef:
         reference,
         flops=_variadic_flops,
         commutative=True,
+        **facts,
     )
 
 
@@ -174,33 +201,48 @@ def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | Non
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("Identity", Pattern.ELEMWISE, OpClass.ELEMENTWISE, identity, _identity, flops=0),
-    _unary("Abs", np.abs),
-    _unary("Neg", np.negative),
-    _unary("Sign", np.sign),
-    _unary("Ceil", np.ceil),
-    _unary("Floor", np.floor),
-    _unary("Round", np.rint),
-    _unary("Reciprocal", _reciprocal),
-    _unary("Sqrt", np.sqrt),
-    _unary("Exp", np.exp, flops=4),
-    _unary("Log", np.log, flops=4),
-    _unary("Sin", np.sin, flops=4),
-    _unary("Cos", np.cos, flops=4),
-    _unary("Tan", np.tan, flops=4),
-    _unary("Asin", np.arcsin, flops=4),
-    _unary("Acos", np.arccos, flops=4),
-    _unary("Atan", np.arctan, flops=4),
-    _unary("Sinh", np.sinh, flops=4),
-    _unary("Cosh", np.cosh, flops=4),
-    _unary("Asinh", np.arcsinh, flops=4),
-    _unary("Acosh", np.arccosh, flops=4),
-    _unary("Atanh", np.arctanh, flops=4),
-    _unary("Erf", erf, flops=8, widened=True),
-    _unary("Not", np.logical_not),
-    _unary("BitwiseNot", np.invert),
+    OpDef(
+        "Identity",
+        Pattern.ELEMWISE,
+        OpClass.ELEMENTWISE,
+        identity,
+        _identity,
+        flops=0,
+        operands=named("input"),
+        traits=Trait.VIEW | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.EXACT,
+    ),
+    _unary("Abs", np.abs, traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE),
+    _unary("Neg", np.negative, traits=Trait.EXACT, involution="-(-x) = x"),
+    _unary("Sign", np.sign, operands=named("input"), traits=Trait.EXACT | Trait.IDEMPOTENT),
+    _unary("Ceil", np.ceil, traits=Trait.EXACT | Trait.IDEMPOTENT),
+    _unary("Floor", np.floor, traits=Trait.EXACT | Trait.IDEMPOTENT),
+    _unary("Round", np.rint, traits=Trait.EXACT | Trait.IDEMPOTENT),
+    _unary("Reciprocal", _reciprocal, involution="1 / (1 / x) = x"),
+    _unary("Sqrt", np.sqrt, traits=Trait.NOT_NEGATIVE),
+    _unary(
+        "Exp",
+        np.exp,
+        flops=4,
+        operands=named("input"),
+        traits=Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
+    ),
+    _unary("Log", np.log, flops=4, operands=named("input")),
+    _unary("Sin", np.sin, flops=4, operands=named("input")),
+    _unary("Cos", np.cos, flops=4, operands=named("input")),
+    _unary("Tan", np.tan, flops=4, operands=named("input")),
+    _unary("Asin", np.arcsin, flops=4, operands=named("input")),
+    _unary("Acos", np.arccos, flops=4, operands=named("input")),
+    _unary("Atan", np.arctan, flops=4, operands=named("input")),
+    _unary("Sinh", np.sinh, flops=4, operands=named("input")),
+    _unary("Cosh", np.cosh, flops=4, operands=named("input")),
+    _unary("Asinh", np.arcsinh, flops=4, operands=named("input")),
+    _unary("Acosh", np.arccosh, flops=4, operands=named("input")),
+    _unary("Atanh", np.arctanh, flops=4, operands=named("input")),
+    _unary("Erf", erf, flops=8, widened=True, operands=named("input")),
+    _unary("Not", np.logical_not, involution="not not x = x"),
+    _unary("BitwiseNot", np.invert, involution="not not x = x"),
     _unary("IsNaN", np.isnan, infer=predicate),
-    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf),
+    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=X),
     OpDef(
         "Clip",
         Pattern.ELEMWISE,
@@ -208,16 +250,29 @@ OPS: tuple[OpDef, ...] = (
         same_type,
         _clip,
         flops=2,
+        operands=named("input", "min", "max"),
+        traits=Trait.EXACT | Trait.BOUNDS,
     ),
-    _binary("Add", np.add, commutative=True),
-    _binary("Sub", np.subtract),
-    _binary("Mul", np.multiply, commutative=True),
-    _binary("Div", divide),
-    _binary("Pow", raise_to, infer=power, flops=8),
-    OpDef("Mod", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _modulo),
-    _variadic("Sum", np.add),
-    _variadic("Max", np.maximum),
-    _variadic("Min", np.minimum),
+    _binary("Add", np.add, commutative=True, traits=Trait.ADDS, neutral=Neutral(0, "x + 0 = x")),
+    _binary("Sub", np.subtract, neutral=Neutral(0, "x - 0 = x")),
+    _binary(
+        "Mul", np.multiply, commutative=True, traits=Trait.SCALES, neutral=Neutral(1, "x * 1 = x")
+    ),
+    _binary("Div", divide, traits=Trait.SCALES, neutral=Neutral(1, "x / 1 = x")),
+    _binary(
+        "Pow",
+        raise_to,
+        infer=power,
+        flops=8,
+        operands=named("X", "Y"),
+        neutral=Neutral(1, "x ^ 1 = x"),
+    ),
+    OpDef(
+        "Mod", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _modulo, operands=named("A", "B")
+    ),
+    _variadic("Sum", np.add, traits=Trait.ADDS),
+    _variadic("Max", np.maximum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
+    _variadic("Min", np.minimum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     OpDef(
         "Mean",
         Pattern.BROADCAST,
@@ -226,20 +281,54 @@ OPS: tuple[OpDef, ...] = (
         _mean,
         flops=_variadic_flops,
         commutative=True,
+        operands=variadic("data_0"),
     ),
     _binary("Equal", np.equal, infer=compare, commutative=True),
     _binary("Greater", np.greater, infer=compare),
     _binary("GreaterOrEqual", np.greater_equal, infer=compare),
     _binary("Less", np.less, infer=compare),
     _binary("LessOrEqual", np.less_equal, infer=compare),
-    _binary("And", np.logical_and, infer=compare, commutative=True),
-    _binary("Or", np.logical_or, infer=compare, commutative=True),
-    _binary("Xor", np.logical_xor, infer=compare, commutative=True),
+    _binary(
+        "And",
+        np.logical_and,
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(True, "x and true = x"),
+    ),
+    _binary(
+        "Or",
+        np.logical_or,
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(False, "x or false = x"),
+    ),
+    _binary(
+        "Xor",
+        np.logical_xor,
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(False, "x xor false = x"),
+    ),
     _binary("BitwiseAnd", np.bitwise_and, commutative=True),
     _binary("BitwiseOr", np.bitwise_or, commutative=True),
     _binary("BitwiseXor", np.bitwise_xor, commutative=True),
-    OpDef("BitShift", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _bit_shift),
+    OpDef(
+        "BitShift",
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        broadcast,
+        _bit_shift,
+        operands=named("X", "Y"),
+    ),
     # NNVM counts the choice among the injective operators, so it ends a group that a convolution
     # leads.
-    OpDef("Where", Pattern.INJECTIVE, OpClass.ELEMENTWISE, where, _where),
+    OpDef(
+        "Where",
+        Pattern.INJECTIVE,
+        OpClass.ELEMENTWISE,
+        where,
+        _where,
+        operands=named(condition=CONDITION, X=DATA, Y=DATA),
+        traits=Trait.SELECTS | Trait.EXACT,
+    ),
 )

@@ -9,8 +9,19 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_str
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.definition import (
+    Call,
+    IndexedAxes,
+    Indexing,
+    OpClass,
+    OpDef,
+    Pattern,
+    TypeQuery,
+    Value,
+)
+from whence.ops.operand import CONDITION, DATA, INDEX, named
 from whence.ops.precision import optional_tensor, tensor
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import gather, normalise_axis, same_type, tensor_type
 from whence.types import TensorType, ValueType
 
@@ -143,8 +154,20 @@ def _compress(call: Call) -> tuple[Value]:
     )
 
 
+_GATHERS = Trait.SELECTS | Trait.GATHERS | Trait.READS_PART | Trait.REPEATS | Trait.CHECKS_INDICES
+
 OPS: tuple[OpDef, ...] = (
-    OpDef("Gather", Pattern.INJECTIVE, OpClass.MOVEMENT, gather, _gather, flops=0),
+    OpDef(
+        "Gather",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        gather,
+        _gather,
+        flops=0,
+        operands=named("data", indices=INDEX),
+        traits=_GATHERS,
+        indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
+    ),
     OpDef(
         "GatherElements",
         Pattern.INJECTIVE,
@@ -152,12 +175,57 @@ OPS: tuple[OpDef, ...] = (
         _gather_elements_type,
         _gather_elements,
         flops=0,
+        operands=named("data", indices=INDEX),
+        traits=_GATHERS,
+        indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
     ),
-    OpDef("GatherND", Pattern.INJECTIVE, OpClass.MOVEMENT, reference=_gather_nd, flops=0),
     OpDef(
-        "ScatterElements", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _scatter_elements, flops=0
+        "GatherND",
+        Pattern.INJECTIVE,
+        OpClass.MOVEMENT,
+        reference=_gather_nd,
+        flops=0,
+        operands=named("data", indices=INDEX),
+        traits=_GATHERS,
+        indexing=Indexing("data", "indices", IndexedAxes.TUPLE),
     ),
-    OpDef("ScatterND", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _scatter_nd, flops=0),
-    OpDef("TensorScatter", Pattern.OPAQUE, OpClass.MOVEMENT, same_type, _tensor_scatter, flops=0),
-    OpDef("Compress", Pattern.OPAQUE, OpClass.MOVEMENT, reference=_compress, flops=0),
+    OpDef(
+        "ScatterElements",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        same_type,
+        _scatter_elements,
+        flops=0,
+        operands=named("data", indices=INDEX, updates=DATA),
+        traits=Trait.SCATTERS | Trait.CHECKS_INDICES,
+        indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),
+    ),
+    OpDef(
+        "ScatterND",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        same_type,
+        _scatter_nd,
+        flops=0,
+        operands=named("data", indices=INDEX, updates=DATA),
+        traits=Trait.SCATTERS | Trait.CHECKS_INDICES,
+        indexing=Indexing("data", "indices", IndexedAxes.TUPLE),
+    ),
+    OpDef(
+        "TensorScatter",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        same_type,
+        _tensor_scatter,
+        flops=0,
+        operands=named("past_cache", "update", write_indices=INDEX),
+    ),
+    OpDef(
+        "Compress",
+        Pattern.OPAQUE,
+        OpClass.MOVEMENT,
+        reference=_compress,
+        flops=0,
+        operands=named("input", condition=CONDITION),
+    ),
 )

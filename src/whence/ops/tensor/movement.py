@@ -5,13 +5,26 @@ pad, tile and their kin.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
-from whence.ops.definition import Call, Infer, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.definition import (
+    Call,
+    Facts,
+    Infer,
+    OpClass,
+    OpDef,
+    Pattern,
+    Reference,
+    TypeQuery,
+    Value,
+)
+from whence.ops.operand import DATA, INDEX, PARAMETER, named, variadic
 from whence.ops.precision import optional_tensor, tensor
+from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import (
     expand,
     flatten,
@@ -274,25 +287,108 @@ def _move(
     reference: Reference,
     infer: Infer | None = None,
     pattern: Pattern = Pattern.INJECTIVE,
+    **facts: Unpack[Facts],
 ) -> OpDef:
-    return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0)
+    return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0, **facts)
 
+
+_RESHAPE = Trait.VIEW | Trait.RESHAPE | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS
 
 OPS: tuple[OpDef, ...] = (
-    _move("Transpose", _transpose, transpose),
-    _move("Reshape", _reshape, reshape),
-    _move("Flatten", _flatten, flatten),
-    _move("Squeeze", _squeeze, squeeze),
-    _move("Unsqueeze", _unsqueeze, unsqueeze, Pattern.BROADCAST),
-    _move("Slice", _slice, slice_type),
-    _move("Split", _split, split),
-    _move("Concat", _concat, concat),
-    _move("Pad", _pad),
-    _move("Tile", _tile, _tile_type),
-    _move("Expand", _expand, expand, Pattern.BROADCAST),
-    _move("DepthToSpace", _depth_to_space),
-    _move("SpaceToDepth", _space_to_depth),
-    _move("Trilu", _trilu, same_type),
-    _move("ReverseSequence", _reverse_sequence, same_type),
-    _move("CenterCropPad", _center_crop_pad),
+    _move(
+        "Transpose",
+        _transpose,
+        transpose,
+        operands=named("data"),
+        traits=Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS,
+    ),
+    _move(
+        "Reshape",
+        _reshape,
+        reshape,
+        operands=named("data", shape=PARAMETER),
+        traits=_RESHAPE | Trait.TAKES_SIZES,
+    ),
+    _move("Flatten", _flatten, flatten, operands=named("input"), traits=_RESHAPE),
+    _move("Squeeze", _squeeze, squeeze, operands=named("data", axes=PARAMETER), traits=_RESHAPE),
+    _move(
+        "Unsqueeze",
+        _unsqueeze,
+        unsqueeze,
+        Pattern.BROADCAST,
+        operands=named("data", axes=PARAMETER),
+        traits=_RESHAPE,
+    ),
+    _move(
+        "Slice",
+        _slice,
+        slice_type,
+        operands=named("data", starts=PARAMETER, ends=PARAMETER, axes=PARAMETER, steps=PARAMETER),
+        traits=Trait.STRIDED
+        | Trait.SELECTS
+        | Trait.READS_PART
+        | Trait.CONTIGUOUS_PARTS
+        | Trait.TAKES_SIZES,
+    ),
+    _move(
+        "Split",
+        _split,
+        split,
+        operands=named("input", split=PARAMETER),
+        traits=Trait.STRIDED | Trait.SELECTS | Trait.READS_PART | Trait.CONTIGUOUS_PARTS,
+    ),
+    _move(
+        "Concat",
+        _concat,
+        concat,
+        operands=variadic("inputs"),
+        traits=Trait.SELECTS | Trait.CONTIGUOUS_PARTS,
+    ),
+    _move(
+        "Pad",
+        _pad,
+        operands=named("data", pads=PARAMETER, constant_value=DATA, axes=PARAMETER),
+        traits=Trait.SELECTS | Trait.GROWS,
+    ),
+    _move(
+        "Tile",
+        _tile,
+        _tile_type,
+        operands=named("input", repeats=PARAMETER),
+        traits=Trait.SELECTS | Trait.REPEATS | Trait.GROWS,
+    ),
+    _move(
+        "Expand",
+        _expand,
+        expand,
+        Pattern.BROADCAST,
+        operands=named("input", shape=PARAMETER),
+        traits=Trait.STRIDED | Trait.SELECTS | Trait.GROWS | Trait.TAKES_SIZES,
+    ),
+    _move(
+        "DepthToSpace",
+        _depth_to_space,
+        operands=named("input"),
+        traits=Trait.PERMUTES | Trait.SELECTS,
+    ),
+    _move(
+        "SpaceToDepth",
+        _space_to_depth,
+        operands=named("input"),
+        traits=Trait.PERMUTES | Trait.SELECTS,
+    ),
+    _move("Trilu", _trilu, same_type, operands=named("input", k=PARAMETER)),
+    _move(
+        "ReverseSequence",
+        _reverse_sequence,
+        same_type,
+        operands=named("input", sequence_lens=INDEX),
+        traits=Trait.PERMUTES | Trait.SELECTS | Trait.CHECKS_INDICES,
+    ),
+    _move(
+        "CenterCropPad",
+        _center_crop_pad,
+        operands=named("input_data", shape=PARAMETER),
+        traits=Trait.GROWS,
+    ),
 )

@@ -8,14 +8,17 @@ implementation do.
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.tensor.cast import cast
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import target_dtype, tensor_type
 from whence.types import DType, TensorType, ValueType
 
@@ -92,17 +95,24 @@ def _dropout_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return data, TensorType(DType.BOOL, data.shape)
 
 
-def _random(name: str, reference: Reference, flops: int = 1) -> OpDef:
-    return OpDef(name, Pattern.OPAQUE, OpClass.RANDOM, reference=reference, flops=flops)
+def _random(name: str, reference: Reference, flops: int = 1, **facts: Unpack[Facts]) -> OpDef:
+    return OpDef(name, Pattern.OPAQUE, OpClass.RANDOM, reference=reference, flops=flops, **facts)
 
 
 OPS: tuple[OpDef, ...] = (
     _random("RandomNormal", _normal),
-    _random("RandomNormalLike", _normal),
+    _random("RandomNormalLike", _normal, operands=named("input"), traits=Trait.SHAPE_ONLY),
     _random("RandomUniform", _uniform),
-    _random("RandomUniformLike", _uniform),
-    _random("Bernoulli", _bernoulli),
-    _random("Multinomial", _multinomial),
+    _random("RandomUniformLike", _uniform, operands=named("input"), traits=Trait.SHAPE_ONLY),
+    _random("Bernoulli", _bernoulli, operands=named("input")),
+    _random("Multinomial", _multinomial, operands=named("input")),
     # Random only in training mode; a pass that knows it is inference turns it into an identity.
-    OpDef("Dropout", Pattern.OPAQUE, OpClass.RANDOM, _dropout_type, _dropout),
+    OpDef(
+        "Dropout",
+        Pattern.OPAQUE,
+        OpClass.RANDOM,
+        _dropout_type,
+        _dropout,
+        operands=named("data", ratio=PARAMETER, training_mode=PARAMETER),
+    ),
 )

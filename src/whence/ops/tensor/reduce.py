@@ -11,7 +11,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import normalise_axes, normalise_axis, reduce, tensor_type
 from whence.types import DType, TensorType, ValueType
 
@@ -87,7 +89,7 @@ def _work(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     return tensor_type(query, 0).elements
 
 
-def _reduction(name: str, reducer: _Reducer) -> OpDef:
+def _reduction(name: str, reducer: _Reducer, traits: Trait = Trait.NONE) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         axes = reduction_axes(call, x.ndim)
@@ -98,7 +100,16 @@ def _reduction(name: str, reducer: _Reducer) -> OpDef:
             ),
         )
 
-    return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, reduce, reference, _work)
+    return OpDef(
+        name,
+        Pattern.COMM_REDUCE,
+        OpClass.REDUCE,
+        reduce,
+        reference,
+        _work,
+        operands=named("data", axes=PARAMETER),
+        traits=traits,
+    )
 
 
 def _arg_type(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -121,7 +132,15 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
             index = find(x, axis=axis, keepdims=keep)
         return (np.asarray(index).astype(np.int64),)
 
-    return OpDef(name, Pattern.COMM_REDUCE, OpClass.REDUCE, _arg_type, reference, _work)
+    return OpDef(
+        name,
+        Pattern.COMM_REDUCE,
+        OpClass.REDUCE,
+        _arg_type,
+        reference,
+        _work,
+        operands=named("data"),
+    )
 
 
 def accumulate(
@@ -158,14 +177,25 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
         )
         return (accumulate(x, axis, ufunc, exclusive=exclusive, reverse=reverse),)
 
-    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, _running_type, reference)
+    return OpDef(
+        name,
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _running_type,
+        reference,
+        operands=named("x", axis=PARAMETER),
+    )
 
 
 OPS: tuple[OpDef, ...] = (
-    _reduction("ReduceSum", total),
-    _reduction("ReduceMean", mean),
-    _reduction("ReduceMax", _largest),
-    _reduction("ReduceMin", _smallest),
+    _reduction("ReduceSum", total, Trait.SUMMABLE),
+    _reduction("ReduceMean", mean, Trait.SUMMABLE),
+    _reduction(
+        "ReduceMax", _largest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.SUMMABLE
+    ),
+    _reduction(
+        "ReduceMin", _smallest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.SUMMABLE
+    ),
     _reduction(
         "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
     ),

@@ -9,7 +9,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, X, named
 from whence.ops.precision import optional_tensor, tensor
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import const_ints, normalise_axis, tensor_type
 from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 
@@ -150,12 +152,47 @@ def _chosen_type(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("TopK", Pattern.OPAQUE, OpClass.REDUCE, _top_k_type, _top_k),
-    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero),
-    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique),
-    OpDef("OneHot", Pattern.INJECTIVE, OpClass.NONE, reference=_one_hot),
-    OpDef("NonMaxSuppression", Pattern.OPAQUE, OpClass.NONE, reference=_non_max_suppression),
+    OpDef(
+        "TopK",
+        Pattern.OPAQUE,
+        OpClass.REDUCE,
+        _top_k_type,
+        _top_k,
+        operands=named("X", K=PARAMETER),
+        traits=Trait.EXACT,
+    ),
+    OpDef("NonZero", Pattern.OPAQUE, OpClass.NONE, reference=_non_zero, operands=X),
+    OpDef("Unique", Pattern.OPAQUE, OpClass.NONE, reference=_unique, operands=X),
+    OpDef(
+        "OneHot",
+        Pattern.INJECTIVE,
+        OpClass.NONE,
+        reference=_one_hot,
+        operands=named(indices=INDEX, depth=PARAMETER, values=DATA),
+        traits=Trait.REPEATS | Trait.GROWS,
+    ),
+    OpDef(
+        "NonMaxSuppression",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        reference=_non_max_suppression,
+        operands=named(
+            "boxes",
+            "scores",
+            max_output_boxes_per_class=PARAMETER,
+            iou_threshold=PARAMETER,
+            score_threshold=PARAMETER,
+        ),
+    ),
     # Whence's own: one of two values of one type, by a condition of one element. Opaque, so that
     # what makes them stays apart and can be passed over.
-    OpDef("Choose", Pattern.OPAQUE, OpClass.NONE, _chosen_type, _choose, flops=0),
+    OpDef(
+        "Choose",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _chosen_type,
+        _choose,
+        flops=0,
+        operands=named(condition=CONDITION, X=DATA, Y=DATA),
+    ),
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
+from whence.ops.operand import INDEX, PARAMETER, named, variadic
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.tensor.movement import split_at
 from whence.ops.types.type_rules import identity, normalise_axis
@@ -125,24 +128,50 @@ def _has_element_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return (TensorType(DType.BOOL, ()),)
 
 
-def _sequence(name: str, reference: Reference, classes: OpClass = OpClass.NONE) -> OpDef:
-    return OpDef(name, Pattern.OPAQUE, classes, reference=reference, flops=0)
+def _sequence(
+    name: str, reference: Reference, classes: OpClass = OpClass.NONE, **facts: Unpack[Facts]
+) -> OpDef:
+    return OpDef(name, Pattern.OPAQUE, classes, reference=reference, flops=0, **facts)
 
 
 OPS: tuple[OpDef, ...] = (
-    _sequence("SequenceConstruct", _construct),
+    _sequence("SequenceConstruct", _construct, operands=variadic("inputs")),
     _sequence("SequenceEmpty", _empty),
-    _sequence("SequenceLength", _length),
-    _sequence("SequenceAt", _at),
-    _sequence("SequenceInsert", _insert),
-    _sequence("SequenceErase", _erase),
-    _sequence("ConcatFromSequence", _concat, OpClass.MOVEMENT),
-    _sequence("SplitToSequence", _split, OpClass.MOVEMENT),
-    OpDef("Optional", Pattern.OPAQUE, OpClass.NONE, _optional_type, _optional, flops=0),
-    OpDef(
-        "OptionalGetElement", Pattern.OPAQUE, OpClass.NONE, _get_element_type, _get_element, flops=0
+    _sequence("SequenceLength", _length, operands=named("input_sequence")),
+    _sequence("SequenceAt", _at, operands=named("input_sequence", position=INDEX)),
+    _sequence(
+        "SequenceInsert", _insert, operands=named("input_sequence", "tensor", position=INDEX)
+    ),
+    _sequence("SequenceErase", _erase, operands=named("input_sequence", position=INDEX)),
+    _sequence("ConcatFromSequence", _concat, OpClass.MOVEMENT, operands=named("input_sequence")),
+    _sequence(
+        "SplitToSequence", _split, OpClass.MOVEMENT, operands=named("input", split=PARAMETER)
     ),
     OpDef(
-        "OptionalHasElement", Pattern.OPAQUE, OpClass.NONE, _has_element_type, _has_element, flops=0
+        "Optional",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _optional_type,
+        _optional,
+        flops=0,
+        operands=named("input"),
+    ),
+    OpDef(
+        "OptionalGetElement",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _get_element_type,
+        _get_element,
+        flops=0,
+        operands=named("input"),
+    ),
+    OpDef(
+        "OptionalHasElement",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        _has_element_type,
+        _has_element,
+        flops=0,
+        operands=named("input"),
     ),
 )

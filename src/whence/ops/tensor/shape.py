@@ -11,7 +11,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, tensor, widen
+from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import clamp_range, shape_of, size_of
 from whence.ops.types.type_rules import common_dtype, const_ints, target_dtype, tensor_type
 from whence.types import DType, TensorType, ValueType
@@ -134,8 +136,26 @@ def _eye_like(call: Call) -> tuple[Value]:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("Shape", Pattern.OPAQUE, OpClass.SHAPE, shape_of, _shape, flops=0),
-    OpDef("Size", Pattern.OPAQUE, OpClass.SHAPE, size_of, _size, flops=0),
+    OpDef(
+        "Shape",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        shape_of,
+        _shape,
+        flops=0,
+        operands=named("data"),
+        traits=Trait.SHAPE_ONLY,
+    ),
+    OpDef(
+        "Size",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        size_of,
+        _size,
+        flops=0,
+        operands=named("data"),
+        traits=Trait.SHAPE_ONLY,
+    ),
     OpDef(
         "ConstantOfShape",
         Pattern.OPAQUE,
@@ -143,8 +163,26 @@ OPS: tuple[OpDef, ...] = (
         _constant_of_shape_type,
         _constant_of_shape,
         flops=0,
+        operands=named(input=PARAMETER),
+        traits=Trait.GROWS | Trait.TAKES_SIZES,
     ),
-    OpDef("Range", Pattern.OPAQUE, OpClass.SHAPE, _range_type, _range),
+    OpDef(
+        "Range",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        _range_type,
+        _range,
+        operands=named(start=PARAMETER, limit=PARAMETER, delta=PARAMETER),
+        traits=Trait.GROWS | Trait.TAKES_SIZES,
+    ),
     OpDef("Constant", Pattern.OPAQUE, OpClass.NONE, _constant_type, _constant, flops=0),
-    OpDef("EyeLike", Pattern.OPAQUE, OpClass.NONE, reference=_eye_like, flops=0),
+    OpDef(
+        "EyeLike",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        reference=_eye_like,
+        flops=0,
+        operands=named("input"),
+        traits=Trait.SHAPE_ONLY | Trait.READS_TYPE,
+    ),
 )

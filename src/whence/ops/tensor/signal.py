@@ -12,7 +12,9 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
+from whence.ops.operand import DATA, PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
     const_ints,
     is_absent,
@@ -135,7 +137,15 @@ def _window(name: str, terms: tuple[float, ...]) -> OpDef:
             value.astype(target_dtype(call.op, get_int(call.attrs, "output_datatype", 1)).numpy),
         )
 
-    return OpDef(name, Pattern.OPAQUE, OpClass.NONE, reference=reference, flops=5)
+    return OpDef(
+        name,
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        reference=reference,
+        flops=5,
+        operands=named(size=PARAMETER),
+        traits=Trait.GROWS,
+    )
 
 
 def _transform_flops(
@@ -174,7 +184,14 @@ def _stft_length(query: TypeQuery, y: TensorType) -> int | None:
 
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("DFT", Pattern.OPAQUE, OpClass.NONE, reference=_dft, flops=_transform_flops(_dft_length)),
+    OpDef(
+        "DFT",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        reference=_dft,
+        flops=_transform_flops(_dft_length),
+        operands=named("input", dft_length=PARAMETER, axis=PARAMETER),
+    ),
     OpDef(
         "STFT",
         Pattern.OPAQUE,
@@ -182,9 +199,17 @@ OPS: tuple[OpDef, ...] = (
         _stft_type,
         _stft,
         flops=_transform_flops(_stft_length),
+        operands=named("signal", frame_step=PARAMETER, window=DATA, frame_length=PARAMETER),
     ),
     _window("HannWindow", (0.5, 0.5)),
     _window("HammingWindow", (25 / 46, 21 / 46)),
     _window("BlackmanWindow", (0.42, 0.5, 0.08)),
-    OpDef("MelWeightMatrix", Pattern.OPAQUE, OpClass.NONE),
+    OpDef(
+        "MelWeightMatrix",
+        Pattern.OPAQUE,
+        OpClass.NONE,
+        operands=named(
+            "num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"
+        ),
+    ),
 )

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from whence.ops.definition import OpClass, OpDef, Pattern
+from whence.ops.operand import named, variadic
 
 OPS: tuple[OpDef, ...] = (
-    OpDef("NegativeLogLikelihoodLoss", Pattern.OPAQUE, OpClass.REDUCE),
-    OpDef("SoftmaxCrossEntropyLoss", Pattern.OPAQUE, OpClass.REDUCE),
-    OpDef("ai.onnx.preview.training::Adagrad"),
-    OpDef("ai.onnx.preview.training::Adam"),
-    OpDef("ai.onnx.preview.training::Momentum"),
+    OpDef(
+        "NegativeLogLikelihoodLoss",
+        Pattern.OPAQUE,
+        OpClass.REDUCE,
+        operands=named("input", "target", "weight"),
+    ),
+    OpDef(
+        "SoftmaxCrossEntropyLoss",
+        Pattern.OPAQUE,
+        OpClass.REDUCE,
+        operands=named("scores", "labels", "weights"),
+    ),
+    OpDef("ai.onnx.preview.training::Adagrad", operands=variadic("R", "T", "inputs")),
+    OpDef("ai.onnx.preview.training::Adam", operands=variadic("R", "T", "inputs")),
+    OpDef("ai.onnx.preview.training::Momentum", operands=variadic("R", "T", "inputs")),
 )
