@@ -17,8 +17,8 @@ from tests.runtime.models import mixed, parsed, relu
 from tests.runtime.zig import zig_cc
 from whence.building.build import build_program, tile_for
 from whence.building.export import c_string, export, header_text, identifier, model_source
+from whence.codegen.c_text import c_comment
 from whence.codegen.emit import emit
-from whence.codegen.render_c import c_comment
 from whence.errors import UnsupportedError
 from whence.fusion import find_groups, fuse
 from whence.graph import Graph

@@ -35,7 +35,8 @@ from whence.kernels.conv.winograd import Winograd
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower, lower_group
-from whence.kernels.product.gemm import Gemm, GemmPlan
+from whence.kernels.product.gemm import GemmPlan
+from whence.kernels.product.gemm_program import Gemm
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile
 from whence.ops.attributes import get_int
 from whence.ops.neural.blocked import from_blocked

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from whence.building.allocate import is_planned, nbytes
 from whence.building.memory_layout import Location
 from whence.building.program import Program, Segment
+from whence.codegen.c_text import c_comment
 from whence.codegen.emit import source_files
-from whence.codegen.render_c import c_comment
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Node, Ref

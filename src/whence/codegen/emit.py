@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from whence.codegen.c_text import c_comment
 from whence.codegen.micro_attention import write_attention
 from whence.codegen.micro_bf16x2_conv import write_bf16x2_conv
 from whence.codegen.micro_bf16x2_gemm import write_bf16x2_gemm
 from whence.codegen.micro_conv import write_conv
 from whence.codegen.micro_depthwise import write_slide
-from whence.codegen.micro_gemm import write_gemm
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
@@ -23,7 +23,7 @@ from whence.codegen.micro_transpose import write_transpose
 from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
 from whence.codegen.micro_winograd import write_winograd
 from whence.codegen.prelude import PRELUDE
-from whence.codegen.render_c import Micros, c_comment, render_kernel
+from whence.codegen.render_c import Micros, render_kernel
 from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
@@ -37,14 +37,12 @@ from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.transpose import SquareTranspose
 from whence.kernels.product.bf16x2 import Bf16x2Gemm
-from whence.kernels.product.gemm import Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.topk import TopK
 
 MICROS: Micros = {
     Attention: write_attention,
     Conv: write_conv,
-    Gemm: write_gemm,
     Bf16x2Conv: write_bf16x2_conv,
     Bf16x2Gemm: write_bf16x2_gemm,
     IntegerProduct: write_integer_product,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from whence.codegen.c_text import c_index, c_literal
 from whence.codegen.nesting import Recursive, is_deep, without_recursion
-from whence.codegen.render_c import CWriter, c_index, c_literal
+from whence.codegen.render_c import CWriter
 from whence.kernels.conv.direct import CHANNELS, LANE, PIXEL, Output
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, walk

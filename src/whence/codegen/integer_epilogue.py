@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whence.codegen.render_c import CWriter, c_index, converted
+from whence.codegen.c_text import c_index, converted
+from whence.codegen.render_c import CWriter
 from whence.codegen.typed_vectors import TypedVectors, vector_type
 from whence.kernels.conv.direct import Output
 from whence.kernels.index import Var

@@ -4,7 +4,8 @@ products.
 
 from __future__ import annotations
 
-from whence.codegen.render_c import CWriter, c_index, c_literal
+from whence.codegen.c_text import c_index, c_literal
+from whence.codegen.render_c import CWriter
 from whence.kernels.attention import BATCH, COLUMN, HEAD, KEY, ROW, SCORE, Attention
 from whence.kernels.ir import Micro
 

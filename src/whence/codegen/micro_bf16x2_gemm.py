@@ -4,6 +4,7 @@ what becomes of the sums.
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_index
 from whence.codegen.epilogue import vector_typedef
 from whence.codegen.matrix_tiles import (
     write_ahead,
@@ -16,11 +17,11 @@ from whence.codegen.matrix_tiles import (
     write_zeros,
 )
 from whence.codegen.micro_gemm import write_rows
-from whence.codegen.render_c import CWriter, c_index
+from whence.codegen.render_c import CWriter
 from whence.kernels.bf16x2 import DEPTH, GROUP, STEP_FLOATS, TILE
 from whence.kernels.ir import Micro
 from whence.kernels.product.bf16x2 import Bf16x2Gemm
-from whence.kernels.product.gemm import BATCH
+from whence.kernels.product.gemm_program import BATCH
 from whence.machine import CACHE_LINE
 
 _STEP = 2 * GROUP * DEPTH

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from whence.codegen.c_text import c_literal
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.micro_conv import write_kernel_rows, write_tiles
-from whence.codegen.render_c import CWriter, c_literal
+from whence.codegen.render_c import CWriter
 from whence.kernels.conv.depthwise import Slide
 from whence.kernels.conv.direct import IMAGE
 from whence.kernels.conv.tiles import Shape

@@ -4,8 +4,9 @@ panel a step.
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_index
 from whence.codegen.integer_epilogue import IntegerEpilogue
-from whence.codegen.render_c import CWriter, c_index
+from whence.codegen.render_c import CWriter
 from whence.codegen.typed_vectors import TypedVectors
 from whence.kernels.index import Var
 from whence.kernels.integer.product import BATCH, COLUMN, Gather, IntegerProduct

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whence.codegen.render_c import CWriter, c_index, c_type, converted
+from whence.codegen.c_text import c_index, c_type, converted
+from whence.codegen.render_c import CWriter
 from whence.kernels.ir import Micro
 from whence.kernels.topk import RANK, STEP, TopK
 

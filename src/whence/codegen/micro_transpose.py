@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from whence.codegen.render_c import CWriter, c_index
+from whence.codegen.c_text import c_index
+from whence.codegen.render_c import CWriter
 from whence.kernels.index import of
 from whence.kernels.ir import Micro
 from whence.kernels.loops.transpose import SIDE, SquareTranspose

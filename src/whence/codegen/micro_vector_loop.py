@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from whence.codegen.render_c import CWriter, c_index
+from whence.codegen.c_text import c_index
+from whence.codegen.render_c import CWriter
 from whence.codegen.typed_vectors import TypedVectors, vector_type
 from whence.kernels.index import Looked
 from whence.kernels.ir import TASK, Kernel, Load, Loop, LoopKind, Micro, Stmt, Store, walk

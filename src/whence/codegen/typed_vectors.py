@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from whence.codegen.c_text import c_index, c_literal
 from whence.codegen.nesting import Recursive, is_deep, without_recursion
-from whence.codegen.render_c import CWriter, c_index, c_literal
+from whence.codegen.render_c import CWriter
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, walk
 from whence.types import DType

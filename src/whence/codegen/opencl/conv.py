@@ -4,9 +4,9 @@ left operand read through the window.
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_index, converted
 from whence.codegen.opencl.render_cl import ClWriter
 from whence.codegen.opencl.tiled import write_tiled
-from whence.codegen.render_c import c_index, converted
 from whence.kernels.conv.direct import CHANNELS, IMAGE, LANE, PIXEL, Conv, Output
 from whence.kernels.ir import Micro
 

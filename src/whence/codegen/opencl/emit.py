@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from whence.codegen.c_text import c_comment
 from whence.codegen.emit import Function
 from whence.codegen.opencl.attention import write_attention
 from whence.codegen.opencl.conv import write_conv
@@ -19,14 +20,13 @@ from whence.codegen.opencl.render_cl import Device, Geometry, Micros, render_ope
 from whence.codegen.opencl.slide import write_slide
 from whence.codegen.opencl.topk import write_topk
 from whence.codegen.opencl.transpose import write_transpose
-from whence.codegen.render_c import c_comment
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
 from whence.kernels.conv.depthwise import Slide
 from whence.kernels.conv.direct import Conv
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.transpose import SquareTranspose
-from whence.kernels.product.gemm import Gemm
+from whence.kernels.product.gemm_program import Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.tile import Tile
 from whence.kernels.topk import TopK

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_index, converted
 from whence.codegen.opencl.render_cl import ClWriter
 from whence.codegen.opencl.tiled import write_tiled
-from whence.codegen.render_c import c_index, converted
 from whence.kernels.ir import Micro
-from whence.kernels.product.gemm import BATCH, Gemm
+from whence.kernels.product.gemm_program import BATCH, Gemm
 from whence.types import DType
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.codegen.render_c import CWriter, c_comment, c_literal, c_type, converted, written_call
+from whence.codegen.c_text import c_comment, c_literal, c_type, converted, written_call
+from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels.ir import (
     TASK,

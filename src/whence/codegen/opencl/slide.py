@@ -4,9 +4,9 @@ read neighbouring channels.
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_literal
 from whence.codegen.opencl.conv import write_outputs
 from whence.codegen.opencl.render_cl import ClWriter, Geometry
-from whence.codegen.render_c import c_literal
 from whence.kernels.conv.depthwise import Slide
 from whence.kernels.conv.direct import CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.ir import Fn, Literal, Micro

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from whence.codegen.c_text import c_index
 from whence.codegen.opencl.render_cl import ClWriter
-from whence.codegen.render_c import c_index
 from whence.kernels.index import of
 from whence.kernels.ir import Micro
 from whence.kernels.loops.transpose import SIDE, SquareTranspose

@@ -33,8 +33,6 @@ from whence.kernels.cost import imbalance
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel, Micro
 from whence.kernels.product.gemm import (
-    STREAM_AHEAD,
-    Gemm,
     GemmPlan,
     Sizes,
     as_matrix,
@@ -44,6 +42,7 @@ from whence.kernels.product.gemm import (
     sizes_of,
     with_packed,
 )
+from whence.kernels.product.gemm_program import STREAM_AHEAD, Gemm
 from whence.kernels.tile import Tile
 
 # Digits are given up only where that buys time.

@@ -23,7 +23,8 @@ from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, literal
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel
+from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.types import DType
@@ -31,13 +32,6 @@ from whence.types import DType
 GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
 
 Pack = Callable[[np.ndarray], np.ndarray]
-
-ROW, COLUMN, BATCH = "m", "n", "batch"
-ACCUMULATOR = Name("acc", DType.F32)
-STREAM_AHEAD = 8192
-"""Weights that pass by once are asked for so many floats ahead: earlier, and they would be gone
-from the cache again.
-"""
 
 # Vectors of a register tile that are timed, and the height below which a tile is for products of so
 # few rows only.
@@ -51,58 +45,6 @@ _BLOCK_BYTES = 1 << 15
 # What a work item costs besides its products, in tiles: reading a panel that is near, one from beyond
 # the second-level cache, or packing it.
 _NEAR_TILES, _FAR_TILES, _PACK_TILES = 0.15, 0.9, 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """A matrix in a buffer: element (row, column) of batch item b lies at `base(b) + row·row_stride
-    + column·column_stride`.
-    """
-
-    buffer: str
-    base: Index
-    row_stride: int
-    column_stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class Gemm(Micro):
-    """The whole product as one statement; a renderer writes the loops. Work item t is a panel of
-    columns of a block of rows.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-    a: Matrix
-    b: Matrix
-    packed: bool
-    """`b` is already in panels `[columns / width][depth][width]`, the last one padded with
-    zeros.
-    """
-    tile: Tile
-    block_rows: int
-    """Rows a work item covers; its panel of B stays in cache over them."""
-    block_depth: int
-    """Divides the depth: so much of a panel is gone through by all rows before the next."""
-    out: str
-    out_index: Index
-    value: Expr
-    """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
-
-    @property
-    def panels(self) -> int:
-        return -(-self.columns // self.tile.width)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.rows // self.block_rows)
-
-    @property
-    def divided(self) -> bool:
-        """Are sums put aside between the blocks of a panel?"""
-        return self.block_depth < self.depth
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,299 @@
+"""Expressions as C text: the one writer of scalars and vectors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from whence.codegen.c_text import (
+    VECTOR_INFIX,
+    c_count,
+    c_index,
+    c_literal,
+    c_type,
+    converted,
+    value_type,
+    vector_type,
+    written_call,
+)
+from whence.codegen.nesting import Recursive, is_deep, without_recursion
+from whence.errors import UnsupportedError
+from whence.kernels.ir import (
+    At,
+    Bits,
+    Count,
+    CountValue,
+    Expr,
+    Fn,
+    Item,
+    Kernel,
+    Lanes,
+    Literal,
+    Load,
+    Name,
+    Op,
+    Position,
+    Primitive,
+    Splat,
+    Table,
+    looked,
+    operands,
+)
+from whence.types import DType
+
+# Functions whose C form writes an argument more than once; a text this long gets a name before.
+_REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
+_LONG = 200
+# A guarded side of more parts, written out as a tree, becomes a branch of its own.
+_LARGE = 256
+
+
+class ExpressionWriter:
+    """Lines of C with indentation, and expressions in them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self._depth = 0
+        self._fresh = 0
+        self._tables: dict[tuple[bytes, DType], str] = {}
+
+    def line(self, text: str = "") -> None:
+        self.lines.append("  " * self._depth + text if text else "")
+
+    def open(self, text: str) -> None:
+        self.line(f"{text} {{" if text else "{")
+        self._depth += 1
+
+    def close(self) -> None:
+        self._depth -= 1
+        self.line("}")
+
+    def fresh(self, stem: str) -> str:
+        self._fresh += 1
+        return f"{stem}{self._fresh}"
+
+    def table_name(self, number: int) -> str:
+        return f"table{number}"
+
+    def dtype_of(self, buffer: str) -> DType:
+        """The type of a parameter's elements."""
+        return self.kernel.dtype_of(buffer)
+
+    def count(self, count: Count) -> str:
+        return c_count(count, self.expression)
+
+    def stored(self, buffer: str, value: Expr) -> str:
+        """A value as it is stored in a buffer."""
+        return converted(self.expression(value), value.dtype, self.dtype_of(buffer))
+
+    def expression(self, expr: Expr) -> str:
+        """The expression as C. Parts that occur more than once are computed once, in lines written
+        before.
+        """
+        return without_recursion(self._text(expr, _Parts(expr), {}, conditional=False))
+
+    def _text(
+        self, expr: Expr, parts: _Parts, names: dict[Expr, str], *, conditional: bool
+    ) -> Recursive:
+        if expr in names:
+            return names[expr]
+        text: str = yield self._plain(expr, parts, names, conditional)
+        if (
+            not conditional
+            and (expr in parts.repeated or (isinstance(expr, Op) and is_deep(text)))
+            and not (expr.lanes > 1 and expr.dtype is DType.BOOL)
+        ):
+            name = self.fresh("t")
+            self.line(f"const {self.type_of(expr)} {name} = {text};")
+            names[expr] = name
+            return name
+        return text
+
+    def _plain(
+        self, expr: Expr, parts: _Parts, names: dict[Expr, str], conditional: bool
+    ) -> Recursive:
+        match expr:
+            case Literal():
+                return c_literal(expr)
+            case Name(name, _, _):
+                return name
+            case Splat(value, _):
+                spread: str = yield self._text(value, parts, names, conditional=conditional)
+                return f"({self.type_of(expr)})({spread})"
+            case Lanes(values, dtype):
+                numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
+                return f"({self.type_of(expr)}){self.vector_literal(numbers)}"
+            case At(pointer, offset, _, 1):
+                return f"{pointer}[{self.count(offset)}]"
+            case At(pointer, offset, _, _):
+                return self.vector_read(f"{pointer} + {self.count(offset)}", expr)
+            case Item(array, at, _, _):
+                return array + "".join(f"[{self.count(each)}]" for each in at)
+            case CountValue(of, dtype):
+                return f"(({c_type(dtype)})({self.count(of)}))"
+            case Bits(value, _):
+                bits: str = yield self._text(value, parts, names, conditional=conditional)
+                return self.reinterpreted(bits, expr)
+            case Primitive(name, args, _, _):
+                given = []
+                for arg in args:
+                    given.append((yield self._text(arg, parts, names, conditional=conditional)))
+                return f"w_{name}({', '.join(given)})"
+            case Load(_, index, _, _) | Position(index, _) | Table(_, index, _):
+                texts = {}
+                for part in looked(index):
+                    texts[part] = yield self._text(part, parts, names, conditional=conditional)
+                return self._at(expr, c_index(index, texts.__getitem__))
+            case Op(Fn.SELECT, (condition, then, otherwise), _, 1):
+                # Only the chosen side may be evaluated, so nothing in it is computed ahead unless
+                # it was needed anyway.
+                chosen = yield self._text(condition, parts, names, conditional=conditional)
+                guarded = [side in parts.touching for side in (then, otherwise)]
+                if not conditional and any(
+                    guard and isinstance(side, Op) and side.size > _LARGE
+                    for guard, side in zip(guarded, (then, otherwise), strict=True)
+                ):
+                    named: str = yield self._branches(expr, chosen, parts, names)
+                    return named
+                sides = []
+                for side, guard in zip((then, otherwise), guarded, strict=True):
+                    sides.append(
+                        (yield self._text(side, parts, names, conditional=conditional or guard))
+                    )
+                return f"({chosen} ? {sides[0]} : {sides[1]})"
+            case Op(fn, args, dtype, lanes):
+                texts_of = []
+                for arg in args:
+                    text = yield self._text(arg, parts, names, conditional=conditional)
+                    if fn in _REPEATING and len(text) > _LONG and not conditional:
+                        text = self._bound(arg, text)
+                    texts_of.append(text)
+                if lanes > 1:
+                    return self._vector_call(expr, texts_of)
+                if fn is Fn.CHOOSE:
+                    return f"({texts_of[0]} ? {texts_of[1]} : {texts_of[2]})"
+                if fn is Fn.CAST:
+                    made = converted(texts_of[0], args[0].dtype, dtype)
+                    return f"w_bf16_value({made})" if dtype is DType.BF16 else made
+                kind = args[0].dtype if dtype is DType.BOOL else dtype
+                return written_call(fn, kind, tuple(texts_of))
+
+    def _at(self, expr: Load | Position | Table, place: str) -> str:
+        match expr:
+            case Load(buffer, _, _, lanes) if lanes > 1:
+                return self.vector_read(f"{buffer} + {place}", expr)
+            case Load(buffer, _, dtype, _):
+                element = f"{buffer}[{place}]"
+                return f"w_bf16_value({element})" if dtype is DType.BF16 else element
+            case Position():
+                return f"({place})"
+            case Table(data, _, dtype):
+                table = self._tables.setdefault((data, dtype), self.table_name(len(self._tables)))
+                return f"{table}[{place}]"
+
+    def _bound(self, expr: Expr, text: str) -> str:
+        """A name for a text that would be written several times."""
+        if text.isidentifier():
+            return text
+        name = self.fresh("t")
+        self.line(f"const {self.type_of(expr)} {name} = {text};")
+        return name
+
+    # ---- vectors ----
+
+    def type_of(self, expr: Expr) -> str:
+        """The C type of a value on its way."""
+        if expr.lanes == 1:
+            return value_type(expr.dtype)
+        return self.vector_type(expr.dtype, expr.lanes)
+
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        return vector_type(dtype, lanes)
+
+    def vector_literal(self, numbers: str) -> str:
+        return f"{{{numbers}}}"
+
+    def vector_read(self, address: str, what: Expr) -> str:
+        return f"*(const {self.type_of(what)} *)({address})"
+
+    def reinterpreted(self, text: str, to: Bits) -> str:
+        return f"({self.type_of(to)})({text})"
+
+    def _vector_call(self, expr: Op, texts: list[str]) -> str:
+        """A function of each lane."""
+        fn, args, lanes = expr.fn, expr.args, expr.lanes
+        if fn in VECTOR_INFIX:
+            return f"({texts[0]} {VECTOR_INFIX[fn]} {texts[1]})"
+        if fn is Fn.NEG:
+            return f"(-{texts[0]})"
+        if fn in (Fn.SELECT, Fn.CHOOSE):
+            return f"({texts[0]} ? {texts[1]} : {texts[2]})"
+        if fn is Fn.CAST:
+            return self.vector_cast(texts[0], expr)
+        if fn in (Fn.MAX, Fn.MIN):
+            bounds = [isinstance(arg, Splat) and isinstance(arg.value, Literal) for arg in args]
+            if not any(bounds):
+                return self.vector_extreme(fn, texts)
+            # A choice in this order is one instruction, and a NaN stays one.
+            first = bounds[0]
+            value = self._bound(args[int(first)], texts[int(first)])
+            bound = texts[int(not first)]
+            return f"({bound} {'>' if fn is Fn.MAX else '<'} {value} ? {bound} : {value})"
+        if fn in (Fn.SIGMOID, Fn.EXP_DOWN):
+            return f"w_{fn.value}_f32x{lanes}({texts[0]})"
+        raise UnsupportedError(f"{fn} of {lanes} × {expr.dtype} has no vector form")
+
+    def vector_extreme(self, fn: Fn, texts: list[str]) -> str:
+        """The larger or smaller of two, or the one that is no number."""
+        word = "maximum" if fn is Fn.MAX else "minimum"
+        return f"__builtin_elementwise_{word}({texts[0]}, {texts[1]})"
+
+    def vector_cast(self, text: str, to: Op) -> str:
+        return f"__builtin_convertvector({text}, {self.type_of(to)})"
+
+    def _branches(self, expr: Op, chosen: str, parts: _Parts, names: dict[Expr, str]) -> Recursive:
+        """A choice as statements, so that what a side needs more than once has a name there."""
+        name = self.fresh("t")
+        self.line(f"{self.type_of(expr)} {name};")
+        for head, side in ((f"if ({chosen})", expr.args[1]), ("else", expr.args[2])):
+            self.open(head)
+            text = yield self._text(side, parts, dict(names), conditional=False)
+            self.line(f"{name} = {text};")
+            self.close()
+        return name
+
+
+class _Parts:
+    """What writing an expression has to know of its parts."""
+
+    def __init__(self, expr: Expr) -> None:
+        counts: Counter[Expr] = Counter()
+        stack: list[Expr] = [expr]
+        inside: dict[Expr, tuple[Expr, ...]] = {}
+        while stack:
+            part = stack.pop()
+            counts[part] += 1
+            if counts[part] == 1:
+                inside[part] = operands(part)
+                stack.extend(inside[part])
+        self.repeated = frozenset(
+            part for part, count in counts.items() if count > 1 and isinstance(part, Op | Load | At)
+        )
+        """The parts worth naming: operations and loads that occur more than once."""
+        users: dict[Expr, list[Expr]] = {}
+        for part, its in inside.items():
+            for operand in its:
+                users.setdefault(operand, []).append(part)
+        stack = [
+            part
+            for part in inside
+            if isinstance(part, Load) or (isinstance(part, Op) and part.fn is Fn.CHECKED)
+        ]
+        touching = set(stack)
+        while stack:
+            for user in users.get(stack.pop(), ()):
+                if user not in touching:
+                    touching.add(user)
+                    stack.append(user)
+        self.touching = frozenset(touching)
+        """The parts that read memory, or look at an index that must be inside an axis."""

@@ -1,0 +1,310 @@
+"""Types, numbers, indices, counts and functions as C text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from whence.errors import UnsupportedError
+from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.ir import (
+    Arithmetic,
+    Both,
+    Chosen,
+    Comparison,
+    Condition,
+    Count,
+    Counter,
+    CountFn,
+    Either,
+    Expr,
+    Fn,
+    Holds,
+    IndexCount,
+    Literal,
+    Not,
+    Number,
+    ValueCount,
+)
+from whence.types import DType
+
+C_TYPES: Mapping[DType, str] = {
+    DType.F32: "float",
+    DType.F64: "double",
+    DType.F16: "_Float16",
+    DType.BF16: "w_bf16",
+    DType.I8: "int8_t",
+    DType.U8: "uint8_t",
+    DType.I16: "int16_t",
+    DType.U16: "uint16_t",
+    DType.I32: "int32_t",
+    DType.U32: "uint32_t",
+    DType.I64: "int64_t",
+    DType.U64: "uint64_t",
+    DType.BOOL: "uint8_t",
+}
+
+_LANE_NAMES: Mapping[DType, str] = {
+    DType.F32: "f32",
+    DType.F16: "f16",
+    DType.BF16: "bf16",
+    DType.I8: "i8",
+    DType.U8: "u8",
+    DType.I16: "i16",
+    DType.I32: "i32",
+    DType.U32: "u32",
+    DType.I64: "i64",
+}
+
+OUTSIDE = "outside"
+"""The variable of a kernel that says whether an index it read was outside its axis."""
+
+_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.AND: "&&", Fn.OR: "||", Fn.XOR: "!=",
+          Fn.BIT_AND: "&", Fn.BIT_OR: "|", Fn.BIT_XOR: "^"}  # fmt: skip
+_PREFIX = {Fn.NEG: "-", Fn.NOT: "!", Fn.BIT_NOT: "~"}
+
+VECTOR_INFIX = {Fn.ADD: "+", Fn.SUB: "-", Fn.MUL: "*", Fn.DIV: "/", Fn.LT: "<", Fn.LE: "<=", Fn.EQ: "==", Fn.BIT_AND: "&", Fn.BIT_OR: "|",
+                Fn.BIT_XOR: "^", Fn.SHIFT_LEFT: "<<", Fn.SHIFT_RIGHT: ">>"}  # fmt: skip
+
+
+def c_comment(text: str) -> str:
+    """Text from a model as the inside of a C comment: it cannot end the comment, nor the line, nor
+    continue it.
+    """
+    plain = "".join(
+        char if char.isprintable() and char.isascii() else f"<{ord(char):x}>" for char in text
+    )
+    return plain.replace("*/", "* /").replace("/*", "/ *").replace("\\", "<5c>").replace("?", " ?")
+
+
+def c_type(dtype: DType) -> str:
+    try:
+        return C_TYPES[dtype]
+    except KeyError:
+        raise UnsupportedError(f"no C type for {dtype}") from None
+
+
+def value_type(dtype: DType) -> str:
+    """The C type of a value on its way: a bfloat16 is one in memory only, and a rounded float
+    everywhere else.
+    """
+    return "float" if dtype is DType.BF16 else c_type(dtype)
+
+
+def vector_type(dtype: DType, lanes: int) -> str:
+    """The C type of a vector; the prelude defines it."""
+    return f"w_{_LANE_NAMES[dtype]}x{lanes}"
+
+
+def c_literal(literal: Literal) -> str:
+    value, dtype = literal.value, literal.dtype
+    if dtype is DType.BOOL:
+        return "1" if value else "0"
+    if dtype in (DType.F32, DType.F64, DType.F16, DType.BF16):
+        suffix = "" if dtype is DType.F64 else "f"
+        if math.isnan(value):
+            return f'__builtin_nan{suffix}("")'
+        if math.isinf(value):
+            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return (
+            f"{float(value).hex()}{suffix}"
+            if not float(value).is_integer() or abs(value) > 1e6
+            else f"{float(value):.1f}{suffix}"
+        )
+    if dtype is DType.I64 and value == -(2**63):
+        return "INT64_MIN"
+    if dtype is DType.U64:
+        return f"{value}ull"
+    return f"{value}ll" if dtype is DType.I64 and abs(value) >= 2**31 else str(value)
+
+
+def c_index(index: Index, value: Callable[[Expr], str] | None = None) -> str:
+    parts = []
+    for atom, coefficient in index.terms:
+        text = _atom(atom, value)
+        parts.append(text if coefficient == 1 else f"{coefficient} * {text}")
+    if index.const or not parts:
+        parts.append(str(index.const))
+    return " + ".join(parts)
+
+
+def _atom(atom: Var | Quotient | Remainder | Looked, value: Callable[[Expr], str] | None) -> str:
+    match atom:
+        case Var(name, _):
+            return name
+        case Quotient(of, by):
+            inner = c_index(of, value)
+            return f"(({inner}) / {by})" if of.bounds()[0] >= 0 else f"w_floordiv({inner}, {by})"
+        case Remainder(of, by):
+            inner = c_index(of, value)
+            return f"(({inner}) % {by})" if of.bounds()[0] >= 0 else f"w_floormod({inner}, {by})"
+        case Looked(expr, _):
+            if value is None:
+                raise UnsupportedError("an index from data cannot be stored to")
+            return f"({value(expr)})"
+
+
+_SUFFIX = {DType.F32: "f", DType.F64: "d"}
+_LIBM = {Fn.SIN: "sin", Fn.COS: "cos", Fn.TAN: "tan", Fn.ASIN: "asin", Fn.ACOS: "acos", Fn.ATAN: "atan", Fn.SINH: "sinh", Fn.COSH: "cosh",
+         Fn.ASINH: "asinh", Fn.ACOSH: "acosh", Fn.ATANH: "atanh", Fn.POW: "pow"}  # fmt: skip
+_BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
+_OWN = {
+    Fn.EXP: "exp",
+    Fn.EXPM1: "expm1",
+    Fn.EXP_DOWN: "exp_down",
+    Fn.LOG: "log",
+    Fn.TANH: "tanh",
+    Fn.ERF: "erf",
+    Fn.SIGMOID: "sigmoid",
+    Fn.SOFTPLUS: "softplus",
+}
+
+
+def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
+    """A function applied to arguments that are C already."""
+    dtype = DType.F32 if dtype is DType.BF16 else dtype
+    floating = dtype in _SUFFIX
+    builtin_suffix = "f" if dtype is DType.F32 else ""
+    if fn in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.NEG) and dtype in (DType.I32, DType.I64):
+        # Wrap around like the other engines do; signed overflow would be undefined in C.
+        unsigned = "uint32_t" if dtype is DType.I32 else "uint64_t"
+        inner = (
+            f" {_INFIX[fn]} ".join(f"({unsigned})({arg})" for arg in args)
+            if fn in _INFIX
+            else f"-({unsigned})({args[0]})"
+        )
+        return f"(({c_type(dtype)})({inner}))"
+    if fn is Fn.DIV and not floating:
+        return f"w_div_{c_type(dtype)}({', '.join(args)})"
+    if fn in _INFIX:
+        text = f"({f' {_INFIX[fn]} '.join(args)})"
+        return (
+            text
+            if floating or fn in (Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.XOR)
+            else f"(({c_type(dtype)}){text})"
+        )
+    if fn in _PREFIX:
+        return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
+    if fn in _OWN and floating:
+        return f"w_{_OWN[fn]}{_SUFFIX[dtype]}({', '.join(args)})"
+    if fn in _BUILTIN and floating:
+        return f"__builtin_{_BUILTIN[fn]}{builtin_suffix}({args[0]})"
+    if fn in _LIBM and floating:
+        return f"__builtin_{_LIBM[fn]}{builtin_suffix}({', '.join(args)})"
+    if fn is Fn.RSQRT and floating:
+        return f"(1.0{builtin_suffix} / __builtin_sqrt{builtin_suffix}({args[0]}))"
+    if fn is Fn.ABS:
+        return (
+            f"__builtin_fabs{builtin_suffix}({args[0]})"
+            if floating
+            else f"(({c_type(dtype)})({args[0]} < 0 ? -{args[0]} : {args[0]}))"
+        )
+    if fn is Fn.CHECKED:
+        return f"w_checked({args[0]}, {args[1]}, &{OUTSIDE})"
+    if fn in (Fn.ORDER, Fn.UNORDER, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE):
+        return f"w_{fn.value}({', '.join(args)})"
+    if fn is Fn.ISNAN:
+        return f"({args[0]} != {args[0]})"
+    if fn is Fn.ISINF:
+        return f"(__builtin_fabs{builtin_suffix}({args[0]}) == __builtin_inf{builtin_suffix}())"
+    if fn in (Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT):
+        # An amount below 0 or past the last bit leaves only the fill: the sign bit to the right, 0
+        # to the left.
+        shifted = (
+            f"(uint64_t)({args[0]}) << ({args[1]})"
+            if fn is Fn.SHIFT_LEFT
+            else f"({args[0]}) >> ({args[1]})"
+        )
+        fill = f"(({args[0]}) < 0 ? -1 : 0)" if fn is Fn.SHIFT_RIGHT else "0"
+        return f"(({c_type(dtype)})((uint64_t)({args[1]}) >= {dtype.bits} ? {fill} : {shifted}))"
+    if fn in (Fn.MAX, Fn.MIN, Fn.SIGN, Fn.MOD, Fn.REM):
+        return f"w_{fn.value}_{c_type(dtype)}({', '.join(args)})"
+    raise UnsupportedError(f"{fn} of {dtype} has no C form")
+
+
+def converted(text: str, source: DType, target: DType) -> str:
+    """A C expression of one type as it is stored in another, the way ONNX's Cast does it."""
+    if target is DType.BF16:
+        return f"w_to_bf16({text if source in (DType.F32, DType.BF16) else f'(float){text}'})"
+    if source is target:
+        return text
+    if target is DType.BOOL:
+        return f"({text} != 0)"
+    if source is DType.BF16:
+        return text if target is DType.F32 else converted(text, DType.F32, target)
+    if source.is_float and target.is_integer:
+        return f"w_{'f' if source is not DType.F64 else 'd'}_to_{c_type(target)}({text})"
+    return f"(({c_type(target)}){text})"
+
+
+# ---- counts ----
+
+_SUM, _PRODUCT, _WHOLE = range(3)
+"""How tightly a text holds together."""
+
+
+def c_count(count: Count, value: Callable[[Expr], str] | None = None) -> str:
+    """A count; `value` writes the values in it."""
+    return _count(count, value)[0]
+
+
+def _count(count: Count, value: Callable[[Expr], str] | None) -> tuple[str, int]:
+    match count:
+        case Number(number):
+            return str(number), _WHOLE if number >= 0 else _SUM
+        case Counter(name):
+            return name, _WHOLE
+        case IndexCount(index):
+            return c_index(index, value), _SUM
+        case ValueCount(of):
+            assert value is not None
+            return f"({value(of)})", _WHOLE
+        case Chosen(condition, then, otherwise):
+            sides = f"{c_count(then, value)} : {c_count(otherwise, value)}"
+            return f"({c_condition(condition, value)} ? {sides})", _WHOLE
+        case Arithmetic(CountFn.MIN | CountFn.MAX as fn, left, right):
+            one, other = c_count(left, value), c_count(right, value)
+            sign = "<" if fn is CountFn.MIN else ">"
+            return f"({one} {sign} {other} ? {one} : {other})", _WHOLE
+        case Arithmetic(fn, left, right):
+            own = _SUM if fn in (CountFn.ADD, CountFn.SUB) else _PRODUCT
+            (one, holds), (other, right_holds) = _count(left, value), _count(right, value)
+            if holds < own:
+                one = f"({one})"
+            # a - (b + c), a * (b / c): only sums of sums and products of products need no brackets.
+            joins = fn is CountFn.ADD or (
+                fn is CountFn.MUL
+                and not (isinstance(right, Arithmetic) and right.fn in (CountFn.DIV, CountFn.REM))
+            )
+            if right_holds < own or (right_holds == own and not joins):
+                other = f"({other})"
+            return f"{one} {fn.value} {other}", own
+    raise AssertionError(count)
+
+
+def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None) -> str:
+    match condition:
+        case Comparison(relation, left, right):
+            return f"{c_count(left, value)} {relation.value} {c_count(right, value)}"
+        case Both(left, right):
+            sides = (
+                f"({c_condition(side, value)})"
+                if isinstance(side, Either)
+                else c_condition(side, value)
+                for side in (left, right)
+            )
+            return " && ".join(sides)
+        case Either(left, right):
+            sides = (
+                f"({c_condition(side, value)})"
+                if isinstance(side, Both)
+                else c_condition(side, value)
+                for side in (left, right)
+            )
+            return " || ".join(sides)
+        case Not(of):
+            return f"!({c_condition(of, value)})"
+        case Holds(of):
+            assert value is not None
+            return value(of)
+    raise AssertionError(condition)

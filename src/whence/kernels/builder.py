@@ -1,0 +1,263 @@
+"""Building micro-kernels: statements in the order of the algorithm, values with operators.
+
+    build = Builder()
+    with build.tasks(kernel.tasks) as task:
+        row = build.count("row", task % 8)
+        x = build.pointer("x", build.buffer("in0", DType.F32), row * 64)
+        total = build.variable("total", zeros(8))
+        with build.loop("k", 64, step=8) as k:
+            build.assign(total, total + x.vector(k, 8))
+
+Every name is the program's own: what two parts of a micro-kernel share is handed over as a value,
+not by agreeing on how it is spelled. The exceptions are the variables of expressions that the group
+was pulled into (`Store`, `IndexCount`), which are counts bound under the variables' names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from whence.kernels.index import Index, Var
+from whence.kernels.ir import (
+    FULLY,
+    SCRATCH,
+    TASK,
+    Advance,
+    Array,
+    Assign,
+    At,
+    Condition,
+    Constants,
+    Count,
+    Countable,
+    Counter,
+    Expr,
+    Fill,
+    For,
+    If,
+    Item,
+    Let,
+    LetCount,
+    LetPointer,
+    Literal,
+    Loop,
+    Name,
+    Place,
+    Prefetch,
+    Scope,
+    SetCount,
+    Splat,
+    Stmt,
+    Store,
+    Transpose,
+    Variable,
+    count,
+)
+from whence.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A pointer to elements of one type: a parameter, scratch memory, or one made from another."""
+
+    name: str
+    dtype: DType
+
+    def __getitem__(self, offset: Countable) -> At:
+        return At(self.name, count(offset), self.dtype)
+
+    def vector(self, offset: Countable, lanes: int) -> At:
+        """So many elements from there on."""
+        return At(self.name, count(offset), self.dtype, lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An array: of elements, or with lanes a register tile, an array of vectors."""
+
+    name: str
+    dtype: DType
+    lanes: int
+
+    def __getitem__(self, at: Countable | tuple[Countable, ...]) -> Item:
+        places = at if isinstance(at, tuple) else (at,)
+        return Item(self.name, tuple(count(place) for place in places), self.dtype, self.lanes)
+
+    def vector(self, offset: Countable, lanes: int) -> At:
+        """So many elements of an array with one extent, from there on."""
+        return At(self.name, count(offset), self.dtype, lanes)
+
+
+class Builder:
+    """Statements so far. Loops and branches are `with` blocks."""
+
+    def __init__(self) -> None:
+        self._open: list[list[Stmt]] = [[]]
+
+    def finish(self) -> tuple[Stmt, ...]:
+        (statements,) = self._open
+        return tuple(statements)
+
+    def add(self, *statements: Stmt) -> None:
+        self._open[-1].extend(statements)
+
+    @contextmanager
+    def _inside(self) -> Iterator[list[Stmt]]:
+        body: list[Stmt] = []
+        self._open.append(body)
+        yield body
+        assert self._open.pop() is body
+
+    # ---- control ----
+
+    @contextmanager
+    def tasks(self, tasks: int) -> Iterator[Count]:
+        """The loop over the work items that this call of the kernel is for."""
+        with self._inside() as body:
+            yield Counter(TASK)
+        self.add(Loop(Var(TASK, tasks), tuple(body)))
+
+    @contextmanager
+    def loop(
+        self,
+        name: str,
+        end: Countable,
+        *,
+        begin: Countable = 0,
+        step: Countable = 1,
+        unroll: int = 0,
+        vectorise: bool = False,
+    ) -> Iterator[Count]:
+        with self._inside() as body:
+            yield Counter(name)
+        self.add(For(name, count(begin), count(end), tuple(body), count(step), unroll, vectorise))
+
+    @contextmanager
+    def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[Count, ...]]:
+        """Nested loops that are written out, over registers."""
+        with self._inside() as body:
+            yield tuple(Counter(name) for name, _ in extents)
+        inner = tuple(body)
+        for level, (name, extent) in reversed(list(enumerate(extents))):
+            inner = (For(name, count(0), count(extent), inner, unroll=0 if level else FULLY),)
+        self.add(*inner)
+
+    @contextmanager
+    def when(self, condition: Condition) -> Iterator[None]:
+        with self._inside() as body:
+            yield
+        self.add(If(condition, tuple(body)))
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """What happens instead, right after `when`."""
+        with self._inside() as body:
+            yield
+        branch = self._open[-1].pop()
+        assert isinstance(branch, If)
+        assert not branch.otherwise
+        self.add(If(branch.condition, branch.then, tuple(body)))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        with self._inside() as body:
+            yield
+        self.add(Scope(tuple(body)))
+
+    # ---- names ----
+
+    def count(self, name: str, value: Countable | Index) -> Count:
+        self.add(LetCount(name, count(value)))
+        return Counter(name)
+
+    def count_variable(self, name: str, value: Countable) -> Count:
+        """A count that `set` changes."""
+        self.add(LetCount(name, count(value), is_variable=True))
+        return Counter(name)
+
+    def set(self, variable: Count, value: Countable) -> None:
+        assert isinstance(variable, Counter)
+        self.add(SetCount(variable.name, count(value)))
+
+    def let(self, name: str, value: Expr) -> Name:
+        self.add(Let(name, value))
+        return Name(name, value.dtype, value.lanes)
+
+    def variable(self, name: str, value: Expr) -> Name:
+        self.add(Variable(name, value))
+        return Name(name, value.dtype, value.lanes)
+
+    # ---- memory ----
+
+    def buffer(self, name: str, dtype: DType = DType.F32) -> Pointer:
+        """A parameter of the kernel."""
+        return Pointer(name, dtype)
+
+    def scratch(
+        self, name: str, dtype: DType = DType.F32, offset: Countable = 0, *, alone: bool = True
+    ) -> Pointer:
+        """A pointer into the worker's private memory, so many elements behind its start."""
+        self.add(LetPointer(name, SCRATCH, count(offset), dtype, is_written=True, is_alone=alone))
+        return Pointer(name, dtype)
+
+    def pointer(
+        self,
+        name: str,
+        base: Pointer | Memory,
+        offset: Countable | Index = 0,
+        *,
+        written: bool = False,
+        alone: bool = True,
+        moves: bool = False,
+    ) -> Pointer:
+        self.add(LetPointer(name, base.name, count(offset), base.dtype, written, alone, moves))
+        return Pointer(name, base.dtype)
+
+    def advance(self, pointer: Pointer, by: Countable) -> None:
+        self.add(Advance(pointer.name, count(by)))
+
+    def array(
+        self, name: str, *shape: int, dtype: DType = DType.F32, lanes: int = 1, alignment: int = 0
+    ) -> Memory:
+        self.add(Array(name, shape, dtype, lanes, alignment))
+        return Memory(name, dtype, lanes)
+
+    def constants(
+        self, name: str, values: Sequence[int | float], dtype: DType, *shape: int
+    ) -> Memory:
+        self.add(Constants(name, shape or (len(values),), tuple(values), dtype))
+        return Memory(name, dtype, 1)
+
+    def assign(self, place: Place, value: Expr) -> None:
+        self.add(Assign(place, value))
+
+    def accumulate(self, place: Place, value: Expr) -> None:
+        self.add(Assign(place, place + value))
+
+    def store(self, buffer: str, index: Index, value: Expr) -> None:
+        """An element of a parameter, as the group's expressions say."""
+        self.add(Store(buffer, index, value))
+
+    def prefetch(self, pointer: Pointer, offset: Countable = 0, *, nearest: bool = False) -> None:
+        self.add(Prefetch(pointer.name, count(offset), nearest))
+
+    def fill(
+        self, pointer: Pointer, offset: Countable, elements: Countable, byte: Expr | None = None
+    ) -> None:
+        """Set elements to a byte, 0 unless told."""
+        self.add(Fill(pointer.name, count(offset), count(elements), byte or Literal(0, DType.I32)))
+
+    def transpose(self, square: Memory) -> None:
+        self.add(Transpose(square.name, square.dtype, square.lanes))
+
+
+def zeros(lanes: int, dtype: DType = DType.F32) -> Expr:
+    return splat(0.0 if dtype.is_float else 0, lanes, dtype)
+
+
+def splat(value: float | Expr, lanes: int, dtype: DType = DType.F32) -> Expr:
+    """A number or a scalar in every lane."""
+    scalar = Literal(value, dtype) if isinstance(value, int | float) else value
+    return Splat(scalar, lanes)

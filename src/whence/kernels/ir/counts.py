@@ -1,0 +1,227 @@
+"""Integers that count and address: loop bounds, offsets, extents.
+
+They are expressions, so that an extent can be a number of the text or an argument of the kernel.
+Their arithmetic never overflows, and division is of numbers that are not negative; a renderer may
+compute them in whatever width holds them.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from whence.kernels.index import Index
+
+if TYPE_CHECKING:
+    from whence.kernels.ir.values import Expr
+
+
+class CountFn(enum.StrEnum):
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    REM = "%"
+    MIN = "min"
+    MAX = "max"
+
+
+class Relation(enum.StrEnum):
+    LT = "<"
+    LE = "<="
+    EQ = "=="
+    NE = "!="
+
+
+class Count:
+    """Arithmetic on counts, with the obvious simplifications done on the way."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Countable) -> Count:
+        left, right = self, count(other)
+        if right == Number(0):
+            return left
+        if left == Number(0):
+            return right
+        if isinstance(left, Number) and isinstance(right, Number):
+            return Number(left.value + right.value)
+        return Arithmetic(CountFn.ADD, left, right)
+
+    def __radd__(self, other: int) -> Count:
+        return count(other) + self
+
+    def __sub__(self, other: Countable) -> Count:
+        right = count(other)
+        if right == Number(0):
+            return self
+        if isinstance(self, Number) and isinstance(right, Number):
+            return Number(self.value - right.value)
+        return Arithmetic(CountFn.SUB, self, right)
+
+    def __rsub__(self, other: int) -> Count:
+        return count(other) - self
+
+    def __mul__(self, other: Countable) -> Count:
+        right = count(other)
+        for one, by in ((self, right), (right, self)):
+            if one in (Number(0), Number(1)):
+                return one if one == Number(0) else by
+        if isinstance(self, Number) and isinstance(right, Number):
+            return Number(self.value * right.value)
+        return Arithmetic(CountFn.MUL, self, right)
+
+    def __rmul__(self, other: int) -> Count:
+        return count(other) * self
+
+    def __floordiv__(self, other: Countable) -> Count:
+        right = count(other)
+        if right == Number(1):
+            return self
+        if isinstance(self, Number) and isinstance(right, Number):
+            return Number(self.value // right.value)
+        return Arithmetic(CountFn.DIV, self, right)
+
+    def __mod__(self, other: Countable) -> Count:
+        right = count(other)
+        if right == Number(1):
+            return Number(0)
+        if isinstance(self, Number) and isinstance(right, Number):
+            return Number(self.value % right.value)
+        return Arithmetic(CountFn.REM, self, right)
+
+    def __lt__(self, other: Countable) -> Condition:
+        return Comparison(Relation.LT, self, count(other))
+
+    def __le__(self, other: Countable) -> Condition:
+        return Comparison(Relation.LE, self, count(other))
+
+    def __gt__(self, other: Countable) -> Condition:
+        return Comparison(Relation.LT, count(other), self)
+
+    def __ge__(self, other: Countable) -> Condition:
+        return Comparison(Relation.LE, count(other), self)
+
+    def equals(self, other: Countable) -> Condition:
+        """`==` compares expressions, this the numbers they stand for."""
+        return Comparison(Relation.EQ, self, count(other))
+
+    def differs(self, other: Countable) -> Condition:
+        return Comparison(Relation.NE, self, count(other))
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Count):
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counter(Count):
+    """A loop's counter, or a count bound by a `LetCount`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Count):
+    fn: CountFn
+    left: Count
+    right: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen(Count):
+    """One count or another."""
+
+    condition: Condition
+    then: Count
+    otherwise: Count
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCount(Count):
+    """An index in normal form, of variables that have counters of the same names."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCount(Count):
+    """A value as a count: an integer that was read."""
+
+    value: Expr
+
+
+Countable: TypeAlias = Count | int
+ONE = Number(1)
+
+
+class Condition:
+    """What an `If` asks, and a choice between counts."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Condition) -> Condition:
+        return Both(self, other)
+
+    def __or__(self, other: Condition) -> Condition:
+        return Either(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Condition):
+    relation: Relation
+    left: Count
+    right: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Both(Condition):
+    left: Condition
+    right: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Either(Condition):
+    left: Condition
+    right: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Condition):
+    of: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Holds(Condition):
+    """A value that is true or false."""
+
+    value: Expr
+
+
+def count(value: Countable | Index) -> Count:
+    """A number or an index as a count."""
+    if isinstance(value, int):
+        return Number(value)
+    if isinstance(value, Index):
+        return IndexCount(value) if value.terms else Number(value.const)
+    return value
+
+
+def least(left: Countable, right: Countable) -> Count:
+    one, other = count(left), count(right)
+    if isinstance(one, Number) and isinstance(other, Number):
+        return Number(min(one.value, other.value))
+    return Arithmetic(CountFn.MIN, one, other)
+
+
+def most(left: Countable, right: Countable) -> Count:
+    one, other = count(left), count(right)
+    if isinstance(one, Number) and isinstance(other, Number):
+        return Number(max(one.value, other.value))
+    return Arithmetic(CountFn.MAX, one, other)
+
+
+def chosen(condition: Condition, then: Countable, otherwise: Countable) -> Count:
+    return Chosen(condition, count(then), count(otherwise))

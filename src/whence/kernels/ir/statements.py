@@ -1,0 +1,277 @@
+"""The statements of kernel programs.
+
+Loop nests (`Loop`, `Let`, `Accumulator`, `Accumulate`, `Store`) say what is computed and which
+iterations are independent; renderers divide them as their machine likes. Micro-kernels say how: the
+statements below them name registers, pointers, prefetches and barriers, and are built with
+`kernels/builder.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from whence.kernels.index import Index, Var
+from whence.kernels.ir.counts import ONE, Condition, Count
+from whence.kernels.ir.functions import Fn
+from whence.kernels.ir.values import Expr, Literal, Place
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.ir.kernel import Kernel
+
+
+class LoopKind(enum.Enum):
+    SERIAL = "serial"
+    VECTOR = "vector"
+    """Iterations are independent and touch memory in order: the renderer asks the compiler to
+    vectorise.
+    """
+    REDUCE = "reduce"
+    """Iterations only feed accumulators, whose order of summation may change."""
+    UNROLL = "unroll"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for var in 0 .. extent-1`. The extent of a loop over a slice of the tasks is given by the
+    renderer.
+    """
+
+    var: Var
+    body: tuple[Stmt, ...]
+    kind: LoopKind = LoopKind.SERIAL
+    first: int = 0
+    """For a loop over tasks: the work item that is this loop's number 0. A kernel may have several
+    such loops, one after the other.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """Bind a name to a value, once."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """A running value, started here. With `lanes`, an array of them, one for each value of that
+    variable.
+    """
+
+    name: str
+    start: Literal
+    lanes: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """`name = fn(name, value)`; for an accumulator with lanes, at the lane of its variable."""
+
+    name: str
+    fn: Fn
+    value: Expr
+    lane: Var | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    index: Index
+    value: Expr
+
+
+class Micro:
+    """A family of micro-kernels: what is to be computed and how it is divided. `program` says what
+    that means, statement by statement.
+    """
+
+    __slots__ = ()
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        """The statements it stands for, in a kernel with these parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no program")
+
+
+FULLY = -1
+"""As the number of copies of a loop's body: as many as it has iterations."""
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for counter in begin .. end-1` by `step`."""
+
+    counter: str
+    begin: Count
+    end: Count
+    body: tuple[Stmt, ...]
+    step: Count = ONE
+    unroll: int = 0
+    """Copies of the body: 1 for no more than one, `FULLY`; 0 leaves it to the compiler."""
+    vectorise: bool = False
+    """Iterations are independent and touch memory in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    condition: Condition
+    then: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Statements whose names nobody outside sees."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LetCount:
+    """Bind a name to a count; with `is_variable`, one that changes."""
+
+    name: str
+    value: Count
+    is_variable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetCount:
+    name: str
+    value: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A value that changes, with what it begins as."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    place: Place
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Private memory of these extents; with lanes, a register tile: an array of vectors."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType = DType.F32
+    lanes: int = 1
+    alignment: int = 0
+    """In bytes, where more than that of an element is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """Numbers that are part of the code, as an array."""
+
+    name: str
+    shape: tuple[int, ...]
+    values: tuple[int | float, ...]
+    dtype: DType
+
+
+SCRATCH = "scratch"
+"""The private memory of a worker, as what a pointer points into."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetPointer:
+    """A pointer into what another pointer, a parameter, an array or `SCRATCH` points to. The offset
+    is in elements of `dtype`.
+    """
+
+    name: str
+    base: str
+    offset: Count
+    dtype: DType
+    is_written: bool = False
+    is_alone: bool = True
+    """Nothing that it points to is reached through another pointer while it is in use."""
+    is_variable: bool = False
+    """It moves on (`Advance`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move a pointer on by so many elements."""
+
+    pointer: str
+    by: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask for the cache line at an address, to be near in the second-level cache."""
+
+    pointer: str
+    offset: Count
+    nearest: bool = False
+    """Into the first-level cache, to stay there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Set so many elements to a byte, repeated; `byte` is a number or an integer value."""
+
+    pointer: str
+    offset: Count
+    elements: Count
+    byte: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """A square of registers, turned about its diagonal: an array of as many vectors as each has
+    lanes.
+    """
+
+    array: str
+    dtype: DType
+    lanes: int
+
+
+class Meeting(enum.StrEnum):
+    GROUP = "group"
+    WORKERS = "workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Nobody goes on before all are here: the work items of a group, or all workers of a kernel."""
+
+    of: Meeting = Meeting.GROUP
+
+
+Stmt: TypeAlias = (
+    Loop
+    | Let
+    | Accumulator
+    | Accumulate
+    | Store
+    | Micro
+    | For
+    | If
+    | Scope
+    | LetCount
+    | SetCount
+    | Variable
+    | Assign
+    | Array
+    | Constants
+    | LetPointer
+    | Advance
+    | Prefetch
+    | Fill
+    | Transpose
+    | Barrier
+)

@@ -1,0 +1,321 @@
+"""The values that kernel programs compute: expressions over scalars and vectors.
+
+An expression is a graph, of frozen parts with structural equality. Scalars have one lane; a vector
+has several, and a function of vectors is one of each lane by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
+from whence.kernels.ir.counts import Count
+from whence.kernels.ir.functions import Fn
+from whence.types import DType
+
+
+class _Expression:
+    """What all expressions have: a type, a number of lanes, and arithmetic."""
+
+    __slots__ = ()
+
+    @property
+    def lanes(self) -> int:
+        return 1
+
+    @property
+    def size(self) -> int:
+        """The number of parts, written out as a tree, up to a billion; of an index that data
+        decides, too.
+        """
+        index = getattr(self, "index", None)
+        return 1 if index is None else 1 + sum(part.size for part in looked(index))
+
+    def variables(self) -> set[Var]:
+        """The loop variables it depends on."""
+        found: set[Var] = set()
+        for part in walk(self):  # type: ignore[arg-type]
+            if isinstance(part, Load | Position | Table):
+                found |= part.index.variables()
+        return found
+
+    def __add__(self, other: Expr) -> Op:
+        return lanewise(Fn.ADD, self, other)  # type: ignore[arg-type]
+
+    def __sub__(self, other: Expr) -> Op:
+        return lanewise(Fn.SUB, self, other)  # type: ignore[arg-type]
+
+    def __mul__(self, other: Expr) -> Op:
+        return lanewise(Fn.MUL, self, other)  # type: ignore[arg-type]
+
+    def __truediv__(self, other: Expr) -> Op:
+        return lanewise(Fn.DIV, self, other)  # type: ignore[arg-type]
+
+    def __neg__(self) -> Op:
+        return lanewise(Fn.NEG, self)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(_Expression):
+    value: Any
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Load(_Expression):
+    """Element `index` of a buffer; with lanes, so many from there on."""
+
+    buffer: str
+    index: Index
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Position(_Expression):
+    """An index as a value."""
+
+    index: Index
+    dtype: DType = DType.I64
+
+
+@dataclass(frozen=True, slots=True)
+class Name(_Expression):
+    """A value bound by `Let`, a variable or an accumulator."""
+
+    name: str
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Table(_Expression):
+    """Element `index` of a short list of numbers that is part of the code."""
+
+    data: bytes = field(repr=False)
+    """The numbers as `dtype` lays them out in memory."""
+    index: Index
+    dtype: DType
+
+
+_HUGE = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op(_Expression):
+    """A function of expressions. They may share parts, so an expression is a graph: whatever goes
+    through one must enter each part once, and no function may call itself for each level.
+    """
+
+    fn: Fn
+    args: tuple[Expr, ...]
+    dtype: DType
+    lanes: int = 1
+    _size: int = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = 1 + sum(arg.size for arg in self.args)
+        object.__setattr__(self, "_size", min(size, _HUGE))
+        object.__setattr__(self, "_hash", hash((self.fn, self.args, self.dtype, self.lanes)))
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Op):
+            return NotImplemented
+        return _same(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Splat(_Expression):
+    """A scalar in every lane."""
+
+    value: Expr
+    lanes: int
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes(_Expression):
+    """A vector of numbers that are part of the code."""
+
+    values: tuple[int | float, ...]
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class At(_Expression):
+    """What lies at an offset from a pointer, in elements; with lanes, so many from there on. The
+    address needs no more alignment than an element has.
+    """
+
+    pointer: str
+    offset: Count
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Item(_Expression):
+    """An element of an array; of a register tile, a vector."""
+
+    array: str
+    at: tuple[Count, ...]
+    dtype: DType
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountValue(_Expression):
+    """A count as a value."""
+
+    count: Count
+    dtype: DType = DType.I64
+
+
+@dataclass(frozen=True, slots=True)
+class Bits(_Expression):
+    """The bits of a value as those of another type, lane by lane."""
+
+    value: Expr
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.value.lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive(_Expression):
+    """What a function of the prelude makes of its arguments. Its name ends in the type, such as
+    `_f32x8`, where there is one for each type.
+    """
+
+    name: str
+    args: tuple[Expr, ...]
+    dtype: DType
+    lanes: int = 1
+
+
+Expr: TypeAlias = (
+    Literal
+    | Load
+    | Position
+    | Name
+    | Table
+    | Op
+    | Splat
+    | Lanes
+    | At
+    | Item
+    | CountValue
+    | Bits
+    | Primitive
+)
+Place: TypeAlias = Name | At | Item
+"""What can be assigned to."""
+
+
+def lanewise(fn: Fn, *args: Expr) -> Op:
+    """A function of each lane; scalars beside vectors are spread over all lanes."""
+    lanes = max(arg.lanes for arg in args)
+    compares = fn in (Fn.LT, Fn.LE, Fn.EQ)
+    wide = tuple(arg if arg.lanes == lanes else Splat(arg, lanes) for arg in args)
+    return Op(fn, wide, DType.BOOL if compares else args[-1].dtype, lanes)
+
+
+def multiply_add(total: Expr, a: Expr, b: Expr) -> Op:
+    """`total + a · b`, rounded once where the machine can."""
+    return total + a * b
+
+
+def _same(first: Op, second: Op) -> bool:
+    """Structural equality that compares each pair of parts once."""
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[object, object]] = [(first, second)]
+    while stack:
+        one, other = stack.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
+        match one, other:
+            case Op(), Op():
+                if (one._hash, one.fn, one.dtype, one.lanes) != (
+                    other._hash,
+                    other.fn,
+                    other.dtype,
+                    other.lanes,
+                ):
+                    return False
+                stack.append((one.args, other.args))
+            case (Load(buffer, index), Load(other_buffer, other_index)) if (
+                buffer == other_buffer and one.dtype is other.dtype and one.lanes == other.lanes
+            ):
+                stack.append((index.terms, other_index.terms))
+                if index.const != other_index.const:
+                    return False
+            case Looked(value, extent), Looked(other_value, other_extent):
+                if extent != other_extent:
+                    return False
+                stack.append((value, other_value))
+            case tuple(), tuple():
+                if len(one) != len(other):
+                    return False
+                stack.extend(zip(one, other, strict=True))
+            case _:
+                if one != other:
+                    return False
+    return True
+
+
+def walk(*exprs: Expr) -> Iterator[Expr]:
+    """The expressions and all parts of them, each distinct part once, looked-up indices
+    included.
+    """
+    seen: set[Expr] = set()
+    stack: list[Expr] = list(exprs)
+    while stack:
+        part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        yield part
+        stack.extend(operands(part))
+
+
+def operands(part: Expr) -> tuple[Expr, ...]:
+    """The expressions that one is made of, looked-up indices included."""
+    match part:
+        case Op() | Primitive():
+            return part.args
+        case Splat() | Bits():
+            return (part.value,)
+        case Load() | Position() | Table():
+            return tuple(looked(part.index))
+    return ()
+
+
+def looked(index: Index) -> Iterator[Expr]:
+    """The expressions whose values are part of the index."""
+    for atom, _ in index.terms:
+        if isinstance(atom, Looked):
+            yield atom.value
+        elif isinstance(atom, Quotient | Remainder):
+            yield from looked(atom.of)

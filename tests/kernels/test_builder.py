@@ -1,0 +1,129 @@
+"""Micro-kernels as programs: what the builder makes, and how it reads in C."""
+
+from __future__ import annotations
+
+import pytest
+
+from whence.codegen.c_text import c_condition, c_count
+from whence.codegen.render_c import render_kernel
+from whence.kernels.builder import Builder, zeros
+from whence.kernels.index import Var, of
+from whence.kernels.ir import (
+    FULLY,
+    Buffer,
+    Count,
+    Counter,
+    For,
+    If,
+    Kernel,
+    Number,
+    Role,
+    Stmt,
+    chosen,
+    count,
+    least,
+)
+from whence.types import DType
+
+i, j = Counter("i"), Counter("j")
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (i * 8 + j, "i * 8 + j"),
+        ((i + j) * 8, "(i + j) * 8"),
+        (i - (j - 1), "i - (j - 1)"),
+        (i + (j - 1), "i + j - 1"),
+        (i // 3 % 4, "i / 3 % 4"),
+        (i * (j // 4), "i * (j / 4)"),
+        (10 - i, "10 - i"),
+        (least(i, 4), "(i < 4 ? i : 4)"),
+        (chosen(i < j, i, 0), "(i < j ? i : 0)"),
+        (count(of(Var("i", 9)) * 4 + 1) * j, "(4 * i + 1) * j"),
+    ],
+)
+def test_counts_are_written_with_the_brackets_they_need(made: Count, text: str) -> None:
+    assert c_count(made) == text
+
+
+def test_counts_of_numbers_are_numbers() -> None:
+    assert count(3) * 4 + 1 == Number(13)
+    assert i * 1 + 0 == i
+    assert i * 0 == Number(0)
+    assert least(3, 5) == Number(3)
+    assert (count(17) // 4, count(17) % 4) == (Number(4), Number(1))
+
+
+def test_conditions_are_written_with_the_brackets_they_need() -> None:
+    assert c_condition((i < 3) & ((j >= 1) | i.equals(j))) == "i < 3 && (1 <= j || i == j)"
+
+
+def _row_sums(build: Builder, task: Count) -> None:
+    """Eight floats of a row at a time."""
+    row = build.pointer("row", build.buffer("in0"), task * 64)
+    total = build.variable("total", zeros(8))
+    with build.loop("k", 64, step=8, unroll=FULLY) as k:
+        build.prefetch(row, k + 64)
+        build.accumulate(total, row.vector(k, 8))
+    with build.when(task < 3):
+        build.assign(build.pointer("to", build.buffer("out0"), task * 8).vector(0, 8), total)
+    with build.otherwise():
+        build.assign(build.buffer("out0").vector(task * 8, 8), -total)
+
+
+def _kernel(body: tuple[Stmt, ...]) -> Kernel:
+    params = (
+        Buffer("in0", DType.F32, 256, Role.INPUT),
+        Buffer("out0", DType.F32, 32, Role.OUTPUT),
+    )
+    return Kernel("sums", params, 4, body)
+
+
+def test_a_program_reads_like_the_algorithm() -> None:
+    build = Builder()
+    with build.tasks(4) as task:
+        _row_sums(build, task)
+    text = render_kernel(_kernel(build.finish()), "sums", (), {})
+    assert text.splitlines()[4:-1] == [
+        "  for (int64_t task = begin; task < end; task++) {",
+        "    const float *restrict row = in0 + task * 64;",
+        "    w_f32x8 total = (w_f32x8)(0.0f);",
+        "    #pragma clang loop unroll(full)",
+        "    for (int64_t k = 0; k < 64; k += 8) {",
+        "      __builtin_prefetch(row + k + 64, 0, 2);",
+        "      total = (total + *(const w_f32x8 *)(row + k));",
+        "    }",
+        "    if (task < 3) {",
+        "      const float *restrict to = out0 + task * 8;",
+        "      *(w_f32x8 *)(to + 0) = total;",
+        "    }",
+        "    else {",
+        "      *(w_f32x8 *)(out0 + task * 8) = (-total);",
+        "    }",
+        "  }",
+    ]
+
+
+def test_loops_over_registers_are_unrolled_from_the_outermost() -> None:
+    build = Builder()
+    tile = build.array("sum", 3, 2, lanes=4)
+    with build.unrolled(("i", 3), ("j", 2)) as (row, column):
+        build.assign(tile[row, column], zeros(4))
+    outer = build.finish()[1]
+    assert isinstance(outer, For)
+    (inner,) = outer.body
+    assert isinstance(inner, For)
+    assert (outer.unroll, inner.unroll) == (FULLY, 0)
+    assert (outer.end, inner.end) == (Number(3), Number(2))
+
+
+def test_an_otherwise_belongs_to_the_when_before_it() -> None:
+    build = Builder()
+    with build.when(i < 1):
+        build.count("a", 1)
+    with build.otherwise():
+        build.count("a", 2)
+    (branch,) = build.finish()
+    assert isinstance(branch, If)
+    assert len(branch.then) == len(branch.otherwise) == 1
