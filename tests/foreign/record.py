@@ -17,12 +17,17 @@ from pathlib import Path
 import onnx
 
 from tests.foreign.models import MODELS, make
+from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import source_costs
+from whence.calibration.nominal import nominal_rates
+from whence.codegen.target import Target
 from whence.foreign.placement import place
 from whence.foreign.read_recording import read_recording
 from whence.foreign.run import load_source, prepare, record
 from whence.foreign.source import SourceGraph
 
+MODEL = CostModel(nominal_rates(Target.named("x86_64-avx2")))
+"""What kernels cost on the machine that the recordings are from."""
 FOLDER = Path(__file__).with_name("recorded")
 _RUNS, _WARMUP = 2, 1
 _KEPT = ("op_name", "output_type_shape")
@@ -52,7 +57,7 @@ def placement_text(name: str, engine: str, folder: Path) -> str:
     """A line for each node of the engine: what it is attributed to, and by what."""
     source = SourceGraph(load_source(make(name, folder)))
     nodes = read_recording(source, FOLDER / engine / name).nodes
-    found = place(source, nodes, source_costs(source.graph))
+    found = place(source, nodes, MODEL, source_costs(source.graph, MODEL))
     lines = []
     for each in found.places:
         kind = " inserted for" if each.is_inserted else ""

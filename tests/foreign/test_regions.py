@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.foreign.models import Build, make
+from tests.foreign.record import MODEL
 from whence.foreign.checks import Cause
 from whence.foreign.placement import Placement, place
 from whence.foreign.recording import EngineNode, Evidence
@@ -20,7 +21,7 @@ def net(tmp_path: Path) -> SourceGraph:
 
 
 def placed(source: SourceGraph, *nodes: EngineNode) -> Placement:
-    return place(source, nodes, {})
+    return place(source, nodes, MODEL, {})
 
 
 def names(source: SourceGraph, placement: Placement) -> list[list[str]]:

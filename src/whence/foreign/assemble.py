@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from whence.attribution.became import tail
+from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.profile import Profile, Writer, band_of
 from whence.attribution.rows import KernelRow, Part, SourceRow
 from whence.attribution.source_costs import source_costs
 from whence.attribution.split import largest_remainder
+from whence.calibration.record import rates_for
+from whence.codegen.toolchain import Toolchain
 from whence.foreign.checks import Checks
 from whence.foreign.placement import Place, Placement, place
 from whence.foreign.recording import Recording
@@ -43,7 +46,8 @@ def assemble(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Profile, Placement]:
     """The profile, and the placement behind it."""
-    placement = place(source, recording.nodes, source_costs(source.graph, shapes))
+    costs = CostModel(rates_for(Toolchain()))
+    placement = place(source, recording.nodes, costs, source_costs(source.graph, costs, shapes))
     totals = recording.node_ns.sum(axis=0, dtype=np.int64)
     residual = dict(recording.residual_ns)
     kernels = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from whence.attribution.cost_model import CostModel
 from whence.attribution.source_costs import SourceCost
 from whence.foreign.checks import Checks, check_regions
 from whence.foreign.recording import EngineNode, Evidence
@@ -36,7 +37,10 @@ class Placement:
 
 
 def place(
-    source: SourceGraph, nodes: tuple[EngineNode, ...], costs: Mapping[int, SourceCost]
+    source: SourceGraph,
+    nodes: tuple[EngineNode, ...],
+    model: CostModel,
+    costs: Mapping[int, SourceCost],
 ) -> Placement:
     engine = EngineGraph(nodes)
     regions = find_regions(source, engine)
@@ -48,7 +52,7 @@ def place(
         if node.number in checks.doubtful:
             places.append(Place(node, Evidence.NONE, {}, doubt=checks.doubtful[node.number]))
         elif region is not None and region.operators:
-            weights = weights_of(source, costs, region.operators)
+            weights = weights_of(source, model, costs, region.operators)
             places.append(Place(node, region.evidence, weights))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from whence.attribution.cost_model import VIEWS, byte_ps, together_ps
+from whence.attribution.cost_model import VIEWS, CostModel, Traffic
 from whence.attribution.source_costs import SourceCost
 from whence.foreign.source import SourceGraph
 from whence.ops.definition import OpClass
@@ -22,7 +22,10 @@ _UNKNOWN_PS = 1000
 
 
 def weights_of(
-    source: SourceGraph, costs: Mapping[int, SourceCost], operators: Collection[int]
+    source: SourceGraph,
+    model: CostModel,
+    costs: Mapping[int, SourceCost],
+    operators: Collection[int],
 ) -> dict[int, int]:
     """Weights of the operators, none negative, not all 0."""
     members = sorted(operators)
@@ -45,14 +48,17 @@ def weights_of(
         else 0
         for each in working
     }
-    per_byte = byte_ps(sum(read.values()))
-    computing, moving = sum(arithmetic.values()), sum(read.values()) * per_byte
-    whole = together_ps(computing, moving)
+    traffic = Traffic(sum(read.values()), 0)
+    per_byte = model.byte_ps(traffic)
+    computing, moving = sum(arithmetic.values()), model.moving_ps(traffic)
+    whole = model.together_ps(computing, moving, traffic)
     anchors = heavy or [max(working, key=lambda each: (arithmetic[each], -each))]
     for each in working:
         if each not in anchors:
-            weights[each] = whole - together_ps(
-                max(0, computing - arithmetic[each]), max(0, moving - reads[each] * per_byte)
+            weights[each] = whole - model.together_ps(
+                max(0, computing - arithmetic[each]),
+                max(0, moving - round(reads[each] * per_byte)),
+                traffic,
             )
     rest = max(0, whole - sum(weights.values()))
     total = sum(arithmetic[each] for each in anchors)
