@@ -11,12 +11,13 @@ import numpy as np
 
 from whence.attribution.became import Whereabouts, describe
 from whence.attribution.cost_model import CostModel
+from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of
 from whence.attribution.leave_out import Measured
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.policy import EXACT, HALVES, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
-from whence.attribution.source_costs import source_costs, source_kinds
+from whence.attribution.source_costs import own_work, source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
 from whence.attribution.traffic import footprint
 from whence.attribution.work_items import NOT_DIVIDED, work_items
@@ -24,6 +25,7 @@ from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
 from whence.graph.eliminated import eliminated
 from whence.graph.outcomes import coverage, outcomes
+from whence.ops.definition import Cost
 from whence.provenance import Ledger
 from whence.rates import MachineRates
 from whence.runtime.profiler import SAMPLE
@@ -95,8 +97,8 @@ def assemble(
     passes: dict[str, int] = defaultdict(int)
     kernels, split = [], {}
     for step in program.steps:
-        workers = divided.get(step.number, NOT_DIVIDED).workers(threads)
-        busy_ps = 1000 * workers * measured.usual_ns(step.number)
+        items = divided.get(step.number, NOT_DIVIDED)
+        busy_ps = 1000 * items.workers(threads) * measured.usual_ns(step.number)
         shares = split[step.number] = splitter.split(step, busy_ps)
         time = int(measured.step_ns[step.number])
         if not shares:
@@ -106,7 +108,14 @@ def assemble(
         for share, part in zip(shares, times, strict=True):
             passes[made_by.get(share.node, AS_READ)] += part
         error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
-        kernels.append(_kernel(graph, step, measured, time, shares, times, error))
+        calls = int(measured.step_calls[step.number]) or 1
+        waited = measured.step_waited_ns[step.number] / calls
+        known = (
+            efficiency_of(graph, step, costs, items, threads, time / calls, waited)
+            if engine == "cpu"
+            else NOT_KNOWN
+        )
+        kernels.append(_kernel(graph, step, measured, time, shares, times, error, known))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -117,7 +126,14 @@ def assemble(
         residual_ns=residual,
         overhead_ratio=measured.overhead_ratio,
         coverage=coverage(graph),
-        sources=_sources(graph, kernels, measured, wall, find_modules(source_graph)),
+        sources=_sources(
+            graph,
+            kernels,
+            measured,
+            wall,
+            find_modules(source_graph),
+            own_work(source_graph, shapes),
+        ),
         kernels=tuple(kernels),
         passes=dict(passes),
         runs_ns=measured.runs_ns,
@@ -143,6 +159,7 @@ def _kernel(
     shares: Sequence[Share],
     times: Sequence[int],
     error: float,
+    known: Efficiency,
 ) -> KernelRow:
     whole = sum(share.weight for share in shares)
     weight: dict[int, int] = defaultdict(int)
@@ -168,6 +185,12 @@ def _kernel(
         ops=tuple(member.op for member in step.members),
         shape=_makes(graph, step),
         waited_ns=int(measured.step_waited_ns[step.number]),
+        flops=known.flops,
+        bytes=known.bytes,
+        least_ns=known.least_ns,
+        bound=str(known.bound),
+        items=known.items,
+        workers=known.workers,
         error=error,
     )
 
@@ -195,6 +218,7 @@ def _sources(
     measured: Measurement,
     wall: int,
     modules: Mapping[int, Module],
+    work: Mapping[int, Cost],
 ) -> tuple[SourceRow, ...]:
     ledger = graph.ledger
     parts: dict[int, list[tuple[KernelRow, Part]]] = defaultdict(list)
@@ -249,6 +273,10 @@ def _sources(
                 became=describe(ledger, ends, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
+                flops=work[source.id].flops if source.id in work else 0,
+                bytes=work[source.id].bytes if source.id in work else 0,
+                of_peak=_mean_of_peak(own),
+                bound=max(own, key=lambda each: each[1].time_ns)[0].bound if time else "",
                 error_ns=round(
                     math.hypot(
                         *(kernel.error * kernel.time_ns for kernel, part in own if part.weight)
@@ -257,6 +285,13 @@ def _sources(
             )
         )
     return tuple(rows)
+
+
+def _mean_of_peak(own: Sequence[tuple[KernelRow, Part]]) -> float:
+    """Of the kernels that an operator is in, each by its time there."""
+    known = [(kernel.of_peak, part.time_ns) for kernel, part in own if kernel.of_peak]
+    time = sum(spent for _, spent in known)
+    return sum(each * spent for each, spent in known) / time if time else 0.0
 
 
 def _holders(graph: Graph, ledger: Ledger) -> dict[int, int]:

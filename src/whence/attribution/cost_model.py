@@ -19,7 +19,7 @@ from typing import NamedTuple
 from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
 from whence.ops.cost import cost
-from whence.ops.definition import OpClass, TypeQuery
+from whence.ops.definition import Cost, OpClass, TypeQuery
 from whence.ops.registry import classes_of
 from whence.rates import MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
@@ -103,10 +103,7 @@ class CostModel:
         """Picoseconds of arithmetic of one node; `None` when a dimension that matters is
         unknown.
         """
-        types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
-        values = tuple(graph.const_value(ref) for ref in node.inputs)
-        query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
-        whole = cost(node.op, query, node.outputs)
+        whole = node_cost(graph, node)
         return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
 
     def turning_ps(self, node: Node, kernel_bytes: int) -> int:
@@ -126,8 +123,12 @@ class CostModel:
 
     def moving_ps(self, traffic: Traffic) -> int:
         """What it costs to move so much, on one thread."""
-        near, far = self._level(traffic.near), self._far_level(traffic.bytes)
+        near, far = self.levels(traffic)
         return round(traffic.near * near.byte_ps + traffic.far * far.byte_ps)
+
+    def levels(self, traffic: Traffic) -> tuple[MemoryLevel, MemoryLevel]:
+        """Where its near and its far part lie."""
+        return self._level(traffic.near), self._far_level(traffic.bytes)
 
     def byte_ps(self, traffic: Traffic) -> float:
         """What a byte of it costs, on average."""
@@ -174,6 +175,14 @@ class CostModel:
     def _overlap(self, traffic: Traffic) -> float:
         far = self._far_level(traffic.bytes) if traffic.far >= traffic.near else None
         return (far or self._level(traffic.near)).overlap
+
+
+def node_cost(graph: Graph, node: Node) -> Cost | None:
+    """Operations and bytes of one node; `None` when a dimension that matters is unknown."""
+    types = tuple(None if ref is None else graph.type_of(ref) for ref in node.inputs)
+    values = tuple(graph.const_value(ref) for ref in node.inputs)
+    query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
+    return cost(node.op, query, node.outputs)
 
 
 def is_integer(graph: Graph, node: Node) -> bool:

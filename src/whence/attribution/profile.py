@@ -320,6 +320,10 @@ def _source_json(row: SourceRow) -> dict[str, Any]:
         "inserted_ns": row.inserted_ns,
         "band_ns": list(row.band),
         "error_ns": row.error_ns,
+        "flops": row.flops,
+        "bytes": row.bytes,
+        "of_peak": row.of_peak,
+        "bound": row.bound,
     }
 
 
@@ -345,6 +349,15 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "ops": list(row.ops),
         "shape": row.shape,
         "waited_ns": row.waited_ns,
+        "flops": row.flops,
+        "bytes": row.bytes,
+        "gflops": row.gflops,
+        "gbytes": row.gbytes,
+        "least_ns": row.least_ns,
+        "of_peak": row.of_peak,
+        "bound": row.bound,
+        "items": row.items,
+        "workers": row.workers,
         "error": row.error,
         "evidence": row.evidence,
         "uncertain": row.uncertain,

@@ -83,6 +83,10 @@ def _source(row: Mapping[str, Any]) -> SourceRow:
         inserted_ns=int(row.get("inserted_ns", 0)),
         band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),
         error_ns=int(row.get("error_ns", 0)),
+        flops=int(row.get("flops", 0)),
+        bytes=int(row.get("bytes", 0)),
+        of_peak=float(row.get("of_peak", 0.0)),
+        bound=str(row.get("bound", "")),
     )
 
 
@@ -109,6 +113,12 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         shape=str(row.get("shape", "")),
         waited_ns=int(row.get("waited_ns", 0)),
         error=float(row.get("error", 0.0)),
+        flops=int(row.get("flops", 0)),
+        bytes=int(row.get("bytes", 0)),
+        least_ns=float(row.get("least_ns", 0.0)),
+        bound=str(row.get("bound", "")),
+        items=int(row.get("items", 1)),
+        workers=int(row.get("workers", 1)),
         evidence=str(row.get("evidence", "")),
         uncertain=str(row.get("uncertain", "")),
     )

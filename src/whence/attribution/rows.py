@@ -68,6 +68,18 @@ class SourceRow:
     """Where the operators of the file that came from it stand, see `SourceOp.positions`."""
     table_id: int | None = None
     """Its id in the file's own table of source operators, where the file has one."""
+    flops: int = 0
+    """Arithmetic operations that the file asks for, in one run,"""
+    bytes: int = 0
+    """and bytes that it reads and writes, were it by itself."""
+    of_peak: float = 0.0
+    """How close the kernels that it is in come to what the machine can do, by its time in them; 0
+    where nobody knows.
+    """
+    bound: str = ""
+    """What the kernel runs into where most of its time goes: compute, memory, cache, waiting,
+    dispatch, or reference.
+    """
     error_ns: int = 0
     """The standard error of its time that measuring its parts of kernels has left, at most; 0 where
     these are modelled.
@@ -96,6 +108,18 @@ class KernelRow:
     """Of its time, what the calling thread had nothing left to do in it and waited for the
     others.
     """
+    flops: int = 0
+    """Arithmetic operations of a call, as the operators define them,"""
+    bytes: int = 0
+    """and bytes that it reads and writes."""
+    least_ns: float = 0.0
+    """What the machine would need for a call at best; 0 where nobody knows."""
+    bound: str = ""
+    """What it runs into: compute, memory, cache, waiting, dispatch, or reference."""
+    items: int = 1
+    """Independent work items,"""
+    workers: int = 1
+    """and the threads that have one."""
     error: float = 0.0
     """The standard error of the weights that were measured, the largest if there are several; 0
     where they are modelled.
@@ -106,6 +130,21 @@ class KernelRow:
     """
     uncertain: str = ""
     """Why the operators of such a kernel are not known; its time is then a residual."""
+
+    @property
+    def of_peak(self) -> float:
+        """What the machine would need at best, as a part of what it took; 0 where nobody knows."""
+        return self.least_ns * self.calls / self.time_ns if self.time_ns else 0.0
+
+    @property
+    def gflops(self) -> float:
+        """Operations in a nanosecond."""
+        return self.flops * self.calls / self.time_ns if self.time_ns else 0.0
+
+    @property
+    def gbytes(self) -> float:
+        """Bytes in a nanosecond."""
+        return self.bytes * self.calls / self.time_ns if self.time_ns else 0.0
 
 
 class Event(NamedTuple):

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from whence.attribution.cost_model import CostModel
+from whence.attribution.cost_model import CostModel, node_cost
 from whence.graph import Graph, Node
+from whence.ops.definition import Cost
 from whence.ops.registry import REGISTRY
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.provenance import Origin
@@ -70,6 +71,26 @@ def source_costs(
         for source, price in arithmetic.items()
         if source not in unknown
     }
+
+
+def own_work(graph: Graph, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[int, Cost]:
+    """Operations and bytes of each source operator, from the graph as it was loaded. Operators whose
+    shapes stay unknown are left out.
+    """
+    if shapes:
+        graph = fix_input_shapes(graph.copy(), shapes)
+    found: dict[int, Cost] = {}
+    for nested in graph.nested():
+        for node in nested:
+            if node.is_const or not node.origin:
+                continue
+            each = node_cost(nested, node)
+            # Where a reader restated an operator in several nodes, it is all of them.
+            if each is not None and len(node.origin) == 1:
+                (source,) = node.origin
+                before = found.get(source, Cost(0, 0))
+                found[source] = Cost(before.flops + each.flops, before.bytes + each.bytes)
+    return found
 
 
 Kinds = Mapping[int, frozenset[str]]

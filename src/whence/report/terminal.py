@@ -26,6 +26,7 @@ _HEADINGS = {
 }
 _LEAST_WIDTH = 40
 _LEAST_MODULE = 8
+_RATE_WIDTH, _WIDE = 7, 130
 
 
 def print_profile(
@@ -185,16 +186,24 @@ def shorten(text: str, width: int) -> str:
 
 def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRow]) -> None:
     table = _table()
+    rated = any(row.of_peak for row in rows)
+    taken = 26
+    if rated:
+        table.add_column("of peak", justify="right", no_wrap=True, min_width=_RATE_WIDTH)
+        taken += _RATE_WIDTH + 2
+    if bounded := rated and console.width >= _WIDE:
+        table.add_column("bound", no_wrap=True, style="dim")
+        taken += max(len("bound"), *(len(row.bound) for row in rows)) + 2
     modules = [_module_beside(row) for row in rows]
-    module_width = min(max(map(len, modules), default=0), max(0, (console.width - 26) // 4))
+    module_width = min(max(map(len, modules), default=0), max(0, (console.width - taken) // 4))
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
     if module_width >= _LEAST_MODULE:
         table.add_column("module", no_wrap=True, overflow="ellipsis")
     else:
         module_width = 0
     table.add_column("what became of it", no_wrap=True, overflow="ellipsis", style="dim")
-    taken = 26 + (module_width + 2 if module_width else 0)
-    room = max(_LEAST_WIDTH, console.width - taken)
+    taken += module_width + 2 if module_width else 0
+    room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
     longest = max((len(escape(row.name)) for row in rows), default=8)
     name_width = min(longest, room * 3 // 5)
     shown = Counter(fit(row.name, name_width) for row in rows)
@@ -212,8 +221,16 @@ def _print_operators(console: Console, profile: Profile, rows: Sequence[SourceRo
         )
         became = fit(row.became + inserted, room - name_width)
         beside = (Text(fit(module, module_width)),) if module_width else ()
-        table.add_row(*_times(profile, row.time_ns, row.share), Text(name), *beside, Text(became))
+        rate = ((of_peak(row.of_peak),) if rated else ()) + ((row.bound,) if bounded else ())
+        table.add_row(
+            *_times(profile, row.time_ns, row.share), *rate, Text(name), *beside, Text(became)
+        )
     console.print(table)
+
+
+def of_peak(part: float) -> str:
+    """As a percentage; nothing where it is not known."""
+    return f"{part * 100:.0f} %" if part >= 0.0995 else f"{part * 100:.1f} %" if part else ""
 
 
 def _module_beside(row: SourceRow) -> str:
@@ -242,12 +259,24 @@ def _print_groups(console: Console, profile: Profile, by: str, groups: Sequence[
 def _print_kernels(console: Console, profile: Profile, groups: Sequence[Group]) -> None:
     """Each with the operators of the file in it, those with most time first, and what it makes."""
     table = _table()
+    kernels = {f"{kernel.id} {kernel.name}": kernel for kernel in profile.kernels}
+    rows = [kernels[group.key] for group in groups]
+    rated = any(kernel.of_peak for kernel in rows)
+    wide = rated and console.width >= _WIDE
+    taken = 32
+    if rated:
+        table.add_column("of peak", justify="right", no_wrap=True, min_width=_RATE_WIDTH)
+        taken += _RATE_WIDTH + 2
+    if wide:
+        for name in ("GFLOP/s", "GB/s"):
+            table.add_column(name, justify="right", no_wrap=True, min_width=_RATE_WIDTH)
+        table.add_column("bound", no_wrap=True, style="dim")
+        taken += 2 * (_RATE_WIDTH + 2) + max(len("bound"), *(len(row.bound) for row in rows)) + 2
     table.add_column("#", justify="right")
     table.add_column("operators", no_wrap=True, overflow="ellipsis")
     table.add_column("makes", no_wrap=True, style="dim")
-    kernels = {f"{kernel.id} {kernel.name}": kernel for kernel in profile.kernels}
     names = {row.id: row.name for row in profile.sources}
-    room = max(_LEAST_WIDTH, console.width - 32)
+    room = max(_LEAST_WIDTH - (_RATE_WIDTH if rated else 0), console.width - taken)
     widest = max((len(kernels[group.key].shape) for group in groups), default=0)
     shape_width = min(widest, room // 2)
     for group in groups:
@@ -255,13 +284,21 @@ def _print_kernels(console: Console, profile: Profile, groups: Sequence[Group]) 
         parts = sorted(kernel.origin, key=lambda part: -part.time_ns)
         first, *others = [names[part.id] for part in parts]
         text = ", ".join([first, *(tail(name, first) for name in others)])
+        rate = (of_peak(kernel.of_peak),) if rated else ()
+        more = (_rate(kernel.gflops), _rate(kernel.gbytes), kernel.bound) if wide else ()
         table.add_row(
             *_times(profile, group.time_ns, group.share),
+            *rate,
+            *more,
             str(kernel.id),
             Text(_from_left(text, room - shape_width)),
             Text(fit(kernel.shape, shape_width)),
         )
     console.print(table)
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.0f}" if rate >= 10 else f"{rate:.1f}" if rate >= 0.05 else ""
 
 
 def _from_left(text: str, width: int) -> str:
