@@ -4,6 +4,7 @@ expected lines were read one by one.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ RECORDED = sorted(
 
 
 def test_engines_were_recorded() -> None:
-    assert {engine for engine, _ in RECORDED} >= {"onnxruntime"}
-    assert len(RECORDED) >= 7
+    assert {engine for engine, _ in RECORDED} >= {"onnxruntime", "openvino"}
+    assert len(RECORDED) >= 14
 
 
 @pytest.mark.parametrize(("engine", "name"), RECORDED)
@@ -60,3 +61,31 @@ def test_layout_changes_have_their_own_column(tmp_path: Path) -> None:
     inserted = [kernel for kernel in profile.kernels if kernel.inserted]
     assert inserted
     assert sum(row.inserted_ns for row in profile.sources) == sum(k.time_ns for k in inserted)
+
+
+def test_a_normalisation_that_was_folded_does_not_hide_the_convolution(tmp_path: Path) -> None:
+    """OpenVINO's list of names has the normalisation, and not the convolution."""
+    text = (FOLDER / "openvino/residual/openvino.json").read_text(encoding="utf-8")
+    assert '"a_bn2,a_add,a_relu2"' in text.replace("Multiply_3846,", "")
+    lines = placement_text("residual", "openvino", tmp_path).splitlines()
+    assert any(line.endswith(": a_conv2 a_bn2 a_add a_relu2") for line in lines)
+
+
+def test_snippets_have_the_operators_they_list(tmp_path: Path) -> None:
+    lines = placement_text("transformer", "openvino", tmp_path).splitlines()
+    (snippet,) = [line for line in lines if line.startswith("Subgraph second_half")]
+    assert snippet.endswith(": bias second_div second_erf second_add second_mul second_half")
+
+
+def test_averages_are_taken_as_differences(tmp_path: Path) -> None:
+    """The first run, which compiles kernels, is in OpenVINO's averages and not in the profile."""
+    subject = prepare(make("residual", tmp_path))
+    folder = FOLDER / "openvino/residual"
+    told = json.loads((folder / "openvino.json").read_text(encoding="utf-8"))
+    recording = read_recording(subject.source, folder)
+    name = next(iter(told["averages"]))
+    column = next(n for n, node in enumerate(recording.nodes) if node.name == name)
+    after = told["runs"] * told["averages"][name]
+    before = told["before"]["runs"] * told["before"]["averages"][name]
+    scaled = any("scaled to fit" in note for note in recording.notes)
+    assert scaled or int(recording.node_ns[:, column].sum()) == max(0, after - before) * 1000

@@ -172,7 +172,7 @@ def _fate(source: SourceGraph, number: int, is_placed: bool, read: Outcome) -> O
         return read
     if source[number].stands_for is not None:
         return Outcome.REMOVED
-    if number not in source.live:
+    if number not in source.live or source[number].is_known_from_sizes:
         return Outcome.FOLDED
     return Outcome.LOST if _is_used(source, number) else Outcome.DEAD
 

@@ -1,6 +1,7 @@
 """Whether regions can be true, as far as that can be told without asking the engine.
 
-1. A data edge of the file between two regions is an edge of the engine's graph.
+1. A data edge of the file between two regions is an edge of the engine's graph. What is known from
+   the sizes of tensors alone is no data.
 2. A convolution, product or recurrent cell is in exactly one region, that of a node which does
    such work.
 3. A node that convolves or multiplies has such an operator in its region, with the same kernel,
@@ -26,7 +27,7 @@ _MOVED = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 class Cause(enum.StrEnum):
     """Why a data edge of the file is none of the engine's."""
 
-    SIZES = "sizes, which engines know beforehand"
+    SIZES = "a few whole numbers, which the engine may know beforehand"
     DUPLICATE = "an identical operator does the work"
     NESTED = "into or out of a nested graph"
     MOVED = "a transpose or reshape that the engine moved or merged"
@@ -78,6 +79,8 @@ def check_regions(
     edges, missing = 0, []
     for reader in sorted(source.live):
         for maker in source[reader].feeds_from:
+            if source[maker].is_known_from_sizes:
+                continue
             makers, readers = claims.get(maker, ()), claims.get(reader, ())
             if len(makers) == len(readers) == 1 and makers[0] != readers[0]:
                 edges += 1
@@ -91,7 +94,9 @@ def check_regions(
             each: len(able)
             for each in source.heavy
             if len(
-                able := [kernel for kernel in claims.get(each, ()) if engine.nodes[kernel].is_heavy]
+                able := [
+                    kernel for kernel in claims.get(each, ()) if _may_hold(engine.nodes[kernel])
+                ]
             )
             != 1
         },
@@ -101,6 +106,10 @@ def check_regions(
             if (reason := _doubt(source, node, regions.get(number)))
         },
     )
+
+
+def _may_hold(node: EngineNode) -> bool:
+    return node.is_heavy or node.is_composite
 
 
 def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:

@@ -115,6 +115,7 @@ def _node(
         tuple(holds),
         is_layout=op in _MOVES | _CASTS and not makes and not holds,
         is_heavy=op in _HEAVY and not is_scale,
+        is_composite=op in CONTROL,
         activation=(
             activation.s.decode(errors="replace")
             if activation is not None

@@ -79,7 +79,9 @@ def _causes(
         named = {
             each
             for region in around
-            for each in region.operators & {*region.node.makes, *region.node.holds}
+            for each in (
+                region.operators & {*region.node.makes, *region.node.holds} or region.operators
+            )
         }
         if named:
             return sorted(named)

@@ -11,11 +11,8 @@ from whence.foreign.source import SourceGraph
 
 def read_recording(source: SourceGraph, folder: Path) -> Recording:
     told = json.loads((folder / "recording.json").read_text(encoding="utf-8"))
-    facts = {
-        "version": str(told["version"]),
-        "threads": int(told["threads"]),
-    }
-    walls, skip = [int(each) for each in told["runs_ns"]], int(told["warmup"])
+    version, threads = str(told["version"]), int(told["threads"])
+    walls = [int(each) for each in told["runs_ns"]]
     match told["engine"]:
         case "onnxruntime":
             from whence.foreign.onnxruntime_reader import read_onnxruntime
@@ -24,9 +21,15 @@ def read_recording(source: SourceGraph, folder: Path) -> Recording:
                 source,
                 folder / "trace.json",
                 folder / "optimised.onnx",
-                version=str(told["version"]),
-                threads=int(told["threads"]),
+                version=version,
+                threads=threads,
                 walls=walls,
-                skip=skip,
+                skip=int(told["warmup"]),
             )
-    raise AssertionError(f"no reader for {told['engine']} {facts}")
+        case "openvino":
+            from whence.foreign.openvino_reader import read_openvino
+
+            return read_openvino(
+                source, folder / "openvino.json", walls, version=version, threads=threads
+            )
+    raise AssertionError(f"no reader for {told['engine']}")

@@ -42,10 +42,16 @@ class EngineNode:
     """The source operators whose results it hands on, by tensor names."""
     holds: tuple[int, ...] = ()
     """Source operators that are in it, by names."""
+    runs: bool = True
+    """False for inputs, outputs and what is computed when the model is loaded."""
     is_layout: bool = False
     """It changes layout or element type, and nothing else."""
     is_heavy: bool = False
     """A convolution, matrix product or recurrent cell."""
+    is_composite: bool = False
+    """It runs a graph of its own, in which there may be anything."""
+    implements: tuple[str, ...] = ()
+    """Types of operators that its type is used for, besides one of the same name."""
     activation: str = ""
     """The type of the operator that it applies to its result, where it says so."""
     window: Mapping[str, Attribute] = field(default_factory=dict)

@@ -13,18 +13,22 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
 3. A convolution or product that several nodes claim belongs to the one of them that computes such.
    One that none of them computes, while a node that feeds them computes one which looks the same,
    is done with that one.
-4. A node without any name, which computes something, has what lies between the nodes around it:
-   what stands in front of the convolution or product that reads it, which does nothing to its
-   operands; or else the operator there that has its type, if there is just one. Else it is left
-   open.
+4. A node without any name, which computes something, has what lies between the nodes around it: a
+   convolution, product or recurrent cell that no other node computes, if it does such work; what
+   stands in front of the convolution or product that reads it, which does nothing to its operands;
+   the operator there that has its type, or the only one there, which may be in several kernels.
+   Else it is left open.
+5. What stands in a nested graph, and no node has, is in the nodes of the operator with that graph.
+6. What is left at the end of the file, and no node has, is an epilogue of the node before it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from whence.attribution.cost_model import VIEWS
 from whence.foreign.recording import EngineNode, Evidence
 from whence.foreign.source import SourceGraph
 
@@ -57,6 +61,11 @@ class EngineGraph:
         for node in nodes:
             for maker in node.inputs:
                 self._readers[maker].append(node.number)
+
+    def stand(self, number: int) -> None:
+        """The node stands for something from now on."""
+        self._standing |= {number}
+        self._feeds.clear()
 
     def feeds(self, number: int) -> frozenset[int]:
         """The nearest nodes before it that stand for something."""
@@ -117,8 +126,10 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
             _take_epilogue(source, engine, found, claims, region, named)
     _settle_heavy(source, engine, found, claims)
     for node in engine.nodes.values():
-        if not node.is_layout and node.number not in found:
+        if node.runs and not node.is_layout and node.number not in found:
             _place_between(source, engine, found, claims, node)
+    _place_nested(source, found, claims)
+    _place_last(source, engine, found, claims)
     return found
 
 
@@ -262,26 +273,44 @@ def _place_between(
     node: EngineNode,
 ) -> None:
     """Give a node without a name the operators between its neighbours."""
-    feeds = engine.feeds(node.number)
     readers = [each for each in engine.nearest_readers(node.number) if each in regions]
     held = {operator for each in readers for operator in regions[each].operators}
-    if readers and all(regions[each].node.is_heavy for each in readers):
-        ends = {
-            maker
-            for operator in held
-            if source[operator].is_heavy
-            for maker in source[operator].feeds_from
-        }
-    else:
-        ends = {
-            operator
-            for operator in held
-            if source[operator].op == node.op
-            and not any(operator in regions[each].node.makes for each in readers)
-        }
-        ends = ends if len(ends) == 1 else set()
+    if not readers:
+        held = {operator for operator in source.live if not claims.get(operator)}
+    fitting = [
+        inside
+        for ends in _ends(source, regions, claims, node, readers, held)
+        if (inside := _between(source, engine, claims, node, ends, held))
+    ]
+    if len(fitting) != 1:
+        return
+    for operator in fitting[0]:
+        # An operator that became several kernels is in those whose names have it, too.
+        kept = [
+            each
+            for each in claims[operator]
+            if operator in regions[each].node.makes or operator in regions[each].node.holds
+        ]
+        for each in claims[operator]:
+            if each not in kept:
+                regions[each].operators.discard(operator)
+        claims[operator] = [*kept, node.number]
+    regions[node.number] = Region(node, Evidence.NEIGHBOUR, fitting[0])
+    engine.stand(node.number)
+
+
+def _between(
+    source: SourceGraph,
+    engine: EngineGraph,
+    claims: Mapping[int, list[int]],
+    node: EngineNode,
+    ends: Set[int],
+    held: Set[int],
+) -> set[int]:
+    """The operators from what feeds the node to those at the end; none if they do not fit."""
+    feeds = engine.feeds(node.number)
     inside: set[int] = set()
-    waiting = [each for each in ends if each in held]
+    waiting = list(ends)
     while waiting:
         operator = waiting.pop()
         if operator not in inside:
@@ -290,13 +319,77 @@ def _place_between(
     outside = {
         maker for operator in inside for maker in source[operator].feeds_from if maker not in inside
     }
-    if any(source[operator].is_heavy for operator in inside) or not all(
+    fits = sum(source[each].is_heavy for each in inside) <= node.is_heavy and all(
         any(each in feeds for each in claims.get(maker, ())) for maker in outside
-    ):
-        return
-    for operator in inside:
-        for each in claims[operator]:
-            regions[each].operators.discard(operator)
-        claims[operator] = [node.number]
-    if inside:
-        regions[node.number] = Region(node, Evidence.NEIGHBOUR, inside)
+    )
+    return inside if fits else set()
+
+
+def _ends(
+    source: SourceGraph,
+    regions: Mapping[int, Region],
+    claims: Mapping[int, list[int]],
+    node: EngineNode,
+    readers: Sequence[int],
+    held: Set[int],
+) -> list[set[int]]:
+    """What a node without a name may end with, among the operators that its readers claim."""
+    if node.is_heavy:
+        return [
+            {operator}
+            for operator in sorted(held)
+            if source[operator].is_heavy
+            and not any(regions[each].node.is_heavy for each in claims[operator])
+        ]
+    if readers and all(regions[each].node.is_heavy for each in readers):
+        before = {
+            maker
+            for operator in held
+            if source[operator].is_heavy
+            for maker in source[operator].feeds_from
+        }
+        return [before & held]
+    typed = [
+        {operator}
+        for operator in sorted(held)
+        if source[operator].op == node.op or source[operator].op in node.implements
+    ]
+    working = [operator for operator in sorted(held) if source[operator].op not in VIEWS]
+    return typed or ([set(working)] if len(working) == 1 else [])
+
+
+def _place_nested(
+    source: SourceGraph, regions: Mapping[int, Region], claims: dict[int, list[int]]
+) -> None:
+    """What stands in a nested graph, and no node has, is in the nodes of the operator that holds
+    the graph.
+    """
+    for number in sorted(source.live):
+        holder = source[number].holder
+        if holder is None or source[number].stands_for is not None:
+            continue
+        if not claims.get(number):
+            claims[number] = list(claims.get(holder, ()))
+            for each in claims[number]:
+                regions[each].operators.add(number)
+
+
+def _place_last(
+    source: SourceGraph,
+    engine: EngineGraph,
+    regions: Mapping[int, Region],
+    claims: dict[int, list[int]],
+) -> None:
+    for number in sorted(source.live):
+        if claims.get(number) or source[number].stands_for is not None:
+            continue
+        able = [
+            each
+            for maker in source[number].feeds_from
+            for each in claims.get(maker, ())
+            if regions[each].evidence is not Evidence.TENSOR
+            and _comes_from(source, engine, claims, regions[each], number)
+        ]
+        if len(set(able)) == 1:
+            regions[able[0]].operators.add(number)
+            claims[number] = [able[0]]

@@ -4,6 +4,7 @@ An operator has what leaving it out of the kernel would save, by the cost model 
 profiles; convolutions, products and recurrent cells, or else the operator that costs most, have the
 rest. Views and sizes have nothing while there is anything else, nor has what engines fold into the
 weights of a convolution: a batch normalisation, a scale or an offset by constants right behind it.
+Which branch of a condition runs is not known: the condition keeps its part.
 """
 
 from __future__ import annotations
@@ -29,7 +30,13 @@ def weights_of(
 ) -> dict[int, int]:
     """Weights of the operators, none negative, not all 0."""
     members = sorted(operators)
-    folded = _folded(source, members)
+    folded = _folded(source, members) | {
+        each
+        for each in members
+        if (holder := source[each].holder) in operators
+        and holder is not None
+        and source[holder].op == "If"
+    }
     working = [
         each
         for each in members

@@ -45,7 +45,11 @@ class SourceOperator:
     is_heavy: bool
     """A convolution, matrix product or recurrent cell: one that a kernel is made for."""
     is_shape: bool
-    """It computes sizes: a few integers."""
+    """It makes but a few whole numbers, such as sizes."""
+    is_known_from_sizes: bool
+    """It depends on constants and on the sizes of tensors alone: engines may compute it as soon as
+    they know those.
+    """
     window: Mapping[str, Attribute]
     """Kernel, strides, groups and dilations, as far as the file states them."""
     holder: int | None = None
@@ -151,6 +155,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
         for source in graph.ledger.sources
         if (source.op in NO_OPS or kinds[source.id] <= NO_OPS) and len(makers[source.id]) == 1
     }
+    sized = _known_from_sizes(graph, constant)
     found = []
     for source in graph.ledger.sources:
         own = nodes[source.id]
@@ -170,6 +175,7 @@ def _operators(graph: Graph) -> list[SourceOperator]:
                 all(node.id in constant for _, node in own),
                 any(map(is_contraction, kinds[source.id])),
                 bool(own) and all(_is_size(node) for _, node in own),
+                bool(own) and all(node.id in sized for _, node in own),
                 _window([node for _, node in own]),
                 holders.get(source.id) or None,
                 _behind_no_ops(source.id, same) if source.id in same else None,
@@ -223,6 +229,21 @@ def _is_constant(node: Node, constant: set[int]) -> bool:
     if classes_of(node.op) & OpClass.RANDOM:
         return False
     return all(ref is None or ref.node in constant for ref in node.inputs)
+
+
+def _known_from_sizes(graph: Graph, constant: set[int]) -> set[int]:
+    found = set(constant)
+    for nested in graph.nested():
+        for node in nested:
+            if node.op in SHAPE_READERS or (
+                node.inputs
+                and not node.bodies
+                and node.op not in {"Output", "Assign"}
+                and not classes_of(node.op) & OpClass.RANDOM
+                and all(ref is None or ref.node in found for ref in node.inputs)
+            ):
+                found.add(node.id)
+    return found
 
 
 def _is_size(node: Node) -> bool:

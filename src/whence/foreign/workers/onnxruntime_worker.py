@@ -38,6 +38,9 @@ class OnnxRuntimeSession:
     def run_profiled(self) -> object:
         return self._profiled.run(None, self._inputs)
 
+    def note(self) -> None:
+        """The trace has it."""
+
     def finish(self, folder: Path, warmup: int) -> None:
         Path(self._profiled.end_profiling()).replace(folder / TRACE)
 

@@ -36,6 +36,9 @@ class Session(Protocol):
     def run_profiled(self) -> object:
         """With the engine's profiler on."""
 
+    def note(self) -> None:
+        """After each profiled run, which is over."""
+
     def finish(self, folder: Path, warmup: int) -> None:
         """Write what the engine knows of itself and of the profiled runs."""
 
@@ -77,6 +80,7 @@ def _serve(engine: str, folder: Path) -> None:
             else:
                 walls.append(_timed(session.run_profiled))
                 plain.append(_timed(session.run))
+            session.note()
         _answer({"done": len(walls)})
     session.finish(folder, warmups)
     content: dict[str, Any] = {

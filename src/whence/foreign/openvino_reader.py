@@ -1,0 +1,214 @@
+"""A recording of OpenVINO's CPU plugin, from its runtime model and its performance counters.
+
+1. A node of the runtime model lists the operators it was made of (`originalLayersNames`), of those
+   that were not replaced on the way: a convolution whose normalisation was folded into its weights
+   is missing, while the normalisation is there. So names are members, and the cut finds the rest.
+2. Some lists have the operator before, too, which a node of its own does: what a node is called
+   after is that node's, whoever else lists it.
+3. Tensors have no names there. Nodes that passes made are called after others, with something
+   behind it. Nodes that prepare weights have names of operators, and do not run.
+4. The counters are averages over all runs since the model was compiled, in whole microseconds: the
+   time of some runs is the difference of two sums.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from whence.attribution.rows import Event
+from whence.attribution.split import largest_remainder
+from whence.errors import ModelError
+from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.source import SourceGraph
+
+AVERAGES = (
+    "OpenVINO keeps averages in whole microseconds, over all runs: those of single runs follow the"
+    " lengths of the runs, and what rounding leaves is in dispatch"
+)
+SCALED = "rounded counters were {percent:.1f} % more than the runs took; scaled to fit"
+_HEAVY = frozenset({
+    "Convolution", "Deconvolution", "DeformableConvolution", "FullyConnected", "GRUCell", "GRUSequence", "Gather_MatMul", "LSTMCell",
+    "LSTMSequence", "MHA", "MatMul", "RNNCell", "RNNSeq", "ScaledDotProductAttention", "ScaledDotProductAttentionWithKVCache",
+})  # fmt: skip
+_CONTROL = frozenset({"If", "Loop", "TensorIterator"})
+_IMPLEMENTS = {"MVN": ("InstanceNormalization", "LayerNormalization", "MeanVarianceNormalization")}
+_LAYOUT = frozenset({"Convert", "Reorder", "Reshape", "Transpose"})
+_NOT_RUN = frozenset({"Const", "Input", "Output"})
+_SUFFIX = re.compile(
+    r"(/WithoutBiases|/WithoutReshape|_original|_reshape|/[Rr]eshape\w*|/Transpose\w*|/fq_\w+"
+    r"|/sum\w*|/MulAdd\w*|/DequantizationMultiply\w*|/DequantizationSubtract\w*|/[A-Za-z_]+\d*"
+    r"|_\d+|\.\d+)$"
+)
+
+
+def read_openvino(
+    source: SourceGraph,
+    path: Path,
+    walls: Sequence[int],
+    *,
+    version: str = "",
+    threads: int = 1,
+) -> Recording:
+    """`path` has the nodes of the runtime model and the counters before and after the runs."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        nodes = read_nodes(source, content["nodes"])
+        times = _times(nodes, content)
+    except FileNotFoundError:
+        raise ModelError(f"'{path}': no such file") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"'{path}' is no recording of OpenVINO: {type(error).__name__} {error}"
+        ) from error
+    return recording(nodes, times, walls, version=version, threads=threads)
+
+
+def recording(
+    nodes: tuple[EngineNode, ...],
+    times: Mapping[int, int],
+    walls: Sequence[int],
+    *,
+    version: str,
+    threads: int,
+) -> Recording:
+    """`times` are nanoseconds over all runs, by node."""
+    wall, spent, notes = sum(walls), sum(times.values()), [AVERAGES]
+    totals = [times.get(node.number, 0) for node in nodes]
+    if spent > wall:
+        notes.append(SCALED.format(percent=100 * (spent / wall - 1)))
+        totals, spent = largest_remainder(wall, totals), wall
+    per_run = [largest_remainder(total, list(walls)) for total in totals]
+    events, at = [], 0
+    for node, total in zip(nodes, totals, strict=True):
+        if node.number in times:
+            events.append(Event(node.number, at, at + total // len(walls)))
+            at = events[-1].end_ns
+    return Recording(
+        engine="openvino",
+        version=version,
+        threads=threads,
+        nodes=nodes,
+        runs_ns=tuple(walls),
+        node_ns=np.array(per_run, np.int64).reshape(len(nodes), len(walls)).T,
+        node_calls=np.array([len(walls) * (node.number in times) for node in nodes], np.int64),
+        residual_ns={"dispatch": wall - spent},
+        timeline=tuple(events),
+        timeline_ns=max(at, wall // len(walls)),
+        notes=tuple(notes),
+    )
+
+
+def read_nodes(source: SourceGraph, rows: Sequence[Mapping[str, Any]]) -> tuple[EngineNode, ...]:
+    number = {str(row["name"]): position for position, row in enumerate(rows)}
+    constant: set[str] = set()
+    for row in rows:
+        kind = row["info"]["layerType"]
+        if kind == "Const" or (row["inputs"] and constant.issuperset(row["inputs"])):
+            constant.add(str(row["name"]))
+    running = [row for row in rows if _runs(row, constant)]
+    called = {
+        found: str(row["name"])
+        for row in running
+        if (found := source.by_name.get(str(row["name"]))) is not None
+    }
+    return tuple(
+        _node(
+            source,
+            position,
+            row,
+            number,
+            _members(source, row, called) if _runs(row, constant) else None,
+        )
+        for position, row in enumerate(rows)
+    )
+
+
+def _runs(row: Mapping[str, Any], constant: Set[str]) -> bool:
+    return row["info"]["layerType"] not in _NOT_RUN and str(row["name"]) not in constant
+
+
+def _members(source: SourceGraph, row: Mapping[str, Any], called: Mapping[int, str]) -> list[int]:
+    """The operators that the node lists or is called after, without those that another node is
+    called after.
+    """
+    kind, own = str(row["info"]["layerType"]), str(row["name"])
+    names = [*_names(source, str(row["info"].get("originalLayersNames", ""))), own]
+    # A change of layout that was put in is called after what it is there for.
+    look = source.by_name.get if kind in _LAYOUT else partial(_find, source)
+    found = {
+        number: None
+        for name in names
+        if (number := look(name)) is not None and called.get(number, own) == own
+    }
+    return [number for number in found if number in source.live]
+
+
+def _node(
+    source: SourceGraph,
+    position: int,
+    row: Mapping[str, Any],
+    number: Mapping[str, int],
+    members: Sequence[int] | None,
+) -> EngineNode:
+    kind = str(row["info"]["layerType"])
+    return EngineNode(
+        position,
+        str(row["name"]),
+        kind,
+        tuple(dict.fromkeys(number[name] for name in row["inputs"] if name in number)),
+        holds=tuple(members or ()),
+        runs=members is not None,
+        is_layout=kind in _LAYOUT and members == [],
+        is_heavy=kind in _HEAVY,
+        is_composite=kind in _CONTROL
+        or (kind == "Subgraph" and any(source[each].is_heavy for each in members or ())),
+        implements=_IMPLEMENTS.get(kind, ()),
+        shape=", ".join(map(str, row.get("shapes", ()))),
+        kernel=str(row["info"].get("primitiveType", "")),
+    )
+
+
+def _names(source: SourceGraph, text: str) -> Iterator[str]:
+    """The names in a list with commas between them, some of which may have commas in them."""
+    parts = text.split(",") if text else []
+    first = 0
+    while first < len(parts):
+        for last in range(len(parts), first, -1):
+            name = ",".join(parts[first:last])
+            if last == first + 1 or name in source.by_name or name in source.by_output:
+                yield name
+                first = last
+                break
+
+
+def _find(source: SourceGraph, name: str) -> int | None:
+    while name:
+        found = source.by_name.get(name)
+        if found is None:
+            found = source.by_output.get(name)
+        if found is not None:
+            return found
+        shorter = _SUFFIX.sub("", name, count=1)
+        if shorter == name:
+            return None
+        name = shorter
+    return None
+
+
+def _times(nodes: Sequence[EngineNode], content: Mapping[str, Any]) -> dict[int, int]:
+    """Nanoseconds over the runs that count, by node that was executed."""
+    runs, before = int(content["runs"]), content["before"]
+    found = {}
+    for node in nodes:
+        if node.name in content["averages"]:
+            after = runs * int(content["averages"][node.name])
+            earlier = int(before["runs"]) * int(before["averages"].get(node.name, 0))
+            found[node.number] = max(0, after - earlier) * 1000
+    return found
