@@ -28,7 +28,7 @@ from whence.kernels.choice import (
 )
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan
 from whence.kernels.conv.depthwise import SlidePlan
-from whence.kernels.conv.direct import Conv as ConvMicro
+from whence.kernels.conv.direct_program import Conv as ConvMicro
 from whence.kernels.conv.plan import ConvPlan
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.conv.winograd import Winograd

@@ -13,7 +13,6 @@ from whence.codegen.c_text import c_comment
 from whence.codegen.micro_attention import write_attention
 from whence.codegen.micro_bf16x2_conv import write_bf16x2_conv
 from whence.codegen.micro_bf16x2_gemm import write_bf16x2_gemm
-from whence.codegen.micro_conv import write_conv
 from whence.codegen.micro_depthwise import write_slide
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
@@ -30,7 +29,6 @@ from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
 from whence.kernels.conv.bf16x2 import Bf16x2Conv
 from whence.kernels.conv.depthwise import Slide
-from whence.kernels.conv.direct import Conv
 from whence.kernels.conv.winograd import Winograd
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
@@ -42,7 +40,6 @@ from whence.kernels.topk import TopK
 
 MICROS: Micros = {
     Attention: write_attention,
-    Conv: write_conv,
     Bf16x2Conv: write_bf16x2_conv,
     Bf16x2Gemm: write_bf16x2_gemm,
     IntegerProduct: write_integer_product,

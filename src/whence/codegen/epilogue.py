@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from whence.codegen.c_text import c_index, c_literal
 from whence.codegen.nesting import Recursive, is_deep, without_recursion
 from whence.codegen.render_c import CWriter
-from whence.kernels.conv.direct import CHANNELS, LANE, PIXEL, Output
+from whence.kernels.conv.epilogue import CHANNELS, LANE, PIXEL, Output
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, walk
 from whence.types import DType

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from whence.codegen.c_text import c_index, converted
 from whence.codegen.render_c import CWriter
 from whence.codegen.typed_vectors import TypedVectors, vector_type
-from whence.kernels.conv.direct import Output
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.index import Var
 from whence.kernels.integer.product import ACCUMULATOR, COLUMN, ROW
 from whence.types import DType

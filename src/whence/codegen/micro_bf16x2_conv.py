@@ -18,7 +18,7 @@ from whence.codegen.matrix_tiles import (
 from whence.codegen.render_c import CWriter
 from whence.kernels.bf16x2 import DEPTH, GROUP, PANEL, STEP_FLOATS, TILE
 from whence.kernels.conv.bf16x2 import Bf16x2Conv
-from whence.kernels.conv.direct import IMAGE
+from whence.kernels.conv.epilogue import IMAGE
 from whence.kernels.conv.tiles import Field
 from whence.kernels.ir import Micro
 from whence.machine import CACHE_LINE

@@ -11,7 +11,7 @@ from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.micro_conv import write_kernel_rows, write_tiles
 from whence.codegen.render_c import CWriter
 from whence.kernels.conv.depthwise import Slide
-from whence.kernels.conv.direct import IMAGE
+from whence.kernels.conv.epilogue import IMAGE
 from whence.kernels.conv.tiles import Shape
 from whence.kernels.ir import Fn, Literal, Micro
 from whence.types import DType

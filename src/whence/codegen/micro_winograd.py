@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from whence.codegen.epilogue import Epilogue, vector_typedef
 from whence.codegen.render_c import CWriter
-from whence.kernels.conv.direct import IMAGE
+from whence.kernels.conv.epilogue import IMAGE
 from whence.kernels.conv.winograd import KERNEL, Winograd, transforms
 from whence.kernels.ir import Micro
 from whence.machine import CACHE_LINE

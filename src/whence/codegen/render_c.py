@@ -102,6 +102,9 @@ class CWriter(ExpressionWriter):
                 self.line(
                     f"{target} = {written_call(fn, value.dtype, (target, self.expression(value)))};"
                 )
+            case Store(buffer, index, value) if value.lanes > 1:
+                text = self.expression(value)
+                self.vector_write(f"{buffer} + {c_index(index)}", value, text)
             case Store(buffer, index, value):
                 place = c_index(index, self.expression)
                 self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")

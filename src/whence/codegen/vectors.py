@@ -11,6 +11,7 @@ def _vector(lanes: int) -> str:
     return (
         f"typedef float w_f32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
         f"typedef int32_t w_i32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
+        f"typedef _Float16 w_f16x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
         f"W_INLINE w_f32x{lanes} w_splat_f32x{lanes}(float x) {{ return (w_f32x{lanes})(x); }}\n"
     )
 
@@ -54,6 +55,29 @@ def _exp(lanes: int) -> str:
 """
 
 
+def _sigmoid(lanes: int) -> str:
+    """1 / (1 + exp(-x)), the exponential as 2^n times a polynomial of what is left, as in the
+    prelude. Beyond the bounds the result is 1 or next to nothing, and 2^n a normal number before
+    it.
+    """
+    vector = f"w_f32x{lanes}"
+    return f"""W_INLINE {vector} w_sigmoid_f32x{lanes}({vector} x) {{
+  {vector} e = -x;
+  e = ({vector})(-87.0f) > e ? ({vector})(-87.0f) : e;
+  e = ({vector})(87.0f) < e ? ({vector})(87.0f) : e;
+  const {vector} t = e * 0x1.715476p+0f + 0x1.8p+23f, n = t - 0x1.8p+23f;
+  e = (e - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+  {vector} p = ({vector})(0x1.6a23cap-10f);
+  p = p * e + 0x1.1239e8p-7f;
+  p = p * e + 0x1.5558f2p-5f;
+  p = p * e + 0x1.555492p-3f;
+  p = p * e + 0x1.fffffcp-2f;
+  p = p * e * e + e + 1.0f;
+  return ({vector})(1.0f) / (({vector})((w_i32x{lanes})p + ((w_i32x{lanes})t << 23)) + 1.0f);
+}}
+"""
+
+
 def _transpose(lanes: int) -> str:
     """A square of vectors turned about its diagonal in registers: each stage swaps one bit of the
     row's number with the column's.
@@ -80,7 +104,8 @@ def _transpose(lanes: int) -> str:
 VECTORS = (
     "/* Loads and stores need no more alignment than a float has. */\n"
     + "".join(
-        _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) for lanes in (4, 8, 16)
+        _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) + _sigmoid(lanes)
+        for lanes in (4, 8, 16)
     )
     + INTEGER_VECTORS
 )

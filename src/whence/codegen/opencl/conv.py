@@ -7,7 +7,8 @@ from __future__ import annotations
 from whence.codegen.c_text import c_index, converted
 from whence.codegen.opencl.render_cl import ClWriter
 from whence.codegen.opencl.tiled import write_tiled
-from whence.kernels.conv.direct import CHANNELS, IMAGE, LANE, PIXEL, Conv, Output
+from whence.kernels.conv.direct_program import Conv
+from whence.kernels.conv.epilogue import CHANNELS, IMAGE, LANE, PIXEL, Output
 from whence.kernels.ir import Micro
 
 

@@ -23,7 +23,7 @@ from whence.codegen.opencl.transpose import write_transpose
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
 from whence.kernels.conv.depthwise import Slide
-from whence.kernels.conv.direct import Conv
+from whence.kernels.conv.direct_program import Conv
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.transpose import SquareTranspose
 from whence.kernels.product.gemm_program import Gemm

@@ -33,7 +33,8 @@ from whence.kernels.bf16x2 import (
     lines_ahead,
     packed_floats,
 )
-from whence.kernels.conv.direct import Output, epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Field
 from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
 from whence.kernels.group import Group

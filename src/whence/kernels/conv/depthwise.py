@@ -21,7 +21,6 @@ from whence.graph import Node
 from whence.kernels.conv.algorithm import plan_algorithm
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
 from whence.kernels.conv.direct import (
-    Output,
     epilogue,
     fields,
     input_buffer,
@@ -29,6 +28,7 @@ from whence.kernels.conv.direct import (
     pack,
     require_floats,
 )
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Cover, Field, cover
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.conv.winograd import lower_winograd

@@ -18,13 +18,15 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
+from whence.kernels.conv.direct_program import Conv, Depth
+from whence.kernels.conv.epilogue import ACCUMULATOR, CHANNELS, IMAGE, LANE, PIXEL, Output
 from whence.kernels.conv.plan import ConvPlan, ConvSizes
-from whence.kernels.conv.tiles import Cover, Field
+from whence.kernels.conv.tiles import Field
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply
 from whence.kernels.group import Group
-from whence.kernels.index import Index, Var, of, ravel, unravel
-from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.index import Var, of, ravel, unravel
+from whence.kernels.ir import Buffer, Expr, Fn, Kernel
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -32,94 +34,6 @@ from whence.ops.neural.window import make_window
 from whence.types import DType
 
 CONV_OPS = frozenset({"BlockedConv"})
-
-IMAGE, CHANNELS, PIXEL, LANE = "image", "channels", "pixel", "lane"
-"""The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and
-the place in the block.
-"""
-ACCUMULATOR = Name("acc", DType.F32)
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """A stretch of the sum: `count` steps `stride` apart in the input, at each every position of
-    the kernel, there `lanes` channels side by side.
-    """
-
-    count: int
-    stride: int
-    lanes: int
-    start: int
-    """Where the first step begins in the input."""
-
-    def size(self, taps: int) -> int:
-        """Products for each output."""
-        return self.count * self.lanes * taps
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What is stored where, from the accumulator and the variables of the epilogue."""
-
-    buffer: str
-    index: Index
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Conv(Micro):
-    """The whole convolution as one statement; a renderer writes the loops."""
-
-    images: int
-    groups: int
-    rows: Field
-    columns: Field
-    cover: Cover
-    source: str
-    image_stride: int
-    group_stride: int
-    row_stride: int
-    pixel_stride: int
-    depths: tuple[Depth, ...]
-    weights: str
-    """In panels; see `PackWeights`."""
-    lanes: int
-    vectors: int
-    """Of a panel."""
-    group_vectors: int
-    """Of all panels of a group; the last panel has what is left."""
-    block: int
-    chunk: int
-    """Units of the cover in a work item."""
-    panels_outside: bool
-    """Work items are numbered panel by panel, else chunk by chunk."""
-    ahead: int
-    """Cache lines of the next panel's weights to ask for at each position of the kernel, so that
-    they are near when their turn comes.
-    """
-    outputs: tuple[Output, ...]
-    reach: tuple[tuple[int, int], ...] = ()
-    """By panel: the blocks of input channels, from and to, that its outputs depend on, where these
-    are not all.
-    """
-
-    @property
-    def panels(self) -> int:
-        """Of a group."""
-        return -(-self.group_vectors // self.vectors)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.cover.units // self.chunk)
-
-    @property
-    def depth(self) -> int:
-        """Products for each output."""
-        return sum(depth.size(self.rows.kernel * self.columns.kernel) for depth in self.depths)
-
-    @property
-    def tasks(self) -> int:
-        return self.images * self.groups * self.panels * self.chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.conv.direct import Output, epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Field
 from whence.kernels.cost import imbalance, overlapped
 from whence.kernels.group import Group

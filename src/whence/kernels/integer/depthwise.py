@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Node
-from whence.kernels.conv.direct import Output, input_buffer
+from whence.kernels.conv.direct import input_buffer
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Cover, Field, cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group

@@ -26,7 +26,7 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
-from whence.kernels.conv.direct import Output
+from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Field
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.elements import Indices

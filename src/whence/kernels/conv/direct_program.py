@@ -1,0 +1,308 @@
+"""Convolution as a program: the sums of a tile in vector registers, one input value times a row of a
+panel's weights a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
+from whence.kernels.conv.tiles import Cover, Field, Read
+from whence.kernels.ir import (
+    Count,
+    Kernel,
+    Micro,
+    Splat,
+    Stmt,
+    ValueCount,
+    count,
+    least,
+    most,
+)
+from whence.machine import CACHE_LINE
+from whence.types import DType
+
+# As many products in a row as it takes to make the loop around them free.
+_PRODUCTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """A range of the sum: `count` steps `stride` apart in the input, at each every position of
+    the kernel, there `lanes` channels side by side.
+    """
+
+    count: int
+    stride: int
+    lanes: int
+    start: int
+    """Where the first step begins in the input."""
+
+    def size(self, taps: int) -> int:
+        """Products for each output."""
+        return self.count * self.lanes * taps
+
+
+@dataclass(frozen=True, slots=True)
+class Conv(Micro):
+    """The whole convolution: work items are panels of output channels of chunks of the image."""
+
+    images: int
+    groups: int
+    rows: Field
+    columns: Field
+    cover: Cover
+    source: str
+    image_stride: int
+    group_stride: int
+    row_stride: int
+    pixel_stride: int
+    depths: tuple[Depth, ...]
+    weights: str
+    """In panels; see `PackWeights`."""
+    lanes: int
+    vectors: int
+    """Of a panel."""
+    group_vectors: int
+    """Of all panels of a group; the last panel has what is left."""
+    block: int
+    chunk: int
+    """Units of the cover in a work item."""
+    panels_outside: bool
+    """Work items are numbered panel by panel, else chunk by chunk."""
+    ahead: int
+    """Cache lines of the next panel's weights to prefetch at each position of the kernel.
+    """
+    outputs: tuple[Output, ...]
+    reach: tuple[tuple[int, int], ...] = ()
+    """By panel: the blocks of input channels, from and to, that its outputs depend on, where these
+    are not all.
+    """
+
+    @property
+    def panels(self) -> int:
+        """Of a group."""
+        return -(-self.group_vectors // self.vectors)
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.cover.units // self.chunk)
+
+    @property
+    def depth(self) -> int:
+        """Products for each output."""
+        return sum(depth.size(self.rows.kernel * self.columns.kernel) for depth in self.depths)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.groups * self.panels * self.chunks
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        with build.tasks(kernel.tasks) as task:
+            _work_item(build, self, kernel, task)
+        return build.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What the parts of a work item share."""
+
+    conv: Conv
+    kernel: Kernel
+    x: Pointer
+    w: Pointer
+    """The panel."""
+    block: Count
+    """The panel's first block of output channels."""
+    ahead: Pointer | None
+    """The weights to prefetch next."""
+    reach: tuple[Count, Count] | None
+    """The blocks of input channels that the panel depends on, where these are not all."""
+
+
+def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
+    panels, chunks = conv.panels, conv.chunks
+    rounds = conv.images * chunks
+    if conv.panels_outside:
+        group = build.count("group", task // (panels * rounds))
+        panel = build.count("panel", task // rounds % panels)
+        round_ = build.count("round", task % rounds)
+    else:
+        round_ = build.count("round", task // (conv.groups * panels))
+        group = build.count("group", task // panels % conv.groups)
+        panel = build.count("panel", task % panels)
+    image = build.count(IMAGE, round_ // chunks)
+    first = build.count("first", round_ % chunks * conv.chunk)
+    last = build.count("last", least(first + conv.chunk, conv.cover.units))
+    group_width, width = conv.group_vectors * conv.lanes, conv.vectors * conv.lanes
+    x = build.pointer(
+        "x",
+        build.buffer(conv.source),
+        image * conv.image_stride + group * conv.group_stride,
+    )
+    w = build.pointer(
+        "w",
+        build.buffer(conv.weights),
+        group * (group_width * conv.depth) + panel * (width * conv.depth),
+    )
+    block = build.count("block", group * (group_width // conv.block) + panel * width // conv.block)
+    reach = None
+    if conv.reach:
+        bounds = [bound for pair in conv.reach for bound in pair]
+        table = build.constants("reach", bounds, DType.I16)
+        reach = (
+            build.count("reach_first", ValueCount(table[panel * 2])),
+            build.count("reach_last", ValueCount(table[panel * 2 + 1])),
+        )
+    ahead = None
+    if conv.ahead:
+        size = width * conv.depth
+        further = round_ * (size // rounds) if conv.panels_outside and rounds > 1 else 0
+        ahead = build.pointer("ahead", w, count(size) + further, alone=False, moves=True)
+    item = _Item(conv, kernel, x, w, block, ahead, reach)
+
+    def whole_panel(vectors: int) -> None:
+        each_tile(
+            build,
+            conv.cover,
+            conv.rows,
+            first,
+            last,
+            lambda tile: _tile(build, item, tile, vectors),
+        )
+
+    rest = conv.group_vectors % conv.vectors
+    if rest and panels > 1:
+        with build.when(panel.equals(panels - 1)):
+            whole_panel(rest)
+        with build.otherwise():
+            whole_panel(conv.vectors)
+    else:
+        whole_panel(rest or conv.vectors)
+
+
+def _tile(build: Builder, item: _Item, tile: TileAt, vectors: int) -> None:
+    conv, pixels = item.conv, tile.shape.pixels
+    row, column = conv.rows, conv.columns
+    at = build.count(
+        "at",
+        (tile.row * row.stride - row.begin) * conv.row_stride
+        + (tile.column * column.stride - column.begin) * conv.pixel_stride,
+    )
+    sums = build.array("sum", pixels, vectors, lanes=conv.lanes)
+    with build.unrolled(("i", pixels), ("j", vectors)) as (i, j):
+        build.assign(sums[i, j], zeros(conv.lanes))
+    place = build.count("place", tile.row * column.out + tile.column)
+    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, place, item.block)
+    epilogue.prefetch(build, pixels, vectors)
+    offset = done = 0
+    for depth in conv.depths:
+        _depth(build, item, tile, depth, vectors, sums, at, offset, done)
+        done += depth.count
+        offset += depth.size(row.kernel * column.kernel) * vectors * conv.lanes
+    epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j])
+
+
+def _depth(
+    build: Builder,
+    item: _Item,
+    tile: TileAt,
+    depth: Depth,
+    vectors: int,
+    sums: Memory,
+    at: Count,
+    offset: int,
+    done: int,
+) -> None:
+    """The steps of a range of the sum, before which there are `done` others; its weights begin at
+    `offset` of the panel.
+    """
+    conv, width = item.conv, vectors * item.conv.lanes
+    taps = conv.columns.kernel * depth.lanes * width
+    first, last = count(0), count(depth.count)
+    if item.reach is not None:
+        first = most(item.reach[0] - done, 0) if done else item.reach[0]
+        last = least(item.reach[1], done + depth.count) - done
+    with build.loop("c", last, begin=first) as c:
+        source = build.count("from", at + depth.start + c * depth.stride)
+        wc = build.pointer("wc", item.w, offset + c * (conv.rows.kernel * taps))
+
+        def read(kh: Count, row: int | None) -> None:
+            for each in tile.shape.reads:
+                if each.row == row:
+                    with build.scope():
+                        _read(build, item, tile, depth, vectors, each, sums, source, wc, kh)
+
+        each_kernel_row(build, conv.rows, tile, read)
+
+
+def _read(
+    build: Builder,
+    item: _Item,
+    tile: TileAt,
+    depth: Depth,
+    vectors: int,
+    read: Read,
+    sums: Memory,
+    source: Count,
+    wc: Pointer,
+    kh: Count,
+) -> None:
+    """The products of some neighbouring kernel columns."""
+    conv, width = item.conv, vectors * item.conv.lanes
+    apart = conv.columns.dilation * conv.pixel_stride
+
+    def products(kw: Count, columns: int) -> None:
+        xk = build.pointer(
+            "xk",
+            item.x,
+            source + kh * (conv.rows.dilation * conv.row_stride) + kw * apart,
+        )
+        wk = build.pointer(
+            "wk",
+            wc,
+            kh * (conv.columns.kernel * depth.lanes * width) + kw * (depth.lanes * width),
+        )
+        if item.ahead is not None:
+            prefetch_lines(build, item.ahead, conv.ahead * columns)
+        # Unrolled further, a loop over columns would keep input values for the next column in
+        # registers that it lacks.
+        copies = (
+            min(conv.columns.stride, 2)
+            if depth.lanes == 1
+            else -(-_PRODUCTS // (len(read.pixels) * vectors))
+        )
+        with build.loop("k", depth.lanes * columns, unroll=max(copies, 1)) as k:
+            weights = [
+                build.let(f"w{j}", wk.vector(k * width + j * conv.lanes, conv.lanes))
+                for j in range(vectors)
+            ]
+            for pixel in read.pixels:
+                down, right = divmod(pixel, tile.shape.columns)
+                offset = (
+                    down * conv.rows.stride * conv.row_stride
+                    + right * conv.columns.stride * conv.pixel_stride
+                )
+                with build.scope():
+                    value = xk[k * (apart if depth.lanes == 1 else 1) + offset]
+                    a = build.let("a", Splat(value, conv.lanes))
+                    for j in range(vectors):
+                        build.accumulate(sums[pixel, j], a * weights[j])
+
+    # Where the channels of neighbouring columns follow each other in the input as they do in the
+    # weights, columns and channels are one loop.
+    if depth.lanes in {1, apart}:
+        products(count(read.first), read.count)
+    else:
+        with build.loop("kw", read.first + read.count, begin=read.first) as kw:
+            products(kw, 1)
+
+
+def prefetch_lines(build: Builder, ahead: Pointer, lines: int) -> None:
+    """Prefetch so many cache lines of the weights, and go on by as many."""
+    with build.loop("j", lines) as j:
+        build.prefetch(ahead, j * (CACHE_LINE // 4))
+    build.advance(ahead, lines * CACHE_LINE // 4)
