@@ -13,7 +13,6 @@ from whence.codegen.c_text import c_comment
 from whence.codegen.micro_attention import write_attention
 from whence.codegen.micro_bf16x2_conv import write_bf16x2_conv
 from whence.codegen.micro_bf16x2_gemm import write_bf16x2_gemm
-from whence.codegen.micro_depthwise import write_slide
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
@@ -28,7 +27,6 @@ from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
 from whence.kernels.conv.bf16x2 import Bf16x2Conv
-from whence.kernels.conv.depthwise import Slide
 from whence.kernels.conv.winograd import Winograd
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
@@ -45,7 +43,6 @@ MICROS: Micros = {
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,
-    Slide: write_slide,
     TopK: write_topk,
     SquareTranspose: write_transpose,
     VectorLoop: write_vector_loop,

@@ -22,7 +22,7 @@ from whence.codegen.opencl.topk import write_topk
 from whence.codegen.opencl.transpose import write_transpose
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
-from whence.kernels.conv.depthwise import Slide
+from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.direct_program import Conv
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.transpose import SquareTranspose

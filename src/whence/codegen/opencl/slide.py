@@ -7,7 +7,7 @@ from __future__ import annotations
 from whence.codegen.c_text import c_literal
 from whence.codegen.opencl.conv import write_outputs
 from whence.codegen.opencl.render_cl import ClWriter, Geometry
-from whence.kernels.conv.depthwise import Slide
+from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.epilogue import CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.ir import Fn, Literal, Micro
 from whence.types import DType

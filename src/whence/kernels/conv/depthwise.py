@@ -20,6 +20,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv.algorithm import plan_algorithm
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
+from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.direct import (
     epilogue,
     fields,
@@ -28,13 +29,12 @@ from whence.kernels.conv.direct import (
     pack,
     require_floats,
 )
-from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Cover, Field, cover
+from whence.kernels.conv.tiles import Field, cover
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.conv.winograd import lower_winograd
 from whence.kernels.cost import chunk_size
 from whence.kernels.group import Group
-from whence.kernels.ir import Fn, Kernel, Micro
+from whence.kernels.ir import Fn, Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
@@ -50,40 +50,6 @@ class SlidePlan:
     """In a register tile, at most."""
     chunk: int
     """Units of the cover in a work item."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slide(Micro):
-    """The whole operator as one statement; a renderer writes the loops."""
-
-    images: int
-    blocks: int
-    block: int
-    lanes: int
-    rows: Field
-    columns: Field
-    cover: Cover
-    chunk: int
-    """Units of the cover in a work item."""
-    source: str
-    weights: str | None
-    """In the order block, kernel row, kernel column, channel; `None` for pools."""
-    fn: Fn
-    """How a window is folded: `ADD` or `MAX`."""
-    row_shares: tuple[float, ...]
-    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns;
-    the sum is multiplied by both. Else empty.
-    """
-    column_shares: tuple[float, ...]
-    outputs: tuple[Output, ...]
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.cover.units // self.chunk)
-
-    @property
-    def tasks(self) -> int:
-        return self.images * self.blocks * self.chunks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,207 @@
+"""Depthwise convolutions and pools as programs: vectors over the channels of a block, each input
+vector loaded once for all pixels of a tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from whence.kernels.builder import Builder, Memory, Pointer, splat
+from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
+from whence.kernels.conv.tiles import Cover, Field
+from whence.kernels.ir import (
+    FULLY,
+    Count,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Micro,
+    Stmt,
+    count,
+    lanewise,
+    least,
+)
+from whence.types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Slide(Micro):
+    """The whole operator: work items are blocks of channels of chunks of the image."""
+
+    images: int
+    blocks: int
+    block: int
+    lanes: int
+    rows: Field
+    columns: Field
+    cover: Cover
+    chunk: int
+    """Units of the cover in a work item."""
+    source: str
+    weights: str | None
+    """In the order block, kernel row, kernel column, channel; `None` for pools."""
+    fn: Fn
+    """How a window is folded: `ADD` or `MAX`."""
+    row_shares: tuple[float, ...]
+    """For an average, 1 / (kernel rows that count) for each output row, and likewise for columns;
+    the sum is multiplied by both. Else empty.
+    """
+    column_shares: tuple[float, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.cover.units // self.chunk)
+
+    @property
+    def tasks(self) -> int:
+        return self.images * self.blocks * self.chunks
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        shares = tuple(
+            build.constants(name, values, DType.F32) if len(set(values)) > 1 else None
+            for name, values in (
+                ("row_share", self.row_shares),
+                ("column_share", self.column_shares),
+            )
+        )
+        with build.tasks(kernel.tasks) as task:
+            _work_item(build, self, kernel, task, shares)
+        return build.finish()
+
+
+_Shares = tuple[Memory | None, ...]
+"""Tables of an average's factors by output row and by output column, where they are not all the
+same.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What the parts of a work item share."""
+
+    slide: Slide
+    kernel: Kernel
+    shares: _Shares
+    x: Pointer
+    w: Pointer | None
+    block: Count
+    lane0: Count
+
+
+def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares: _Shares) -> None:
+    chunks = slide.chunks
+    build.count(IMAGE, task // (slide.blocks * chunks))
+    block = build.count("block", task // chunks % slide.blocks)
+    first = build.count("first", task % chunks * slide.chunk)
+    last = build.count("last", least(first + slide.chunk, slide.cover.units))
+    plane = slide.rows.size * slide.columns.size * slide.block
+    taps = slide.rows.kernel * slide.columns.kernel * slide.block
+
+    def channels(lane0: Count) -> None:
+        x = build.pointer("x", build.buffer(slide.source), task // chunks * plane + lane0)
+        w = None
+        if slide.weights is not None:
+            w = build.pointer("w", build.buffer(slide.weights), block * taps + lane0)
+        item = _Item(slide, kernel, shares, x, w, block, lane0)
+        each_tile(
+            build, slide.cover, slide.rows, first, last, lambda tile: _tile(build, item, tile)
+        )
+
+    if slide.block > slide.lanes:
+        with build.loop("lane0", slide.block, step=slide.lanes) as lane0:
+            channels(lane0)
+    else:
+        channels(count(0))
+
+
+def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
+    slide, pixels = item.slide, tile.shape.pixels
+    rows, columns = slide.rows, slide.columns
+    at = build.count(
+        "at",
+        (
+            (tile.row * rows.stride - rows.begin) * columns.size
+            + tile.column * columns.stride
+            - columns.begin
+        )
+        * slide.block,
+    )
+    place = build.count("place", tile.row * columns.out + tile.column)
+    sums = build.array("sum", pixels, lanes=slide.lanes)
+    start = splat(0.0 if slide.fn is Fn.ADD else -math.inf, slide.lanes)
+    with build.unrolled(("i", pixels)) as (i,):
+        build.assign(sums[i], start)
+    epilogue = Epilogue(slide.outputs, slide.lanes, slide.block, place, item.block, item.lane0)
+    epilogue.prefetch(build, pixels, 1)
+    each_kernel_row(
+        build, rows, tile, lambda kh, row: _kernel_row(build, item, tile, sums, at, kh, row)
+    )
+    _average(build, item, tile, sums)
+    epilogue.store(build, item.kernel, pixels, 1, lambda i, _: sums[i])
+
+
+def _kernel_row(
+    build: Builder,
+    item: _Item,
+    tile: TileAt,
+    sums: Memory,
+    at: Count,
+    kh: Count,
+    row: int | None,
+) -> None:
+    """The products of one kernel row: input vectors from left to right, each with all taps that
+    meet it.
+    """
+    slide, rows, columns = item.slide, item.slide.rows, item.slide.columns
+    met: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for read in tile.shape.reads:
+        if read.row != row:
+            continue
+        for tap in range(read.first, read.first + read.count):
+            for pixel in read.pixels:
+                down, right = divmod(pixel, tile.shape.columns)
+                column = right * columns.stride + tap * columns.dilation
+                offset = (down * rows.stride * columns.size + column) * slide.block
+                met[offset].append((pixel, tap))
+    xk = build.pointer("xk", item.x, at + kh * (rows.dilation * columns.size * slide.block))
+    weights: dict[int, Expr] = {}
+    if item.w is not None:
+        wk = build.pointer("wk", item.w, kh * (columns.kernel * slide.block))
+        for tap in sorted({tap for pairs in met.values() for _, tap in pairs}):
+            weights[tap] = build.let(f"w{tap}", wk.vector(tap * slide.block, slide.lanes))
+    for offset, pairs in sorted(met.items()):
+        with build.scope():
+            a = build.let("a", xk.vector(offset, slide.lanes))
+            for pixel, tap in pairs:
+                if slide.fn is Fn.MAX:
+                    build.assign(sums[pixel], lanewise(Fn.MAX, sums[pixel], a))
+                else:
+                    build.accumulate(sums[pixel], a * weights[tap] if weights else a)
+
+
+def _average(build: Builder, item: _Item, tile: TileAt, sums: Memory) -> None:
+    slide, shape = item.slide, tile.shape
+    if not slide.row_shares:
+        return
+    with build.loop("i", shape.pixels, unroll=FULLY) as i:
+        down, right = (
+            (tile.row + i // shape.columns, tile.column + i % shape.columns)
+            if shape.rows > 1
+            else (tile.row, tile.column + i)
+        )
+        by_row, by_column = (
+            Literal(values[0], DType.F32) if table is None else table[place]
+            for table, values, place in zip(
+                item.shares,
+                (slide.row_shares, slide.column_shares),
+                (down, right),
+                strict=True,
+            )
+        )
+        build.assign(sums[i], sums[i] * (by_row * by_column))
