@@ -23,7 +23,7 @@ from whence.kernels.bf16x2 import DEPTH, PANEL, TILE, PackHalves, packed_floats
 from whence.kernels.conv.bf16x2 import Bf16x2Conv, Bf16x2ConvPlan, lower_bf16x2_conv
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
-from whence.kernels.conv.winograd import Winograd
+from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX512, Tile

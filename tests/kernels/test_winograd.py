@@ -13,13 +13,9 @@ from tests.kernels.test_conv import Conv, check
 from whence.graph import Node
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.direct import lower_conv
-from whence.kernels.conv.winograd import (
-    Plan,
-    Winograd,
-    cheapest_winograd,
-    lower_winograd,
-    transforms,
-)
+from whence.kernels.conv.winograd import Plan, cheapest_winograd, lower_winograd
+from whence.kernels.conv.winograd_program import Winograd
+from whence.kernels.conv.winograd_transforms import transforms
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, Tile

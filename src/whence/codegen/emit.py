@@ -19,7 +19,6 @@ from whence.codegen.micro_recurrent import write_recurrent
 from whence.codegen.micro_topk import write_topk
 from whence.codegen.micro_transpose import write_transpose
 from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
-from whence.codegen.micro_winograd import write_winograd
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import Micros, render_kernel
 from whence.codegen.toolchain import Unit
@@ -27,7 +26,6 @@ from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
 from whence.kernels.conv.bf16x2 import Bf16x2Conv
-from whence.kernels.conv.winograd import Winograd
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
@@ -46,7 +44,6 @@ MICROS: Micros = {
     TopK: write_topk,
     SquareTranspose: write_transpose,
     VectorLoop: write_vector_loop,
-    Winograd: write_winograd,
 }
 
 # Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy

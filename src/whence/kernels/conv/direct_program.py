@@ -301,8 +301,8 @@ def _read(
             products(kw, 1)
 
 
-def prefetch_lines(build: Builder, ahead: Pointer, lines: int) -> None:
+def prefetch_lines(build: Builder, ahead: Pointer, lines: int, *, unroll: int = 0) -> None:
     """Prefetch so many cache lines of the weights, and go on by as many."""
-    with build.loop("j", lines) as j:
+    with build.loop("j", lines, unroll=unroll) as j:
         build.prefetch(ahead, j * (CACHE_LINE // 4))
     build.advance(ahead, lines * CACHE_LINE // 4)

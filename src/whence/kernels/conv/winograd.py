@@ -13,35 +13,21 @@ into scratch, and a worker that goes on to another part of the same chunk finds 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
-from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Field
+from whence.kernels.conv.winograd_program import Winograd
+from whence.kernels.conv.winograd_transforms import KERNEL, POINTS, transforms
 from whence.kernels.cost import imbalance, overlapped
 from whence.kernels.group import Group
-from whence.kernels.ir import Kernel, Micro
+from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
-from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
-
-KERNEL = 3
-POINTS: Mapping[int, tuple[Fraction, ...]] = {
-    2: (Fraction(0), Fraction(1), Fraction(-1)),
-    # The usual 0, ±1, ±2 lose three times as many digits: error 6.8e-6 of the largest output over
-    # 256 channels, these 2.1e-6, the direct form 1.4e-6.
-    4: (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2)),
-}
-"""By the size of a tile: where the polynomials are evaluated, besides infinity. Pairs ±p share half
-of their arithmetic.
-"""
 
 # Cycles of one vector's transforms, and bytes a cycle from beyond the second-level cache: measured
 # once, and good enough to choose by.
@@ -60,140 +46,6 @@ _CHUNKS = (1, 2, 4, 8)
 _PART_VECTORS = 4
 # Shapes of the register tile that are timed, for each size of tile.
 _SHAPES_TIMED = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Transforms:
-    """The three matrices, exact."""
-
-    output: tuple[tuple[Fraction, ...], ...]
-    """Aᵀ: m × n."""
-    weights: tuple[tuple[Fraction, ...], ...]
-    """G: n × 3."""
-    input: tuple[tuple[Fraction, ...], ...]
-    """Bᵀ: n × n."""
-
-
-@lru_cache
-def transforms(size: int) -> Transforms:
-    """For output tiles of `size` × `size`: Toom and Cook's multiplication of polynomials at
-    `POINTS`, transposed.
-    """
-    points = POINTS[size]
-    n = size + KERNEL - 1
-    one, zero = Fraction(1), Fraction(0)
-    output = tuple(
-        (*(point**row for point in points), one if row == size - 1 else zero) for row in range(size)
-    )
-    scales = [
-        math.prod((point - other for other in points if other != point), start=one)
-        for point in points
-    ]
-    weights = tuple(
-        tuple(point**tap / scale for tap in range(KERNEL))
-        for point, scale in zip(points, scales, strict=True)
-    )
-    rows = [_polynomial(other for other in points if other != point) for point in points]
-    return Transforms(
-        output,
-        (*weights, (zero, zero, one)),
-        tuple((*row, *[zero] * (n - len(row))) for row in (*rows, _polynomial(points))),
-    )
-
-
-def _polynomial(roots: Iterable[Fraction]) -> tuple[Fraction, ...]:
-    """The coefficients of Π (x - root), constant term first."""
-    found = [Fraction(1)]
-    for root in roots:
-        found = [
-            below - root * same
-            for below, same in zip([Fraction(0), *found], [*found, Fraction(0)], strict=True)
-        ]
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Winograd(Micro):
-    """The whole convolution as one statement; a renderer writes the loops."""
-
-    size: int
-    """Of an output tile, in both directions."""
-    images: int
-    rows: Field
-    columns: Field
-    source: str
-    weights: str
-    channels: int
-    """Of the input; the last block may be partly filled."""
-    block: int
-    lanes: int
-    group_vectors: int
-    """Of output channels."""
-    vectors: int
-    """In a panel; they divide `group_vectors`."""
-    tile_rows: int
-    """Tiles that are multiplied at a time."""
-    chunk: int
-    """Tiles in a work item, a multiple of `tile_rows`."""
-    parts: int
-    """Into which the panels are divided."""
-    outputs: tuple[Output, ...]
-
-    @property
-    def places(self) -> int:
-        """Of a transformed tile."""
-        return (self.size + KERNEL - 1) ** 2
-
-    @property
-    def tiles_down(self) -> int:
-        return -(-self.rows.out // self.size)
-
-    @property
-    def tiles_across(self) -> int:
-        return -(-self.columns.out // self.size)
-
-    @property
-    def tiles(self) -> int:
-        return self.images * self.tiles_down * self.tiles_across
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.tiles // self.chunk)
-
-    @property
-    def blocks_in(self) -> int:
-        return -(-self.channels // self.block)
-
-    @property
-    def panels(self) -> int:
-        return self.group_vectors // self.vectors
-
-    @property
-    def tasks(self) -> int:
-        return self.chunks * self.parts
-
-    @property
-    def lines_ahead(self) -> int:
-        """Of the weights of the next place, to be asked for with each block of channels that is
-        multiplied.
-        """
-        lines = -(-4 * self.channels * self.vectors * self.lanes // CACHE_LINE)
-        return -(-lines // (-(-self.chunk // self.tile_rows) * self.blocks_in))
-
-    @property
-    def input_floats(self) -> int:
-        """Of a chunk's transformed input: by group of tiles, block of channels, place, tile,
-        channel.
-
-        A tile's places lie near each other, for the transform that writes them, and so do the tiles
-        of a row, for the product that reads them.
-        """
-        return self.places * self.blocks_in * self.chunk * self.block
-
-    @property
-    def product_floats(self) -> int:
-        """Of a chunk's products with one panel: by group of tiles, place, tile, channel."""
-        return self.places * self.chunk * self.vectors * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
