@@ -19,7 +19,8 @@ from whence.graph.builder import GraphBuilder
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower_group
-from whence.kernels.product.bf16x2 import Bf16x2Gemm, Bf16x2GemmPlan, lower_bf16x2_gemm
+from whence.kernels.product.bf16x2 import Bf16x2GemmPlan, lower_bf16x2_gemm
+from whence.kernels.product.bf16x2_program import Bf16x2Gemm
 from whence.kernels.product.gemm import lower_gemm
 from whence.kernels.tile import AVX512, Tile
 from whence.types import DType

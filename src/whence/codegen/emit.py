@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from whence.codegen.c_text import c_comment
 from whence.codegen.micro_attention import write_attention
-from whence.codegen.micro_bf16x2_conv import write_bf16x2_conv
-from whence.codegen.micro_bf16x2_gemm import write_bf16x2_gemm
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
@@ -25,19 +23,15 @@ from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.attention import Attention
-from whence.kernels.conv.bf16x2 import Bf16x2Conv
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.transpose import SquareTranspose
-from whence.kernels.product.bf16x2 import Bf16x2Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.topk import TopK
 
 MICROS: Micros = {
     Attention: write_attention,
-    Bf16x2Conv: write_bf16x2_conv,
-    Bf16x2Gemm: write_bf16x2_gemm,
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,

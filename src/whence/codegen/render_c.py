@@ -20,6 +20,7 @@ from whence.codegen.c_text import (
     vector_type,
     written_call,
 )
+from whence.codegen.matrix_tiles import matrix_tile_lines
 from whence.errors import UnsupportedError
 from whence.kernels.ir import (
     FULLY,
@@ -44,6 +45,7 @@ from whence.kernels.ir import (
     Literal,
     Loop,
     LoopKind,
+    MatrixTileStmt,
     Micro,
     Number,
     Place,
@@ -153,6 +155,8 @@ class CWriter(ExpressionWriter):
                 self.line(f"w_transpose_{vector_type(dtype, lanes)[2:]}({array});")
             case Barrier():
                 self.barrier(stmt)
+            case _:
+                self.matrix_tiles(stmt)
 
     def _loop(self, loop: Loop) -> None:
         var = loop.var
@@ -226,6 +230,10 @@ class CWriter(ExpressionWriter):
         address = f"{fill.pointer} + {self.count(fill.offset)}"
         size = f"{self.count(fill.elements)} * sizeof *{fill.pointer}"
         self.line(f"__builtin_memset({address}, {self.expression(fill.byte)}, {size});")
+
+    def matrix_tiles(self, stmt: MatrixTileStmt) -> None:
+        for line in matrix_tile_lines(stmt, self.count):
+            self.line(line)
 
     def barrier(self, barrier: Barrier) -> None:
         raise UnsupportedError(f"work items of one {barrier.of.value} do not wait for each other")

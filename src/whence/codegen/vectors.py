@@ -101,11 +101,17 @@ def _transpose(lanes: int) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+_BF16 = """#ifdef __AVX512BF16__
+typedef __bf16 w_bf16x16 __attribute__((ext_vector_type(16), aligned(2)));
+#endif
+"""
+
 VECTORS = (
     "/* Loads and stores need no more alignment than a float has. */\n"
     + "".join(
         _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) + _sigmoid(lanes)
         for lanes in (4, 8, 16)
     )
+    + _BF16
     + INTEGER_VECTORS
 )

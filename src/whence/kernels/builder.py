@@ -55,6 +55,7 @@ from whence.kernels.ir import (
     Variable,
     count,
 )
+from whence.machine import CACHE_LINE
 from whence.types import DType
 
 
@@ -261,3 +262,10 @@ def splat(value: float | Expr, lanes: int, dtype: DType = DType.F32) -> Expr:
     """A number or a scalar in every lane."""
     scalar = Literal(value, dtype) if isinstance(value, int | float) else value
     return Splat(scalar, lanes)
+
+
+def prefetch_lines(build: Builder, ahead: Pointer, lines: int, *, unroll: int = 0) -> None:
+    """Prefetch so many cache lines of the weights, and go on by as many."""
+    with build.loop("j", lines, unroll=unroll) as j:
+        build.prefetch(ahead, j * (CACHE_LINE // 4))
+    build.advance(ahead, lines * CACHE_LINE // 4)

@@ -20,25 +20,21 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.bf16x2 import (
-    DEPTH,
     FLOPS_PER_NS,
-    GROUP,
-    PANEL,
     STEP_FLOATS,
     SUM_FLOATS,
     TILE,
     PackHalves,
     cycles_by_units,
     cycles_by_vectors,
-    lines_ahead,
     packed_floats,
 )
+from whence.kernels.conv.bf16x2_program import Bf16x2Conv
 from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Field
 from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
 from whence.kernels.group import Group
-from whence.kernels.ir import Kernel, Micro
+from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 
@@ -59,119 +55,6 @@ class Bf16x2ConvPlan:
     """Output rows in a work item."""
     parts: int
     """Into which the panels are divided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bf16x2Conv(Micro):
-    """The whole convolution as one statement; a renderer writes the loops."""
-
-    images: int
-    rows: Field
-    columns: Field
-    source: str
-    weights: str
-    channels: int
-    """Of the input; the last block may be partly filled."""
-    group_vectors: int
-    """Of output channels."""
-    chunk: int
-    parts: int
-    is_far: bool
-    """Are the weights too many to stay in the cache?"""
-    outputs: tuple[Output, ...]
-
-    @property
-    def blocks_in(self) -> int:
-        return -(-self.channels // TILE)
-
-    @property
-    def depths(self) -> int:
-        """Blocks of as many channels as a product of tiles adds."""
-        return -(-self.channels // DEPTH)
-
-    @property
-    def panels(self) -> int:
-        return -(-self.group_vectors // PANEL)
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.rows.out // self.chunk)
-
-    @property
-    def tasks(self) -> int:
-        return self.images * self.chunks * self.parts
-
-    @property
-    def width(self) -> int:
-        """Columns of a plane."""
-        return self.columns.out + _reach(self.columns)
-
-    @property
-    def plane_rows(self) -> int:
-        """Rows of a plane for a chunk."""
-        return self.chunk + _reach(self.rows)
-
-    @property
-    def row_planes(self) -> tuple[int, ...]:
-        return _remainders(self.rows)
-
-    @property
-    def column_planes(self) -> tuple[int, ...]:
-        return _remainders(self.columns)
-
-    @property
-    def plane(self) -> int:
-        """Pixels of a plane, with what the last tile reads beyond it. An odd number: planes a power
-        of two apart would meet in the caches.
-        """
-        read = self.groups * GROUP + _reach(self.rows) * self.width + _reach(self.columns)
-        return max(read, self.plane_rows * self.width) | 1
-
-    @property
-    def groups(self) -> int:
-        """Of positions that are multiplied at a time, in a chunk."""
-        return -(-((self.chunk - 1) * self.width + self.columns.out) // GROUP)
-
-    @property
-    def ahead(self) -> int:
-        """Cache lines of the next panel to ask for at each step, so that all are near when their
-        turn comes.
-        """
-        return lines_ahead(self.groups) if self.is_far else 0
-
-    @property
-    def half(self) -> int:
-        """Pixels of all planes."""
-        return self.plane * len(self.row_planes) * len(self.column_planes)
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        """By kernel position: where its input is, in pixels from the output position's."""
-        across = len(self.column_planes)
-        found = []
-        for kh in range(self.rows.kernel):
-            down, above = divmod(kh * self.rows.dilation, self.rows.stride)
-            for kw in range(self.columns.kernel):
-                right, beside = divmod(kw * self.columns.dilation, self.columns.stride)
-                number = self.row_planes.index(above) * across + self.column_planes.index(beside)
-                found.append(number * self.plane + down * self.width + right)
-        return tuple(found)
-
-    @property
-    def turned_floats(self) -> int:
-        """Room of the input's halves, in float32: by block of channels, half, plane, pixel,
-        channel.
-        """
-        return self.depths * 2 * self.half * DEPTH // 2
-
-
-def _reach(field: Field) -> int:
-    """How far the last tap is from the first, in positions."""
-    return (field.kernel - 1) * field.dilation // field.stride
-
-
-def _remainders(field: Field) -> tuple[int, ...]:
-    return tuple(sorted({tap * field.dilation % field.stride for tap in range(field.kernel)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +123,7 @@ def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
     for chunks in range(1, whole.rows.out + 1):
         rows = -(-whole.rows.out // chunks)
         chunk = replace(whole, chunk=rows)
-        if rows in seen or (rows > 1 and 4 * chunk.turned_floats > tile.cache_bytes // 2):
+        if rows in seen or (rows > 1 and 4 * chunk.split_floats > tile.cache_bytes // 2):
             continue
         seen.add(rows)
         items = whole.images * chunk.chunks
@@ -304,7 +187,7 @@ def lower_bf16x2_conv(group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPl
     params, packings = pack(
         group, anchor, PackKernel(), packed_floats(width, len(micro.taps), micro.channels), width
     )
-    scratch = 4 * (micro.turned_floats + SUM_FLOATS)
+    scratch = 4 * (micro.split_floats + SUM_FLOATS)
     return Kernel(
         group.name,
         params,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
 from whence.kernels.conv.tiles import Cover, Field, Read
@@ -21,7 +21,6 @@ from whence.kernels.ir import (
     least,
     most,
 )
-from whence.machine import CACHE_LINE
 from whence.types import DType
 
 # As many products in a row as it takes to make the loop around them free.
@@ -299,10 +298,3 @@ def _read(
     else:
         with build.loop("kw", read.first + read.count, begin=read.first) as kw:
             products(kw, 1)
-
-
-def prefetch_lines(build: Builder, ahead: Pointer, lines: int, *, unroll: int = 0) -> None:
-    """Prefetch so many cache lines of the weights, and go on by as many."""
-    with build.loop("j", lines, unroll=unroll) as j:
-        build.prefetch(ahead, j * (CACHE_LINE // 4))
-    build.advance(ahead, lines * CACHE_LINE // 4)

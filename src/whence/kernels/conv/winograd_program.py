@@ -7,8 +7,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder, Memory, Pointer, zeros
-from whence.kernels.conv.direct_program import prefetch_lines
+from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tiles import Field
 from whence.kernels.conv.winograd_transforms import KERNEL, apply_matrix, transforms

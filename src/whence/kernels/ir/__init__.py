@@ -35,6 +35,15 @@ from whence.kernels.ir.kernel import (
     Member,
     Role,
 )
+from whence.kernels.ir.matrix_tiles import (
+    MatrixTileStmt,
+    TileConfigure,
+    TileLoad,
+    TileMultiply,
+    TileRelease,
+    TileStore,
+    TileZero,
+)
 from whence.kernels.ir.statements import (
     FULLY,
     SCRATCH,
@@ -129,6 +138,7 @@ __all__ = [
     "Load",
     "Loop",
     "LoopKind",
+    "MatrixTileStmt",
     "Meeting",
     "Member",
     "Micro",
@@ -148,6 +158,12 @@ __all__ = [
     "Stmt",
     "Store",
     "Table",
+    "TileConfigure",
+    "TileLoad",
+    "TileMultiply",
+    "TileRelease",
+    "TileStore",
+    "TileZero",
     "Transpose",
     "ValueCount",
     "Variable",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from whence.kernels.index import Index, Var
 from whence.kernels.ir.counts import ONE, Condition, Count
 from whence.kernels.ir.functions import Fn
+from whence.kernels.ir.matrix_tiles import MatrixTileStmt
 from whence.kernels.ir.values import Expr, Literal, Place
 from whence.types import DType
 
@@ -274,4 +275,5 @@ Stmt: TypeAlias = (
     | Fill
     | Transpose
     | Barrier
+    | MatrixTileStmt
 )

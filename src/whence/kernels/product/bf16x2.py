@@ -20,18 +20,17 @@ from whence.kernels.bf16x2 import (
     FLOPS_PER_NS,
     GROUP,
     PANEL,
-    STEP_FLOATS,
     SUM_FLOATS,
     TILE,
     PackHalves,
     cycles_by_units,
     cycles_by_vectors,
-    lines_ahead,
     packed_floats,
 )
 from whence.kernels.cost import imbalance
 from whence.kernels.group import Group
-from whence.kernels.ir import Kernel, Micro
+from whence.kernels.ir import Kernel
+from whence.kernels.product.bf16x2_program import Bf16x2Gemm
 from whence.kernels.product.gemm import (
     GemmPlan,
     Sizes,
@@ -42,7 +41,6 @@ from whence.kernels.product.gemm import (
     sizes_of,
     with_packed,
 )
-from whence.kernels.product.gemm_program import STREAM_AHEAD, Gemm
 from whence.kernels.tile import Tile
 
 # Digits are given up only where that buys time.
@@ -61,49 +59,6 @@ class Bf16x2GemmPlan:
     """Of a work item."""
     parts: int
     """Into which the panels of columns are divided."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bf16x2Gemm(Micro):
-    """The whole product as one statement; a renderer writes the loops."""
-
-    product: Gemm
-    """What is multiplied and stored, in tiles as large as a step's; the panels are of halves."""
-    parts: int
-    is_far: bool
-    """Are the weights too many to stay in the cache?"""
-
-    @property
-    def depths(self) -> int:
-        """Steps of a sum."""
-        return -(-self.product.depth // DEPTH)
-
-    @property
-    def groups(self) -> int:
-        """Of rows that are multiplied at a time, in a block."""
-        return -(-self.product.block_rows // GROUP)
-
-    @property
-    def tasks(self) -> int:
-        return self.product.blocks * self.parts
-
-    @property
-    def turned_floats(self) -> int:
-        """Room of a block's halves, in float32: by group, block of the depth, half, row, number."""
-        return self.groups * GROUP * self.depths * DEPTH
-
-    @property
-    def ahead(self) -> int:
-        """Cache lines of the weights to come that are asked for at each step, so that all are near
-        when their turn comes.
-        """
-        return lines_ahead(self.groups) if self.is_far else 0
-
-    @property
-    def distance(self) -> int:
-        """Floats from the step's weights to those that are asked for."""
-        panel = self.depths * STEP_FLOATS
-        return panel if self.groups > 1 else min(panel, STREAM_AHEAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +178,7 @@ def lower_bf16x2_gemm(group: Group, anchor: Node, tile: Tile, plan: Bf16x2GemmPl
     params, packings = with_packed(
         group, product, packing, packed_floats(sizes.columns, 1, sizes.depth)
     )
-    scratch = 4 * (micro.turned_floats + SUM_FLOATS)
+    scratch = 4 * (micro.split_floats + SUM_FLOATS)
     return Kernel(
         group.name,
         params,
