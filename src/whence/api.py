@@ -11,9 +11,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whence.errors import InputError, ModelError, UnsupportedError
+from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
@@ -31,8 +32,15 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int]]
 
 
-def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
-    """Read a model file. `shapes` fixes the shapes of inputs that the file leaves open."""
+def load(path: str | Path | Any, *, shapes: Shapes | None = None) -> Graph:
+    """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
+    `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
+    open.
+    """
+    from whence.frontends.objects import read_object, refuse_other_format
+
+    if not isinstance(path, str | os.PathLike):
+        return _sized(read_object(path, shapes), shapes)
     path = _as_path(path, "a model file is named by a path")
     if not path.exists():
         raise ModelError(f"'{path}': no such file")
@@ -42,9 +50,28 @@ def load(path: str | Path, *, shapes: Shapes | None = None) -> Graph:
         from whence.frontends.tflite.reader import read_tflite
 
         return read_tflite(path, shapes=shapes)
+    if path.suffix.lower() == ".pt2":
+        from whence.frontends.torch.exported import load_exported, read_exported
+
+        return _sized(read_exported(load_exported(path), name=path.stem), shapes)
+    refuse_other_format(path)
     from whence.frontends.onnx.reader import read_onnx
 
     return read_onnx(path, shapes=shapes)
+
+
+def _sized(graph: Graph, shapes: Shapes | None) -> Graph:
+    """The graph with the shapes of inputs fixed, where its reader left that to others."""
+    opened = {
+        node.name
+        for node in graph.inputs
+        if not (isinstance(node.type, TensorType) and node.type.is_static)
+    }
+    if not shapes or not opened & shapes.keys():
+        return graph
+    from whence.passes.shapes.propagate_types import fix_input_shapes
+
+    return fix_input_shapes(graph, shapes)
 
 
 def _as_path(path: object, wanted: str) -> Path:
@@ -96,8 +123,11 @@ def prepare_with_report(
 
 
 def compile_model(
-    model: str | Path | Graph,
+    model: str | Path | Graph | Any,
+    args: Sequence[Any] | None = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     threads: int = 0,
     engine: Engine | None = None,
     shapes: Shapes | None = None,
@@ -115,12 +145,29 @@ def compile_model(
     of the largest.
     `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the
     fastest: later compilations of any model
-    use what is remembered. The model itself may be a path or a loaded graph; the graph is left as
-    it is.
+    use what is remembered. The model itself may be a path, a loaded graph, which is left as it is,
+    or whatever `load` takes. A module of PyTorch is given with example inputs, `args` and `kwargs`,
+    and with `dynamic_shapes` where sizes are open, all as `torch.export.export` takes them.
     A file that was not compiled before is compiled by another process, which leaves nothing of the
     compiler in this one, unless this one has it
     already, or `progress` is to be told of it.
     """
+    if not isinstance(model, str | Path):
+        from whence.interop.models import from_object
+
+        found = from_object(model, args, kwargs, dynamic_shapes, shapes)
+        if found is not None:
+            compiled = compile_model(
+                found.graph,
+                threads=threads,
+                engine=engine,
+                shapes=shapes,
+                fusion=fusion,
+                tune=tune,
+                precise=precise,
+                progress=progress,
+            )
+            return found.finish(compiled)
     from whence.runtime.engine import CpuEngine
 
     if precise:

@@ -149,8 +149,8 @@ def _checked(port: Port, value: Value) -> Value:
     if not isinstance(expected, TensorType) or value is None:
         return value
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, MemoryError) as error:
+        array = _as_array(value)
+    except (TypeError, ValueError, BufferError, RuntimeError, MemoryError) as error:
         raise InputError(
             f"input {port.name!r} is no array, the model takes {expected}: {error}"
         ) from None
@@ -173,6 +173,14 @@ def _checked(port: Port, value: Value) -> Value:
     if wrong:
         raise InputError(f"input {port.name!r} {' and '.join(wrong)}, the model takes {expected}")
     return array
+
+
+def _as_array(value: Value) -> np.ndarray:
+    """The value as an array; in its own memory where it offers that by DLPack."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    # A parameter of PyTorch is handed out only without its gradient.
+    return np.from_dlpack(value.detach() if hasattr(value, "detach") else value)
 
 
 def _fits(dims: Sequence[Dim], shape: Sequence[int]) -> bool:

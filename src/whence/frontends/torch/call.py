@@ -1,0 +1,416 @@
+"""What a mapping of one ATen operator works with: `AtenCall`, the node of PyTorch's graph and the
+means to say it in canonical operators.
+
+A mapper reads arguments by the names that the operator's schema gives them, emits nodes and says
+what the result is:
+
+    def _relu(call: AtenCall) -> None:
+        call.result(call.emit("Relu", [call.ref("self")]))
+
+Everything emitted gets the origin of the operator in the user's program. PyTorch has worked out
+shapes and element types (`node.meta["val"]`): ranks come from there, and a result of another element
+type than PyTorch's is cast to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.frontends.origin_metadata import LOAD
+from whence.frontends.torch.sources import Sources, describe
+from whence.frontends.torch.tensors import dtype_of
+from whence.graph.graph import Graph
+from whence.graph.node import Node, Ref
+from whence.ops.definition import Attr, TypeQuery
+from whence.provenance import EdgeKind
+from whence.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from torch.fx import Node as FxNode
+
+Mapper: TypeAlias = "Callable[[AtenCall], None]"
+Mappings: TypeAlias = Mapping[str, Mapper]
+Value: TypeAlias = "Ref | list[Ref | None] | int | float | bool | None"
+"""What a node of PyTorch's graph is: a tensor, several, or a plain Python value."""
+
+_SMALL = 64
+
+
+@dataclass(slots=True)
+class Reading:
+    """One graph under construction."""
+
+    graph: Graph
+    sources: Sources
+    values: dict[str, Value] = field(default_factory=dict)
+    """By name of a node of PyTorch's graph."""
+    _shared: dict[tuple[str, tuple[int, ...], bytes], Ref] = field(default_factory=dict)
+
+    def const(self, array: np.ndarray, name: str = "") -> Ref:
+        """A constant; small unnamed ones are shared."""
+        small = not name and array.nbytes <= _SMALL
+        key = (str(array.dtype), array.shape, array.tobytes()) if small else None
+        if key is not None and key in self._shared:
+            return self._shared[key]
+        node = Node(
+            self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name
+        )
+        ref = self.graph.prepend(node).ref()
+        if key is not None:
+            self._shared[key] = ref
+        return ref
+
+
+class AtenCall:
+    """One node of PyTorch's graph while it is mapped."""
+
+    def __init__(self, reading: Reading, node: FxNode) -> None:
+        self.reading = reading
+        self.node = node
+        self.source_number = reading.sources.numbers[node.name]
+        self._source = reading.sources.operators[self.source_number - 1]
+        self.args = _named_arguments(node)
+        self._pending: list[Node] = []
+        self._types: dict[int, tuple[Any, ...]] = {}
+        self._result: Value = None
+        self._is_alias = False
+
+    # ---- arguments ----
+
+    def has(self, name: str) -> bool:
+        """Is the argument given, and not `None`?"""
+        return self.args.get(name) is not None
+
+    def ref(self, name: str) -> Ref:
+        """An argument that is a tensor."""
+        return self.value(self.args.get(name), name)
+
+    def optional(self, name: str) -> Ref | None:
+        return self.ref(name) if self.has(name) else None
+
+    def refs(self, name: str) -> list[Ref]:
+        """An argument that is a list of tensors."""
+        return [self.value(each, name) for each in self.args[name]]
+
+    def value(self, given: Any, name: str = "an argument") -> Ref:
+        """A node of PyTorch's graph, as a value of ours; a plain number is a constant."""
+        if isinstance(given, bool):
+            return self.const(np.array(given))
+        if isinstance(given, int):
+            return self.const(np.array(given, np.int64))
+        if isinstance(given, float):
+            return self.const(np.array(given, np.float32))
+        found = self.reading.values.get(given.name) if is_node(given) else None
+        if isinstance(found, Ref):
+            return found
+        if isinstance(found, int | float):
+            return self.value(found)
+        return self.unsupported(f"'{name}' is {given!r}, which is no tensor here")
+
+    def operand(self, name: str, dtype: DType) -> Ref:
+        """A tensor or a number, as elements of `dtype`."""
+        given = self.args[name]
+        if not is_node(given):
+            return self.const(np.array(given).astype(dtype.numpy))
+        return self.cast(self.value(given, name), dtype)
+
+    def plain(self, name: str) -> Any:
+        """An argument that must be known while reading: a number, a flag, a list of them."""
+        return self._plain(self.args.get(name), name)
+
+    def _plain(self, given: Any, name: str) -> Any:
+        if is_node(given):
+            known = self.reading.values.get(given.name)
+            if isinstance(known, int | float):
+                return known
+            if isinstance(known, Ref) and (value := self._constant(known)) is not None:
+                return value.item() if value.size == 1 else self.unsupported(f"'{name}'")
+            self.unsupported(
+                f"'{name}' is computed from shapes that are open; whence needs it fixed"
+            )
+        if isinstance(given, list | tuple):
+            return [self._plain(each, name) for each in given]
+        return given
+
+    def ints(self, name: str, count: int = 0) -> tuple[int, ...]:
+        """A list of whole numbers; one number stands for `count` of them."""
+        found = self.plain(name)
+        if isinstance(found, int):
+            found = [found]
+        values = tuple(int(each) for each in found or ())
+        return values * count if len(values) == 1 and count > 1 else values
+
+    def integer(self, name: str, default: int = 0) -> int:
+        found = self.plain(name)
+        return default if found is None else int(found)
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        found = self.plain(name)
+        return default if found is None else float(found)
+
+    def axis(self, name: str, rank: int) -> int:
+        """A dimension, counted from the front."""
+        found = self.integer(name)
+        return found + rank if found < 0 else found
+
+    def axes(self, name: str, rank: int) -> tuple[int, ...]:
+        """Dimensions, counted from the front; all of them where none are given."""
+        given = self.ints(name)
+        if not given:
+            return tuple(range(rank))
+        return tuple(sorted(each + rank if each < 0 else each for each in given))
+
+    # ---- what PyTorch knows ----
+
+    def meta(self, name: str) -> Any:
+        """The stand-in tensor of an argument, with its shape and element type."""
+        return meta_of(self.args[name])
+
+    def rank(self, name: str) -> int:
+        found = self.meta(name)
+        return len(found.shape) if hasattr(found, "shape") else 0
+
+    def dtype(self, name: str) -> DType:
+        return dtype_of(self.meta(name).dtype)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an argument that must be known."""
+        dims = self.meta(name).shape
+        if not all(isinstance(dim, int) for dim in dims):
+            self.unsupported(
+                f"the shape of '{name}', {list(dims)}, must be fixed for this operator"
+            )
+        return tuple(dims)
+
+    @property
+    def out_meta(self) -> Any:
+        return self.node.meta.get("val")
+
+    @property
+    def out_dtype(self) -> DType:
+        found = self.out_meta
+        if isinstance(found, list | tuple):
+            found = found[0]
+        return scalar_dtype(found) if not hasattr(found, "dtype") else dtype_of(found.dtype)
+
+    @property
+    def out_rank(self) -> int:
+        return len(self.out_meta.shape)
+
+    # ---- values ----
+
+    def const(self, array: np.ndarray, name: str = "") -> Ref:
+        return self.reading.const(array, name)
+
+    def numbers(self, *values: int) -> Ref:
+        """A list of whole numbers, as canonical operators take axes and shapes."""
+        return self.const(np.array(values, np.int64))
+
+    def number(self, value: float, dtype: DType) -> Ref:
+        return self.const(np.array(value).astype(dtype.numpy))
+
+    def whole(self, given: Any) -> Ref:
+        """A whole number, possibly computed from shapes, as a list of one."""
+        if not is_node(given):
+            return self.numbers(int(given))
+        known = self.reading.values.get(given.name)
+        if isinstance(known, int):
+            return self.numbers(known)
+        return self.emit("Reshape", [self.cast(self.value(given), DType.I64), self.numbers(1)])
+
+    def shape_value(self, dims: Sequence[Any]) -> Ref:
+        """A shape whose dimensions may be computed from others."""
+        known = [self._known_int(dim) for dim in dims]
+        fixed = [dim for dim in known if dim is not None]
+        if len(fixed) == len(dims):
+            return self.numbers(*fixed)
+        if len(dims) == 1:
+            return self.whole(dims[0])
+        return self.emit("Concat", [self.whole(dim) for dim in dims], {"axis": 0})
+
+    def _known_int(self, dim: Any) -> int | None:
+        if not is_node(dim):
+            return int(dim)
+        known = self.reading.values.get(dim.name)
+        return known if isinstance(known, int) else None
+
+    def _constant(self, ref: Ref) -> np.ndarray | None:
+        node = self.reading.graph.get(ref.node)
+        return node.value if node is not None and node.is_const else None
+
+    def type_of(self, ref: Ref) -> TensorType:
+        own = self._types.get(ref.node)
+        kind = self.reading.graph.type_of(ref) if own is None else own[ref.index]
+        assert isinstance(kind, TensorType)
+        return kind
+
+    # ---- nodes ----
+
+    @overload
+    def emit(
+        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None
+    ) -> Ref: ...
+    @overload
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        outputs: int,
+    ) -> list[Ref]: ...
+    def emit(
+        self,
+        op: str,
+        inputs: Sequence[Ref | None],
+        attrs: Mapping[str, Attr] | None = None,
+        *,
+        outputs: int | None = None,
+    ) -> Ref | list[Ref]:
+        """A canonical operator. One reference, or a list of them when `outputs` says how many it
+        makes.
+        """
+        given = list(inputs)
+        while given and given[-1] is None:
+            given.pop()
+        attrs = attrs or {}
+        graph = self.reading.graph
+        types = tuple(None if ref is None else self.type_of(ref) for ref in given)
+        values = tuple(None if ref is None else self._constant(ref) for ref in given)
+        found = graph.inference.infer(TypeQuery(op, attrs, types, values, outputs or 1))
+        node = Node(graph.new_id(), op, given, found, attrs, name=self._source.name)
+        node.origin = frozenset((self.source_number,))
+        self._pending.append(node)
+        self._types[node.id] = node.outputs
+        return node.ref() if outputs is None else [node.ref(index) for index in range(outputs)]
+
+    def cast(self, ref: Ref, dtype: DType) -> Ref:
+        """The value as `dtype`; the same one when it is that already."""
+        kind = self.type_of(ref)
+        if kind.dtype is dtype:
+            return ref
+        known = self._constant(ref)
+        if known is not None and known.nbytes <= _SMALL:
+            return self.const(known.astype(dtype.numpy))
+        return self.emit("Cast", [ref], {"to": int(dtype)})
+
+    def transpose(self, ref: Ref, order: Sequence[int]) -> Ref:
+        if list(order) == list(range(len(order))):
+            return ref
+        return self.emit("Transpose", [ref], {"perm": tuple(order)})
+
+    def reshape(self, ref: Ref, *dims: int) -> Ref:
+        return self.emit("Reshape", [ref, self.numbers(*dims)])
+
+    # ---- the end ----
+
+    def result(self, value: Value) -> None:
+        """Say what the node of PyTorch's graph is."""
+        self._result = value
+
+    def alias(self, value: Value) -> None:
+        """Say that the node of PyTorch's graph is a value that another operator makes, or none."""
+        self._result, self._is_alias = value, True
+
+    def finish(self) -> None:
+        """Put what was emitted into the graph; the node that makes the result bears the number of
+        the user's operator, if this is the last part of it.
+        """
+        result, meta = self._result, self.node.meta.get("val")
+        if self._is_alias:
+            pass
+        elif isinstance(result, Ref):
+            result = self._as_declared(result, meta)
+        elif isinstance(result, list):
+            kinds = meta if isinstance(meta, list | tuple) else [None] * len(result)
+            result = [
+                None if ref is None else self._as_declared(ref, kind)
+                for ref, kind in zip(result, kinds, strict=False)
+            ]
+        made = {ref.node for ref in _refs(result)}
+        keeper = next((node for node in reversed(self._pending) if node.id in made), None)
+        if keeper is None and self._pending:
+            keeper = self._pending[-1]
+        if keeper is not None and self.reading.sources.last[self.source_number] == self.node.name:
+            result = self._rename(keeper, self.source_number, result)
+        ledger = self.reading.graph.ledger
+        for node in self._pending:
+            self.reading.graph.append(node)
+            if node.id != self.source_number:
+                rule = f"{self._source.op} in canonical operators"
+                ledger.record(node.id, [(self.source_number, EdgeKind.LOWER)], LOAD, rule)
+        self.reading.values[self.node.name] = result
+
+    def _as_declared(self, ref: Ref, meta: Any) -> Ref:
+        """The value with the element type that PyTorch says; made by a node of this operator, even
+        if that does nothing.
+        """
+        if hasattr(meta, "dtype"):
+            ref = self.cast(ref, dtype_of(meta.dtype))
+        if all(node.id != ref.node for node in self._pending):
+            ref = self.emit("Identity", [ref])
+        return ref
+
+    def _rename(self, keeper: Node, number: int, result: Value) -> Value:
+        old, keeper.id = keeper.id, number
+        for node in self._pending:
+            node.inputs = tuple(_renamed(ref, old, number) for ref in node.inputs)
+        if isinstance(result, Ref):
+            return _renamed(result, old, number)
+        if isinstance(result, list):
+            return [_renamed(ref, old, number) for ref in result]
+        return result
+
+    def unsupported(self, message: str) -> NoReturn:
+        raise UnsupportedError(f"{describe(self.node)}: {message}")
+
+
+def is_node(given: Any) -> bool:
+    """Is this a node of PyTorch's graph, not a plain value?"""
+    return hasattr(given, "meta") and hasattr(given, "target")
+
+
+def meta_of(given: Any) -> Any:
+    """What PyTorch knows of a value: a stand-in tensor, or the plain value itself."""
+    return given.meta.get("val") if is_node(given) else given
+
+
+def scalar_dtype(value: Any) -> DType:
+    """The element type of a plain number, which may stand for one computed from shapes."""
+    name = type(value).__name__
+    if isinstance(value, bool) or name == "SymBool":
+        return DType.BOOL
+    return DType.F32 if isinstance(value, float) or name == "SymFloat" else DType.I64
+
+
+def _renamed(ref: Ref | None, old: int, number: int) -> Ref | None:
+    return Ref(number, ref.index) if ref is not None and ref.node == old else ref
+
+
+def _refs(result: Value) -> list[Ref]:
+    if isinstance(result, Ref):
+        return [result]
+    return [ref for ref in result if ref is not None] if isinstance(result, list) else []
+
+
+def _named_arguments(node: FxNode) -> dict[str, Any]:
+    """The arguments by the names that the operator's schema gives them, defaults included; by
+    position where it has no schema.
+    """
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return {str(index): each for index, each in enumerate(node.args)} | dict(node.kwargs)
+    found: dict[str, Any] = {}
+    for index, argument in enumerate(schema.arguments):
+        if index < len(node.args):
+            found[argument.name] = node.args[index]
+        elif argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        else:
+            found[argument.name] = argument.default_value if argument.has_default_value() else None
+    return found

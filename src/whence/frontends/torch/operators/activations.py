@@ -1,0 +1,275 @@
+"""Activations, and functions of one element."""
+
+from __future__ import annotations
+
+import math
+
+from whence.frontends.torch.call import AtenCall, Mapper
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.types import DType
+
+
+def _plain(op: str, **attrs: Attr) -> Mapper:
+    """The same function; whole numbers are made real where PyTorch's result is."""
+
+    def mapper(call: AtenCall) -> None:
+        x = call.ref("self" if "self" in call.args else "input")
+        call.result(call.emit(op, [call.cast(x, call.out_dtype)], attrs))
+
+    return mapper
+
+
+def _exact(op: str) -> Mapper:
+    """The same function of elements of any type, with a result of a type of its own."""
+
+    def mapper(call: AtenCall) -> None:
+        call.result(call.emit(op, [call.ref("self")]))
+
+    return mapper
+
+
+def _gelu(call: AtenCall) -> None:
+    approximate = call.plain("approximate") or "none"
+    call.result(call.emit("Gelu", [call.ref("self")], {"approximate": approximate}))
+
+
+def _rounding(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x = call.ref("self")
+        is_real = call.dtype("self").is_float
+        call.result(call.emit(op if is_real else "Identity", [x]))
+
+    return mapper
+
+
+def _round(call: AtenCall) -> None:
+    if call.args.get("decimals"):
+        call.unsupported("rounding to decimals")
+    _rounding("Round")(call)
+
+
+def _trunc(call: AtenCall) -> None:
+    x = call.ref("self")
+    if not call.dtype("self").is_float:
+        call.result(call.emit("Identity", [x]))
+        return
+    size = call.emit("Floor", [call.emit("Abs", [x])])
+    call.result(call.emit("Mul", [size, call.emit("Sign", [x])]))
+
+
+def _rsqrt(call: AtenCall) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    call.result(call.emit("Reciprocal", [call.emit("Sqrt", [x])]))
+
+
+def _scaled_log(base: float) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x = call.cast(call.ref("self"), call.out_dtype)
+        scale = call.number(1 / math.log(base), call.out_dtype)
+        call.result(call.emit("Mul", [call.emit("Log", [x]), scale]))
+
+    return mapper
+
+
+def _log1p(call: AtenCall) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    call.result(call.emit("Log", [call.emit("Add", [x, call.number(1, call.out_dtype)])]))
+
+
+def _expm1(call: AtenCall) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    # exp(x) - 1 = Elu(x) for x <= 0, where the digits of a plain difference would be lost.
+    below = call.emit("Elu", [x], {"alpha": 1.0})
+    above = call.emit("Sub", [call.emit("Exp", [x]), call.number(1, call.out_dtype)])
+    positive = call.emit("Greater", [x, call.number(0, call.out_dtype)])
+    call.result(call.emit("Where", [positive, above, below]))
+
+
+def _exp2(call: AtenCall) -> None:
+    x = call.cast(call.ref("self"), call.out_dtype)
+    call.result(call.emit("Pow", [call.number(2, call.out_dtype), x]))
+
+
+def _square(call: AtenCall) -> None:
+    x = call.ref("self")
+    call.result(call.emit("Mul", [x, x]))
+
+
+def _clip(call: AtenCall, x: Ref, low: float | None, high: float | None) -> Ref:
+    dtype = call.type_of(x).dtype
+    limits = [None if each is None else call.number(each, dtype) for each in (low, high)]
+    return call.emit("Clip", [x, *limits])
+
+
+def _hardtanh(call: AtenCall) -> None:
+    low, high = call.real("min_val", -1.0), call.real("max_val", 1.0)
+    call.result(_clip(call, call.ref("self"), low, high))
+
+
+def _relu6(call: AtenCall) -> None:
+    call.result(_clip(call, call.ref("self"), 0.0, 6.0))
+
+
+def _clamp(call: AtenCall) -> None:
+    """With numbers or tensors as limits."""
+    x = call.cast(call.ref("self"), call.out_dtype)
+    scalars = all(call.meta(name) is None or call.rank(name) == 0 for name in ("min", "max"))
+    limits = [
+        call.operand(name, call.out_dtype) if call.has(name) else None for name in ("min", "max")
+    ]
+    if scalars:
+        call.result(call.emit("Clip", [x, *limits]))
+        return
+    low, high = limits
+    if low is not None:
+        x = call.emit("Max", [x, low])
+    if high is not None:
+        x = call.emit("Min", [x, high])
+    call.result(x)
+
+
+def _clamp_one(name: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x = call.cast(call.ref("self"), call.out_dtype)
+        limit = call.operand(name, call.out_dtype)
+        call.result(call.emit("Max" if name == "min" else "Min", [x, limit]))
+
+    return mapper
+
+
+def _leaky_relu(call: AtenCall) -> None:
+    attrs: dict[str, Attr] = {"alpha": call.real("negative_slope", 0.01)}
+    call.result(call.emit("LeakyRelu", [call.ref("self")], attrs))
+
+
+def _elu(call: AtenCall) -> None:
+    if call.real("scale", 1.0) != 1.0 or call.real("input_scale", 1.0) != 1.0:
+        call.unsupported("an Elu with scales")
+    call.result(call.emit("Elu", [call.ref("self")], {"alpha": call.real("alpha", 1.0)}))
+
+
+def _celu(call: AtenCall) -> None:
+    call.result(call.emit("Celu", [call.ref("self")], {"alpha": call.real("alpha", 1.0)}))
+
+
+def _softplus(call: AtenCall) -> None:
+    """Linear beyond a threshold, as PyTorch has it."""
+    x, dtype = call.ref("self"), call.out_dtype
+    beta, threshold = call.real("beta", 1.0), call.real("threshold", 20.0)
+    if beta == 1.0 and threshold >= 15.0 and dtype is not DType.F64:
+        # log(1 + exp(x)) is x itself there, in float32.
+        call.result(call.emit("Softplus", [x]))
+        return
+    steep = call.emit("Mul", [x, call.number(beta, dtype)])
+    soft = call.emit("Div", [call.emit("Softplus", [steep]), call.number(beta, dtype)])
+    beyond = call.emit("Greater", [steep, call.number(threshold, dtype)])
+    call.result(call.emit("Where", [beyond, x, soft]))
+
+
+def _log_sigmoid(call: AtenCall) -> None:
+    negative = call.emit("Neg", [call.ref("self")])
+    result = call.emit("Neg", [call.emit("Softplus", [negative])])
+    # One variant has a buffer for the gradient as a second result.
+    call.result([result, None] if isinstance(call.out_meta, list | tuple) else result)
+
+
+def _prelu(call: AtenCall) -> None:
+    x, weight = call.ref("self"), call.ref("weight")
+    rank = call.rank("self")
+    if call.rank("weight") == 1 and rank > 2:
+        weight = call.reshape(weight, -1, *[1] * (rank - 2))
+    call.result(call.emit("PRelu", [x, weight]))
+
+
+def _hardsigmoid(call: AtenCall) -> None:
+    attrs: dict[str, Attr] = {"alpha": 1 / 6, "beta": 0.5}
+    call.result(call.emit("HardSigmoid", [call.ref("self")], attrs))
+
+
+def _glu(call: AtenCall) -> None:
+    axis = call.axis("dim", call.rank("self"))
+    halves = call.emit("Split", [call.ref("self")], {"axis": axis, "num_outputs": 2}, outputs=2)
+    call.result(call.emit("Mul", [halves[0], call.emit("Sigmoid", [halves[1]])]))
+
+
+def _softmax(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        rank = call.rank("self")
+        x = call.cast(call.ref("self"), call.out_dtype)
+        if rank == 0:
+            call.unsupported("a softmax of a single number")
+        call.result(call.emit(op, [x], {"axis": call.axis("dim", rank)}))
+
+    return mapper
+
+
+def _not(call: AtenCall) -> None:
+    op = "Not" if call.dtype("self") is DType.BOOL else "BitwiseNot"
+    call.result(call.emit(op, [call.ref("self")]))
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::relu": _plain("Relu"),
+    "aten::sigmoid": _plain("Sigmoid"),
+    "aten::tanh": _plain("Tanh"),
+    "aten::silu": _plain("Swish"),
+    "aten::mish": _plain("Mish"),
+    "aten::hardswish": _plain("HardSwish"),
+    "aten::selu": _plain("Selu"),
+    "aten::erf": _plain("Erf"),
+    "aten::exp": _plain("Exp"),
+    "aten::log": _plain("Log"),
+    "aten::sqrt": _plain("Sqrt"),
+    "aten::reciprocal": _plain("Reciprocal"),
+    "aten::neg": _plain("Neg"),
+    "aten::abs": _plain("Abs"),
+    "aten::sign": _plain("Sign"),
+    "aten::sgn": _plain("Sign"),
+    "aten::sin": _plain("Sin"),
+    "aten::cos": _plain("Cos"),
+    "aten::tan": _plain("Tan"),
+    "aten::asin": _plain("Asin"),
+    "aten::acos": _plain("Acos"),
+    "aten::atan": _plain("Atan"),
+    "aten::sinh": _plain("Sinh"),
+    "aten::cosh": _plain("Cosh"),
+    "aten::asinh": _plain("Asinh"),
+    "aten::acosh": _plain("Acosh"),
+    "aten::atanh": _plain("Atanh"),
+    "aten::isnan": _exact("IsNaN"),
+    "aten::isinf": _exact("IsInf"),
+    "aten::floor": _rounding("Floor"),
+    "aten::ceil": _rounding("Ceil"),
+    "aten::round": _round,
+    "aten::trunc": _trunc,
+    "aten::rsqrt": _rsqrt,
+    "aten::log2": _scaled_log(2),
+    "aten::log10": _scaled_log(10),
+    "aten::log1p": _log1p,
+    "aten::expm1": _expm1,
+    "aten::exp2": _exp2,
+    "aten::square": _square,
+    "aten::gelu": _gelu,
+    "aten::hardtanh": _hardtanh,
+    "aten::relu6": _relu6,
+    "aten::clamp": _clamp,
+    "aten::clamp_min": _clamp_one("min"),
+    "aten::clamp_max": _clamp_one("max"),
+    "aten::leaky_relu": _leaky_relu,
+    "aten::elu": _elu,
+    "aten::celu": _celu,
+    "aten::softplus": _softplus,
+    "aten::log_sigmoid": _log_sigmoid,
+    "aten::log_sigmoid_forward": _log_sigmoid,
+    "aten::prelu": _prelu,
+    "aten::_prelu_kernel": _prelu,
+    "aten::hardsigmoid": _hardsigmoid,
+    "aten::glu": _glu,
+    "aten::softmax": _softmax("Softmax"),
+    "aten::_softmax": _softmax("Softmax"),
+    "aten::_safe_softmax": _softmax("Softmax"),
+    "aten::log_softmax": _softmax("LogSoftmax"),
+    "aten::_log_softmax": _softmax("LogSoftmax"),
+    "aten::bitwise_not": _not,
+}

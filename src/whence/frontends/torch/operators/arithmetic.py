@@ -1,0 +1,172 @@
+"""Arithmetic of two tensors, or of a tensor and a number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.frontends.torch.tensors import dtype_of
+from whence.graph.node import Ref
+from whence.types import DType
+
+
+def common_dtype(call: AtenCall, *names: str) -> DType:
+    """The element type that PyTorch compares or divides two operands in."""
+    import torch
+
+    left, right = (call.meta(name) for name in names)
+    return dtype_of(torch.result_type(_example(left), _example(right)))
+
+
+def _example(meta: object) -> object:
+    """A stand-in for a number that is computed from shapes."""
+    name = type(meta).__name__
+    return {"SymInt": 1, "SymFloat": 1.0, "SymBool": True}.get(name, meta)
+
+
+def _sides(call: AtenCall) -> tuple[Ref, Ref]:
+    """Both operands in the element type of the result."""
+    return call.operand("self", call.out_dtype), call.operand("other", call.out_dtype)
+
+
+def _binary(op: str, logical: str = "") -> Mapper:
+    """`logical` is what the operator is for truth values, if there is such a thing."""
+
+    def mapper(call: AtenCall) -> None:
+        chosen = logical if logical and call.out_dtype is DType.BOOL else op
+        call.result(call.emit(chosen, _sides(call)))
+
+    return mapper
+
+
+def _add(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        left, right = _sides(call)
+        alpha = call.plain("alpha")
+        if alpha not in (None, 1):
+            right = call.emit("Mul", [right, call.number(alpha, call.out_dtype)])
+        call.result(call.emit(op, [left, right]))
+
+    return mapper
+
+
+def _rsub(call: AtenCall) -> None:
+    left, right = _sides(call)
+    alpha = call.plain("alpha")
+    if alpha not in (None, 1):
+        left = call.emit("Mul", [left, call.number(alpha, call.out_dtype)])
+    call.result(call.emit("Sub", [right, left]))
+
+
+def _divide(call: AtenCall) -> None:
+    left, right = _sides(call)
+    mode = call.plain("rounding_mode") if "rounding_mode" in call.args else None
+    if mode == "floor":
+        call.result(_floor_divided(call, left, right))
+        return
+    quotient = call.emit("Div", [left, right])
+    if mode == "trunc" and call.out_dtype.is_float:
+        size = call.emit("Floor", [call.emit("Abs", [quotient])])
+        quotient = call.emit("Mul", [size, call.emit("Sign", [quotient])])
+    call.result(quotient)
+
+
+def _floor_divide(call: AtenCall) -> None:
+    call.result(_floor_divided(call, *_sides(call)))
+
+
+def _floor_divided(call: AtenCall, left: Ref, right: Ref) -> Ref:
+    if call.out_dtype.is_float:
+        return call.emit("Floor", [call.emit("Div", [left, right])])
+    # Whole numbers divide towards zero: (a - (a mod b)) / b is exact, mod having b's sign.
+    rest = call.emit("Mod", [left, right])
+    return call.emit("Div", [call.emit("Sub", [left, rest]), right])
+
+
+def _remainder(call: AtenCall) -> None:
+    """With the sign of the divisor."""
+    left, right = _sides(call)
+    if not call.out_dtype.is_float:
+        call.result(call.emit("Mod", [left, right]))
+        return
+    whole = call.emit("Floor", [call.emit("Div", [left, right])])
+    call.result(call.emit("Sub", [left, call.emit("Mul", [whole, right])]))
+
+
+def _fmod(call: AtenCall) -> None:
+    call.result(call.emit("Mod", _sides(call), {"fmod": 1}))
+
+
+def _power(call: AtenCall) -> None:
+    exponent, dtype = call.args["exponent"], call.out_dtype
+    if exponent == 2 and not is_node(exponent):
+        base = call.operand("self", dtype)
+        call.result(call.emit("Mul", [base, base]))
+        return
+    call.result(call.emit("Pow", [call.operand("self", dtype), call.operand("exponent", dtype)]))
+
+
+def _addc(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        dtype = call.out_dtype
+        part = call.emit(op, [call.operand("tensor1", dtype), call.operand("tensor2", dtype)])
+        scale = call.plain("value")
+        if scale not in (None, 1):
+            part = call.emit("Mul", [part, call.number(scale, dtype)])
+        call.result(call.emit("Add", [call.operand("self", dtype), part]))
+
+    return mapper
+
+
+def _lerp(call: AtenCall) -> None:
+    dtype = call.out_dtype
+    start, end = call.operand("self", dtype), call.operand("end", dtype)
+    way = call.emit("Mul", [call.emit("Sub", [end, start]), call.operand("weight", dtype)])
+    call.result(call.emit("Add", [start, way]))
+
+
+def _hypotenuse(call: AtenCall) -> None:
+    squares = [call.emit("Mul", [side, side]) for side in _sides(call)]
+    call.result(call.emit("Sqrt", [call.emit("Add", squares)]))
+
+
+def _shift(direction: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        left, right = _sides(call)
+        scale = call.emit("Pow", [call.const(np.array(2, call.out_dtype.numpy)), right])
+        if direction == "left":
+            call.result(call.emit("Mul", [left, scale]))
+        else:
+            call.result(_floor_divided(call, left, scale))
+
+    return mapper
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::add": _add("Add"),
+    "aten::sub": _add("Sub"),
+    "aten::rsub": _rsub,
+    "aten::mul": _binary("Mul", "And"),
+    "aten::div": _divide,
+    "aten::true_divide": _divide,
+    "aten::floor_divide": _floor_divide,
+    "aten::remainder": _remainder,
+    "aten::fmod": _fmod,
+    "aten::pow": _power,
+    "aten::maximum": _binary("Max", "Or"),
+    "aten::minimum": _binary("Min", "And"),
+    "aten::addcmul": _addc("Mul"),
+    "aten::addcdiv": _addc("Div"),
+    "aten::lerp": _lerp,
+    "aten::hypot": _hypotenuse,
+    "aten::bitwise_and": _binary("BitwiseAnd", "And"),
+    "aten::bitwise_or": _binary("BitwiseOr", "Or"),
+    "aten::bitwise_xor": _binary("BitwiseXor", "Xor"),
+    "aten::__and__": _binary("BitwiseAnd", "And"),
+    "aten::__or__": _binary("BitwiseOr", "Or"),
+    "aten::__xor__": _binary("BitwiseXor", "Xor"),
+    "aten::__lshift__": _shift("left"),
+    "aten::__rshift__": _shift("right"),
+    "aten::bitwise_left_shift": _shift("left"),
+    "aten::bitwise_right_shift": _shift("right"),
+}

@@ -1,0 +1,123 @@
+"""Tensors made from shapes and numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from whence.frontends.torch.call import AtenCall, Mapper, is_node
+from whence.graph.node import Ref
+from whence.types import DType
+
+
+def _filled(call: AtenCall, dims: Any, value: Any) -> None:
+    dtype = call.out_dtype
+    if not dims:
+        scalar = (
+            call.cast(call.value(value), dtype) if is_node(value) else call.number(value, dtype)
+        )
+        call.result(scalar)
+        return
+    if is_node(value):
+        shape = call.shape_value(dims)
+        call.result(call.emit("Expand", [call.cast(call.value(value), dtype), shape]))
+        return
+    fill = np.array([value]).astype(dtype.numpy)
+    call.result(call.emit("ConstantOfShape", [call.shape_value(dims)], {"value": fill}))
+
+
+def _full(call: AtenCall) -> None:
+    _filled(call, call.args["size"], call.args["fill_value"])
+
+
+def _fixed(value: int) -> Mapper:
+    return lambda call: _filled(call, call.args["size"], value)
+
+
+def _like(value: int | None) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        given = call.args["fill_value"] if value is None else value
+        dims = call.meta("self").shape
+        if all(isinstance(dim, int) for dim in dims):
+            _filled(call, list(dims), given)
+            return
+        shape = call.emit("Shape", [call.ref("self")])
+        if is_node(given):
+            call.result(call.emit("Expand", [call.cast(call.value(given), call.out_dtype), shape]))
+            return
+        fill = np.array([given]).astype(call.out_dtype.numpy)
+        call.result(call.emit("ConstantOfShape", [shape], {"value": fill}))
+
+    return mapper
+
+
+def _scalar_tensor(call: AtenCall) -> None:
+    _filled(call, [], call.args["s"])
+
+
+def _arange(call: AtenCall) -> None:
+    dtype = call.out_dtype
+    begin: Any = call.args.get("start") or 0
+    end: Any = call.args["end"]
+    step: Any = call.args.get("step", 1)
+    if not any(is_node(each) for each in (begin, end, step)):
+        count = max(0, math.ceil((end - begin) / step))
+        values = (begin + step * np.arange(count)).astype(dtype.numpy)
+        call.result(call.const(values))
+        return
+    limits: list[Ref] = [_number(call, each, dtype) for each in (begin, end, step)]
+    call.result(call.emit("Range", limits))
+
+
+def _number(call: AtenCall, given: Any, dtype: DType) -> Ref:
+    if not is_node(given):
+        return call.number(given, dtype)
+    return call.cast(call.value(given), dtype)
+
+
+def _eye(call: AtenCall) -> None:
+    rows = call.integer("n")
+    columns = call.integer("m", rows) if "m" in call.args else rows
+    call.result(call.const(np.eye(rows, columns).astype(call.out_dtype.numpy)))
+
+
+def _linspace(call: AtenCall) -> None:
+    begin, end, steps = call.real("start"), call.real("end"), call.integer("steps")
+    call.result(call.const(np.linspace(begin, end, steps).astype(call.out_dtype.numpy)))
+
+
+def _random(call: AtenCall) -> None:
+    call.unsupported("random numbers; PyTorch's generator is its own")
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::full": _full,
+    "aten::new_full": _full,
+    "aten::full_like": _like(None),
+    "aten::zeros": _fixed(0),
+    "aten::new_zeros": _fixed(0),
+    "aten::zeros_like": _like(0),
+    "aten::ones": _fixed(1),
+    "aten::new_ones": _fixed(1),
+    "aten::ones_like": _like(1),
+    # What is not set may be anything: zeros are.
+    "aten::empty": _fixed(0),
+    "aten::new_empty": _fixed(0),
+    "aten::empty_like": _like(0),
+    "aten::empty_permuted": _fixed(0),
+    "aten::empty_strided": _fixed(0),
+    "aten::new_empty_strided": _fixed(0),
+    "aten::scalar_tensor": _scalar_tensor,
+    "aten::arange": _arange,
+    "aten::eye": _eye,
+    "aten::linspace": _linspace,
+    "aten::rand": _random,
+    "aten::randn": _random,
+    "aten::rand_like": _random,
+    "aten::randn_like": _random,
+    "aten::randint": _random,
+    "aten::bernoulli": _random,
+    "aten::native_dropout": _random,
+}

@@ -1,0 +1,44 @@
+"""Padding."""
+
+from __future__ import annotations
+
+from whence.frontends.torch.call import AtenCall, Mapper
+from whence.graph.node import Ref
+
+_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def _pad(call: AtenCall, mode: str, value: float | None) -> None:
+    """PyTorch lists (begin, end) from the last axis backwards."""
+    rank, given = call.rank("self"), call.args["pad" if "pad" in call.args else "padding"]
+    pairs = [(given[index], given[index + 1]) for index in range(0, len(given), 2)]
+    axes = [rank - 1 - index for index in range(len(pairs))]
+    pads = call.shape_value([*(begin for begin, _ in pairs), *(end for _, end in pairs)])
+    fill: Ref | None = None
+    if mode == "constant":
+        fill = call.number(0.0 if value is None else value, call.out_dtype)
+    inputs = [call.ref("self"), pads, fill, call.numbers(*axes)]
+    call.result(call.emit("Pad", inputs, {"mode": mode}))
+
+
+def _constant(call: AtenCall) -> None:
+    _pad(call, "constant", call.plain("value"))
+
+
+def _named(call: AtenCall) -> None:
+    mode = _MODES.get(call.plain("mode"))
+    if mode is None:
+        call.unsupported(f"padding of mode {call.plain('mode')}")
+    _pad(call, mode, call.plain("value"))
+
+
+def _fixed(mode: str) -> Mapper:
+    return lambda call: _pad(call, mode, None)
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::constant_pad_nd": _constant,
+    "aten::pad": _named,
+    **{f"aten::reflection_pad{rank}d": _fixed("reflect") for rank in (1, 2, 3)},
+    **{f"aten::replication_pad{rank}d": _fixed("edge") for rank in (1, 2, 3)},
+}

@@ -1,0 +1,135 @@
+"""Pooling over windows, of fixed or of adapted size."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from whence.frontends.torch.call import AtenCall, Mapper
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+
+
+def _windows(call: AtenCall, rank: int) -> dict[str, Attr]:
+    kernel = call.ints("kernel_size", rank)
+    return {
+        "kernel_shape": kernel,
+        "strides": call.ints("stride", rank) or kernel,
+        "pads": call.ints("padding", rank) * 2,
+        "ceil_mode": int(bool(call.plain("ceil_mode"))),
+    }
+
+
+def _batched(call: AtenCall, rank: int) -> tuple[Ref, bool]:
+    """The images as a batch, and whether they were one."""
+    x, is_batch = call.ref("self"), call.rank("self") == rank + 2
+    return (x if is_batch else call.emit("Unsqueeze", [x, call.numbers(0)])), is_batch
+
+
+def _max_pool(rank: int) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x, is_batch = _batched(call, rank)
+        attrs = _windows(call, rank) | {"dilations": call.ints("dilation", rank)}
+        several = isinstance(call.out_meta, list | tuple)
+        if several and any(user.args[1] == 1 for user in call.node.users):
+            call.unsupported("the positions of the largest elements are used")
+        y = call.emit("MaxPool", [x], attrs)
+        y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
+        call.result([y, None] if several else y)
+
+    return mapper
+
+
+def _average_pool(rank: int) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x, is_batch = _batched(call, rank)
+        attrs = _windows(call, rank)
+        divisor = call.plain("divisor_override") if "divisor_override" in call.args else None
+        count_pad = bool(call.plain("count_include_pad")) or divisor is not None
+        y = call.emit("AveragePool", [x], attrs | {"count_include_pad": int(count_pad)})
+        if divisor is not None:
+            size = math.prod(call.ints("kernel_size", rank))
+            y = call.emit("Mul", [y, call.number(size / divisor, call.out_dtype)])
+        call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
+
+    return mapper
+
+
+def _adaptive_average(rank: int) -> Mapper:
+    """Windows that together cover the image: of one size where that divides, else as a product with
+    a matrix of averages along each axis.
+    """
+
+    def mapper(call: AtenCall) -> None:
+        x, is_batch = _batched(call, rank)
+        wanted = call.plain("output_size")
+        if all(size == 1 for size in wanted):
+            y = call.emit("GlobalAveragePool", [x])
+        else:
+            y = _adapt(call, x, list(wanted), rank)
+        call.result(y if is_batch else call.emit("Squeeze", [y, call.numbers(0)]))
+
+    return mapper
+
+
+def _adapt(call: AtenCall, x: Ref, wanted: list[int | None], rank: int) -> Ref:
+    dims = call.shape("self")[-rank:]
+    sizes = [dim if size is None else int(size) for size, dim in zip(wanted, dims, strict=True)]
+    if all(dim % size == 0 for dim, size in zip(dims, sizes, strict=True)):
+        step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
+        return call.emit("AveragePool", [x], {"kernel_shape": step, "strides": step})
+    dtype = call.out_dtype.numpy
+    for axis, (dim, size) in enumerate(zip(dims, sizes, strict=True)):
+        if dim == size:
+            continue
+        matrix = call.const(_averages(dim, size).astype(dtype))
+        order = list(range(rank + 2))
+        order[axis + 2], order[-1] = order[-1], order[axis + 2]
+        x = call.transpose(call.emit("MatMul", [call.transpose(x, order), matrix]), order)
+    return x
+
+
+def _averages(dim: int, size: int) -> np.ndarray:
+    """Output i is the mean of the inputs from floor(i·dim/size) up to ceil((i+1)·dim/size)."""
+    matrix = np.zeros((dim, size))
+    for index in range(size):
+        begin, end = index * dim // size, -(-(index + 1) * dim // size)
+        matrix[begin:end, index] = 1 / (end - begin)
+    return matrix
+
+
+def _adaptive_max(rank: int) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x, is_batch = _batched(call, rank)
+        dims, sizes = call.shape("self")[-rank:], call.ints("output_size", rank)
+        if any(dim % size for dim, size in zip(dims, sizes, strict=True)):
+            call.unsupported(f"windows of different sizes: {list(dims)} to {list(sizes)}")
+        several = isinstance(call.out_meta, list | tuple)
+        if several and any(user.args[1] == 1 for user in call.node.users):
+            call.unsupported("the positions of the largest elements are used")
+        step = tuple(dim // size for dim, size in zip(dims, sizes, strict=True))
+        y = call.emit("MaxPool", [x], {"kernel_shape": step, "strides": step})
+        y = y if is_batch else call.emit("Squeeze", [y, call.numbers(0)])
+        call.result([y, None] if several else y)
+
+    return mapper
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::max_pool1d": _max_pool(1),
+    "aten::max_pool2d": _max_pool(2),
+    "aten::max_pool3d": _max_pool(3),
+    "aten::max_pool2d_with_indices": _max_pool(2),
+    "aten::max_pool3d_with_indices": _max_pool(3),
+    "aten::avg_pool1d": _average_pool(1),
+    "aten::avg_pool2d": _average_pool(2),
+    "aten::avg_pool3d": _average_pool(3),
+    "aten::adaptive_avg_pool1d": _adaptive_average(1),
+    "aten::adaptive_avg_pool2d": _adaptive_average(2),
+    "aten::adaptive_avg_pool3d": _adaptive_average(3),
+    "aten::_adaptive_avg_pool2d": _adaptive_average(2),
+    "aten::_adaptive_avg_pool3d": _adaptive_average(3),
+    "aten::adaptive_max_pool1d": _adaptive_max(1),
+    "aten::adaptive_max_pool2d": _adaptive_max(2),
+}

@@ -1,0 +1,177 @@
+"""Reductions along axes."""
+
+from __future__ import annotations
+
+import math
+
+from whence.frontends.torch.call import AtenCall, Mapper
+from whence.graph.node import Ref
+from whence.ops.definition import Attr
+from whence.types import DType
+
+
+def _axes(call: AtenCall) -> tuple[int, ...]:
+    rank = call.rank("self")
+    return call.axes("dim", rank) if "dim" in call.args else tuple(range(rank))
+
+
+def _keep(call: AtenCall) -> dict[str, Attr]:
+    return {"keepdims": int(bool(call.plain("keepdim"))) if "keepdim" in call.args else 0}
+
+
+def _reduce(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x, axes = call.cast(call.ref("self"), call.out_dtype), _axes(call)
+        if not axes:
+            # A single number is its own sum, mean and maximum.
+            call.result(call.emit("Identity", [x]))
+            return
+        call.result(call.emit(op, [x, call.numbers(*axes)], _keep(call)))
+
+    return mapper
+
+
+def _extreme(reduce: str, position: str) -> Mapper:
+    """The largest or smallest: of everything, of two tensors, or along an axis with its
+    position.
+    """
+
+    def mapper(call: AtenCall) -> None:
+        x = call.ref("self")
+        if "other" in call.args:
+            op = "Max" if reduce == "ReduceMax" else "Min"
+            call.result(call.emit(op, [x, call.operand("other", call.out_dtype)]))
+            return
+        if "dim" not in call.args:
+            axes = tuple(range(call.rank("self")))
+            call.result(call.emit(reduce, [x, call.numbers(*axes)], {"keepdims": 0}))
+            return
+        axis, keep = call.axis("dim", call.rank("self")), _keep(call)
+        value = call.emit(reduce, [x, call.numbers(axis)], keep)
+        where = call.emit(position, [x], {"axis": axis, **keep})
+        call.result([value, where])
+
+    return mapper
+
+
+def _position(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x = call.ref("self")
+        if not call.has("dim"):
+            if call.plain("keepdim"):
+                call.unsupported("the position in everything, with all axes kept")
+            flat = call.reshape(x, -1)
+            call.result(call.emit(op, [flat], {"axis": 0, "keepdims": 0}))
+            return
+        axis = call.axis("dim", call.rank("self"))
+        call.result(call.emit(op, [x], {"axis": axis, **_keep(call)}))
+
+    return mapper
+
+
+def _truth(op: str) -> Mapper:
+    """Any or all: the largest or smallest of zeros and ones."""
+
+    def mapper(call: AtenCall) -> None:
+        x = call.cast(call.cast(call.ref("self"), DType.BOOL), DType.I32)
+        axes = (
+            (call.axis("dim", call.rank("self")),)
+            if isinstance(call.args.get("dim"), int)
+            else _axes(call)
+        )
+        if not axes:
+            call.result(call.cast(x, DType.BOOL))
+            return
+        call.result(call.cast(call.emit(op, [x, call.numbers(*axes)], _keep(call)), DType.BOOL))
+
+    return mapper
+
+
+def _count(call: AtenCall, axes: tuple[int, ...]) -> int:
+    dims = call.meta("self").shape
+    if not all(isinstance(dims[axis], int) for axis in axes):
+        call.unsupported("the spread over an axis of open size")
+    return math.prod(dims[axis] for axis in axes)
+
+
+def _variance(call: AtenCall) -> tuple[Ref, Ref]:
+    """The variance and the mean."""
+    x, axes, dtype = call.ref("self"), _axes(call), call.out_dtype
+    where = call.numbers(*axes)
+    mean = call.emit("ReduceMean", [x, where], {"keepdims": 1})
+    centred = call.emit("Sub", [x, mean])
+    spread = call.emit("ReduceMean", [call.emit("Mul", [centred, centred]), where], _keep(call))
+    correction = _correction(call)
+    if correction:
+        count = _count(call, axes)
+        factor = count / (count - correction) if count != correction else math.inf
+        spread = call.emit("Mul", [spread, call.number(factor, dtype)])
+    if not _keep(call)["keepdims"]:
+        mean = call.emit("Squeeze", [mean, where])
+    return spread, mean
+
+
+def _correction(call: AtenCall) -> float:
+    if "unbiased" in call.args:
+        return 1.0 if call.plain("unbiased") else 0.0
+    given = call.plain("correction") if "correction" in call.args else 1
+    return 1.0 if given is None else float(given)
+
+
+def _var(call: AtenCall) -> None:
+    call.result(_variance(call)[0])
+
+
+def _std(call: AtenCall) -> None:
+    call.result(call.emit("Sqrt", [_variance(call)[0]]))
+
+
+def _var_mean(call: AtenCall) -> None:
+    call.result(list(_variance(call)))
+
+
+def _norm(call: AtenCall) -> None:
+    """A vector norm: of order 1, 2 or infinity."""
+    order = call.plain("ord" if "ord" in call.args else "p")
+    order = 2.0 if order is None else float(order)
+    ops = {1.0: "ReduceL1", 2.0: "ReduceL2", math.inf: "ReduceMax", -math.inf: "ReduceMin"}
+    if order not in ops:
+        call.unsupported(f"a norm of order {order:g}")
+    x = call.cast(call.ref("self"), call.out_dtype)
+    x = call.emit("Abs", [x]) if math.isinf(order) else x
+    call.result(call.emit(ops[order], [x, call.numbers(*_axes(call))], _keep(call)))
+
+
+def _cumulative(op: str) -> Mapper:
+    def mapper(call: AtenCall) -> None:
+        x = call.cast(call.ref("self"), call.out_dtype)
+        rank = call.rank("self")
+        if rank == 0:
+            call.result(call.emit("Identity", [x]))
+            return
+        axis = call.reshape(call.numbers(call.axis("dim", rank)))
+        call.result(call.emit(op, [x, axis]))
+
+    return mapper
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::mean": _reduce("ReduceMean"),
+    "aten::sum": _reduce("ReduceSum"),
+    "aten::prod": _reduce("ReduceProd"),
+    "aten::amax": _reduce("ReduceMax"),
+    "aten::amin": _reduce("ReduceMin"),
+    "aten::logsumexp": _reduce("ReduceLogSumExp"),
+    "aten::max": _extreme("ReduceMax", "ArgMax"),
+    "aten::min": _extreme("ReduceMin", "ArgMin"),
+    "aten::argmax": _position("ArgMax"),
+    "aten::argmin": _position("ArgMin"),
+    "aten::any": _truth("ReduceMax"),
+    "aten::all": _truth("ReduceMin"),
+    "aten::var": _var,
+    "aten::std": _std,
+    "aten::var_mean": _var_mean,
+    "aten::linalg_vector_norm": _norm,
+    "aten::cumsum": _cumulative("CumSum"),
+    "aten::cumprod": _cumulative("CumProd"),
+}

@@ -1,0 +1,150 @@
+"""Sizes of tensors and arithmetic on them, choosing one of several results, and assertions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from whence.frontends.torch.call import AtenCall, Mapper, is_node, scalar_dtype
+from whence.graph.node import Ref
+from whence.types import DType
+
+
+def _size(call: AtenCall) -> None:
+    if not call.has("dim"):
+        call.unsupported("a whole shape as one value")
+    axis = call.axis("dim", call.rank("self"))
+    fixed = call.meta("self").shape[axis]
+    if isinstance(fixed, int):
+        call.result(fixed)
+        return
+    shape = call.emit("Shape", [call.ref("self")], {"start": axis, "end": axis + 1})
+    call.result(call.reshape(shape))
+
+
+def _elements(call: AtenCall) -> None:
+    call.result(call.emit("Size", [call.ref("self")]))
+
+
+def _getitem(call: AtenCall) -> None:
+    source, index = call.node.args
+    found = call.reading.values[source.name]
+    if not isinstance(found, list):
+        call.unsupported("it picks a part of what is a single value here")
+    ref = found[index]
+    if ref is None:
+        call.unsupported(
+            f"result {index} of {source.target} is used, which whence does not compute"
+        )
+    call.alias(ref)
+
+
+def _arithmetic(op: str, compute: Callable[..., Any]) -> Mapper:
+    """On plain numbers, at once; on sizes that are open, in the graph."""
+
+    def mapper(call: AtenCall) -> None:
+        given = [_known(call, each) for each in call.node.args]
+        if not any(is_node(each) or isinstance(each, Ref) for each in given):
+            call.result(compute(*given))
+            return
+        kinds = [scalar_dtype(_meta(each)) for each in call.node.args]
+        dtype = DType.F32 if DType.F32 in kinds or op == "TrueDiv" else DType.I64
+        sides = [_side(call, each, dtype) for each in call.node.args]
+        call.result(_emit(call, op, sides, dtype))
+
+    return mapper
+
+
+def _emit(call: AtenCall, op: str, sides: list[Ref], dtype: DType) -> Ref:
+    if op == "TrueDiv":
+        return call.emit("Div", sides)
+    if op == "FloorDiv" and dtype is DType.I64:
+        rest = call.emit("Mod", sides)
+        return call.emit("Div", [call.emit("Sub", [sides[0], rest]), sides[1]])
+    if op == "FloorDiv":
+        return call.emit("Floor", [call.emit("Div", sides)])
+    if op == "NotEqual":
+        return call.emit("Not", [call.emit("Equal", sides)])
+    return call.emit(op, sides)
+
+
+def _known(call: AtenCall, given: Any) -> Any:
+    """A plain number, if it is one; else the node itself."""
+    if not is_node(given):
+        return given
+    found = call.reading.values.get(given.name)
+    return found if isinstance(found, int | float) else given
+
+
+def _meta(given: Any) -> Any:
+    return given.meta.get("val") if is_node(given) else given
+
+
+def _side(call: AtenCall, given: Any, dtype: DType) -> Ref:
+    known = _known(call, given)
+    return call.cast(call.value(known), dtype) if is_node(known) else call.number(known, dtype)
+
+
+def _as_real(call: AtenCall) -> None:
+    known = _known(call, call.node.args[0])
+    call.result(call.cast(call.value(known), DType.F32) if is_node(known) else float(known))
+
+
+def _as_whole(call: AtenCall) -> None:
+    known = _known(call, call.node.args[0])
+    if not is_node(known):
+        call.result(int(known))
+        return
+    call.result(call.cast(call.value(known), DType.I64))
+
+
+def _nothing(call: AtenCall) -> None:
+    """What PyTorch asserts of shapes follows from the shapes that kernels are made for; the check
+    of values is its own.
+    """
+    call.alias(None)
+
+
+def _item(call: AtenCall) -> None:
+    """A single element as a plain number, known only while the model runs."""
+    call.result(call.reshape(call.ref("self")))
+
+
+_SILENT = (
+    "aten::_assert_async",
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+)
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::sym_size": _size,
+    "aten::sym_numel": _elements,
+    "aten::_local_scalar_dense": _item,
+    "aten::item": _item,
+    "python::getitem": _getitem,
+    "python::add": _arithmetic("Add", operator.add),
+    "python::sub": _arithmetic("Sub", operator.sub),
+    "python::mul": _arithmetic("Mul", operator.mul),
+    "python::floordiv": _arithmetic("FloorDiv", operator.floordiv),
+    "python::truediv": _arithmetic("TrueDiv", operator.truediv),
+    "python::mod": _arithmetic("Mod", operator.mod),
+    "python::pow": _arithmetic("Pow", operator.pow),
+    "python::neg": _arithmetic("Neg", operator.neg),
+    "python::sym_max": _arithmetic("Max", max),
+    "python::sym_min": _arithmetic("Min", min),
+    "python::eq": _arithmetic("Equal", operator.eq),
+    "python::ne": _arithmetic("NotEqual", operator.ne),
+    "python::lt": _arithmetic("Less", operator.lt),
+    "python::le": _arithmetic("LessOrEqual", operator.le),
+    "python::gt": _arithmetic("Greater", operator.gt),
+    "python::ge": _arithmetic("GreaterOrEqual", operator.ge),
+    "python::sym_float": _as_real,
+    "python::sym_int": _as_whole,
+    "python::ceil": _as_whole,
+    "python::floor": _as_whole,
+    "python::trunc": _as_whole,
+    **dict.fromkeys(_SILENT, _nothing),
+}

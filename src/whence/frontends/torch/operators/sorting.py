@@ -1,0 +1,37 @@
+"""Sorting and the largest few."""
+
+from __future__ import annotations
+
+from whence.frontends.torch.call import AtenCall, Mapper
+from whence.graph.node import Ref
+
+
+def _top(call: AtenCall) -> None:
+    axis = call.axis("dim", call.rank("self"))
+    largest = int(bool(call.plain("largest")))
+    inputs = [call.ref("self"), call.whole(call.args["k"])]
+    attrs = {"axis": axis, "largest": largest, "sorted": 1}
+    call.result(list(call.emit("TopK", inputs, attrs, outputs=2)))
+
+
+def _sort(call: AtenCall) -> None:
+    values, order = _sorted(call)
+    call.result([values, order])
+
+
+def _argsort(call: AtenCall) -> None:
+    call.result(_sorted(call)[1])
+
+
+def _sorted(call: AtenCall) -> list[Ref]:
+    axis = call.axis("dim", call.rank("self"))
+    shape = call.emit("Shape", [call.ref("self")], {"start": axis, "end": axis + 1})
+    attrs = {"axis": axis, "largest": int(bool(call.plain("descending"))), "sorted": 1}
+    return call.emit("TopK", [call.ref("self"), shape], attrs, outputs=2)
+
+
+MAPPINGS: dict[str, Mapper] = {
+    "aten::topk": _top,
+    "aten::sort": _sort,
+    "aten::argsort": _argsort,
+}

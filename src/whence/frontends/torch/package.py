@@ -1,0 +1,25 @@
+"""PyTorch, where it is installed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from whence.errors import UnsupportedError
+
+
+def torch_package(what_for: str) -> Any:
+    """The `torch` package; a word on how to install it where it is missing."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"{what_for} needs PyTorch, which is not installed ({error}): pip install"
+            " 'whence[torch]'"
+        ) from None
+
+
+def loaded_torch() -> Any | None:
+    """The `torch` package if the program has imported it: nothing of its can be given before."""
+    return sys.modules.get("torch")

@@ -1,0 +1,1 @@
+"""Running models of PyTorch: tensors in, tensors out, in PyTorch's memory."""
