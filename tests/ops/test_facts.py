@@ -86,3 +86,12 @@ def test_kinds_of_operands() -> None:
     assert REGISTRY["CastLike"].operands.kind(1) is TYPE
     assert REGISTRY["QuantizeLinear"].operands.kind(2) is CODING
     assert OpDef("New").operands.names == ()
+
+
+def test_what_moves_elements() -> None:
+    assert operators(Trait.MOVES) == {
+        "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity",
+        "Reshape", "ReverseSequence", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
+        "Transpose", "Unsqueeze",
+    }  # fmt: skip
+    assert operators(Trait.MOVES) < operators(Trait.SELECTS)

@@ -7,6 +7,7 @@ from whence.fusion.fuse import FusedGraph, FuseEntry
 from whence.fusion.operands import is_inlined
 from whence.fusion.wiring import is_operator
 from whence.graph import Ref
+from whence.graph.state import SOURCES
 from whence.provenance import NO_ORIGIN
 
 
@@ -21,7 +22,7 @@ def check_fused(fused: FusedGraph) -> None:
     5. Every edge between two entries has a reason for not being fused, and no edge inside one has.
     """
     graph = fused.graph
-    made: set[Ref] = {node.ref() for node in graph if node.op in ("Input", "Variable", "Const")}
+    made: set[Ref] = {node.ref() for node in graph if node.op in SOURCES}
     placed: dict[int, FuseEntry] = {}
     names: dict[str, str] = {}
     keys: dict[str, str] = {}

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from whence.graph import Graph, Node, Ref
 from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType, TensorType
 
-MAY_BE_CONTIGUOUS = frozenset({"Concat", "Split", "Slice"})
+MAY_BE_CONTIGUOUS = operators(Trait.CONTIGUOUS_PARTS)
 """Whose parts may be contiguous ranges of their whole."""
 
 

@@ -10,44 +10,16 @@ from __future__ import annotations
 
 from whence.graph import Graph, Node
 from whence.ops.definition import Pattern
+from whence.ops.operand import OperandKind
 from whence.ops.registry import REGISTRY
 
-_PARAMETERS: dict[str, tuple[int, ...]] = {
-    "AffineGrid": (1,),
-    "BlackmanWindow": (0,),
-    "CenterCropPad": (1,),
-    "Col2Im": (1, 2),
-    "ConstantOfShape": (0,),
-    "CumProd": (1,),
-    "CumSum": (1,),
-    "DFT": (1, 2),
-    "Dropout": (1, 2),
-    "Expand": (1,),
-    "HammingWindow": (0,),
-    "HannWindow": (0,),
-    "MaxUnpool": (2,),
-    "NonMaxSuppression": (2, 3, 4),
-    "OneHot": (1,),
-    "Pad": (1, 2, 3),
-    "Range": (0, 1, 2),
-    "Reshape": (1,),
-    "Resize": (1, 2, 3),
-    "STFT": (1, 3),
-    "Slice": (1, 2, 3, 4),
-    "Split": (1,),
-    "SplitToSequence": (1,),
-    "Squeeze": (1,),
-    "Tile": (1,),
-    "TopK": (1,),
-    "Trilu": (1,),
-    "Unsqueeze": (1,),
-}
 _DATA_ONLY = frozenset({Pattern.OUT_ELEMWISE_FUSABLE, Pattern.OPAQUE})
 
 
 def is_parameter(node: Node, index: int) -> bool:
     """Does input `index` say what the operator does, rather than what it does it to?"""
-    return index in _PARAMETERS.get(node.op, ()) or (index == 1 and node.op.startswith("Reduce"))
+    definition = REGISTRY.get(node.op)
+    return definition is not None and definition.operands.kind(index) is OperandKind.PARAMETER
 
 
 def is_inlined(graph: Graph, node: Node, index: int) -> bool:

@@ -17,10 +17,8 @@ from whence.fusion.partition import Limits
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
+from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
-
-_REPEATING = frozenset({"Gather", "GatherElements", "GatherND", "OneHot", "Resize", "Tile"})
-"""Moving operators that may read one element for many of their own."""
 
 _NAMED_SIZE = 64
 """What a dimension is taken for that only has a name. A compiled graph has none; this is for
@@ -122,7 +120,7 @@ def _load(wiring: Wiring, member: int, uses: Sequence[_Use], load: dict[int, _Lo
 def _expansion(wiring: Wiring, member: int, use: _Use) -> float:
     """How many elements of the reader read one element of the member."""
     reader = wiring.nodes[use.reader]
-    if use.pattern is not Pattern.BROADCAST and reader.op not in _REPEATING:
+    if use.pattern is not Pattern.BROADCAST and not REGISTRY[reader.op].is_(Trait.REPEATS):
         return 1.0
     theirs, ours = _elements(reader.type), _elements(wiring.nodes[member].outputs[use.output])
     # A single element does not change in the reader's loop, so the compiler takes it out of there.

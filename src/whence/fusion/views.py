@@ -12,23 +12,13 @@ from collections.abc import Sequence
 
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import Pattern
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 
 _VIEWING = frozenset({"Attention"})
 _OPERANDS = 3
-_INTO = frozenset(
-    {
-        "Expand",
-        "Flatten",
-        "Identity",
-        "Reshape",
-        "Slice",
-        "Split",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    }
-)
-_OUT_OF = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_INTO = operators(Trait.STRIDED)
+_OUT_OF = operators(Trait.STRIDED, Trait.PERMUTES)
 
 
 def absorb_views(wiring: Wiring, parts: Sequence[Sequence[int]]) -> list[list[int]]:

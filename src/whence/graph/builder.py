@@ -20,6 +20,7 @@ import numpy as np
 from whence.errors import GraphError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
+from whence.graph.state import BOUNDARY, SOURCES
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
@@ -91,34 +92,34 @@ class GraphBuilder:
         """
         ledger = Ledger()
         operators = [
-            entry
-            for entry in self._entries
-            if entry.op not in ("Input", "Variable", "Const", "Output")
+            entry for entry in self._entries if entry.op == "Assign" or entry.op not in BOUNDARY
         ]
         for number, entry in enumerate(operators, 1):
             entry.name = entry.name or f"{entry.op}_{number}"
             ledger.add_source(SourceOp(number, entry.name, entry.op))
         graph = Graph(self._name, ledger, Inference())
         placed: dict[int, Node] = {}
-        for wanted in ("Const", "Input", "Variable"):
-            for index, entry in enumerate(self._entries):
-                if entry.op == wanted:
-                    kind = entry.kind if entry.value is None else TensorType.of(entry.value)
-                    assert kind is not None
-                    placed[index] = graph.append(
-                        Node(
-                            graph.new_id(),
-                            entry.op,
-                            (),
-                            (kind,),
-                            entry.attrs,
-                            name=entry.name,
-                            value=entry.value,
-                        )
-                    )
+        # Constants first, then inputs, then variables.
+        sources = [pair for pair in enumerate(self._entries) if pair[1].op in SOURCES]
+        for index, entry in sorted(
+            sources, key=lambda pair: (pair[1].op != "Const", pair[1].op == "Variable")
+        ):
+            kind = entry.kind if entry.value is None else TensorType.of(entry.value)
+            assert kind is not None
+            placed[index] = graph.append(
+                Node(
+                    graph.new_id(),
+                    entry.op,
+                    (),
+                    (kind,),
+                    entry.attrs,
+                    name=entry.name,
+                    value=entry.value,
+                )
+            )
         number = 0
         for index, entry in enumerate(self._entries):
-            if entry.op in ("Input", "Variable", "Const"):
+            if entry.op in SOURCES:
                 continue
             inputs = tuple(
                 None if symbol is None else Ref(placed[symbol.entry].id, symbol.index)

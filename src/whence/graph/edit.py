@@ -20,6 +20,7 @@ from whence.errors import RewriteError
 from whence.graph.change import Change
 from whence.graph.graph import Graph
 from whence.graph.node import Birth, Node, NodeFlag, Ref
+from whence.graph.state import SOURCES
 from whence.ops.definition import Attr, TypeQuery
 from whence.provenance import EdgeKind, Reason, union_of
 from whence.types import DType, TensorType, ValueType
@@ -241,7 +242,7 @@ class Edit:
         gone: dict[int, Node] = {}
         for node in sorted(self._matched, key=lambda match: match._order, reverse=True):
             if node.id not in self._new:
-                if node.retained or node.op in {"Input", "Variable", "Const"} or node.id in needed:
+                if node.retained or node.op in SOURCES or node.id in needed:
                     continue
                 refs = frozenset(node.ref(index) for index in range(len(node.outputs)))
                 if any(

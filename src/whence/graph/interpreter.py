@@ -15,7 +15,7 @@ from whence.graph.display_name import display_name
 from whence.graph.generation import beam_search, greedy_search, sampling
 from whence.graph.guards import guards_of_nodes, holds
 from whence.graph.node import Node, Ref
-from whence.graph.state import State, fitting, initial_state
+from whence.graph.state import GIVEN, State, fitting, initial_state
 from whence.ops.binding import Port, bind_values
 from whence.ops.definition import Call, Value
 from whence.ops.registry import evaluate
@@ -65,7 +65,7 @@ def _run(
     guards = guards_of_nodes(graph)
     for node in graph:
         pending[node.id] = graph.use_count(node)
-        if node.op in ("Input", "Variable"):
+        if node.op in GIVEN:
             continue
         if node.op == "Const":
             values[node.ref()] = node.value

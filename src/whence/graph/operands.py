@@ -17,13 +17,15 @@ from whence.graph.display_name import display_name
 from whence.graph.node import Node
 from whence.ops.definition import TypeQuery
 from whence.ops.operands.rules import check_indices, check_operands
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
 
 if TYPE_CHECKING:
     from whence.graph.graph import Graph
 
 # They neither add nor drop an element, whatever shapes they are given.
-_SAME_ELEMENTS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_SAME_ELEMENTS = operators(Trait.RESHAPE)
 
 
 # More than any machine has, and few enough that sums of sizes fit into 64 bits.
@@ -45,7 +47,7 @@ def why_it_fails(graph: Graph, node: Node) -> str:
     try:
         check_operands(query)
         check_indices(query)
-        if node.outputs and not node.bodies and node.op not in ("Input", "Const"):
+        if node.outputs and not node.bodies and not node.is_a("Input", "Const"):
             _check_outputs(node, graph.inference.infer(query))
             _check_elements(node, types)
             _check_size(node)

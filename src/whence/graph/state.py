@@ -27,6 +27,8 @@ from whence.errors import InputError
 from whence.graph.display_name import display_name
 from whence.graph.node import Node
 from whence.ops.definition import Value
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType, TensorType, ValueType
 
 if TYPE_CHECKING:
@@ -35,9 +37,11 @@ if TYPE_CHECKING:
 State: TypeAlias = MutableMapping[str, Value]
 """The present value of each variable, by name."""
 
-GIVEN = frozenset({"Input", "Variable"})
+GIVEN = operators(Trait.GIVEN)
 """Operators whose values are there when a run begins. They stay even if nothing reads them."""
-BOUNDARY = frozenset({"Input", "Const", "Output", "Variable", "Assign"})
+SOURCES = operators(Trait.SOURCE)
+"""Operators whose values are there before anything runs."""
+BOUNDARY = operators(Trait.BOUNDARY)
 """Nodes that compute nothing: what a run is given, and what it hands on."""
 
 
@@ -81,7 +85,7 @@ def why_state_is_wrong(graph: Graph, nodes: Sequence[Node], *, is_outermost: boo
     types: dict[str, ValueType] = {}
     assigned: set[str] = set()
     for node in nodes:
-        if node.op not in ("Variable", "Assign"):
+        if not node.is_a("Variable", "Assign"):
             continue
         if not is_outermost:
             return f"{node!r} stands in a nested graph, which cannot have state of its own"

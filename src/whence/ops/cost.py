@@ -6,14 +6,8 @@ from collections.abc import Sequence
 
 from whence.ops.definition import Cost, TypeQuery
 from whence.ops.registry import lookup
+from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
-
-# These read no more of their first input than they write.
-_READS_WHAT_IT_WRITES = frozenset({"Gather", "GatherElements", "GatherND", "Slice", "Split"})
-# These look at the shape of their first input, never at its elements.
-_READS_NO_ELEMENTS = frozenset(
-    {"Shape", "Size", "EyeLike", "RandomNormalLike", "RandomUniformLike"}
-)
 
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
@@ -36,14 +30,14 @@ def _flops(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | Non
 
 
 def _bytes(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
-    written = _total(outputs)
+    written, known = _total(outputs), lookup(op)
     if written is None:
         return None
     first, others = query.types[:1], query.types[1:]
     read: int | None
-    if op in _READS_NO_ELEMENTS:
+    if known.is_(Trait.SHAPE_ONLY):
         read = 0
-    elif op in _READS_WHAT_IT_WRITES:
+    elif known.is_(Trait.READS_PART):
         read = written
     else:
         read = _total(first)

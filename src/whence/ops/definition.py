@@ -184,6 +184,8 @@ class OpDef:
     indexing: Indexing | None = None
     plain: str = ""
     """The ONNX operator that it computes in another layout, or fused with others; itself if empty."""
+    over_space: str = ""
+    """The reduction over all spatial axes that a global pool is."""
 
     def is_(self, traits: Trait) -> bool:
         """Does it have one of these traits?"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -109,6 +110,16 @@ _FORMS: Mapping[tuple[str, Trait], str] = {
 def operators(*traits: Trait) -> frozenset[str]:
     """The operators that have all of these traits."""
     return frozenset.intersection(*(_BY_TRAIT[trait] for trait in traits))
+
+
+@functools.cache
+def one_of(*ops: str) -> frozenset[str]:
+    """The alternatives of a pattern, each of which must be an operator. What is true of a class of
+    operators is a trait, not a list.
+    """
+    for op in ops:
+        lookup(op)
+    return frozenset(ops)
 
 
 def form_of(plain: str, form: Trait) -> str | None:

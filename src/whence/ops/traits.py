@@ -31,6 +31,8 @@ class Trait(enum.Flag):
     """Every element of its result is one of the elements of its data, so that it gives the same on
     codes as on the numbers behind them.
     """
+    MOVES = enum.auto()
+    """It selects from one operand, by position only, and adds nothing."""
     COMPARES = enum.auto()
     """It selects by the order of the elements."""
     GATHERS = enum.auto()
@@ -77,8 +79,8 @@ class Trait(enum.Flag):
     """Its operands must have one shape: nothing is broadcast."""
     EXPONENTIAL = enum.auto()
     """An error in its operand becomes a factor in its result."""
-    SUMMABLE = enum.auto()
-    """A reduction that can be computed part by part: a sum, a mean, an extreme."""
+    SUMS = enum.auto()
+    """The sum or the mean of all elements along axes."""
 
     # ---- products ----
     CONVOLUTION = enum.auto()

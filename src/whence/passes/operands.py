@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.graph import Graph, Node, Ref
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType, Shape, TensorType
 
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
@@ -81,7 +83,7 @@ def scalar_factor(graph: Graph, node: Node) -> tuple[Ref, float] | None:
     """`x` and `s` when the node is s · x or x / (1/s) with one finite constant number that leaves
     the shape of `x` as it is.
     """
-    operands = with_const(graph, node) if node.op in {"Mul", "Div"} else None
+    operands = with_const(graph, node) if node.op in operators(Trait.SCALES) else None
     kind = None if operands is None else tensor_of(graph, operands.value)
     if operands is None or kind is None or kind.dtype not in FLOATS or operands.const.size != 1:
         return None

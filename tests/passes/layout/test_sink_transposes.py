@@ -75,6 +75,35 @@ def test_through_elementwise_operators() -> None:
     assert stones == {"there": Reason.CANCELLED, "back": Reason.CANCELLED}
 
 
+def test_through_operators_that_only_look_as_if_they_broadcast() -> None:
+    """BitCast has one operand, SwiGLU two of one shape: both work element by element, whatever the
+    order of axes.
+    """
+    build = GraphBuilder()
+    gate = turn(build, build.input("gate", DType.F32, SHAPE), LAST)
+    linear = turn(build, build.input("linear", DType.F32, SHAPE), LAST)
+    bits = build.op("BitCast", build.op("SwiGLU", gate, linear), to=int(DType.I32))
+    graph = finished(build, turn(build, bits, FIRST))
+    assert rewrite(graph, SinkTransposes())["f(transpose(x)) = transpose(f(x))"] == 2
+    assert operators(graph) == ["SwiGLU", "BitCast"]
+
+
+def test_not_through_an_operator_with_an_operand_that_is_no_data() -> None:
+    """The transpose of a shape, of axes or of a type is not that of the result."""
+    for op, other in (("Expand", (2, 4, 5, 3)), ("Unsqueeze", (4,))):
+        build = GraphBuilder()
+        x = turn(build, build.input("x", DType.F32, SHAPE), LAST)
+        graph = finished(
+            build,
+            turn(
+                build,
+                build.op("Relu", build.op(op, x, ints(build, *other))),
+                FIRST + (4,) * (op == "Unsqueeze"),
+            ),
+        )
+        assert is_left_alone(graph, SinkTransposes())
+
+
 def through(op: str, *more: Any, outputs: int = 1, **attrs: Any) -> Graph:
     """Channels last, the operator, channels first again."""
     build = GraphBuilder()

@@ -309,7 +309,8 @@ OPS: tuple[OpDef, ...] = (
         reference=_global_average_pool,
         flops=_global_flops,
         operands=X,
-        traits=Trait.POOLS_ALL,
+        over_space="ReduceMean",
+        traits=Trait.SUMS | Trait.POOLS_ALL,
     ),
     OpDef(
         "GlobalMaxPool",
@@ -319,6 +320,7 @@ OPS: tuple[OpDef, ...] = (
         reference=_global_max_pool,
         flops=_global_flops,
         operands=X,
+        over_space="ReduceMax",
         traits=Trait.EXACT | Trait.POOLS_ALL,
     ),
     OpDef(

@@ -209,7 +209,12 @@ OPS: tuple[OpDef, ...] = (
         _identity,
         flops=0,
         operands=named("input"),
-        traits=Trait.VIEW | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.EXACT,
+        traits=Trait.VIEW
+        | Trait.STRIDED
+        | Trait.PERMUTES
+        | Trait.SELECTS
+        | Trait.MOVES
+        | Trait.EXACT,
     ),
     _unary("Abs", np.abs, traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE),
     _unary("Neg", np.negative, traits=Trait.EXACT, involution="-(-x) = x"),

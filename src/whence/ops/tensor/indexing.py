@@ -154,7 +154,14 @@ def _compress(call: Call) -> tuple[Value]:
     )
 
 
-_GATHERS = Trait.SELECTS | Trait.GATHERS | Trait.READS_PART | Trait.REPEATS | Trait.CHECKS_INDICES
+_GATHERS = (
+    Trait.SELECTS
+    | Trait.MOVES
+    | Trait.GATHERS
+    | Trait.READS_PART
+    | Trait.REPEATS
+    | Trait.CHECKS_INDICES
+)
 
 OPS: tuple[OpDef, ...] = (
     OpDef(

@@ -22,7 +22,7 @@ from whence.ops.definition import (
     TypeQuery,
     Value,
 )
-from whence.ops.operand import DATA, INDEX, PARAMETER, named, variadic
+from whence.ops.operand import INDEX, PARAMETER, named, variadic
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import (
@@ -292,7 +292,7 @@ def _move(
     return OpDef(name, pattern, OpClass.MOVEMENT, infer, reference, flops=0, **facts)
 
 
-_RESHAPE = Trait.VIEW | Trait.RESHAPE | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS
+_RESHAPE = Trait.VIEW | Trait.RESHAPE | Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.MOVES
 
 OPS: tuple[OpDef, ...] = (
     _move(
@@ -300,7 +300,7 @@ OPS: tuple[OpDef, ...] = (
         _transpose,
         transpose,
         operands=named("data"),
-        traits=Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS,
+        traits=Trait.STRIDED | Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
     ),
     _move(
         "Reshape",
@@ -326,6 +326,7 @@ OPS: tuple[OpDef, ...] = (
         operands=named("data", starts=PARAMETER, ends=PARAMETER, axes=PARAMETER, steps=PARAMETER),
         traits=Trait.STRIDED
         | Trait.SELECTS
+        | Trait.MOVES
         | Trait.READS_PART
         | Trait.CONTIGUOUS_PARTS
         | Trait.TAKES_SIZES,
@@ -335,7 +336,11 @@ OPS: tuple[OpDef, ...] = (
         _split,
         split,
         operands=named("input", split=PARAMETER),
-        traits=Trait.STRIDED | Trait.SELECTS | Trait.READS_PART | Trait.CONTIGUOUS_PARTS,
+        traits=Trait.STRIDED
+        | Trait.SELECTS
+        | Trait.MOVES
+        | Trait.READS_PART
+        | Trait.CONTIGUOUS_PARTS,
     ),
     _move(
         "Concat",
@@ -347,7 +352,7 @@ OPS: tuple[OpDef, ...] = (
     _move(
         "Pad",
         _pad,
-        operands=named("data", pads=PARAMETER, constant_value=DATA, axes=PARAMETER),
+        operands=named("data", pads=PARAMETER, constant_value=PARAMETER, axes=PARAMETER),
         traits=Trait.SELECTS | Trait.GROWS,
     ),
     _move(
@@ -355,7 +360,7 @@ OPS: tuple[OpDef, ...] = (
         _tile,
         _tile_type,
         operands=named("input", repeats=PARAMETER),
-        traits=Trait.SELECTS | Trait.REPEATS | Trait.GROWS,
+        traits=Trait.SELECTS | Trait.MOVES | Trait.REPEATS | Trait.GROWS,
     ),
     _move(
         "Expand",
@@ -363,19 +368,19 @@ OPS: tuple[OpDef, ...] = (
         expand,
         Pattern.BROADCAST,
         operands=named("input", shape=PARAMETER),
-        traits=Trait.STRIDED | Trait.SELECTS | Trait.GROWS | Trait.TAKES_SIZES,
+        traits=Trait.STRIDED | Trait.SELECTS | Trait.MOVES | Trait.GROWS | Trait.TAKES_SIZES,
     ),
     _move(
         "DepthToSpace",
         _depth_to_space,
         operands=named("input"),
-        traits=Trait.PERMUTES | Trait.SELECTS,
+        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
     ),
     _move(
         "SpaceToDepth",
         _space_to_depth,
         operands=named("input"),
-        traits=Trait.PERMUTES | Trait.SELECTS,
+        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES,
     ),
     _move("Trilu", _trilu, same_type, operands=named("input", k=PARAMETER)),
     _move(
@@ -383,7 +388,7 @@ OPS: tuple[OpDef, ...] = (
         _reverse_sequence,
         same_type,
         operands=named("input", sequence_lens=INDEX),
-        traits=Trait.PERMUTES | Trait.SELECTS | Trait.CHECKS_INDICES,
+        traits=Trait.PERMUTES | Trait.SELECTS | Trait.MOVES | Trait.CHECKS_INDICES,
     ),
     _move(
         "CenterCropPad",

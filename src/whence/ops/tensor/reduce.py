@@ -188,14 +188,10 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
 
 
 OPS: tuple[OpDef, ...] = (
-    _reduction("ReduceSum", total, Trait.SUMMABLE),
-    _reduction("ReduceMean", mean, Trait.SUMMABLE),
-    _reduction(
-        "ReduceMax", _largest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.SUMMABLE
-    ),
-    _reduction(
-        "ReduceMin", _smallest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT | Trait.SUMMABLE
-    ),
+    _reduction("ReduceSum", total, Trait.SUMS),
+    _reduction("ReduceMean", mean, Trait.SUMS),
+    _reduction("ReduceMax", _largest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
+    _reduction("ReduceMin", _smallest, Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     _reduction(
         "ReduceProd", lambda x, axes, keep: np.prod(x, axis=axes, keepdims=keep, dtype=x.dtype)
     ),

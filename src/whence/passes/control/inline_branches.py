@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.graph import Graph, Node, Rewriter
+from whence.ops.registry import one_of
 from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints
 from whence.passes.control.captures import capture_count
 from whence.passes.control.inlining import Inlining
 
-_CONTROL = ("If", "Loop")
+_CONTROL = one_of("If", "Loop")
 
 
 @dataclass(frozen=True, slots=True)

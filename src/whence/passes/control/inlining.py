@@ -44,7 +44,7 @@ class Inlining:
             entry.ref(): ref for entry, ref in zip(body.inputs, given, strict=True)
         }
         for node in body:
-            if node.op in ("Input", "Output"):
+            if node.is_a("Input", "Output"):
                 continue
             inputs = [None if ref is None else became[ref] for ref in node.inputs]
             copy = self._add(

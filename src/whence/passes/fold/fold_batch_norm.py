@@ -14,13 +14,15 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import OpClass
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.fold.linear import LINEAR_OPS, Affine, Constants, Linear, linear_of, rebuild
 from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
 from whence.types import Shape
 
-_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_RESHAPES = operators(Trait.RESHAPE)
 _MAX_STEPS = 8
 
 

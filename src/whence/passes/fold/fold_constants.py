@@ -33,7 +33,8 @@ from whence.graph.state import BOUNDARY
 from whence.ops.cost import cost
 from whence.ops.definition import Call, OpClass, TypeQuery, Value
 from whence.ops.limits import MAX_FOLDED_TEXT
-from whence.ops.registry import classes_of, evaluate
+from whence.ops.registry import classes_of, evaluate, operators
+from whence.ops.traits import Trait
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count, capture_input, drop_captures
 from whence.passes.shapes.propagate_types import TypeRefresher
@@ -41,15 +42,10 @@ from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import TensorType, ValueType
 
-_KEPT = BOUNDARY | {"QuantizeLinear", "DequantizeLinear"}
+_KEPT = BOUNDARY | operators(Trait.CODES)
 # Their results may be of any size whatever the size of their inputs, so an unknown size is a reason
 # not to try.
-_GROWING = frozenset(
-    {
-        "Expand", "Tile", "ConstantOfShape", "Range", "Pad", "Resize", "OneHot", "CenterCropPad", "AffineGrid", "MaxUnpool",
-        "HannWindow", "HammingWindow", "BlackmanWindow",
-    }
-)  # fmt: skip
+_GROWING = operators(Trait.GROWS)
 _SMALL = 64 << 10
 _FOLD = "an operator on constants is a constant"
 _CAPTURE = "a captured constant is a constant of the nested graph"

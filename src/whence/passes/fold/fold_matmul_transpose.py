@@ -12,6 +12,8 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Attr, OpClass
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import (
     consts_with_origin,
@@ -23,7 +25,7 @@ from whence.passes.operands import (
 from whence.types import TensorType
 
 _FLAGS = ("transA", "transB")
-_SCALES = frozenset({"Mul", "Div"})
+_SCALES = operators(Trait.SCALES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class FoldMatmulTranspose(RulePass):
     name: ClassVar[str] = "fold_matmul_transpose"
     summary: ClassVar[str] = "fold transposes and scalar factors into Gemm"
     classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = frozenset({"Gemm", "MatMul"})
+    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if not _is_of_matrices(rewriter.graph, node):

@@ -11,14 +11,11 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.types import DType
-
-_POOLS = frozenset({"AveragePool", "MaxPool"})
-_NOT_NEGATIVE = frozenset(
-    {"Relu", "Sigmoid", "HardSigmoid", "Softplus", "Softmax", "Abs", "Exp", "Sqrt"}
-)
 
 
 class _Padding(NamedTuple):
@@ -48,7 +45,7 @@ class FoldPad(RulePass):
     name: ClassVar[str] = "fold_pad"
     summary: ClassVar[str] = "fold explicit padding into convolutions and pools"
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL
-    anchors: ClassVar[frozenset[str]] = frozenset({"Conv", "AveragePool", "MaxPool"})
+    anchors: ClassVar[frozenset[str]] = one_of("Conv", "AveragePool", "MaxPool")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
@@ -143,7 +140,7 @@ def _merged(node: Node, padding: _Padding) -> dict[str, Attr] | None:
     pads = tuple(
         mine + added for mine, added in zip(own, (*padding.begins, *padding.ends), strict=True)
     )
-    if node.op in _POOLS:
+    if node.op in operators(Trait.POOLS_WINDOWS):
         kernel = get_ints(node.attrs, "kernel_shape")
         # With ceil_mode the number of windows depends on where the data ends and the padding
         # begins.
@@ -184,7 +181,7 @@ def _lower_bound(graph: Graph, ref: Ref) -> float:
     and wins over any padding.
     """
     node = graph.producer(ref)
-    if node.op in _NOT_NEGATIVE:
+    if node.op in operators(Trait.NOT_NEGATIVE):
         return 0.0
     bounds = [graph.const_value(ref) for ref in node.inputs[1:] if ref is not None]
     if node.op != "Clip" or node.input(1) is None:

@@ -13,6 +13,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.fold.linear import LINEAR_OPS, Affine, along_axis, linear_of, rebuild
 from whence.passes.operands import (
@@ -45,7 +46,7 @@ class FoldScaleBias(RulePass):
     name: ClassVar[str] = "fold_scale_bias"
     summary: ClassVar[str] = "fold scales and biases per channel into weights"
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = frozenset({"Mul", "Div", "Add", "Sub", "Sum"})
+    anchors: ClassVar[frozenset[str]] = one_of("Mul", "Div", "Add", "Sub", "Sum")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         operands = with_const(rewriter.graph, node)

@@ -11,6 +11,8 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import (
     broadcasts_into,
@@ -36,11 +38,11 @@ class FuseMatmulBias(RulePass):
     name: ClassVar[str] = "fuse_matmul_bias"
     summary: ClassVar[str] = "fuse a matrix product and an addition into Gemm"
     classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = frozenset({"MatMul", "Gemm"})
+    anchors: ClassVar[frozenset[str]] = one_of("MatMul", "Gemm")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        addition = unique_consumer(graph, node, ("Add", "Sum"), check_inputs=False)
+        addition = unique_consumer(graph, node, operators(Trait.ADDS), check_inputs=False)
         if (
             addition is None
             or not is_addition(addition)

@@ -17,12 +17,15 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.neural.channels_last import plain_name
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.operands import FLOATS, consts_with_origin, tensor_of
 from whence.types import DType, Shape, ValueType
 
-LINEAR_OPS = frozenset(
-    {"Conv", "ConvTranspose", "ChannelsLastConv", "ChannelsLastConvTranspose", "Gemm", "MatMul"}
+CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
+    Trait.FUSED
 )
+LINEAR_OPS = CONVOLUTIONS | (operators(Trait.PRODUCT) - operators(Trait.FUSED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
         or DType.of(weights) not in FLOATS
     ):
         return None
-    if plain_name(node.op) in {"Conv", "ConvTranspose"}:
+    if node.op in CONVOLUTIONS:
         return _convolution(graph, node, weights)
     x = tensor_of(graph, node.input(0))
     rank = None if x is None else x.rank

@@ -27,10 +27,12 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int
-from whence.ops.definition import OpClass, Pattern
-from whence.ops.registry import REGISTRY
+from whence.ops.definition import OpClass
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.blocked_op import (
+    HAVE_BLOCKED_FORMS,
     BlockedLayout,
     BlockedStep,
     Input,
@@ -47,29 +49,9 @@ from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import DType
 
-_CONVOLUTIONS = frozenset({"Conv", "FusedConv"})
-_TRANSPOSED = frozenset({"ConvTranspose", "FusedConvTranspose"})
-_OTHERS = frozenset(
-    {
-        "MaxPool",
-        "AveragePool",
-        "GlobalAveragePool",
-        "GlobalMaxPool",
-        "BatchNormalization",
-        "Concat",
-        "Split",
-        "Slice",
-        "Pad",
-        "Resize",
-    }
-    | {"ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"}
-)
-_BY_ELEMENT = frozenset(
-    name
-    for name, known in REGISTRY.items()
-    if known.pattern <= Pattern.BROADCAST
-    and known.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
-)
+_OTHER_LAYOUTS = operators(Trait.BLOCKED) | operators(Trait.CHANNELS_LAST)
+_CONVOLUTIONS = operators(Trait.CONVOLUTION) - _OTHER_LAYOUTS
+_TRANSPOSED = operators(Trait.TRANSPOSED_CONVOLUTION) - _OTHER_LAYOUTS
 # A convolution with fewer results than this leaves most of a vector empty; it is not worth a
 # conversion.
 _FEW_CHANNELS = 8
@@ -90,13 +72,13 @@ class BlockChannels(RulePass):
     summary: ClassVar[str] = "convolutions, and what lies between them, work on blocks of channels"
     classes: ClassVar[OpClass] = OpClass.CONV
     anchors: ClassVar[frozenset[str]] = (
-        _CONVOLUTIONS | _TRANSPOSED | _OTHERS | _BY_ELEMENT | {"ToBlocked"}
+        _CONVOLUTIONS | _TRANSPOSED | HAVE_BLOCKED_FORMS | {"ToBlocked"}
     )
 
     def run(self, rewriter: Rewriter) -> None:
         RulePass.run(self, rewriter)
         for node in rewriter.graph:
-            if node.op in {"ToBlocked", "FromBlocked"}:
+            if node.op in operators(Trait.RELAYOUT):
                 _see_as_reshape(node, rewriter)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:

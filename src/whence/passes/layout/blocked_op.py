@@ -7,7 +7,6 @@ this, and none that mixes channels.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,10 +14,11 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
-from whence.ops.definition import Attr, OpClass, Pattern
+from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.blocked import to_blocked
 from whence.ops.neural.window import make_window
-from whence.ops.registry import lookup
+from whence.ops.registry import REGISTRY, form_of, operators
+from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, reduced_axes
 from whence.types import DType
@@ -73,10 +73,6 @@ class Form(NamedTuple):
 
 Layouts = Mapping[Ref, BlockedLayout]
 
-# Broadcast by name only: their other inputs are not data.
-_NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
-_POOLS = {"MaxPool": "BlockedMaxPool", "AveragePool": "BlockedAveragePool"}
-_REDUCTIONS = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}
 # A plain operand this much smaller than the result is converted without further thought.
 _SMALL = 8
 
@@ -94,12 +90,7 @@ def blocked_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
     first = node.input(0)
     if first is not None and first in layouts and node.op in _ON_FIRST:
         return _ON_FIRST[node.op](graph, node, first, layouts[first], block)
-    definition = lookup(node.op)
-    by_element = definition.pattern in {
-        Pattern.ELEMWISE,
-        Pattern.BROADCAST,
-    } and definition.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
-    if by_element and node.op not in _NOT_DATA and len(node.outputs) == 1:
+    if node.op in _BY_ELEMENT and len(node.outputs) == 1:
         return _elementwise(graph, node, layouts, block)
     return None
 
@@ -205,8 +196,8 @@ def _batch_norm(
 
 
 def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
-    shape = static_float(graph, source)
-    if shape is None or len(node.outputs) != 1:
+    shape, blocked = static_float(graph, source), form_of(node.op, Trait.BLOCKED)
+    if shape is None or blocked is None or len(node.outputs) != 1:
         return None
     attrs = spatial_attrs(
         node,
@@ -214,7 +205,7 @@ def _pool(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: i
         get_ints(node.attrs, "kernel_shape"),
         ceil_mode=bool(get_int(node.attrs, "ceil_mode", 0)),
     )
-    return Form((BlockedStep(_POOLS[node.op], (Twin(source),), attrs),), (layout,))
+    return Form((BlockedStep(blocked, (Twin(source),), attrs),), (layout,))
 
 
 def spatial_attrs(
@@ -241,11 +232,12 @@ def _reduce(
     graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int
 ) -> Form | None:
     spatial = tuple(range(2, layout.rank))
-    if node.op not in _REDUCTIONS and (
+    reduction = REGISTRY[node.op].over_space
+    if not reduction and (
         reduced_axes(graph, node) != spatial or not get_int(node.attrs, "keepdims", 1)
     ):
         return None
-    op = _REDUCTIONS.get(node.op, node.op)
+    op = reduction or node.op
     return Form(
         (BlockedStep(op, (Twin(source), np.array([2, 3], np.int64)), {"keepdims": 1}),), (layout,)
     )
@@ -377,14 +369,26 @@ def _resize(
     return Form((BlockedStep("Resize", tuple(inputs), attrs),), (layout,)) if kept else None
 
 
+# The result of an operator whose operands must have one shape is blocked with all of them, and a
+# single number is not.
+_BY_ELEMENT = frozenset(
+    name for name, known in REGISTRY.items() if known.by_element and not known.is_(Trait.SAME_SHAPE)
+)
+_POOLS = frozenset(REGISTRY[name].plain for name in operators(Trait.BLOCKED, Trait.POOLS_WINDOWS))
+_REDUCTIONS = frozenset(
+    name
+    for name, known in REGISTRY.items()
+    if known.over_space
+    or (OpClass.REDUCE in known.classes and known.is_(Trait.SUMS | Trait.COMPARES))
+)
 _ON_FIRST = {
     "BatchNormalization": _batch_norm,
     **dict.fromkeys(_POOLS, _pool),
-    **dict.fromkeys(
-        itertools.chain(_REDUCTIONS, ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")), _reduce
-    ),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,
     "Resize": _resize,
 }
+HAVE_BLOCKED_FORMS = frozenset({"Concat", *_ON_FIRST, *_BY_ELEMENT})
+"""The operators that `blocked_form` may find a form for."""

@@ -18,12 +18,14 @@ import numpy as np
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import reshape_target
 from whence.passes.pattern import integers, same_but_one, shape_of
 from whence.provenance import Reason
 
-_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_RESHAPES = operators(Trait.RESHAPE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> 
 
 
 def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:
-    if {before.op, node.op} != {"Squeeze", "Unsqueeze"}:
+    if {before.op, node.op} != one_of("Squeeze", "Unsqueeze"):
         return False
     first, second = integers(graph, before.input(1)), integers(graph, node.input(1))
     if first is None or second is None:

@@ -14,28 +14,19 @@ from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.graph.search import is_single_consumer
-from whence.ops.definition import OpClass
+from whence.ops.definition import OpClass, Pattern
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
 from whence.passes.operands import tensor_of
 from whence.types import TensorType
 
-_ELEMENTWISE = frozenset(
-    {
-        "Clip",
-        "DequantizeLinear",
-        "Elu",
-        "Gelu",
-        "HardSigmoid",
-        "HardSwish",
-        "LeakyRelu",
-        "QuantizeLinear",
-        "Relu",
-        "Sigmoid",
-        "Swish",
-        "Tanh",
-    }
-)
+_ELEMENTWISE = operators(Trait.CODES) | {
+    name
+    for name, known in REGISTRY.items()
+    if known.pattern is Pattern.ELEMWISE and OpClass.ACTIVATION in known.classes
+}
 
 
 @dataclass(frozen=True, slots=True)

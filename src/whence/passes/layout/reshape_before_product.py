@@ -11,6 +11,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import reshape_target
 from whence.passes.operands import is_float
@@ -32,7 +33,7 @@ class ReshapeBeforeProduct(RulePass):
     name: ClassVar[str] = "reshape_before_product"
     summary: ClassVar[str] = "reshape the rows of a product before it instead of after"
     classes: ClassVar[OpClass] = OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = frozenset({"Gemm", "MatMul"})
+    anchors: ClassVar[frozenset[str]] = one_of("Gemm", "MatMul")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

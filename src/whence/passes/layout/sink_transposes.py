@@ -269,7 +269,7 @@ def _plan(graph: Graph, source: Node) -> _Region | None:
         perm = region.perm_at(node)
         if (
             node.id in region.nodes
-            or node.op in {"Transpose", "Output", "Assign"}
+            or node.is_a("Transpose", "Output", "Assign")
             or perm is None
             or few_consumers(graph, node, _MAX_CONSUMERS) is None
         ):

@@ -20,13 +20,14 @@ from whence.graph import Node, Rewriter
 from whence.ops.attributes import get_float
 from whence.ops.definition import OpClass
 from whence.ops.neural.channels_last import OPS, PREFIX, plain_name
+from whence.ops.registry import REGISTRY
 from whence.passes.base import RulePass
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.integer_convolutions import to_last, to_second
 from whence.types import DType, TensorType
 
 _PLAIN = frozenset(plain_name(definition.name) for definition in OPS)
-_GLOBAL = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}
+_GLOBAL = frozenset(name for name, known in REGISTRY.items() if known.over_space)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class ToChannelsLast(RulePass):
     name: ClassVar[str] = "to_channels_last"
     summary: ClassVar[str] = "convolutions and pools become channels-last ones between transposes"
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.POOL | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = _PLAIN | frozenset(_GLOBAL) | {"InstanceNormalization"}
+    anchors: ClassVar[frozenset[str]] = _PLAIN | _GLOBAL | {"InstanceNormalization"}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         x = tensor_of(rewriter.graph, node.inputs[0])
@@ -70,7 +71,7 @@ class ToChannelsLast(RulePass):
         edit.replace(
             node,
             edit.node(
-                _GLOBAL[node.op],
+                REGISTRY[node.op].over_space,
                 [node.inputs[0], axes],
                 {"keepdims": 1},
                 node.outputs,

@@ -15,6 +15,7 @@ from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr, Pattern
 from whence.ops.registry import lookup
+from whence.ops.traits import Trait
 from whence.passes.layout.axes import Perm, inverse_perm
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, shape_of
@@ -39,27 +40,19 @@ class Rewritten(NamedTuple):
     perm: Perm
 
 
-_ALONG_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
-_ARG = frozenset({"ArgMax", "ArgMin"})
-_QUANTISE = frozenset({"QuantizeLinear", "DequantizeLinear"})
-# A table has no axis in common with the data, a scale the last one.
-_WITH_PARAMETERS = frozenset({"LookUp", "FixedPointScale"})
-# Broadcast by name only: their other inputs are not data.
-_NOT_DATA = frozenset({"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU"})
-
-
 def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
     """`node` on the untransposed `sources` of its inputs, all transposed by `perm`; `None` when the
     operator cannot be transposed like that.
     """
     definition = lookup(node.op)
-    if node.op in _NOT_DATA or node.bodies:
+    if node.bodies:
         return None
-    if node.op in _QUANTISE:
+    if definition.is_(Trait.CODES):
         return _quantise(graph, node, sources, perm)
-    if node.op in _WITH_PARAMETERS:
+    # A table has no axis in common with the data, a scale the last one.
+    if node.is_a("LookUp", "FixedPointScale"):
         return _with_parameters(graph, node, sources, perm)
-    if definition.pattern in {Pattern.ELEMWISE, Pattern.BROADCAST} or node.op == "Where":
+    if definition.by_element or node.op == "Where":
         inputs = _operands(graph, node.inputs, sources, perm)
         return None if inputs is None else Rewritten(inputs, node.attrs, perm)
     first = node.inputs[0]
@@ -71,11 +64,11 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
     data, rest = sources[first], node.inputs[1:]
     if node.op == "DynamicQuantizeLinear":
         return Rewritten((data,), node.attrs, perm)
-    if node.op in _ALONG_AXIS:
+    if definition.is_(Trait.SAME_AXIS):
         return Rewritten((data,), _with_axis(node, -1, perm), perm)
     if node.op == "Split":
         return Rewritten((data, *rest), _with_axis(node, 0, perm), perm)
-    if node.op in _ARG:
+    if node.is_a("ArgMax", "ArgMin"):
         axis = get_int(node.attrs, "axis", 0) % len(perm)
         return Rewritten((data,), _with_axis(node, 0, perm), _without(perm, {axis}, node))
     if definition.pattern is Pattern.COMM_REDUCE:

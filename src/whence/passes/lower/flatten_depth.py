@@ -23,6 +23,8 @@ from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.window import Window, make_window
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
 from whence.passes.layout.blocked_op import static_float
@@ -31,7 +33,9 @@ from whence.passes.layout.cancel_transposes import compose_transposes
 from whence.passes.operands import consts_with_origin
 from whence.provenance import EdgeKind
 
-_CONVOLUTIONS = frozenset({"Conv", "FusedConv"})
+_CONVOLUTIONS = (
+    operators(Trait.CONVOLUTION) - operators(Trait.BLOCKED) - operators(Trait.CHANNELS_LAST)
+)
 _SLICES_FIRST = (0, 2, 1, 3, 4)
 """Exchanges channels and depth; it is its own inverse."""
 # Bytes of slices side by side, beyond which convolutions are added up one by one.
@@ -45,7 +49,7 @@ class FlattenDepth(RulePass):
     name: ClassVar[str] = "flatten_depth"
     summary: ClassVar[str] = "convolutions with three spatial axes become ones with two"
     classes: ClassVar[OpClass] = OpClass.CONV
-    anchors: ClassVar[frozenset[str]] = frozenset({"Conv", "FusedConv", "Transpose", "Reshape"})
+    anchors: ClassVar[frozenset[str]] = _CONVOLUTIONS | {"Transpose", "Reshape"}
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -11,6 +11,8 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
+from whence.ops.registry import REGISTRY, form_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.lower.activations import activation_after
 from whence.passes.operands import (
@@ -24,14 +26,8 @@ from whence.passes.operands import (
     tensor_of,
 )
 
-_SUPERNODES = {
-    "Conv": "FusedConv",
-    "ConvTranspose": "FusedConvTranspose",
-    "Gemm": "FusedGemm",
-    "MatMul": "FusedMatMul",
-}
-_CONVOLUTIONS = frozenset({"FusedConv", "FusedConvTranspose"})
-_SCALES = frozenset({"Mul", "Div"})
+_SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
+_SCALES = operators(Trait.SCALES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +51,18 @@ class FuseActivations(RulePass):
         "fuse convolutions and products with bias, residual and activation into supernodes"
     )
     classes: ClassVar[OpClass] = OpClass.CONV | OpClass.MATMUL
-    anchors: ClassVar[frozenset[str]] = frozenset({*_SUPERNODES, *_SUPERNODES.values()})
+    anchors: ClassVar[frozenset[str]] = _SUPERNODES | {REGISTRY[name].plain for name in _SUPERNODES}
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         if get_str(node.attrs, "activation", "") or not is_float(graph, node.ref()):
             return
         plan = _Plan(
-            _SUPERNODES.get(node.op, node.op), list(node.inputs), dict(node.attrs), [node], node
+            form_of(node.op, Trait.FUSED) or node.op,
+            list(node.inputs),
+            dict(node.attrs),
+            [node],
+            node,
         )
         if plan.op == "FusedMatMul":
             _take_operands(graph, plan)
@@ -173,14 +173,10 @@ def _take_factor(graph: Graph, plan: _Plan) -> None:
 
 
 def _take_addition(graph: Graph, plan: _Plan) -> None:
-    place = 3 if plan.op in _CONVOLUTIONS else 2
-    addition = unique_consumer(graph, plan.last, ("Add", "Sum"), check_inputs=False)
-    if (
-        plan.op == "FusedGemm"
-        or len(plan.inputs) > place
-        or addition is None
-        or not is_addition(addition)
-    ):
+    # FusedGemm has no operand that is added whole.
+    place = REGISTRY[plan.op].operands.positions.get("Z")
+    addition = unique_consumer(graph, plan.last, operators(Trait.ADDS), check_inputs=False)
+    if place is None or len(plan.inputs) > place or addition is None or not is_addition(addition):
         return
     addend = other_operand(addition, plan.last.ref())
     kind, total = tensor_of(graph, addend), tensor_of(graph, plan.last.ref())

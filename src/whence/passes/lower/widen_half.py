@@ -18,7 +18,8 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int, get_str
 from whence.ops.definition import OpClass
-from whence.ops.registry import classes_of
+from whence.ops.registry import classes_of, operators
+from whence.ops.traits import Trait
 from whence.passes.base import Pass
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.simplify.remove_dead_nodes import remove_unread
@@ -29,27 +30,9 @@ HALF = frozenset({DType.F16, DType.BF16})
 _HEAVY = OpClass.CONV | OpClass.MATMUL | OpClass.POOL | OpClass.NORM | OpClass.RECURRENT
 _WIDENED = _HEAVY | OpClass.REDUCE | OpClass.ACTIVATION | OpClass.ELEMENTWISE | OpClass.MOVEMENT
 # What these give depends on the very type they are given, or is random.
-_NEVER = frozenset({"BitCast", "CastLike", "RoundTo", "EyeLike"})
-_EXACT = frozenset(
-    {
-        "Relu",
-        "Neg",
-        "Abs",
-        "Sign",
-        "Floor",
-        "Ceil",
-        "Round",
-        "Max",
-        "Min",
-        "Clip",
-        "Where",
-        "Identity",
-        "MaxPool",
-        "GlobalMaxPool",
-    }
-    | {"ReduceMax", "ReduceMin", "TopK"}
-)
-_ADDS_UP = frozenset({"ScatterElements", "ScatterND"})
+_NEVER = operators(Trait.READS_TYPE)
+_EXACT = operators(Trait.EXACT)
+_ADDS_UP = operators(Trait.SCATTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +91,13 @@ def _follows(graph: Graph, node: Node) -> bool:
     # A table is read in a few places: widening the rows that were read costs less than a table
     # twice as large.
     return not (
-        node.op in {"Gather", "GatherElements", "GatherND"}
-        and graph.const_value(node.inputs[0]) is not None
+        node.op in operators(Trait.GATHERS) and graph.const_value(node.inputs[0]) is not None
     )
 
 
 def _is_exact(node: Node) -> bool:
     """Are its results values that it was given?"""
-    if node.op in {"Resize", "GridSample"}:
+    if node.is_a("Resize", "GridSample"):
         return get_str(
             node.attrs, "mode", "nearest" if node.op == "Resize" else "linear"
         ) == "nearest" and not get_int(node.attrs, "antialias", 0)

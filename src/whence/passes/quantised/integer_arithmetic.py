@@ -74,9 +74,11 @@ class IntegerArithmetic(RulePass):
     summary: ClassVar[str] = "quantised operators compute on their codes"
     classes: ClassVar[OpClass] = OpClass.QUANTISE
     rounds_otherwise: ClassVar[bool] = True
-    anchors: ClassVar[frozenset[str]] = frozenset(
-        {"QuantizeLinear", "ConvInteger", "MaxPool", *HYBRIDS}
-    )
+    anchors: ClassVar[frozenset[str]] = HYBRIDS | {
+        "QuantizeLinear",
+        "ConvInteger",
+        "MaxPool",
+    }
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "ConvInteger":
@@ -103,13 +105,12 @@ def _visit_quantiser(last: Node, rewriter: Rewriter) -> None:
 def _visit_product(node: Node, rewriter: Rewriter) -> None:
     """A product that is quantised again is left to its QuantizeLinear."""
     users = rewriter.graph.consumers(node)
-    if any(user.op in {"QuantizeLinear", "Relu", "Clip"} for user in users):
+    if any(user.is_a("QuantizeLinear", "Relu", "Clip") for user in users):
         return
     if any(
         user.op == "Add"
         and any(
-            after.op in {"QuantizeLinear", "Relu", "Clip"}
-            for after in rewriter.graph.consumers(user)
+            after.is_a("QuantizeLinear", "Relu", "Clip") for after in rewriter.graph.consumers(user)
         )
         for user in users
     ):

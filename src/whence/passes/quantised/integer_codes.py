@@ -15,7 +15,10 @@ import numpy as np
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.ops.attributes import get_str
+from whence.ops.operand import OperandKind
 from whence.ops.quantised.quantise import integer_range, round_away
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_convolutions import to_last, to_second
@@ -23,39 +26,9 @@ from whence.passes.quantised.quantised_op import BYTES, Operand, QuantisedOp, co
 from whence.provenance import Reason
 from whence.types import DType
 
-_ALL: tuple[int, ...] = ()
-ON_CODES: Mapping[str, tuple[int, ...]] = {
-    "ChannelsLastMaxPool": (0,),
-    "Concat": _ALL,
-    "DepthToSpace": (0,),
-    "Expand": (0,),
-    "Flatten": (0,),
-    "Gather": (0,),
-    "GatherElements": (0,),
-    "GatherND": (0,),
-    "Identity": (0,),
-    "Max": _ALL,
-    "MaxPool": (0,),
-    "Min": _ALL,
-    "Pad": (0, 2),
-    "ReduceMax": (0,),
-    "ReduceMin": (0,),
-    "Reshape": (0,),
-    "Resize": (0,),
-    "ReverseSequence": (0,),
-    "Slice": (0,),
-    "SpaceToDepth": (0,),
-    "Split": (0,),
-    "Squeeze": (0,),
-    "Tile": (0,),
-    "Transpose": (0,),
-    "Unsqueeze": (0,),
-    "Where": (1, 2),
-}
-"""The operators of rule 1, and which of their inputs are numbers rather than axes, shapes and
-conditions; none named means all.
-"""
-_COMPARING = frozenset({"MaxPool", "ChannelsLastMaxPool"})
+ON_CODES = operators(Trait.SELECTS) | {"Resize"}
+"""The operators of rule 1."""
+_COMPARING = operators(Trait.COMPARES, Trait.POOLS_WINDOWS)
 _SHARED = frozenset({"Split"})
 
 
@@ -68,7 +41,12 @@ def rewrite_on_codes(match: QuantisedOp, rewriter: Rewriter) -> bool:
         or (len(node.outputs) > 1 and node.op not in _SHARED)
     ):
         return False
-    places = ON_CODES[node.op] or tuple(range(len(node.inputs)))
+    operands = REGISTRY[node.op].operands
+    places = [
+        place for place in range(len(node.inputs)) if operands.kind(place) is OperandKind.DATA
+    ]
+    if node.op == "Pad":
+        places.append(operands.positions["constant_value"])
     inputs: dict[int, Ref | np.ndarray] = {}
     sources: dict[Node, None] = {}
     for place in places:

@@ -14,6 +14,8 @@ import numpy as np
 from whence.graph import Node, Ref, Rewriter
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
@@ -28,7 +30,9 @@ from whence.passes.quantised.integer_tail import tail_of
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp, scales_along
 from whence.types import DType
 
-CONVOLUTIONS = frozenset({"Conv", "ChannelsLastConv", "ConvTranspose", "ChannelsLastConvTranspose"})
+CONVOLUTIONS = (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION)) - operators(
+    Trait.FUSED
+)
 
 
 def to_last(rank: int) -> tuple[int, ...]:

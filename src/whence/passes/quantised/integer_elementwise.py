@@ -114,9 +114,7 @@ def rewrite_wide_unary(match: QuantisedOp, rewriter: Rewriter) -> bool:
     if above is None or below is None:
         return False
     ends = (
-        limits(rewriter.graph, match.op)
-        if match.op.op in {"Relu", "Clip"}
-        else (-math.inf, math.inf)
+        limits(rewriter.graph, match.op) if match.op.is_a("Relu", "Clip") else (-math.inf, math.inf)
     )
     if ends is None:
         return False

@@ -16,12 +16,16 @@ import numpy as np
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.ops.attributes import get_float, get_int, get_str
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.quantised.integer_sums import whole_bytes
 from whence.passes.quantised.quantised_op import BYTES, Operand, operand_of, scales_along
 from whence.types import DType
 
-HYBRIDS = frozenset({"ChannelsLastConv", "Gemm", "MatMul"})
+HYBRIDS = operators(Trait.CONVOLUTION, Trait.CHANNELS_LAST) | (
+    operators(Trait.PRODUCT) - operators(Trait.FUSED)
+)
 
 
 def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:

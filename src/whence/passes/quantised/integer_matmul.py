@@ -17,6 +17,8 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.edit import Edit
 from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_float, get_int
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin, tensor_of
 from whence.passes.quantised.integer_sums import (
     WEIGHTS,
@@ -38,7 +40,7 @@ from whence.passes.quantised.quantised_op import (
 )
 from whence.types import DType
 
-PRODUCTS = frozenset({"MatMul", "Gemm"})
+PRODUCTS = operators(Trait.PRODUCT) - operators(Trait.FUSED)
 
 
 class _Product(NamedTuple):

@@ -17,6 +17,8 @@ import numpy as np
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin
 from whence.passes.pattern import integers
 from whence.passes.quantised.fixed_point import fixed_point
@@ -25,7 +27,7 @@ from whence.passes.quantised.integer_tail import Tail, tail_of
 from whence.passes.quantised.quantised_op import CODES, QuantisedOp
 from whence.types import DType
 
-REDUCTIONS = frozenset({"ReduceMean", "ReduceSum", "GlobalAveragePool"})
+REDUCTIONS = operators(Trait.SUMS)
 
 
 def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:

@@ -14,9 +14,10 @@ import numpy as np
 
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Ref, Rewriter
-from whence.ops.definition import Call, OpClass, Pattern
+from whence.ops.definition import Call
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, round_away
 from whence.ops.registry import REGISTRY, evaluate
+from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.fixed_point import all_codes
 from whence.passes.quantised.integer_functions import interpolated, litert_function
@@ -31,14 +32,7 @@ from whence.passes.quantised.quantised_op import (
 from whence.types import DType
 
 _MAX_NODES = 12
-_LONG = frozenset({"Sigmoid", "Tanh", "HardSwish", "Elu", "Gelu", "Exp", "Log"})
-_CORRECTLY_ROUNDED = frozenset({"Exp", "Log"})
-"""C has these in float32 as near as float32 can be, which NumPy does not promise."""
-_OF_ONE_SCALE = frozenset({"Sigmoid", "Tanh"})
-"""LiteRT has these for results of 16 bits between -1 and 1, and no others."""
-_NOT_DATA = frozenset(
-    {"Unsqueeze", "Expand", "CastLike", "BitCast", "SwiGLU", "LookUp", "FixedPointScale"}
-)
+_LONG = 4
 
 
 def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
@@ -54,7 +48,7 @@ def rewrite_table(last: Node, rewriter: Rewriter) -> bool:
     is_wide = (
         source.coding.dtype is DType.I16
         and is_fixed_point(last.attrs)
-        and any(node.op in _LONG for node in region)
+        and any(_is_long(node) for node in region)
     )
     if (
         (source.coding.dtype not in BYTES and not is_wide)
@@ -118,18 +112,20 @@ def _region(graph: Graph, last: Node) -> tuple[Operand, list[Node]] | None:
     return source, list(region.values())[::-1]
 
 
+def _is_long(node: Node) -> bool:
+    """Is it more work than looking a result up?"""
+    flops = REGISTRY[node.op].flops
+    return isinstance(flops, int) and flops >= _LONG
+
+
 def _is_elementwise(node: Node) -> bool:
     known = REGISTRY.get(node.op)
-    if (
-        known is None
-        or node.bodies
-        or node.op in _NOT_DATA
-        or len(node.outputs) != 1
-        or node.op == "QuantizeLinear"
-    ):
-        return False
-    return known.pattern <= Pattern.BROADCAST and bool(
-        known.classes & (OpClass.ELEMENTWISE | OpClass.ACTIVATION)
+    return (
+        known is not None
+        and known.by_element
+        and not known.is_(Trait.SAME_SHAPE)
+        and not node.bodies
+        and len(node.outputs) == 1
     )
 
 
@@ -185,7 +181,7 @@ def _litert_table(
             return None
         codes = np.where(np.isnan(codes), low, codes)
     for clip in region[1:]:
-        ends = limits(graph, clip) if clip.op in {"Relu", "Clip"} else None
+        ends = limits(graph, clip) if clip.is_a("Relu", "Clip") else None
         if ends is None:
             return None
         low = max(low, _end(ends[0], result, low))
@@ -200,7 +196,8 @@ def _of_real_function(
     and straight lines between.
     """
     if source.dtype is DType.I16:
-        if function is not None and function.op in _OF_ONE_SCALE:
+        # LiteRT has these for results of 16 bits between -1 and 1, and no others.
+        if function is not None and function.is_a("Sigmoid", "Tanh"):
             return None
         return interpolated(lambda x: _numbers(graph, function, x), source, result)
     x = source.step * (all_codes(source.dtype) - source.zero).astype(np.float32)
@@ -223,7 +220,8 @@ def _numbers(graph: Graph, function: Node | None, x: np.ndarray) -> np.ndarray |
     """The operator's values at `x`, as float32."""
     if function is None:
         return x
-    if function.op in _CORRECTLY_ROUNDED:
+    # C has these in float32 as near as float32 can be, which NumPy does not promise.
+    if function.is_a("Exp", "Log"):
         x = x.astype(np.float64)
     values = []
     for ref in function.inputs:

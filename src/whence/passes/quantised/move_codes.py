@@ -19,14 +19,15 @@ from whence.errors import WhenceError
 from whence.graph import Node, Rewriter
 from whence.graph.search import producer_of, unique_consumer
 from whence.ops.definition import Attr, Call, OpClass
-from whence.ops.registry import evaluate
+from whence.ops.registry import evaluate, operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
 from whence.passes.operands import tensor_of
 from whence.passes.quantised.quantised_op import CODES, coding_of
 from whence.types import DType, TensorType
 
-_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice"})
+_MOVES = operators(Trait.MOVES, Trait.STRIDED) - operators(Trait.GROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class MoveCodes(RulePass):
     anchors: ClassVar[frozenset[str]] = _MOVES
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
-        if not _dequantise_later(node, rewriter):
+        if len(node.outputs) == 1 and not _dequantise_later(node, rewriter):
             _quantise_earlier(node, rewriter)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import is_single_consumer, producer_of
+from whence.graph.state import SOURCES
 from whence.ops.attributes import get_int
 from whence.ops.quantised.quantise import integer_range, is_fixed_point, rounds_away
 from whence.passes.operands import tensor_of
@@ -119,7 +120,7 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
     activations: list[Node] = []
     reader, node = last, graph.producer(reals)
     while (
-        node.op in {"Relu", "Clip"}
+        node.is_a("Relu", "Clip")
         and len(activations) < _MAX_ACTIVATIONS
         and is_single_consumer(graph, node, reader)
     ):
@@ -130,8 +131,10 @@ def quantised_op(graph: Graph, last: Node) -> QuantisedOp | None:
         activations.insert(0, node)
         reader, node = node, source
     # An operator with several outputs, such as Split, may have its outputs quantised one by one.
-    if node.op in {"Input", "Variable", "Const", "DequantizeLinear"} or (
-        len(node.outputs) == 1 and not is_single_consumer(graph, node, reader)
+    if (
+        node.op in SOURCES
+        or node.op == "DequantizeLinear"
+        or (len(node.outputs) == 1 and not is_single_consumer(graph, node, reader))
     ):
         return None
     low, high = integer_range(result.dtype)

@@ -11,26 +11,14 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import is_single_consumer
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, tensor_of
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 
-_MOVES = frozenset(
-    {
-        "Reshape",
-        "Transpose",
-        "Squeeze",
-        "Unsqueeze",
-        "Flatten",
-        "Slice",
-        "Gather",
-        "Expand",
-        "Tile",
-        "DepthToSpace",
-        "SpaceToDepth",
-    }
-)
+_MOVES = operators(Trait.MOVES)
 _ORDERED = frozenset({"MaxPool"})
 """Operators that compare but do not compute: they give the same result on codes as on numbers, for
 codes they take.

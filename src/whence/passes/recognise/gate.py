@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref
 from whence.graph.search import producer_of
+from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.pattern import (
     dtype_of,
@@ -30,7 +31,6 @@ _MAX_STEPS = 24
 _MAX_DEGREE = 3
 _MAX_CLIMB = 5
 _MAX_DESCENT = 4
-_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Neg", "Pow", "Cast"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _climb(
     outer: Ref | None = None
     node, above = middle, []
     for _ in range(_MAX_CLIMB):
-        user = only_user(graph, node, ("Add", "Sub", "Mul", "Div", "Cast"))
+        user = only_user(graph, node, one_of("Add", "Sub", "Mul", "Div", "Cast"))
         if user is None:
             return
         if user.op == "Cast":
@@ -183,7 +183,7 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
             ref = cast[1]
             continue
         below = None
-        if node.op in {"Add", "Mul"}:
+        if node.is_a("Add", "Mul"):
             below = next(
                 (
                     value
@@ -192,7 +192,7 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
                 ),
                 None,
             )
-        elif node.op in {"Sub", "Div"} and scalar(graph, node.input(1)) is not None:
+        elif node.is_a("Sub", "Div") and scalar(graph, node.input(1)) is not None:
             below = node.input(0)
         if below is None:
             return
@@ -228,7 +228,9 @@ class _Walk:
         number = _number(self.graph, ref, shape_of(self.graph, self.base))
         if number is not None:
             return {0: number}
-        node = producer_of(self.graph, ref, _ARITHMETIC)
+        node = producer_of(
+            self.graph, ref, one_of("Add", "Sub", "Mul", "Div", "Neg", "Pow", "Cast")
+        )
         if node is None or self._steps < 0 or dtype_of(self.graph, ref) not in FLOATS:
             return None
         parts: list[dict[int, float]] = []
@@ -247,8 +249,8 @@ def _combine(op: str, parts: list[dict[int, float]]) -> dict[int, float] | None:
         return left
     if op == "Neg":
         return {power: -value for power, value in left.items()}
-    if op in {"Add", "Sub"}:
-        sign = 1 if op == "Add" else -1
+    sign = 1 if op == "Add" else -1 if op == "Sub" else 0
+    if sign:
         return {
             power: left.get(power, 0.0) + sign * right.get(power, 0.0) for power in {*left, *right}
         }

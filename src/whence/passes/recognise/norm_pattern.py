@@ -11,6 +11,7 @@ import numpy as np
 
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
+from whence.ops.registry import one_of
 from whence.passes.operands import FLOATS, other_operand, tensor_of
 from whence.passes.pattern import (
     dtype_of,
@@ -25,7 +26,7 @@ from whence.passes.pattern import (
 )
 from whence.types import Dim, TensorType
 
-ROOTS = frozenset({"Sqrt", "Pow"})
+ROOTS = one_of("Sqrt", "Pow")
 """The operators at which the search for a norm begins."""
 
 
@@ -88,7 +89,7 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
         below, epsilon = _through_casts(graph, found[0], nodes), found[1]
     mean = graph.producer(below)
     axes = mean_axes(graph, mean)
-    square = producer_of(graph, mean.input(0), ("Pow", "Mul"))
+    square = producer_of(graph, mean.input(0), one_of("Pow", "Mul"))
     if axes is None or epsilon < 0 or square is None:
         return None
     squared, exponent_or_twin = square.inputs[0], square.inputs[1]
@@ -98,7 +99,7 @@ def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
         return None
     nodes += [mean, square, node]
     last, inverted = node, exponent < 0
-    user = only_user(graph, node, ("Reciprocal", "Div"))
+    user = only_user(graph, node, one_of("Reciprocal", "Div"))
     # 1/√v as an operator of its own.
     if (
         not inverted

@@ -145,7 +145,7 @@ def _scores(graph: Graph, ref: Ref) -> _Scores | None:
     node = graph.producer(ref)
     nodes: list[Node] = []
     mask = None
-    if node.op in {"Add", "Where"}:
+    if node.is_a("Add", "Where"):
         masked = masked_scores(graph, node)
         if masked is None:
             return None

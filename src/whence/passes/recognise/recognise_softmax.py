@@ -17,6 +17,7 @@ from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.operands import FLOATS, other_operand
 from whence.passes.pattern import (
@@ -62,7 +63,7 @@ class RecogniseSoftmax(RulePass):
     name: ClassVar[str] = "recognise_softmax"
     summary: ClassVar[str] = "exp(x - max)/sum becomes Softmax, its logarithm LogSoftmax"
     classes: ClassVar[OpClass] = OpClass.REDUCE | OpClass.NORM
-    anchors: ClassVar[frozenset[str]] = frozenset({"Exp", "Softmax", "ReduceLogSumExp"})
+    anchors: ClassVar[frozenset[str]] = one_of("Exp", "Softmax", "ReduceLogSumExp")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "Softmax":
@@ -79,7 +80,7 @@ class RecogniseSoftmax(RulePass):
 def _quotient(exp: Node, found: _Exponentials, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     total = graph.producer(found.total)
-    root = only_user(graph, total, ("Div", "Reciprocal"))
+    root = only_user(graph, total, one_of("Div", "Reciprocal"))
     nodes = list(found.nodes)
     if root is not None and root.op == "Reciprocal":
         nodes.append(root)
@@ -184,7 +185,7 @@ def _follow(graph: Graph, reduce: Node) -> Ref:
     """The reduced value after what gives it its axis back."""
     node = reduce
     for _ in range(_MAX_DETOUR):
-        user = only_user(graph, node, ("Unsqueeze", "Reshape", "Expand"))
+        user = only_user(graph, node, one_of("Unsqueeze", "Reshape", "Expand"))
         if user is None or user.inputs[0] != node.ref():
             break
         node = user
@@ -205,7 +206,7 @@ def _row_values(graph: Graph, ref: Ref, op: str, source: Ref) -> _Reduced | None
             break
         below = (
             node.input(0)
-            if node.op in {"Unsqueeze", "Reshape", "Expand"}
+            if node.is_a("Unsqueeze", "Reshape", "Expand")
             else _floorless(graph, node)
         )
         if below is None:

@@ -17,6 +17,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.attributes import get_float
 from whence.ops.definition import Attr, OpClass
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.pattern import dtype_of, is_closed, near, scalar
 from whence.passes.recognise.gate import Gate, Polynomial, gates, scaled
@@ -34,7 +35,7 @@ class RecogniseSwish(RulePass):
         "x·sigmoid(αx), x·clip(x+3,0,6)/6 and their kin become Swish, HardSwish, HardSigmoid, Mish"
     )
     classes: ClassVar[OpClass] = OpClass.ELEMENTWISE | OpClass.ACTIVATION
-    anchors: ClassVar[frozenset[str]] = frozenset({"Sigmoid", "Clip", "HardSigmoid", "Tanh"})
+    anchors: ClassVar[frozenset[str]] = one_of("Sigmoid", "Clip", "HardSigmoid", "Tanh")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -26,6 +26,8 @@ import numpy as np
 from whence.errors import WhenceError
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast_shapes
 from whence.passes.base import Pass
 from whence.passes.fold.fold_constants import ConstantFolder, FoldConstants
@@ -36,8 +38,8 @@ from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import Reason
 from whence.types import Dim, TensorType, ValueType
 
-_READS_SHAPE = frozenset({"Shape", "Size"})
-_TAKES_SIZES = frozenset({"Reshape", "Expand", "Slice", "ConstantOfShape", "Range"})
+_READS_SHAPE = one_of("Shape", "Size")
+_TAKES_SIZES = operators(Trait.TAKES_SIZES)
 _TO_THE_END = 2**63 - 1
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whence.graph import Graph, Node, Ref
+from whence.ops.definition import IndexedAxes
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.types import TensorType
 
-_UNCHANGED = frozenset(
-    {
-        "Cast", "CastLike", "Concat", "Expand", "Flatten", "Identity", "Reshape", "Slice", "Squeeze",
-        "Tile", "Transpose", "Unsqueeze",
-    }
-)  # fmt: skip
+_UNCHANGED = operators(Trait.MOVES) | operators(Trait.CASTS)
 
 
 def index_limits(graph: Graph) -> dict[int, int]:
@@ -33,34 +31,23 @@ def index_limits(graph: Graph) -> dict[int, int]:
 
 def _lookups(graph: Graph, node: Node) -> Iterator[tuple[Ref, int]]:
     """The operands of an operator that are indices, and the length of the axis they lead into."""
-    if node.op not in _AXES or len(node.inputs) < 2:
+    known = REGISTRY.get(node.op)
+    if known is None or known.indexing is None:
         return
-    data, indices = node.inputs[0], node.inputs[1]
-    if node.op == "RotaryEmbedding":
-        data, indices = node.inputs[1], node.input(3)
+    data, indices = node.operand(known.indexing.data), node.operand(known.indexing.indices)
     kind = None if data is None else graph.type_of(data)
     if indices is None or not isinstance(kind, TensorType) or not kind.shape:
         return
-    axes = _AXES[node.op]
-    if axes == "axis":
+    axes = known.indexing.axes
+    if axes is IndexedAxes.ATTRIBUTE:
         axis = node.attrs.get("axis", 0)
         dims = kind.shape[axis : axis + 1 or None] if isinstance(axis, int) else ()
     else:
         # Each part of a tuple leads into another axis; the shortest holds for all.
-        dims = kind.shape if axes == "all" else kind.shape[:1]
-    known = [dim for dim in dims if isinstance(dim, int) and dim > 0]
-    if known:
-        yield indices, min(known)
-
-
-_AXES = {
-    "Gather": "axis",
-    "GatherElements": "axis",
-    "ScatterElements": "axis",
-    "GatherND": "all",
-    "ScatterND": "all",
-    "RotaryEmbedding": "first",
-}
+        dims = kind.shape if axes is IndexedAxes.TUPLE else kind.shape[:1]
+    sizes = [dim for dim in dims if isinstance(dim, int) and dim > 0]
+    if sizes:
+        yield indices, min(sizes)
 
 
 def _sources(graph: Graph, ref: Ref) -> Iterator[int]:
@@ -74,7 +61,8 @@ def _sources(graph: Graph, ref: Ref) -> Iterator[int]:
         node = graph[number]
         if node.op == "Input":
             yield number
-        elif node.op in _UNCHANGED:
+        elif node.op == "Concat":
+            stack.extend(each.node for each in node.inputs if each is not None)
+        elif node.op in _UNCHANGED and node.inputs[0] is not None:
             # What comes after the first input says how, not what.
-            read = node.inputs if node.op == "Concat" else node.inputs[:1]
-            stack.extend(each.node for each in read if each is not None)
+            stack.append(node.inputs[0].node)

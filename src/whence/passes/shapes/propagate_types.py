@@ -24,6 +24,7 @@ from whence.graph.change import contradict
 from whence.graph.display_name import display_name
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
+from whence.graph.state import SOURCES
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count
 from whence.types import DType, TensorType, ValueType
@@ -72,7 +73,7 @@ class TypeRefresher:
         """Infer the node's types again; True when something new came out."""
         if node.bodies:
             return self.refine(node, self._through_bodies(node))
-        if not node.outputs or node.op in ("Input", "Variable", "Const"):
+        if not node.outputs or node.op in SOURCES:
             return False
         try:
             found = infer_types(self.graph, node.op, node.inputs, node.attrs, len(node.outputs))
@@ -147,7 +148,7 @@ def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph
 def _forget_shapes(graph: Graph) -> None:
     graph.claims.clear()
     for node in graph:
-        if node.op not in ("Input", "Const"):
+        if not node.is_a("Input", "Const"):
             graph.set_types(node, tuple(map(without_shape, node.outputs)))
 
 

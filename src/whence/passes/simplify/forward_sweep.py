@@ -20,6 +20,7 @@ from typing import NamedTuple
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.change import Change, contradict
 from whence.graph.merge import merge
+from whence.graph.state import SOURCES
 from whence.provenance import Reason
 from whence.types import ValueType
 
@@ -109,7 +110,7 @@ class ForwardSweep:
         """
         producer = self.graph[value.node]
         known = producer.outputs[value.index]
-        if producer.op in ("Input", "Variable", "Const"):
+        if producer.op in SOURCES:
             return
         merged = merge(known, was)
         if merged != known:

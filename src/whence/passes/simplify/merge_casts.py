@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
 from whence.graph.search import producer_of
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.provenance import Reason
 from whence.types import DType, TensorType
@@ -36,7 +38,7 @@ _WIDER_FLOATS = {
 class MergeCasts(RulePass):
     name = "merge_casts"
     summary = "casts after casts that lose nothing become one, or none"
-    anchors = frozenset({"Cast", "CastLike"})
+    anchors = operators(Trait.CASTS)
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -12,10 +12,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whence.graph import Graph, Node, Ref, Rewriter
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.passes.base import Pass
 from whence.passes.const_values import is_filled_with
 from whence.passes.operands import broadcasts_into
@@ -23,37 +24,11 @@ from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
 from whence.types import TensorType
 
-# operator: (the neutral element, may it stand on the left as well?, the law)
-_NEUTRAL: Mapping[str, tuple[float, bool, str]] = {
-    # x + 0 = 0 + x = x
-    "Add": (0, True, "x + 0 = x"),
-    # x - 0 = x
-    "Sub": (0, False, "x - 0 = x"),
-    # x · 1 = 1 · x = x
-    "Mul": (1, True, "x * 1 = x"),
-    # x / 1 = x
-    "Div": (1, False, "x / 1 = x"),
-    # x ^ 1 = x
-    "Pow": (1, False, "x ^ 1 = x"),
-    # x ∧ true = true ∧ x = x
-    "And": (True, True, "x and true = x"),
-    # x ∨ false = false ∨ x = x
-    "Or": (False, True, "x or false = x"),
-    # x ⊻ false = false ⊻ x = x
-    "Xor": (False, True, "x xor false = x"),
+_IDEMPOTENT = operators(Trait.IDEMPOTENT)
+_ANCHORS = _IDEMPOTENT | {
+    "Where",
+    *(name for name, known in REGISTRY.items() if known.neutral or known.involution),
 }
-_SELF_INVERSE: Mapping[str, str] = {
-    # -(-x) = x
-    "Neg": "-(-x) = x",
-    # ¬¬x = x
-    "Not": "not not x = x",
-    "BitwiseNot": "not not x = x",
-    # 1 / (1 / x) = x
-    "Reciprocal": "1 / (1 / x) = x",
-}
-# f(f(x)) = f(x)
-_IDEMPOTENT = frozenset({"Relu", "Abs", "Sign", "Ceil", "Floor", "Round"})
-_ANCHORS = frozenset({*_NEUTRAL, *_SELF_INVERSE, *_IDEMPOTENT, "Where"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +43,11 @@ class RemoveNeutralArithmetic(Pass):
             op = node.op
             if op not in _ANCHORS:
                 continue
-            if op in _NEUTRAL:
-                value = _other_than_neutral(graph, node, filled)
+            neutral = REGISTRY[op].neutral
+            if neutral is not None:
+                value = _other_than_neutral(graph, node, neutral.value, filled)
                 if value is not None:
-                    sweep.replace(node, [value], reason=Reason.IDENTITY, rule=_NEUTRAL[op][2])
+                    sweep.replace(node, [value], reason=Reason.IDENTITY, rule=neutral.law)
             elif op == "Where":
                 # c ? x : x = x
                 value = node.inputs[1]
@@ -103,18 +79,18 @@ def _collapse_pair(sweep: ForwardSweep, node: Node) -> None:
             node, [source], reason=Reason.IDENTITY, rule=f"{node.op} of {node.op} is {node.op}"
         )
         return
-    rule, value = _SELF_INVERSE[node.op], inner.inputs[0]
+    rule, value = REGISTRY[node.op].involution, inner.inputs[0]
     if value is not None and sweep.replace(node, [value], reason=Reason.CANCELLED, rule=rule):
         sweep.spare(inner, reason=Reason.CANCELLED, rule=rule, into=value.node)
 
 
 def _other_than_neutral(
-    graph: Graph, node: Node, filled: dict[tuple[int, float], bool]
+    graph: Graph, node: Node, neutral: float, filled: dict[tuple[int, float], bool]
 ) -> Ref | None:
     """The operand that is left when the other is a constant filled with the neutral element and
     does not enlarge it.
     """
-    neutral, both_sides, _ = _NEUTRAL[node.op]
+    both_sides = REGISTRY[node.op].commutative
     left, right = node.inputs
     for value, other in ((left, right), (right, left)) if both_sides else ((left, right),):
         if value is None or other is None:

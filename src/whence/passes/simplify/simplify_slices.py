@@ -23,6 +23,7 @@ import numpy as np
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.change import contradict
 from whence.graph.search import producer_of, unique_consumer
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.const_values import const_ints
 from whence.provenance import Reason
@@ -46,7 +47,7 @@ class Cut(NamedTuple):
 class SimplifySlices(RulePass):
     name = "simplify_slices"
     summary = "slices, splits and concatenations that undo or repeat each other"
-    anchors = frozenset({"Slice", "Concat", "Split", "Gather"})
+    anchors = one_of("Slice", "Concat", "Split", "Gather")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.retained:
