@@ -12,18 +12,24 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whence.attribution.cost_model import VIEWS
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph, Node, Ref
 from whence.kernels.ir import Member
 from whence.ops.definition import Pattern
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.types import TensorType
 
-ADDED_INPUT = {"BlockedConv": 3, "FusedConv": 3, "FusedConvTranspose": 3, "FusedMatMul": 2}
+ADDED_INPUT: Mapping[str, int] = {
+    name: REGISTRY[name].operands.positions["Z"]
+    for name in operators(Trait.FUSED)
+    if "Z" in REGISTRY[name].operands.positions
+}
 """The input of a supernode that is added to the sum, in front of the activation."""
-ADDITIONS = frozenset({"Add", "Sum"})
+ADDITIONS = operators(Trait.ADDS)
 """The operators that become such an input."""
 
 

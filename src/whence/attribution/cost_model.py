@@ -20,11 +20,12 @@ from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
 from whence.ops.cost import cost
 from whence.ops.definition import Cost, OpClass, TypeQuery
-from whence.ops.registry import classes_of
+from whence.ops.registry import classes_of, operators
+from whence.ops.traits import Trait
 from whence.rates import MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
 
-VIEWS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+VIEWS = operators(Trait.VIEW)
 """Operators whose result is their operand, element by element in the same order: nothing to do for
 whoever reads it, wherever it lies.
 """

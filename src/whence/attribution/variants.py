@@ -24,6 +24,7 @@ from whence.errors import UnsupportedError
 from whence.fusion.fuse import FuseEntry, fuse
 from whence.fusion.groups import Decision, make_groups
 from whence.graph import Graph, Node, Ref
+from whence.graph.state import SOURCES
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.group import Group
 from whence.kernels.ir import Kernel
@@ -106,7 +107,7 @@ class _Builder:
         for number in nest.nodes:
             if number in needed:
                 self._copy(nest.graph[number])
-        operators = {node.id for node in self._made if node.op not in ("Input", "Const")}
+        operators = {node.id for node in self._made if node.op not in SOURCES}
         ends: dict[Ref, Ref] = {}
         for ref in nest.outputs:
             end = self._value(self._stand_in(ref))

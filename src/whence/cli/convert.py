@@ -13,6 +13,7 @@ from whence.cli.shapes import ShapeOption, load_with_bar, parse_shapes
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import coverage
+from whence.graph.state import BOUNDARY
 
 
 def convert(
@@ -56,7 +57,7 @@ def _operators(file: Path, graph: Graph) -> int:
     """
     if file.suffix.lower() == ".onnx":
         counts = graph.op_counts
-        return sum(counts.values()) - sum(counts.get(op, 0) for op in ("Input", "Const", "Output"))
+        return sum(counts.values()) - sum(counts.get(op, 0) for op in BOUNDARY)
     from whence.frontends.tflite.records import read_records
 
     return sum(

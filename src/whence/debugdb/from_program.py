@@ -122,7 +122,7 @@ def from_program(
     folded = ledger.folded_origins()
     for nested in graph.nested():
         for node in nested:
-            if node.op in {"Input", "Output"} or (node.is_const and not node.origin):
+            if node.is_a("Input", "Output") or (node.is_const and not node.origin):
                 continue
             shares = _shares(
                 nested, node, folded.get(node.id, NO_ORIGIN), members.get(node.id), weights or {}

@@ -157,6 +157,7 @@ class Facts(TypedDict, total=False):
     involution: str
     indexing: Indexing
     plain: str
+    symbol: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +185,8 @@ class OpDef:
     indexing: Indexing | None = None
     plain: str = ""
     """The ONNX operator that it computes in another layout, or fused with others; itself if empty."""
+    symbol: str = ""
+    """What formulas write between its operands."""
     over_space: str = ""
     """The reduction over all spatial axes that a global pool is."""
 

@@ -160,7 +160,7 @@ def _node(graph: Graph, node: Node, namespace: str, attrs: dict[str, str]) -> di
     ]
     return {
         "id": str(node.id),
-        "label": node.name if node.op in ("Input", "Variable", "Output") else node.op,
+        "label": node.name if node.is_a("Input", "Variable", "Output") else node.op,
         "namespace": namespace,
         "attrs": [{"key": key, "value": value} for key, value in attrs.items() if value],
         "incomingEdges": edges,

@@ -17,6 +17,7 @@ import numpy as np
 
 from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
+from whence.graph.state import BOUNDARY
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
 from whence.passes.manager import run_passes
@@ -125,11 +126,9 @@ class _Body:
 
 def _is_worth_it(node: Node, body: Graph) -> bool:
     """A branch is run once for a run of the model, a loop's body many times."""
-    operators = sum(
-        count for op, count in body.op_counts.items() if op not in {"Input", "Output", "Const"}
-    )
+    operators = sum(count for op, count in body.op_counts.items() if op not in BOUNDARY)
     return bool(body.op_classes & _WORTH_IT) or (
-        node.op not in {"If", "Branch"} and operators >= _FEWEST
+        not node.is_a("If", "Branch") and operators >= _FEWEST
     )
 
 

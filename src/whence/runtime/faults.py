@@ -13,28 +13,17 @@ from whence.errors import ModelError
 if TYPE_CHECKING:
     from whence.building.program import Program
 
-INDEXED = frozenset(
-    {
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "ScatterElements",
-        "ScatterND",
-        "ReverseSequence",
-        "RotaryEmbedding",
-    }
-)
-"""The operators whose kernels look where an index leads before they follow it."""
-
 
 def index_fault(program: Program, number: int) -> ModelError:
     """The error of a run that ended behind step `number`, for an index outside its axis."""
     # A run that goes well needs no graph.
     from whence.graph.display_name import display_name
+    from whence.ops.registry import operators
+    from whence.ops.traits import Trait
 
     graph = program.graph
     nodes = [graph[node] for node in program.steps[number].nodes]
-    named = [node for node in nodes if node.op in INDEXED] or nodes
+    named = [node for node in nodes if node.op in operators(Trait.CHECKS_INDICES)] or nodes
     read = [ref for ref in named[0].inputs[:2] if ref is not None]
     kinds = " and ".join(str(graph.type_of(ref)) for ref in read)
     others = f", or one of the {len(named) - 1} after it" if len(named) > 1 else ""

@@ -258,12 +258,24 @@ OPS: tuple[OpDef, ...] = (
         operands=named("input", "min", "max"),
         traits=Trait.EXACT | Trait.BOUNDS,
     ),
-    _binary("Add", np.add, commutative=True, traits=Trait.ADDS, neutral=Neutral(0, "x + 0 = x")),
-    _binary("Sub", np.subtract, neutral=Neutral(0, "x - 0 = x")),
     _binary(
-        "Mul", np.multiply, commutative=True, traits=Trait.SCALES, neutral=Neutral(1, "x * 1 = x")
+        "Add",
+        np.add,
+        commutative=True,
+        traits=Trait.ADDS,
+        symbol="+",
+        neutral=Neutral(0, "x + 0 = x"),
     ),
-    _binary("Div", divide, traits=Trait.SCALES, neutral=Neutral(1, "x / 1 = x")),
+    _binary("Sub", np.subtract, symbol="-", neutral=Neutral(0, "x - 0 = x")),
+    _binary(
+        "Mul",
+        np.multiply,
+        commutative=True,
+        traits=Trait.SCALES,
+        symbol="·",
+        neutral=Neutral(1, "x * 1 = x"),
+    ),
+    _binary("Div", divide, traits=Trait.SCALES, symbol="/", neutral=Neutral(1, "x / 1 = x")),
     _binary(
         "Pow",
         raise_to,
@@ -275,7 +287,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         "Mod", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _modulo, operands=named("A", "B")
     ),
-    _variadic("Sum", np.add, traits=Trait.ADDS),
+    _variadic("Sum", np.add, symbol="+", traits=Trait.ADDS),
     _variadic("Max", np.maximum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     _variadic("Min", np.minimum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
     OpDef(

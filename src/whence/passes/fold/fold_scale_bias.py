@@ -13,7 +13,7 @@ from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import is_single_consumer, producer_of, unique_consumer
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
-from whence.ops.registry import one_of
+from whence.ops.registry import REGISTRY, one_of
 from whence.passes.base import RulePass
 from whence.passes.fold.linear import LINEAR_OPS, Affine, along_axis, linear_of, rebuild
 from whence.passes.operands import (
@@ -183,5 +183,5 @@ def _shape(graph: Graph, operands: WithConst) -> Shape | None:
 
 
 def _text(node: Node, operands: WithConst, value: str) -> str:
-    sign = {"Mul": "·", "Div": "/", "Sub": "-"}.get(node.op, "+")
+    sign = REGISTRY[node.op].symbol
     return f"c{sign}{value}" if operands.const_first or node.op == "Mul" else f"{value}{sign}c"

@@ -23,7 +23,7 @@ from whence.graph import Edit, Graph, Node, NodeFlag, Ref, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.window import Window, make_window
-from whence.ops.registry import operators
+from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import perm_of
@@ -49,7 +49,7 @@ class FlattenDepth(RulePass):
     name: ClassVar[str] = "flatten_depth"
     summary: ClassVar[str] = "convolutions with three spatial axes become ones with two"
     classes: ClassVar[OpClass] = OpClass.CONV
-    anchors: ClassVar[frozenset[str]] = _CONVOLUTIONS | {"Transpose", "Reshape"}
+    anchors: ClassVar[frozenset[str]] = _CONVOLUTIONS | one_of("Transpose", "Reshape")
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph

@@ -18,6 +18,7 @@ from typing import ClassVar
 
 from whence.graph import Node, Rewriter
 from whence.ops.definition import OpClass
+from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.quantised.integer_codes import ON_CODES, rewrite_max_pool, rewrite_on_codes
 from whence.passes.quantised.integer_convolutions import (
@@ -74,11 +75,7 @@ class IntegerArithmetic(RulePass):
     summary: ClassVar[str] = "quantised operators compute on their codes"
     classes: ClassVar[OpClass] = OpClass.QUANTISE
     rounds_otherwise: ClassVar[bool] = True
-    anchors: ClassVar[frozenset[str]] = HYBRIDS | {
-        "QuantizeLinear",
-        "ConvInteger",
-        "MaxPool",
-    }
+    anchors: ClassVar[frozenset[str]] = HYBRIDS | one_of("QuantizeLinear", "ConvInteger", "MaxPool")
 
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         if node.op == "ConvInteger":
