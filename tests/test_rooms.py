@@ -32,6 +32,7 @@ ROOMS = (
     "report",
     "foreign",
     "api",
+    "fleet",
     "cli",
 )
 PACKAGE = "whence"

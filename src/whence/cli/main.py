@@ -23,6 +23,9 @@ COMMANDS = {
     "devices": ("devices", "devices"),
     "db": ("db", "db"),
     "diff": ("diff", "diff"),
+    "sweep": ("sweep", "sweep_command"),
+    "history": ("history", "history"),
+    "bisect": ("bisect", "bisect_command"),
     "cache": ("cache", "cache"),
     "doctor": ("doctor", "doctor"),
 }

@@ -1,0 +1,95 @@
+"""`whence bisect`: the commit, or the wheel, that made an operator slower."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whence.cli.console import ModelPath, err, out, progress, safe
+from whence.cli.shapes import ShapeOption, parse_shapes
+from whence.errors import InputError
+from whence.fleet.bisect import Verdict, bisect, commit_checkout, commits, wheel_checkout
+from whence.fleet.cell import Cell
+from whence.fleet.model_files import ModelFiles
+from whence.fleet.outcome import Status
+from whence.fleet.process import Limits, measure
+from whence.fleet.versions import Checkout
+from whence.report.terminal import duration
+
+
+def bisect_command(
+    model: ModelPath,
+    good: Annotated[str, typer.Option(help="The last commit known to be fast.")] = "",
+    bad: Annotated[str, typer.Option(help="The first commit known to be slow.")] = "HEAD",
+    repository: Annotated[Path, typer.Option(help="The checkout of whence.")] = Path(),
+    wheels: Annotated[
+        list[Path],
+        typer.Option("--wheel", help="Bisect wheels instead, oldest first; to be repeated."),
+    ] = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    op: Annotated[
+        str, typer.Option(help="The operator of the file to look at; by default the whole run.")
+    ] = "",
+    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    shape: ShapeOption = [],  # noqa: B006
+    rounds: Annotated[int, typer.Option(min=3, help="Measurements of each version.")] = 5,
+) -> None:
+    """Find the version of whence that made MODEL, or one operator of it, slower.
+
+    [dim]whence bisect resnet50.onnx --good v0.1.0 --bad HEAD --op /layer3/conv1/Conv[/dim]
+    [dim]whence bisect resnet50.onnx --wheel whence-0.1.0-*.whl --wheel whence-0.2.0-*.whl[/dim]
+    """
+    if bool(good) == bool(wheels):
+        raise typer.BadParameter("name a range of commits (--good, --bad), or two wheels or more")
+    files = ModelFiles(model)
+    cell = Cell(
+        model.stem, files.sha256, threads=threads, shapes=parse_shapes(shape, model), night="bisect"
+    )
+    versions = [str(wheel) for wheel in wheels] or commits(repository, good, bad)
+    checkout = wheel_checkout if wheels else partial(commit_checkout, repository)
+    with progress(f"{len(versions)} versions") as bar:
+
+        def report(version: str, verdict: Verdict) -> None:
+            words = "slow" if verdict.is_bad else "fast"
+            text = (
+                f"{_short(version)} is {words}: {duration(verdict.here_ns)} between"
+                f" {duration(verdict.good_ns)} and {duration(verdict.bad_ns)}"
+            )
+            (bar.console if bar.console.is_terminal else err()).print(safe(text), soft_wrap=True)
+
+        found = bisect(
+            versions,
+            checkout,
+            lambda here: operator_ns(cell, model, here, op),
+            rounds=rounds,
+            report=report,
+        )
+    out().print(
+        safe(
+            f" {_short(found.first_bad)} is the first slow version: {duration(found.good_ns)} →"
+            f" {duration(found.bad_ns)} ({found.bad_ns / found.good_ns - 1:+.0%}),"
+            f" {_short(found.last_good)} is the last fast one"
+        ),
+        soft_wrap=True,
+    )
+
+
+def operator_ns(cell: Cell, model: Path, checkout: Checkout, op: str) -> float:
+    """What an operator, or the whole run, takes in this version: one measurement."""
+    outcome = measure(cell, model, Limits(seconds=2.0), checkout)
+    if outcome.status is not Status.DONE:
+        raise InputError(f"{checkout.name}: {outcome.status}: {outcome.error}")
+    profile = outcome.profile
+    if not op:
+        return float(min(profile["runs_ns"]))
+    rows = [row for row in profile["sources"] if op in (row["name"], row["module"])]
+    if not rows:
+        raise InputError(f"'{model.name}' has no operator and no module '{op}'")
+    return float(sum(row["band_ns"][0] or row["time_ns"] / profile["runs"] for row in rows))
+
+
+def _short(version: str) -> str:
+    name = Path(version).name
+    return name[:12] if len(name) == 40 else name

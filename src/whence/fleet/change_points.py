@@ -1,0 +1,138 @@
+"""Where a series changes for good: ruptures finds the points, SciPy says how sure they are.
+
+1. Times become logarithms, in units of the noise between neighbouring nights: a change of 20 % is
+   the same step for an operator of any size, and the noise of one night is 1.
+2. `ruptures.KernelCPD` with the linear kernel (PELT with the cost of a change in the mean) divides
+   them, with a penalty that grows with the logarithm of their number (the Bayesian criterion's).
+3. The two sides of each point are compared by Mann and Whitney's test, which asks nothing of the
+   noise's distribution, and all points of all series together by Benjamini and Yekutieli's, so that
+   a thousand operators do not give ten alarms by chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from whence.errors import UnsupportedError
+from whence.fleet.series import Series
+
+_NORMAL = 1.4826
+_LEAST_NIGHTS = 4
+"""On each side of a change: fewer can be chance at any level that is worth something."""
+_LEAST_NOISE = 0.005
+"""What is called noise at least: clocks and counters are not better than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A series that took one time before a night and another from it on."""
+
+    series: Series
+    position: int
+    """The first night after the change, as an index into the series."""
+    before_ns: float
+    after_ns: float
+    noise: float
+    """From one night to the next, as a part of the time."""
+    p_value: float
+    """How likely chance does as much somewhere among all that was looked at."""
+
+    @property
+    def night(self) -> str:
+        return self.series.nights[self.position]
+
+    @property
+    def version(self) -> str:
+        """The first that has the change."""
+        return self.series.versions[self.position]
+
+    @property
+    def version_before(self) -> str:
+        return self.series.versions[self.position - 1]
+
+    @property
+    def ratio(self) -> float:
+        return self.after_ns / self.before_ns if self.before_ns else math.inf
+
+    @property
+    def confidence(self) -> float:
+        return 1.0 - self.p_value
+
+
+def find_changes(
+    series: Sequence[Series], *, least: float = 0.05, level: float = 0.01
+) -> list[Change]:
+    """The changes of all series, dearest first: at least so large a part of the time, and at most
+    so likely by chance.
+    """
+    rpt, stats = _libraries()
+    found = [change for each in series for change in _candidates(rpt, stats, each)]
+    if not found:
+        return []
+    adjusted = stats.false_discovery_control([change.p_value for change in found], method="by")
+    kept = []
+    for change, p_value in zip(found, adjusted, strict=True):
+        is_large = abs(math.log(change.ratio)) >= max(math.log1p(least), change.noise)
+        if p_value <= level and is_large:
+            kept.append(
+                Change(
+                    change.series,
+                    change.position,
+                    change.before_ns,
+                    change.after_ns,
+                    change.noise,
+                    float(p_value),
+                )
+            )
+    return sorted(kept, key=lambda change: change.before_ns - change.after_ns)
+
+
+def _candidates(rpt: Any, stats: Any, series: Series) -> list[Change]:
+    times = series.times
+    if len(times) < 2 * _LEAST_NIGHTS or not (times > 0).all():
+        return []
+    logs = np.log(times)
+    noise = max(noise_of(logs), _LEAST_NOISE)
+    steps = (logs - np.median(logs)) / noise
+    penalty = 3.0 * math.log(len(times))
+    search = rpt.KernelCPD(kernel="linear", min_size=_LEAST_NIGHTS)
+    ends = search.fit(steps.reshape(-1, 1)).predict(pen=penalty)
+    bounds = [0, *ends]
+    found = []
+    for begin, middle, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
+        before, after = times[begin:middle], times[middle:end]
+        p_value = float(stats.mannwhitneyu(before, after).pvalue)
+        found.append(
+            Change(
+                series,
+                middle,
+                float(np.median(before)),
+                float(np.median(after)),
+                noise,
+                p_value,
+            )
+        )
+    return found
+
+
+def noise_of(logs: np.ndarray) -> float:
+    """The usual difference from one night to the next, as a standard deviation; a change now and
+    then does not show in it.
+    """
+    return float(_NORMAL * np.median(np.abs(np.diff(logs))) / math.sqrt(2))
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import ruptures
+        from scipy import stats
+    except ImportError:
+        raise UnsupportedError(
+            "to find changes needs ruptures, which is not installed: pip install 'whence[fleet]'"
+        ) from None
+    return ruptures, stats

@@ -1,0 +1,163 @@
+"""The schema of the table: one Parquet file for each cell, all rows of which say what they are.
+
+A file holds the rows of several kinds (`record`), so that a cell is there wholly or not at all. What
+identifies the cell stands in every row, which costs next to nothing in a column store and spares
+every question a join.
+
+| record | a row for | `id`, `name`, `type` | `time_ns` | `detail` |
+|---|---|---|---|---|
+| `cell` | the cell | | wall time of all runs | why there is no profile |
+| `operator` | each operator of the file | its id, name and type | its part of that | what became of it |
+| `residual` | time in no operator | name | likewise | |
+| `kernel` | each kernel | its id, name, operators | its time | why it runs in reference |
+| `run` | each timed run | its number | its wall time | |
+| `environment` | each fact about the machine | name | | the fact |
+
+The times of operators and residuals add up to that of the cell, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from whence.errors import ModelError
+from whence.fleet.cell import Cell
+from whence.fleet.outcome import Outcome, Status
+
+
+class Column(NamedTuple):
+    name: str
+    kind: str
+    """Its type in DuckDB."""
+    meaning: str
+
+
+CELL_COLUMNS = (
+    Column("key", "VARCHAR", "the cell's key: equal for what was measured the same way"),
+    Column("night", "VARCHAR", "the date of the sweep, or its name"),
+    Column("began", "VARCHAR", "when the cell was measured, in UTC"),
+    Column("model", "VARCHAR", "the name of the model's file"),
+    Column("model_sha256", "VARCHAR", "of its content and that of its weights' files"),
+    Column("engine", "VARCHAR", "whence, onnxruntime, openvino, ..."),
+    Column("engine_version", "VARCHAR", "of the engine"),
+    Column("version", "VARCHAR", "of the whence that measured"),
+    Column("target", "VARCHAR", "what code was generated for; empty for what the machine has"),
+    Column("threads", "INTEGER", "that the engine was given; 0 for every core"),
+    Column("shapes", "VARCHAR", "of the inputs, as asked for"),
+    Column("machine", "VARCHAR", "the kind of machine"),
+    Column("status", "VARCHAR", "done, failed, timeout, memory, crashed"),
+)
+ROW_COLUMNS = (
+    Column("record", "VARCHAR", "what the row is of"),
+    Column("id", "BIGINT", "of the operator, kernel or run"),
+    Column("name", "VARCHAR", "of the operator, kernel, residual or fact"),
+    Column("type", "VARCHAR", "the operator's type; the operators of a kernel"),
+    Column("module", "VARCHAR", "of the program that the model was exported from"),
+    Column("line", "VARCHAR", "of that program"),
+    Column("fate", "VARCHAR", "live, folded, dead, ..."),
+    Column("time_ns", "BIGINT", "over all timed runs"),
+    Column("calls", "BIGINT", "timed runs; calls of a kernel in them"),
+    Column("min_ns", "BIGINT", "the shortest run or call"),
+    Column("low_ns", "BIGINT", "a quarter of the runs was faster"),
+    Column("median_ns", "BIGINT", "of a run"),
+    Column("high_ns", "BIGINT", "a quarter of the runs was slower"),
+    Column("waited_ns", "BIGINT", "of a kernel's time, what the caller waited for other threads"),
+    Column("kernels", "VARCHAR", "that an operator is in, by their ids: `3,17`"),
+    Column("detail", "VARCHAR", "see `record`"),
+    Column("amount", "DOUBLE", "of a cell: the relative standard error of its median run"),
+    Column("seconds", "DOUBLE", "that the cell took in all, compiling included"),
+    Column("peak_bytes", "BIGINT", "of the process that measured it"),
+)
+COLUMNS = CELL_COLUMNS + ROW_COLUMNS
+
+Row = Mapping[str, Any]
+
+
+def head_of(cell: Cell, outcome: Outcome) -> tuple[Any, ...]:
+    """What stands in every row of a cell: the values of `CELL_COLUMNS`."""
+    return (
+        cell.key,
+        cell.night,
+        outcome.began,
+        cell.model,
+        cell.model_sha256,
+        cell.engine,
+        cell.engine_version,
+        cell.version,
+        cell.target,
+        cell.threads,
+        cell.shape_text,
+        cell.machine,
+        outcome.status.value,
+    )
+
+
+def rows_of(outcome: Outcome) -> Iterator[Row]:
+    """The rows of a cell, by the names of `ROW_COLUMNS`; what a row has nothing for is left out.
+    Raises when the times of a profile do not add up, in which case nothing of it can be trusted.
+    """
+    profile = outcome.profile
+    ending = {"seconds": outcome.seconds, "peak_bytes": outcome.peak_bytes}
+    if outcome.status is not Status.DONE:
+        yield {"record": "cell", "detail": outcome.error, **ending}
+        return
+    _check_sum(profile)
+    runs = sorted(profile["runs_ns"])
+    last = len(runs) - 1
+    yield {
+        "record": "cell",
+        "time_ns": profile["wall_ns"],
+        "calls": profile["runs"],
+        "min_ns": runs[0],
+        "low_ns": runs[last // 4],
+        "median_ns": runs[len(runs) // 2],
+        "high_ns": runs[last - last // 4],
+        "amount": outcome.relative_error,
+        **ending,
+    }
+    for source in profile["sources"]:
+        low, median, high = source["band_ns"]
+        yield {
+            "record": "operator",
+            "id": source["id"],
+            "name": source["name"],
+            "type": source["op"],
+            "module": source["module"],
+            "line": source["line"],
+            "fate": source["fate"],
+            "time_ns": source["time_ns"],
+            "calls": profile["runs"],
+            "low_ns": low,
+            "median_ns": median,
+            "high_ns": high,
+            "kernels": ",".join(map(str, source["kernels"])),
+            "detail": source["became"],
+        }
+    for name, time in profile["residual_ns"].items():
+        yield {"record": "residual", "name": name, "time_ns": time, "calls": profile["runs"]}
+    for kernel in profile["kernels"]:
+        yield {
+            "record": "kernel",
+            "id": kernel["id"],
+            "name": kernel["name"],
+            "type": ", ".join(kernel["ops"]),
+            "time_ns": kernel["time_ns"],
+            "calls": kernel["calls"],
+            "min_ns": kernel["min_ns"],
+            "waited_ns": kernel["waited_ns"],
+            "detail": kernel["why_reference"],
+        }
+    for number, time in enumerate(profile["runs_ns"]):
+        yield {"record": "run", "id": number, "time_ns": time}
+    for name, fact in profile["environment"].items():
+        yield {"record": "environment", "name": name, "detail": fact}
+
+
+def _check_sum(profile: Mapping[str, Any]) -> None:
+    parts = sum(row["time_ns"] for row in profile["sources"]) + sum(profile["residual_ns"].values())
+    if parts != profile["wall_ns"]:
+        raise ModelError(
+            f"the profile of '{profile['model']}' does not add up: its parts are {parts} ns, its"
+            f" wall time is {profile['wall_ns']} ns"
+        )

@@ -1,0 +1,1 @@
+"""The dashboard: models × nights, down to one operator of one night."""
