@@ -10,7 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, TensorProto, ValueInfoProto, defs, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    defs,
+    helper,
+    numpy_helper,
+)
 
 _NUMBERS = (
     -1,
@@ -69,6 +78,21 @@ class Mutant:
             self.done.append(step.__name__)
             step(self)
         self.graph.ClearField("value_info") if self.chance(0.2) else None
+        if self.has_loops:
+            limit_loops(self)
+
+    @property
+    def has_loops(self) -> bool:
+        return any(node.op_type in ("Loop", "Scan") for node in self.graph.node)
+
+    def node(self) -> NodeProto:
+        """An operator, often one of the graph that another holds."""
+        found: NodeProto = self.pick(self.graph.node)
+        bodies = [each.g for each in found.attribute if each.type == AttributeProto.GRAPH]
+        bodies = [each for each in bodies if each.node]
+        if bodies and self.chance(0.6):
+            found = self.pick(self.pick(bodies).node)
+        return found
 
     # ---- values ----
 
@@ -135,7 +159,7 @@ def _declared(name: str, dtype: Any, shape: Any) -> ValueInfoProto:
 
 
 def attribute(it: Mutant) -> None:
-    node = it.pick(it.graph.node)
+    node = it.node()
     known = {each.name: each for each in node.attribute}
     try:
         schema = defs.get_schema(node.op_type, domain=node.domain).attributes
@@ -241,6 +265,57 @@ def declared_type(it: Mutant) -> None:
     claim.CopyFrom(fresh)
 
 
+def body_type(it: Mutant) -> None:
+    """A claim about what a nested graph is given, or gives, or one value more or less."""
+    held = [
+        each.g
+        for node in it.graph.node
+        for each in node.attribute
+        if each.type == AttributeProto.GRAPH
+    ]
+    if not held:
+        return
+    body = it.pick(held)
+    values = it.pick((body.input, body.output))
+    what = int(it.rng.integers(4))
+    if what == 0 and values:
+        del values[len(values) - 1 :]
+    elif what == 1 and values:
+        values.add().CopyFrom(it.pick(values))
+    elif values:
+        claim = it.pick(values)
+        kind = claim.type.tensor_type
+        dims = [dim.dim_value or dim.dim_param for dim in kind.shape.dim]
+        if what == 2:
+            dtype = helper.np_dtype_to_tensor_dtype(np.dtype(it.pick(_DTYPES)))
+            claim.CopyFrom(helper.make_tensor_value_info(claim.name, dtype, dims))
+        elif dims:
+            dims[int(it.rng.integers(len(dims)))] = it.pick((0, 1, 2, 3, 17, "n"))
+            claim.CopyFrom(helper.make_tensor_value_info(claim.name, kind.elem_type, dims))
+
+
+_MOST_TURNS = 20
+
+
+def limit_loops(it: Mutant) -> None:
+    """Every loop ends soon, whatever number says how long it is."""
+    for node in [each for each in it.graph.node if each.op_type == "Loop"]:
+        count = node.input[0] if node.input else ""
+        stored = it.initialiser(count)
+        if stored is not None and stored.data_type == TensorProto.INT64:
+            array = np.minimum(numpy_helper.to_array(stored), _MOST_TURNS)
+            stored.CopyFrom(numpy_helper.from_array(array, count))
+        elif count in it.inputs and it.inputs[count].dtype == np.int64:
+            it.inputs[count] = np.minimum(it.inputs[count], _MOST_TURNS)
+        else:
+            name = f"turns{len(it.graph.initializer)}"
+            it.graph.initializer.append(
+                numpy_helper.from_array(np.array(_MOST_TURNS, np.int64), name)
+            )
+            if node.input:
+                node.input[0] = name
+
+
 def open_dimension(it: Mutant) -> None:
     """An input whose size only the run knows."""
     found = [each for each in it.graph.input if each.type.tensor_type.shape.dim]
@@ -250,7 +325,7 @@ def open_dimension(it: Mutant) -> None:
 
 
 def wiring(it: Mutant) -> None:
-    node = it.pick(it.graph.node)
+    node = it.node()
     if not node.input:
         return
     at = int(it.rng.integers(len(node.input)))
@@ -362,5 +437,6 @@ _CHANGES: tuple[Callable[[Mutant], None], ...] = (
     + (head,) * 2
     + (quantised,) * 3
     + (open_dimension,) * 2
+    + (body_type,) * 2
     + (input_type,)
 )

@@ -31,9 +31,10 @@ from whence.errors import CompileError, GraphError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.tflite.reader import read_tflite
 from whence.graph import Graph
+from whence.graph.state import initial_state
 from whence.passes.equivalence import difference
 from whence.runtime.engine import CpuEngine
-from whence.types import TensorType
+from whence.types import DType, TensorType
 
 SECONDS_FOR_ONE = 30
 TOLERANCE = 5e-3
@@ -122,8 +123,13 @@ def candidate(run: int, index: int, seeds: dict[str, list[Seed]]) -> Candidate:
     operators = sorted(seeds)
     of_one = seeds[operators[int(rng.integers(len(operators)))]]
     seed = of_one[int(rng.integers(len(of_one)))]
+    if seed.form == "tflite":
+        changed = TfliteMutant(seed.model, rng)
+        changed.change()
+        return Candidate(index, seed.name, "tflite", changed.bytes(), [], changed.done)
     mutant = Mutant(seed.model, seed.inputs, rng)
-    if rng.random() < 0.3:
+    # A loop in a TFLite file has its length in a number that may be changed to any other.
+    if rng.random() < 0.3 and not mutant.has_loops:
         data = written(mutant)
         if data is not None:
             changed = TfliteMutant(data, rng)
@@ -139,8 +145,21 @@ def candidate(run: int, index: int, seeds: dict[str, list[Seed]]) -> Candidate:
 def compiled_outputs(it: Candidate, engine: CpuEngine) -> list[Any]:
     graph = it.read()
     inputs = it.fed(graph, np.random.default_rng(it.index))
-    made = compile_model(graph, engine=engine)(*inputs)
-    return list(made) if isinstance(made, tuple) else [made]
+    calls = 2 if graph.variables else 1
+    model, found = compile_model(graph, engine=engine), []
+    for _ in range(calls):
+        made = model(*inputs)
+        found.extend(made if isinstance(made, tuple) else [made])
+    return found
+
+
+def interpreted(it: Candidate, graph: Graph) -> list[Any]:
+    """What the interpreter makes of it, in as many calls."""
+    inputs = it.fed(graph, np.random.default_rng(it.index))
+    if not graph.variables:
+        return list(graph.run(inputs))
+    state = initial_state(graph)
+    return [value for _ in range(2) for value in graph.run(inputs, state=state)]
 
 
 def outcome(it: Candidate, engine: CpuEngine) -> tuple[str, str]:
@@ -163,14 +182,31 @@ def outcome(it: Candidate, engine: CpuEngine) -> tuple[str, str]:
     try:
         with limited(SECONDS_FOR_ONE):
             graph = it.read()
-            expected = graph.run(it.fed(graph, np.random.default_rng(it.index)))
+            expected = interpreted(it, graph)
     except WhenceError as error:
         if not depends_on_values(graph, error):
             return "unchecked", str(error)
         expected = without_unused(it)
     except (Stuck, Exception):
         return "reference", traceback.format_exc()
-    return compared(expected, found)
+    result = compared(expected, found)
+    if result[0] == "different" and has_litert_tables(graph):
+        # LiteRT's functions of 16 bits lie on straight lines between every 128th code: with a coarse
+        # scale that is far from the function, which is what the interpreter computes.
+        graph = it.read()
+        prepare(graph)
+        return compared(interpreted(it, graph), found)
+    return result
+
+
+def has_litert_tables(graph: Graph) -> bool:
+    return any(
+        isinstance(node.type, TensorType)
+        and node.type.dtype is DType.I16
+        and node.attrs.get("arithmetic") == "fixed_point"
+        for node in graph
+        if node.op == "QuantizeLinear"
+    )
 
 
 def depends_on_values(graph: Graph, error: WhenceError) -> bool:
@@ -190,7 +226,7 @@ def without_unused(it: Candidate) -> list[Any]:
     """What the interpreter makes of the model without operators whose values nobody reads."""
     graph = it.read()
     prepare(graph, portable=True)
-    return list(graph.run(it.fed(graph, np.random.default_rng(it.index))))
+    return interpreted(it, graph)
 
 
 def compared(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str]:
