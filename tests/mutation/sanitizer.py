@@ -10,7 +10,12 @@ from pathlib import Path
 
 
 def runtime() -> Path | None:
-    """The runtime library of the system's compiler; `None` where there is none."""
+    """The runtime library of the system's compiler, or the one that the variable
+    `WHENCE_ASAN_RUNTIME` names where there is no compiler; `None` where there is none.
+    """
+    named = os.environ.get("WHENCE_ASAN_RUNTIME")
+    if named:
+        return Path(named)
     for compiler, name in (
         ("gcc", "libasan.so"),
         ("cc", "libasan.so"),
