@@ -445,7 +445,7 @@ def save(graph: Graph, path: str | Path) -> None:
         case ".onnx":
             from whence.frontends.onnx.writer import write_onnx
 
-            if any(op.startswith("ChannelsLast") for op in graph.op_counts):
+            if any(op == "Call" or op.startswith("ChannelsLast") for op in graph.op_counts):
                 from whence.passes.manager import run_passes
                 from whence.passes.pipeline import CHANNELS_FIRST
 

@@ -146,7 +146,8 @@ def compiled_outputs(it: Candidate, engine: CpuEngine) -> list[Any]:
     graph = it.read()
     inputs = it.fed(graph, np.random.default_rng(it.index))
     calls = 2 if graph.variables else 1
-    model, found = compile_model(graph, engine=engine), []
+    model = compile_model(graph, engine=engine)
+    found: list[Any] = []
     for _ in range(calls):
         made = model(*inputs)
         found.extend(made if isinstance(made, tuple) else [made])

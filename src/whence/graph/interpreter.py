@@ -280,6 +280,7 @@ def _ints(node: Node, name: str, count: int) -> tuple[int, ...]:
 _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Value]]] = {
     "If": _run_if,
     "Branch": _run_branch,
+    "Call": _run_branch,
     "Fail": _run_fail,
     "Loop": _run_loop,
     "Scan": _run_scan,

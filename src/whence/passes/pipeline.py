@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from whence.passes.base import Pass
 from whence.passes.control.flatten_branches import FlattenBranches
 from whence.passes.control.inline_branches import InlineBranches
+from whence.passes.control.inline_calls import InlineCalls
 from whence.passes.control.postpone_failures import PostponeFailures
 from whence.passes.fold.fold_batch_norm import FoldBatchNorm
 from whence.passes.fold.fold_constants import FoldConstants
@@ -128,6 +129,7 @@ _FUSE: tuple[Pass, ...] = (
 )
 
 PREPARE: Sequence[Pass] = (
+    InlineCalls(),
     *_SIMPLIFY,
     *_LOWER,
     *_RECOGNISE,
@@ -153,6 +155,7 @@ CHANNELS_LAST: Sequence[Pass] = (
 """After `PORTABLE`, for formats whose images have their channels last: TFLite and Circle."""
 
 CHANNELS_FIRST: Sequence[Pass] = (
+    InlineCalls(),
     ExpandChannelsLast(),
     SinkTransposes(),
     CancelTransposes(),

@@ -95,12 +95,8 @@ def test_calls_equal_litert(name: str) -> None:
         agree(as_list(model(*given)), theirs)
 
 
-# Quantised LSTM and SVDF layers are read in integers that the writer cannot say yet.
-CONVERTED = [name for name in MODELS if name not in ("quantised lstm", "quantised svdf")]
-
-
 @pytest.mark.parametrize("suffix", [".tflite", ".circle"])
-@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.parametrize("name", MODELS)
 def test_state_survives_a_conversion(name: str, suffix: str, tmp_path: Path) -> None:
     content = MODELS[name]().bytes()
     graph = read(content)

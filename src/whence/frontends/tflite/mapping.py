@@ -82,6 +82,11 @@ class OperatorCall(Emitter):
     # ---- the operator as the file has it ----
 
     @property
+    def subgraph(self) -> SubgraphScope:
+        """Where it stands."""
+        return self._subgraph
+
+    @property
     def n_inputs(self) -> int:
         return len(self.record.inputs)
 
@@ -406,6 +411,15 @@ class OperatorCall(Emitter):
             if index not in self._outputs:
                 self.fail(f"its output {index} is not mapped")
             self._subgraph.define(tensor, self._outputs[index])
+
+    def results(self) -> list[Ref]:
+        """End in a graph that the operator holds: put all nodes there; its outputs."""
+        self.flush()
+        made = [index for index, tensor in enumerate(self.record.outputs) if tensor != ABSENT]
+        for index in made:
+            if index not in self._outputs:
+                self.fail(f"its output {index} is not mapped")
+        return [self._outputs[index] for index in made]
 
     def _rename(self, keeper: Node, number: int) -> None:
         old, keeper.id = keeper.id, number

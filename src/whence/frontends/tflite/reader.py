@@ -23,6 +23,7 @@ from whence.frontends.tflite.records import (
 from whence.frontends.tflite.scope import GraphScope, OperatorOrigin, Reading, SubgraphScope
 from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
+from whence.frontends.tflite.written_back import call_body, is_written_back
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.ops.types.inference import Inference
@@ -126,7 +127,10 @@ def _add_operator(subgraph: SubgraphScope, record: OperatorRecord, place: Operat
         _unknown(call)
         return
     try:
-        mapper(call)
+        if is_written_back(call):
+            call_body(call, mapper)
+        else:
+            mapper(call)
         call.finish()
     except WhenceError as error:
         text = str(error)

@@ -18,6 +18,9 @@ from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import NO_ORIGIN, EdgeKind, Reason
 from whence.types import DType, TensorType, ValueType
 
+_DECIDING = {"Call": 0, "If": 1}
+"""How many inputs say whether, or how often, a nested graph runs."""
+
 
 @dataclass(slots=True)
 class Inlining:
@@ -180,7 +183,7 @@ class Inlining:
         # be wanted, or is simply dead.
         remove_unread(
             rewriter,
-            holder.inputs[: 1 if holder.op == "If" else 2],
+            holder.inputs[: _DECIDING.get(holder.op, 2)],
             reason=Reason.FOLDED,
             rule=self.rule,
             into=target,

@@ -306,9 +306,11 @@ class ExportCall:
         outputs: Sequence[int] | None = None,
         version: int = 1,
         custom: bytes = b"",
+        intermediates: Sequence[int] = (),
     ) -> None:
         """Write an operator; without `outputs`, the one that makes all results of the node.
-        `custom` are the options of a custom operator.
+        `custom` are the options of a custom operator, `intermediates` tensors that say what it
+        computes on the way.
         """
         made = (
             [self.output(index) for index in range(len(self.unit.last.outputs))]
@@ -316,7 +318,14 @@ class ExportCall:
             else outputs
         )
         self.writer.emit(
-            op, inputs, made, options or {}, version, self.writer.origins_of_unit(self.unit), custom
+            op,
+            inputs,
+            made,
+            options or {},
+            version,
+            self.writer.origins_of_unit(self.unit),
+            custom,
+            intermediates,
         )
 
     def transposed(

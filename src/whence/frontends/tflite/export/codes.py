@@ -3,7 +3,8 @@ DequantizeLinear only; a file says it of each tensor.
 
 1. What QuantizeLinear makes and what DequantizeLinear reads have the scale and zero point of that
    node.
-2. Operators that only move codes hand the meaning on, in both directions.
+2. What an operator that goes out as it came reads and makes has what its own file said.
+3. Operators that only move codes hand the meaning on, in both directions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.frontends.tflite.quantisation import quantisation_of
 from whence.frontends.tflite.records import QuantisationRecord
+from whence.frontends.tflite.written_back import written_call
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.types import DType, TensorType
@@ -89,8 +92,22 @@ def find_codes(graph: Graph) -> dict[Ref, Codes]:
         if codes is not None and ref is not None:
             # Another reader may see another meaning in the same codes; it then reads a copy.
             found.setdefault(ref, codes)
+    for node in graph if "Call" in graph.op_counts else ():
+        if node.op == "Call":
+            _of_call(node, found)
     _hand_on(graph, found)
     return found
+
+
+def _of_call(node: Node, found: dict[Ref, Codes]) -> None:
+    written = written_call(node)
+    made = [node.ref(place) for place in range(len(written.outputs))]
+    ends = zip((*node.inputs, *made), (*written.inputs, *written.outputs), strict=True)
+    for ref, index in ends:
+        meaning = quantisation_of(written.tensors[index])
+        if ref is not None and meaning is not None and len(meaning.scales) == 1:
+            codes = Codes((float(meaning.scales[0]),), (int(meaning.zero_points[0]),))
+            found.setdefault(ref, codes)
 
 
 def _hand_on(graph: Graph, found: dict[Ref, Codes]) -> None:

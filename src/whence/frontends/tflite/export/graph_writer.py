@@ -368,8 +368,11 @@ class GraphWriter:
         version: int,
         origins: OriginMetadata,
         custom: bytes = b"",
+        intermediates: Sequence[int] = (),
     ) -> None:
-        self.subgraph.operator(op, inputs, outputs, options, version, origins, custom)
+        self.subgraph.operator(
+            op, inputs, outputs, options, version, origins, custom, intermediates
+        )
 
     def origins_of(self, node: Node) -> OriginMetadata:
         return OriginMetadata(node.origin, node.origin & self._folded.get(node.id, NO_ORIGIN))

@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from whence.frontends.origin_metadata import OriginMetadata
+from whence.frontends.tflite.written_back import written_call
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import initial_value
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 _NOTHING = OriginMetadata(NO_ORIGIN, NO_ORIGIN)
-_STATES = {"LSTM": ((5, 1), (6, 2)), "RNN": ((5, 1),)}
+_STATES: Mapping[str, Sequence[tuple[int, int]]] = {"LSTM": ((5, 1), (6, 2)), "RNN": ((5, 1),)}
 """Where a layer takes its states, and where it gives them."""
 
 
@@ -33,12 +34,17 @@ def kept_by_layers(graph: Graph) -> dict[int, list[Node]]:
     assigns = {str(node.attrs["variable"]): node for node in graph.assigns}
     found: dict[int, list[Node]] = {}
     for node in graph if graph.variables else ():
-        places = _STATES.get(node.op, ())
+        places = _places(node)
         states = [_state_of(graph, node, given, made, assigns) for given, made in places]
         own = [state for state in states if state is not None]
         if own and len(own) == len(states):
             found[node.id] = own
     return found
+
+
+def _places(node: Node) -> Sequence[tuple[int, int]]:
+    """Where a layer takes each of its states, and where it gives it."""
+    return written_call(node).states if node.op == "Call" else _STATES.get(node.op, ())
 
 
 def _state_of(
@@ -49,7 +55,7 @@ def _state_of(
     if ref is None or made >= len(layer.outputs):
         return None
     variable = graph[_behind(graph, ref).node]
-    if variable.op != "Variable" or "initial" in variable.attrs:
+    if variable.op != "Variable" or ("initial" in variable.attrs and layer.op != "Call"):
         return None
     if {(user.id, index) for user, index in readers(graph, variable.ref())} != {(layer.id, given)}:
         return None
@@ -59,8 +65,8 @@ def _state_of(
     if _behind(graph, assign.inputs[0]) != layer.ref(made):
         return None
     others = [user for user, _ in readers(graph, layer.ref(made)) if user is not assign]
-    # The file's operator does not give what its cells end with.
-    return None if others and made == 2 else variable
+    # The file's operator does not give what its cells end with, nor any state of a call.
+    return None if others and (made == 2 or layer.op == "Call") else variable
 
 
 def _behind(graph: Graph, ref: Ref) -> Ref:
@@ -101,7 +107,7 @@ class WrittenState:
         self.between = {
             view
             for layer in map(self._graph.__getitem__, layers)
-            for given, _ in _STATES[layer.op]
+            for given, _ in _places(layer)
             for view in _views_to(self._graph, layer.inputs[given])
         } | {
             view

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -124,6 +124,11 @@ class Subgraph:
             TensorRecord(self._fresh(name), "FLOAT32", shape, None, 0, None, None, True, True)
         )
 
+    def copy_of(self, record: TensorRecord, data: np.ndarray) -> int:
+        """A tensor as another file has it, with its data."""
+        buffer = self._buffers.add(data) if data.nbytes else 0
+        return self._add(replace(record, name=self._fresh(record.name), buffer=buffer))
+
     def constant(self, array: np.ndarray, name: str = "", codes: Codes | None = None) -> int:
         buffer = self._buffers.add(array)
         kind = _type_name(name, DType.of(array))
@@ -159,13 +164,22 @@ class Subgraph:
         version: int,
         origins: OriginMetadata,
         custom: bytes = b"",
+        intermediates: Sequence[int] = (),
     ) -> None:
         given = [ABSENT if index is None else index for index in inputs]
         while given and given[-1] == ABSENT:
             given.pop()
         self.operators.append(
             WrittenOperator(
-                OperatorRecord(name, version, tuple(given), tuple(outputs), (), options, custom),
+                OperatorRecord(
+                    name,
+                    version,
+                    tuple(given),
+                    tuple(outputs),
+                    tuple(intermediates),
+                    options,
+                    custom,
+                ),
                 origins,
             )
         )

@@ -1,0 +1,154 @@
+"""Operators that go out as they came: recurrent layers on codes.
+
+LiteRT computes them in integers of its own, which the graph has in many small operators that no file
+could say as one again. So such an operator is read as a `Call`: the graph that it holds computes it,
+and its attribute `record` is a TFLite or Circle model of this operator alone, with its weights, its
+options and what its tensors mean. Passes for compiling put the graph in its place; writers of both
+formats take the record.
+
+The inputs of the node are the values that it is given, in the order of the model's inputs, then the
+variables that it keeps; its outputs are what it makes, then the variables' next values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.frontends.tflite.emitter import Emitter
+from whence.frontends.tflite.mapping import Mapper, OperatorCall
+from whence.frontends.tflite.quantisation import quantisation_of
+from whence.frontends.tflite.records import (
+    ABSENT,
+    CIRCLE,
+    TFLITE,
+    ModelRecord,
+    OperatorRecord,
+    SubgraphRecord,
+    TensorRecord,
+    read_records,
+)
+from whence.frontends.tflite.scope import SubgraphScope
+from whence.frontends.tflite.serialise import serialise
+from whence.frontends.tflite.variables import KEEPING
+from whence.graph.node import Node, Ref
+
+_VERSIONS = {TFLITE: 3, CIRCLE: 0}
+
+
+def is_written_back(call: OperatorCall) -> bool:
+    """Is it a recurrent layer with weights or activations in codes?"""
+    if call.record.name not in KEEPING or call.record.name == "GRU":
+        return False
+    tensors = [call.tensor(index) for index in range(call.n_inputs) if call.has(index)]
+    # Sparse weights and blocks refer to more than the tensor itself.
+    if any(
+        each.sparsity is not None or (each.quantisation is not None and each.quantisation.blocks)
+        for each in tensors
+    ):
+        return False
+    return any(quantisation_of(each) is not None for each in tensors)
+
+
+def call_body(call: OperatorCall, mapper: Mapper) -> None:
+    """Have `mapper` map the operator into a graph that it holds."""
+    within, record = call.subgraph, call.record
+    used = dict.fromkeys(index for index in record.inputs if index != ABSENT)
+    keys = {index: key for index in used if (key := within.kept(index)) is not None}
+    given = [index for index in used if index not in keys and not within.is_stored(index)]
+    values = [within.value(index) for index in (*given, *keys)]
+
+    def fill(body: Emitter, refs: list[Ref]) -> list[Ref]:
+        inner = SubgraphScope(body.scope, within.index, within.record, within.path)
+        for index, ref in zip(given, refs, strict=False):
+            inner.define(index, ref)
+        body.scope.present.update(zip(keys.values(), refs[len(given) :], strict=True))
+        mapped = OperatorCall(inner, record, call.place)
+        mapper(mapped)
+        return [*mapped.results(), *(body.scope.present[key] for key in keys.values())]
+
+    body = call.body("operators", [call.type_of(ref) for ref in values], fill)
+    types = [body.type_of(ref) for node in body.outputs if (ref := node.inputs[0]) is not None]
+    model = _model_of(call, given, list(keys))
+    made = call.emit_holder("Call", values, {"body": body}, types, attrs={"record": model})
+    outputs = [index for index, tensor in enumerate(record.outputs) if tensor != ABSENT]
+    for index, ref in zip(outputs, made, strict=False):
+        call.output_codes(index, ref)
+    for key, ref in zip(keys.values(), made[len(outputs) :], strict=True):
+        call.assign(key, ref)
+
+
+def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
+    """A model of this operator alone. Its inputs are what the operator is given, then the variables
+    that it keeps; its outputs are what the operator makes.
+    """
+    record, reading = call.record, call.scope.reading
+    listed = (*given, *kept, *record.inputs, *record.intermediates, *record.outputs)
+    found = dict.fromkeys(index for index in listed if index != ABSENT)
+    places = {index: place for place, index in enumerate(found)}
+    buffers: list[np.ndarray] = [np.empty(0, np.uint8)]
+    tensors: list[TensorRecord] = []
+    for index in places:
+        tensor = call.subgraph.tensor(index)
+        data = reading.model.buffers[tensor.buffer] if tensor.buffer else buffers[0]
+        tensors.append(replace(tensor, buffer=len(buffers) if data.nbytes else 0))
+        if data.nbytes:
+            buffers.append(data)
+
+    def renumbered(indices: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(places.get(index, ABSENT) for index in indices)
+
+    operator = OperatorRecord(
+        record.name,
+        record.version,
+        renumbered(record.inputs),
+        renumbered(record.outputs),
+        renumbered(record.intermediates),
+        record.options,
+        record.custom_options,
+    )
+    inputs = renumbered((*given, *kept))
+    outputs = tuple(places[index] for index in record.outputs if index != ABSENT)
+    subgraph = SubgraphRecord(record.name, tuple(tensors), inputs, outputs, (operator,))
+    form = reading.model.format
+    return serialise(ModelRecord(form, _VERSIONS[form], "", (subgraph,), tuple(buffers), (), ()))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """The operator that a `Call` was read from."""
+
+    model: ModelRecord
+
+    @property
+    def operator(self) -> OperatorRecord:
+        return self.model.subgraphs[0].operators[0]
+
+    @property
+    def tensors(self) -> tuple[TensorRecord, ...]:
+        return self.model.subgraphs[0].tensors
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tensors that the node's inputs are."""
+        return self.model.subgraphs[0].inputs
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The tensors that the node's first outputs are; variables follow."""
+        return self.model.subgraphs[0].outputs
+
+    @property
+    def states(self) -> list[tuple[int, int]]:
+        """Where the node takes each variable, and where it gives its next value."""
+        kept = [place for place, index in enumerate(self.inputs) if self.tensors[index].is_variable]
+        return list(zip(kept, range(len(self.outputs), len(self.outputs) + len(kept)), strict=True))
+
+
+def written_call(node: Node) -> WrittenCall:
+    record = node.attrs.get("record")
+    if not isinstance(record, bytes):
+        raise ModelError(f"operator '{node.name}' (Call) does not say what it was read from")
+    return WrittenCall(read_records(record, f"the record of operator '{node.name}'"))

@@ -1,0 +1,36 @@
+"""An operator that a file has as one, and that other operators compute, becomes those operators.
+
+1. Call(f)(x) = f(x)
+
+A graph that is written to the kind of file it came from keeps its calls, and with them the operators
+as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.graph import Graph, Node, Rewriter
+from whence.passes.base import Pass
+from whence.passes.control.inlining import Inlining
+
+
+@dataclass(frozen=True, slots=True)
+class InlineCalls(Pass):
+    name = "inline_calls"
+    summary = "operators of a file that hold what computes them become that"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in list(rewriter.graph):
+            if node.op == "Call":
+                _unfold(rewriter, node)
+
+    def why_skip(self, graph: Graph) -> str:
+        return "" if "Call" in graph.op_counts else "no Call"
+
+
+def _unfold(rewriter: Rewriter, node: Node) -> None:
+    inlining = Inlining(rewriter.graph, node, "a call is the operators that compute it")
+    results = inlining.inline(node.bodies["body"], node.inputs)
+    if inlining.connect(results):
+        inlining.apply(rewriter)
