@@ -11,6 +11,7 @@ import pytest
 from benchmarks.simulated_profile import profile_of
 from tests.fleet.nights import cell_of, series_of
 from whence.errors import ModelError
+from whence.fleet.delta import append_to_delta
 from whence.fleet.outcome import Outcome, Status
 from whence.fleet.table import Table, Writer
 
@@ -158,3 +159,15 @@ def test_hostile_names_are_only_names(tmp_path, name):
     assert [row[1] for row in sums(table)] == [name, name]
     inside = table.folder.resolve()
     assert all(path.resolve().is_relative_to(inside) for path in tmp_path.rglob("*.parquet"))
+
+
+def test_a_delta_table_gets_every_cell_once(tmp_path):
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    table = fill(tmp_path / "table")
+    assert append_to_delta(table, tmp_path / "delta") == 6
+    table.compact()
+    assert append_to_delta(table, tmp_path / "delta") == 0
+    rows = deltalake.DeltaTable(str(tmp_path / "delta")).to_pyarrow_dataset().to_table()
+    cells = [row for row in rows.to_pylist() if row["record"] == "cell"]
+    assert sorted(row["key"] for row in cells) == sorted(table.finished())

@@ -44,6 +44,12 @@ def history(
     compact: Annotated[
         bool, typer.Option("--compact", help="Put the files of each model into one, first.")
     ] = False,
+    delta: Annotated[
+        Path | None,
+        typer.Option(
+            help="Append what is new to a Delta table in this folder.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Say which operators changed over the nights of TABLE, from which night and version on, and
     how sure that is.
@@ -62,6 +68,13 @@ def history(
         with progress("compacting"):
             done = found.compact()
         out().print(safe(f" {done.cells} cells of {done.models} models put together", "dim"))
+    if delta is not None:
+        from whence.fleet.delta import append_to_delta
+
+        with progress("appending"):
+            count = append_to_delta(found, delta)
+        out().print(safe(f" {count} cells appended to {delta}"), soft_wrap=True)
+        return
     if view or sql:
         _answer(found, view, sql)
         return
