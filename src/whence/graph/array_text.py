@@ -27,9 +27,9 @@ def array_text(
     value: np.ndarray, *, exact: bool = False, spelled: Mapping[str, str] | None = None
 ) -> str:
     """An array in braces. With `exact`, nothing is left out; `spelled` says by digest what stands
-    for arrays whose text is known already.
+    in the braces of arrays whose text is known already.
     """
-    if exact and spelled and (known := spelled.get(digest(value))) is not None:
+    if spelled and (known := spelled.get(digest(value))) is not None:
         return "{" + known + "}"
     dtype = DType.of(value)
     if value.size <= LITERAL:

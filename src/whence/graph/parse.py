@@ -42,10 +42,13 @@ _HISTORY = ("history", "source", "edge", "gone")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A graph, and how the arrays in its text were written: `print_graph` takes it as `spelled`."""
+    """A graph, and how its text put things."""
 
     graph: Graph
     spelled: Mapping[str, str]
+    """The notation of arrays by digest, for `print_graph`."""
+    names: Mapping[int, str]
+    """What nodes that are not numbered are called, by id."""
 
 
 def parse_graph(text: str, arrays: Mapping[str, np.ndarray] | None = None) -> Graph:
@@ -72,7 +75,8 @@ def parse_text(text: str, arrays: Mapping[str, np.ndarray] | None = None) -> Par
         raise rest[-1].error(f"{rest[-1].indent} blanks at the beginning fit no line above")
     ids = _numbers(block)
     ledger = enter_history(history, [*_entries(block)], ids)
-    return Parsed(_build(block, ids, ledger, Inference()), values.spelled)
+    names = {number: name for name, number in ids.items() if isinstance(name, str)}
+    return Parsed(_build(block, ids, ledger, Inference()), values.spelled, names)
 
 
 def arrays_of(graph: Graph) -> dict[str, np.ndarray]:

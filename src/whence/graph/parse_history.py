@@ -69,8 +69,8 @@ def enter_history(
     edges, next_id, next_step = history.edges, history.next_id, history.next_step
     first_free = max([last, *origins]) + 1
     if history.header is None:
-        edges, next_step = _as_written(origins), 2
-        next_id = first_free
+        edges, next_id = _as_written(origins), first_free
+        next_step = 2 if edges else 1
     elif next_id < first_free:
         raise history.header.error(f"id {first_free - 1} is taken; next is {first_free} or more")
     ledger.resume(edges, history.tombstones, next_id, next_step)

@@ -10,86 +10,14 @@ import numpy as np
 import pytest
 
 from tests.passes.control.nested import read_text
-from tests.passes.rewriting import edges_into, is_left_alone, operators, rewrite
+from tests.passes.rewriting import operators
 from whence.errors import ModelError
-from whence.graph import Graph
 from whence.passes.control.flatten_branches import FlattenBranches
 from whence.passes.control.inline_branches import InlineBranches
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.shapes.fold_shapes import FoldShapes
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]>\n'
-RULE = "an If is both its branches and a choice between what they give"
-
-
-def _ids(graph: Graph) -> dict[str, int]:
-    return {source.outputs[0]: source.id for source in graph.ledger.sources}
-
-
-def test_both_branches_and_a_choice_for_each_output(tmp_path: Path) -> None:
-    text = """main (bool c, float[4] x, float[4] z) => (float[4] y, float[4] w) {
-        a = Exp(x)
-        y, w = If (c) <
-            then_branch = yes () => (float[4] p, float[4] q) { p = Relu(a) q = Identity(z) },
-            else_branch = no () => (float[4] r, float[4] t) { r = Neg(z) t = Abs(a) }
-        >
-    }"""
-    graph = read_text(HEAD + text, tmp_path)
-    number = _ids(graph)
-    assert rewrite(graph, FlattenBranches()) == {RULE: 1}
-    assert operators(graph) == ["Exp", "Relu", "Identity", "Neg", "Abs", "Choose", "Choose"]
-    for name in ("a", "p", "q", "r", "t"):
-        assert sum(number[name] in node.origin for node in graph) == 1
-    for node in graph:
-        if node.op == "Choose":
-            assert node.origin == {number["y"]}
-            assert list(edges_into(graph, node).values()) == ["lower"]
-
-
-def test_an_if_in_an_if(tmp_path: Path) -> None:
-    text = """main (bool c, bool d, float[4] x) => (float[4] y) {
-        y = If (c) <
-            then_branch = yes () => (float[4] p) {
-                p = If (d) <then_branch = a () => (float[4] q) { q = Relu(x) }, else_branch = b () => (float[4] r) { r = Neg(x) }>
-            },
-            else_branch = no () => (float[4] t) { t = Abs(x) }
-        >
-    }"""
-    graph = read_text(HEAD + text, tmp_path)
-    assert rewrite(graph, FlattenBranches()) == {RULE: 2}
-    assert sorted(operators(graph)) == ["Abs", "Choose", "Choose", "Neg", "Relu"]
-
-
-def test_a_condition_that_is_a_list_of_one(tmp_path: Path) -> None:
-    text = """main (bool[1] c, float x) => (float y) {
-        y = If (c) <then_branch = yes () => (float p) { p = Relu(x) }, else_branch = no () => (float q) { q = Neg(x) }>
-    }"""
-    graph = read_text(HEAD + text, tmp_path)
-    assert rewrite(graph, FlattenBranches()) == {RULE: 1}
-    assert operators(graph) == ["Reshape", "Relu", "Neg", "Choose"]
-
-
-@pytest.mark.parametrize(
-    "branches",
-    [
-        pytest.param(
-            "then_branch = a () => (float[n] p) {p = Relu(x)}, else_branch = b () => (float[m] q) {"
-            " q = Concat<axis=0>(x, x) }",
-            id="sizes",
-        ),
-        pytest.param(
-            "then_branch = a () => (seq(float[4]) p) { p = SequenceConstruct(x) },"
-            "else_branch = b () => (seq(float[4]) q) { q = SequenceConstruct(x, x) }",
-            id="sequences",
-        ),
-    ],
-)
-def test_what_has_no_one_fixed_size_is_left_alone(branches: str, tmp_path: Path) -> None:
-    kind = "seq(float[4])" if "seq" in branches else "float[k]"
-    graph = read_text(
-        f"{HEAD}main (bool c, float[4] x) => ({kind} y) {{ y = If (c) <{branches}> }}", tmp_path
-    )
-    assert is_left_alone(graph, FlattenBranches())
 
 
 def test_a_branch_that_must_fail_says_nothing_of_the_result(tmp_path: Path) -> None:

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.passes.rewriting import carried, is_left_alone, only, operators, rewrite
+from tests.passes.rewriting import operators, rewrite
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.structure import structure
 from whence.passes.layout.cancel_reshapes import CancelReshapes
 from whence.passes.manager import run_passes
-from whence.provenance import Reason
 from whence.types import Dim, DType
 
 
@@ -30,61 +29,6 @@ def reshape(build: GraphBuilder, x: Symbol, *shape: int, name: str = "") -> Symb
 def finished(build: GraphBuilder, y: Symbol) -> Graph:
     build.output("y", y)
     return build.finish()
-
-
-def target(graph: Graph) -> list[int]:
-    value = graph.const_value(only(graph, "Reshape").inputs[1])
-    assert value is not None
-    return [int(dim) for dim in value]
-
-
-def test_two_become_one() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [2, 3, 4])
-    graph = finished(
-        build, reshape(build, reshape(build, x, 0, 12, name="first"), -1, 6, name="second")
-    )
-    expected = GraphBuilder()
-    assert rewrite(graph, CancelReshapes()) == {"reshape(reshape(x)) = reshape(x)": 1}
-    assert structure(graph) == structure(
-        finished(expected, reshape(expected, expected.input("x", DType.F32, [2, 3, 4]), 4, 6))
-    )
-    assert carried(graph, only(graph, "Reshape")) == (["first", "second"], [])
-
-
-def test_a_way_there_and_back_vanishes() -> None:
-    build = GraphBuilder()
-    x = build.op("Relu", build.input("x", DType.F32, [2, 3, 4]))
-    y = build.op("Flatten", x, axis=1)
-    y = with_ints(build, "Unsqueeze", y, 0)
-    y = with_ints(build, "Squeeze", y, 0)
-    graph = finished(build, reshape(build, y, 2, 3, 4))
-    rewrite(graph, CancelReshapes())
-    assert operators(graph) == ["Relu"]
-    assert {stone.reason for stone in graph.ledger.tombstones} == {Reason.CANCELLED}
-    assert {source for stone in graph.ledger.tombstones for source in stone.origin} == {2, 3, 4, 5}
-
-
-def test_one_open_dimension() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, ["n", 3, 4])
-    graph = finished(build, reshape(build, build.op("Flatten", x, axis=2), -1, 2, 2))
-    rewrite(graph, CancelReshapes())
-    assert target(graph) == [-1, 2, 2]
-
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, ["n", 3, 4])
-    graph = finished(build, build.op("Relu", reshape(build, reshape(build, x, -1, 12), -1, 3, 4)))
-    rewrite(graph, CancelReshapes())
-    assert operators(graph) == ["Relu"]
-
-
-def test_named_dimensions_are_copied() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, ["n", "m", 4, 6])
-    graph = finished(build, reshape(build, reshape(build, x, 0, 0, 24), 0, 0, 8, 3))
-    rewrite(graph, CancelReshapes())
-    assert target(graph) == [0, 0, 8, 3]
 
 
 @pytest.mark.parametrize("shape", [None, ("n", 1, None), ("n", 1, 4)])
@@ -105,15 +49,6 @@ def test_squeeze_undoes_unsqueeze_whatever_the_shape(shape: tuple[Dim, ...] | No
     assert operators(graph) == ["Identity"]
 
 
-def test_different_axes_do_not_cancel() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [1, None, "n"])
-    y = with_ints(build, "Unsqueeze", with_ints(build, "Squeeze", x, 0), 1)
-    graph = finished(build, y)
-    assert rewrite(graph, CancelReshapes()) == {"reshape(reshape(x)) = reshape(x)": 1}
-    assert target(graph) == [-1, 1, 0]
-
-
 def test_shapes_that_numbers_cannot_say() -> None:
     build = GraphBuilder()
     x, shape = build.input("x", DType.F32, ["n", "m", 4]), build.input("shape", DType.I64, [2])
@@ -122,27 +57,6 @@ def test_shapes_that_numbers_cannot_say() -> None:
     before = structure(graph)
     run_passes(graph, (CancelReshapes(),))
     assert structure(graph) == before
-
-
-def test_empty_tensors_stay() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [0, 3])
-    y = build.op(
-        "Reshape",
-        build.op("Flatten", x, axis=0),
-        build.const(np.array([3, 0], np.int64)),
-        allowzero=1,
-    )
-    assert is_left_alone(finished(build, y), CancelReshapes())
-
-
-def test_an_inner_reshape_that_others_read_stays_for_them() -> None:
-    build = GraphBuilder()
-    first = reshape(build, build.input("x", DType.F32, [2, 6]), 3, 4)
-    build.output("first", first)
-    graph = finished(build, build.op("Relu", reshape(build, first, 2, 6)))
-    rewrite(graph, CancelReshapes())
-    assert operators(graph) == ["Reshape", "Relu"]
 
 
 def divisions(count: int) -> list[tuple[int, ...]]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.passes.rewriting import is_left_alone, operators, rewrite
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.onnx.writer import to_model
 from whence.graph.builder import GraphBuilder
-from whence.passes.layout.expand_channels_last import ExpandChannelsLast
-from whence.passes.layout.sink_transposes import SinkTransposes
 from whence.types import DType
 
 
@@ -43,22 +40,6 @@ def network() -> GraphBuilder:
     )
     build.output("y", build.op("Concat", b, c, axis=3))
     return build
-
-
-def test_the_same_values_and_no_transposes_inside() -> None:
-    graph = network().finish()
-    rewrite(graph, ExpandChannelsLast(), SinkTransposes())
-    found = operators(graph)
-    assert not any(op.startswith("ChannelsLast") for op in found)
-    assert found.count("Transpose") == 2
-    assert found[0] == found[-1] == "Transpose"
-
-
-def test_integers_stay_channels_last() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.I8, [1, 8, 8, 3])
-    build.output("y", build.op("ChannelsLastMaxPool", x, kernel_shape=(2, 2)))
-    assert is_left_alone(build.finish(), ExpandChannelsLast())
 
 
 def test_a_file_gets_them_in_operators_of_onnx() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.passes.rewriting import is_left_alone, operators, rewrite
 from whence.api import compile_model
 from whence.errors import WhenceError
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
 from whence.passes.equivalence import difference
-from whence.passes.lower.expand_stft import ExpandStft
 from whence.types import DType
 
 
@@ -35,30 +33,6 @@ def _stft(
         ),
     )
     return build.finish()
-
-
-@pytest.mark.parametrize(
-    ("shape", "step", "window", "length"),
-    [
-        ([2, 400], 50, 64, None),
-        ([1, 300, 1], 7, 33, 33),
-        ([1, 128], 16, None, 32),
-        ([1, 40], 1, None, None),
-    ],
-)
-@pytest.mark.parametrize("onesided", [0, 1])
-def test_a_transform_is_a_convolution(
-    shape: list[int], step: int, window: int | None, length: int | None, onesided: int
-) -> None:
-    graph = _stft(shape, step, window, length, onesided=onesided)
-    rewrite(graph, ExpandStft())
-    assert operators(graph) == ["Reshape", "Conv", "Transpose", "Reshape"]
-    assert all(node.origin == {1} for node in graph if node.op not in {"Input", "Const", "Output"})
-
-
-def test_what_stays() -> None:
-    assert is_left_alone(_stft([1, 100, 2], 10, 20), ExpandStft())
-    assert is_left_alone(_stft([1, 100], 10, 20, dtype=DType.F64), ExpandStft())
 
 
 def test_a_window_that_is_no_list_is_refused() -> None:

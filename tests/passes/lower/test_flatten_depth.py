@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.passes.rewriting import is_left_alone, operators, rewrite
+from tests.passes.rewriting import operators, rewrite
 from whence.api import compile_model
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
@@ -49,27 +49,6 @@ CASES: dict[str, Graph] = {
     "an addend": conv((2, 3, 5, 6, 7), (4, 3, 3, 3, 3), addend=True),
     "an addend, groups": conv((2, 4, 5, 6, 7), (4, 1, 3, 3, 3), addend=True, group=4),
 }
-ONE_ROW: dict[str, Graph] = {
-    "depth only": conv(
-        (2, 3, 9, 4, 5), (6, 3, 3, 1, 1), pads=(1, 0, 0, 1, 0, 0), strides=(2, 1, 1)
-    ),
-    "one place": conv((2, 3, 4, 5, 6), (6, 3, 1, 1, 1)),
-    "groups of one place": conv((2, 4, 4, 5, 6), (6, 2, 1, 1, 1), group=2),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_slices_are_images(name: str) -> None:
-    graph = CASES[name].copy()
-    rewrite(graph, FlattenDepth())
-    assert all(len(shape) == 4 for shape in _conv_shapes(graph))
-
-
-@pytest.mark.parametrize("name", ONE_ROW)
-def test_rows_and_columns_are_one_axis(name: str) -> None:
-    graph = ONE_ROW[name].copy()
-    rewrite(graph, FlattenDepth())
-    assert operators(graph) == ["Reshape", "Conv", "Reshape"]
 
 
 def test_much_memory_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,24 +76,3 @@ def test_slices_stay_images_between_convolutions() -> None:
     names = [step.name for step in compiled.programs[0].steps]
     assert sum("blockedconv" in name for name in names) == 3
     assert sum("transpose" in name for name in names) == 2
-
-
-@pytest.mark.parametrize("shape", [(1, 3, 8, 8), (1, 3, 8)])
-def test_others_are_left_alone(shape: tuple[int, ...]) -> None:
-    assert is_left_alone(conv(shape, (4, 3, *(3,) * (len(shape) - 2))), FlattenDepth())
-
-
-def test_weights_that_are_not_constant_are_left_alone() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, (1, 3, 5, 5, 5))
-    w = build.input("w", DType.F32, (4, 3, 3, 3, 3))
-    build.output("y", build.op("Conv", x, w, name="conv"))
-    assert is_left_alone(build.finish(), FlattenDepth())
-
-
-def _conv_shapes(graph: Graph) -> list[tuple[int, ...]]:
-    return [
-        node.type.static_shape or ()  # type: ignore[union-attr]
-        for node in graph
-        if node.op in ("Conv", "FusedConv")
-    ]

@@ -9,14 +9,14 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.passes.rewriting import is_left_alone, only, operators, rewrite
+from tests.passes.rewriting import only, operators, rewrite
 from whence.api import compile_model, prepare, save
 from whence.graph import Check, Graph, check_graph
 from whence.graph.builder import GraphBuilder
 from whence.passes.equivalence import difference
 from whence.passes.lower.widen_half import WidenHalf
 from whence.runtime.engine import Engine
-from whence.types import DType, TensorType
+from whence.types import DType
 
 F16, F32, BF16 = DType.F16, DType.F32, DType.BF16
 
@@ -50,28 +50,6 @@ def _network(half: DType = F16) -> Graph:
     build.output("y", build.op("Softmax", scores))
     build.output("features", pooled)
     return build.finish()
-
-
-def test_values_stay_in_single_between_operators() -> None:
-    graph = _network()
-    rewrite(graph, WidenHalf())
-    ops = operators(graph)
-    # In at the input, out at the two outputs.
-    assert ops.count("Cast") == 3
-    assert ops.count("RoundTo") == 7, (
-        "convolutions, the sum, the mean, the sigmoid, the product, the softmax; nothing that only"
-        " chooses or moves"
-    )
-    for node in graph:
-        if node.op not in {"Cast", "Input", "Output", "Const"}:
-            assert isinstance(node.type, TensorType)
-            assert node.type.dtype is F32, node
-    assert [
-        graph.type_of(node.inputs[0]) for node in graph.outputs if node.inputs[0] is not None
-    ] == [
-        TensorType(F16, (1, 10)),
-        TensorType(F16, (1, 32, 8, 8)),
-    ]
 
 
 def test_nothing_is_lost() -> None:
@@ -128,21 +106,6 @@ def test_casts_of_the_file() -> None:
     check_graph(graph, Check.ALL)
 
 
-def test_a_table_stays_in_half() -> None:
-    build = GraphBuilder()
-    rows = build.input("rows", DType.I64, [5])
-    table = build.const(np.random.default_rng(0).standard_normal((100, 8)).astype(np.float16))
-    build.output(
-        "y",
-        build.op(
-            "MatMul", build.op("Gather", table, rows), build.const(np.ones((8, 2), np.float16))
-        ),
-    )
-    graph = build.finish()
-    rewrite(graph, WidenHalf())
-    assert only(graph, "Gather").type == TensorType(F16, (5, 8))
-
-
 def test_what_depends_on_the_type_is_left_alone() -> None:
     build = GraphBuilder()
     x = build.input("x", F16, [4, 4])
@@ -153,17 +116,6 @@ def test_what_depends_on_the_type_is_left_alone() -> None:
     expected = graph.run(given)
     rewrite(graph, WidenHalf())
     np.testing.assert_array_equal(graph.run(given)[0], expected[0])
-
-
-def test_a_model_without_heavy_work_is_left_alone() -> None:
-    build = GraphBuilder()
-    x = build.input("x", F16, [4])
-    build.output("y", build.op("Add", x, build.op("Exp", x)))
-    assert is_left_alone(build.finish(), WidenHalf())
-    build = GraphBuilder()
-    y = build.input("y", F32, [4, 4])
-    build.output("z", build.op("MatMul", y, y))
-    assert is_left_alone(build.finish(), WidenHalf())
 
 
 def test_compiled_against_onnx_runtime(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.passes.rewriting import is_left_alone
 from whence.graph import Check, Graph, Node, Ref, check_graph
-from whence.graph.builder import GraphBuilder
 from whence.graph.structure import structure
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.gather_consts import GatherConsts
@@ -44,13 +42,6 @@ def test_constants_stand_first_and_keep_their_order() -> None:
     check_graph(graph, Check.ALL)
     assert structure(graph) == before
     np.testing.assert_array_equal(graph.run([np.zeros(2, np.float32)]), expected)
-
-
-def test_what_stands_right_is_left_alone() -> None:
-    build = GraphBuilder()
-    x, c = build.input("x", DType.F32, [4]), build.const(np.ones(4, np.float32))
-    build.output("y", build.op("Add", x, c))
-    assert is_left_alone(build.finish(), GatherConsts())
 
 
 def test_a_late_constant_goes_behind_the_earlier_ones() -> None:

@@ -9,54 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.passes.rewriting import buried, is_left_alone, operators, rewrite
+from tests.passes.rewriting import rewrite
 from whence.graph import Graph, Rewriter
 from whence.graph.builder import GraphBuilder
-from whence.graph.structure import structure
 from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify import merge_duplicates
 from whence.passes.simplify.merge_duplicates import MergeDuplicates
-from whence.provenance import Reason
 from whence.types import DType
-
-
-def test_twins_and_their_twin_readers_become_one() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [2, 3])
-    chains = [
-        build.op("Exp", build.op("Transpose", x, perm=(1, 0), name=f"t{i}"), name=f"e{i}")
-        for i in range(3)
-    ]
-    build.output("y", build.op("Sum", *chains))
-    graph = build.finish()
-
-    expected = GraphBuilder()
-    x = expected.input("x", DType.F32, [2, 3])
-    chain = expected.op("Exp", expected.op("Transpose", x, perm=(1, 0)))
-    expected.output("y", expected.op("Sum", chain, chain, chain))
-
-    assert rewrite(graph, MergeDuplicates()) == {
-        "the same operator on the same inputs computes the same": 4
-    }
-    assert structure(graph) == structure(expected.finish())
-    assert buried(graph) == dict.fromkeys(("t1", "t2", "e1", "e2"), Reason.CSE)
-    survivors = {
-        graph.ledger.source(stone.node).name: stone.into for stone in graph.ledger.tombstones
-    }
-    assert survivors == {"t1": 1, "t2": 1, "e1": 2, "e2": 2}
-
-
-@pytest.mark.parametrize(
-    ("op", "merged"), [("Add", True), ("Mul", True), ("Sub", False), ("Div", False)]
-)
-def test_inputs_of_commutative_operators_may_be_swapped(op: str, merged: bool) -> None:
-    build = GraphBuilder()
-    x, z = build.input("x", DType.F32, [3]), build.input("z", DType.F32, [3])
-    build.output("a", build.op(op, x, z))
-    build.output("b", build.op(op, z, x))
-    graph = build.finish()
-    rewrite(graph, MergeDuplicates())
-    assert operators(graph) == [op] * (1 if merged else 2)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +38,6 @@ def test_other_attributes_are_another_operator(left: dict[str, Any], right: dict
     assert run_passes(graph, [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
 
 
-def test_all_outputs_of_a_twin_are_taken_over() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [4])
-    one, two = (build.op("Split", x, n_outputs=2, axis=0, num_outputs=2) for _ in range(2))
-    build.output("y", build.op("Add", one[1], two[0]))
-    graph = build.finish()
-    rewrite(graph, MergeDuplicates())
-    assert operators(graph) == ["Split", "Add"]
-
-
 def test_random_twins_differ() -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [4])
@@ -98,17 +47,6 @@ def test_random_twins_differ() -> None:
     assert (
         run_passes(build.finish(), [MergeDuplicates()], check=CheckLevel.INVARIANTS)[0].changes == 0
     )
-
-
-def test_absent_inputs_count() -> None:
-    build = GraphBuilder()
-    x, bound = build.input("x", DType.F32, [4]), build.const(np.float32(1))
-    build.output("a", build.op("Clip", x, None, bound))
-    build.output("b", build.op("Clip", x, None, bound))
-    build.output("c", build.op("Clip", x, bound))
-    graph = build.finish()
-    rewrite(graph, MergeDuplicates())
-    assert operators(graph) == ["Clip", "Clip"]
 
 
 def scalar(value: float, dtype: Any = np.float32) -> np.ndarray:
@@ -168,24 +106,6 @@ def test_bits_decide_not_numbers() -> None:
     )
 
 
-def test_a_merged_constant_leaves() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [2])
-    build.output(
-        "y",
-        build.op(
-            "Add",
-            build.op("Add", x, build.const(np.ones(2, np.float32))),
-            build.const(np.ones(2, np.float32)),
-        ),
-    )
-    graph = build.finish()
-    first, second = (node for node in graph if node.is_const)
-    assert rewrite(graph, MergeDuplicates()) == {"equal constants are one": 1}
-    assert second.graph is None
-    assert [node.inputs[1] for node in graph if node.op == "Add"] == [first.ref()] * 2
-
-
 def test_large_constants_are_read_whole_only_when_samples_agree_and_then_once(monkeypatch) -> None:
     digests = 0
     digest = merge_duplicates._digest
@@ -207,13 +127,6 @@ def test_large_constants_are_read_whole_only_when_samples_agree_and_then_once(mo
     MergeDuplicates().run(Rewriter(graph, "test"))
     assert digests == 50
     assert graph.op_counts["Const"] == 50
-
-
-def test_nothing_to_merge() -> None:
-    build = GraphBuilder()
-    x = build.input("x", DType.F32, [4])
-    build.output("y", build.op("Add", build.op("Exp", x), build.op("Neg", x)))
-    assert is_left_alone(build.finish(), MergeDuplicates())
 
 
 @given(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from tests.graph.making import with_branches
-from tests.passes.control.nested import read_text
-from tests.passes.rewriting import operators, rewrite
+from tests.passes.rewriting import operators
 from whence.compat.hexagon_consts import ConstCache, get_zero_node
 from whence.graph import Check, Graph, Node, NodeFlag, Rewriter, check_graph
 from whence.graph.builder import GraphBuilder
@@ -17,33 +14,6 @@ from whence.passes.manager import CheckLevel, run_passes
 from whence.passes.simplify.remove_dead_nodes import RemoveDeadNodes, remove_unread
 from whence.provenance import Reason
 from whence.types import DType
-
-
-def test_a_whole_dead_chain_leaves_with_its_constants() -> None:
-    build = GraphBuilder()
-    x, unused = build.input("x", DType.F32, [4]), build.input("unused", DType.F32, [4])
-    build.op(
-        "Sqrt",
-        build.op(
-            "Mul", build.op("Exp", x, name="a"), build.const(np.ones(4, np.float32)), name="b"
-        ),
-        name="c",
-    )
-    build.op("Neg", unused, name="d")
-    build.output("y", build.op("Relu", x, name="kept"))
-    graph = build.finish()
-
-    assert rewrite(graph, RemoveDeadNodes()) == {"nothing reads it": 5}
-    assert operators(graph) == ["Relu"]
-    assert [node.name for node in graph.inputs] == ["x", "unused"]
-    stones = {graph.ledger.source(stone.node).name: stone for stone in graph.ledger.tombstones}
-    assert set(stones) == {"a", "b", "c", "d"}
-    assert all(
-        stone.reason is Reason.DEAD
-        and stone.pass_name == "remove_dead_nodes"
-        and stone.into is None
-        for stone in stones.values()
-    )
 
 
 def test_one_read_output_keeps_a_node_and_retained_nodes_stay() -> None:
@@ -110,31 +80,6 @@ def test_dead_branches_leave_with_what_they_hold() -> None:
     check_graph(graph, Check.HASH | Check.ORIGIN | Check.DEADNODES)
     assert operators(graph) == []
     assert {stone.node for stone in graph.ledger.tombstones} == {1, 2, 3, last.id}
-
-
-CAPTURES = """
-<ir_version: 10, opset_import: ["" : 21]>
-main (bool c, float[4] a, float[4] b) => (float[4] y) {
-    unused = Exp(b)
-    y = If (c) <
-        then_branch = yes () => (float[4] p) { dead = Neg(unused) p = Relu(a) },
-        else_branch = no () => (float[4] q) { q = Neg(a) }
-    >
-}
-"""
-
-
-def test_a_capture_that_no_branch_reads_is_not_passed_in(tmp_path: Path) -> None:
-    graph = read_text(CAPTURES, tmp_path)
-    (branch,) = (node for node in graph if node.op == "If")
-    assert branch.attrs["captures"] == 2
-    assert rewrite(graph, RemoveDeadNodes()) == {
-        "nothing reads it": 2,
-        "an unused capture is not passed in": 1,
-    }
-    assert branch.attrs["captures"] == 1
-    assert [len(body.inputs) for body in branch.bodies.values()] == [1, 1]
-    assert operators(graph) == ["If"]
 
 
 def reading(graph: Graph, op: str) -> Node:
