@@ -127,3 +127,20 @@ def test_an_otherwise_belongs_to_the_when_before_it() -> None:
     (branch,) = build.finish()
     assert isinstance(branch, If)
     assert len(branch.then) == len(branch.otherwise) == 1
+
+
+def test_a_loop_inside_another_of_the_same_name_hides_nothing() -> None:
+    build = Builder()
+    with build.loop("i", 4) as outer, build.loop("i", 2) as inner:
+        build.count("at", outer * 2 + inner)
+    with build.loop("i", 3) as later:
+        build.count("at", later)
+    assert (outer, inner, later) == (Counter("i"), Counter("i_2"), Counter("i"))
+
+
+def test_the_variables_of_expressions_are_bound_under_their_own_names() -> None:
+    build = Builder()
+    assert build.bind("n", 0) == Counter("n")
+    assert build.count("n", 1) == Counter("n_2")
+    with pytest.raises(AssertionError):
+        build.bind("n", 2)

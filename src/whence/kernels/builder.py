@@ -9,8 +9,9 @@
             build.assign(total, total + x.vector(k, 8))
 
 Every name is the program's own: what two parts of a micro-kernel share is handed over as a value,
-not by agreeing on how it is spelled. The exceptions are the variables of expressions that the group
-was pulled into (`Store`, `IndexCount`), which are counts bound under the variables' names.
+not by agreeing on how it is spelled, and a name that is taken where it would be seen gets a number.
+The exceptions are the variables of expressions that the group was pulled into (`Store`,
+`IndexCount`), which are bound under exactly the variables' names (`bind`, `bind_value`).
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ from whence.kernels.ir import (
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
+_RESERVED = (TASK, SCRATCH, "begin", "end", "buf")
+"""What the function around every program has names for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
@@ -96,6 +100,7 @@ class Builder:
 
     def __init__(self) -> None:
         self._open: list[list[Stmt]] = [[]]
+        self._names: list[set[str]] = [set(_RESERVED)]
 
     def finish(self) -> tuple[Stmt, ...]:
         (statements,) = self._open
@@ -108,8 +113,17 @@ class Builder:
     def _inside(self) -> Iterator[list[Stmt]]:
         body: list[Stmt] = []
         self._open.append(body)
+        self._names.append(set())
         yield body
+        self._names.pop()
         assert self._open.pop() is body
+
+    def _name(self, stem: str) -> str:
+        """A name that hides none: the stem, or with a number behind it."""
+        candidates = (stem, *(f"{stem}_{number}" for number in range(2, 1000)))
+        name = next(each for each in candidates if not any(each in seen for seen in self._names))
+        self._names[-1].add(name)
+        return name
 
     # ---- control ----
 
@@ -132,6 +146,7 @@ class Builder:
         vectorise: bool = False,
     ) -> Iterator[Count]:
         with self._inside() as body:
+            name = self._name(name)
             yield Counter(name)
         self.add(For(name, count(begin), count(end), tuple(body), count(step), unroll, vectorise))
 
@@ -139,9 +154,11 @@ class Builder:
     def unrolled(self, *extents: tuple[str, int]) -> Iterator[tuple[Count, ...]]:
         """Nested loops that are written out, over registers."""
         with self._inside() as body:
-            yield tuple(Counter(name) for name, _ in extents)
+            names = [self._name(name) for name, _ in extents]
+            yield tuple(Counter(name) for name in names)
         inner = tuple(body)
-        for level, (name, extent) in reversed(list(enumerate(extents))):
+        sizes = [extent for _, extent in extents]
+        for level, (name, extent) in reversed(list(enumerate(zip(names, sizes, strict=True)))):
             inner = (For(name, count(0), count(extent), inner, unroll=0 if level else FULLY),)
         self.add(*inner)
 
@@ -169,12 +186,26 @@ class Builder:
 
     # ---- names ----
 
+    def bind(self, name: str, value: Countable) -> Count:
+        """A variable of the group's expressions."""
+        assert self._name(name) == name
+        self.add(LetCount(name, count(value)))
+        return Counter(name)
+
+    def bind_value(self, name: str, value: Expr) -> Name:
+        """A name of the group's expressions, such as the accumulator."""
+        assert self._name(name) == name
+        self.add(Let(name, value))
+        return Name(name, value.dtype, value.lanes)
+
     def count(self, name: str, value: Countable | Index) -> Count:
+        name = self._name(name)
         self.add(LetCount(name, count(value)))
         return Counter(name)
 
     def count_variable(self, name: str, value: Countable) -> Count:
         """A count that `set` changes."""
+        name = self._name(name)
         self.add(LetCount(name, count(value), is_variable=True))
         return Counter(name)
 
@@ -183,10 +214,12 @@ class Builder:
         self.add(SetCount(variable.name, count(value)))
 
     def let(self, name: str, value: Expr) -> Name:
+        name = self._name(name)
         self.add(Let(name, value))
         return Name(name, value.dtype, value.lanes)
 
     def variable(self, name: str, value: Expr) -> Name:
+        name = self._name(name)
         self.add(Variable(name, value))
         return Name(name, value.dtype, value.lanes)
 
@@ -200,6 +233,7 @@ class Builder:
         self, name: str, dtype: DType = DType.F32, offset: Countable = 0, *, alone: bool = True
     ) -> Pointer:
         """A pointer into the worker's private memory, so many elements behind its start."""
+        name = self._name(name)
         self.add(LetPointer(name, SCRATCH, count(offset), dtype, is_written=True, is_alone=alone))
         return Pointer(name, dtype)
 
@@ -213,6 +247,7 @@ class Builder:
         alone: bool = True,
         moves: bool = False,
     ) -> Pointer:
+        name = self._name(name)
         self.add(LetPointer(name, base.name, count(offset), base.dtype, written, alone, moves))
         return Pointer(name, base.dtype)
 
@@ -222,12 +257,14 @@ class Builder:
     def array(
         self, name: str, *shape: int, dtype: DType = DType.F32, lanes: int = 1, alignment: int = 0
     ) -> Memory:
+        name = self._name(name)
         self.add(Array(name, shape, dtype, lanes, alignment))
         return Memory(name, dtype, lanes)
 
     def constants(
         self, name: str, values: Sequence[int | float], dtype: DType, *shape: int
     ) -> Memory:
+        name = self._name(name)
         self.add(Constants(name, shape or (len(values),), tuple(values), dtype))
         return Memory(name, dtype, 1)
 

@@ -150,7 +150,7 @@ class Bf16x2Conv(Micro):
         with build.tasks(kernel.tasks) as task:
             round_ = build.count("round", task // self.parts)
             part = build.count("part", task % self.parts)
-            image = build.count(IMAGE, round_ // self.chunks)
+            image = build.bind(IMAGE, round_ // self.chunks)
             first = build.count("first", round_ % self.chunks * self.chunk)
             rows = build.count("count", least(self.chunk, self.rows.out - first))
             with build.when(round_.differs(have)):

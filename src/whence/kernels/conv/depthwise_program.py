@@ -96,7 +96,7 @@ class _Item:
 
 def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares: _Shares) -> None:
     chunks = slide.chunks
-    build.count(IMAGE, task // (slide.blocks * chunks))
+    build.bind(IMAGE, task // (slide.blocks * chunks))
     block = build.count("block", task // chunks % slide.blocks)
     first = build.count("first", task % chunks * slide.chunk)
     last = build.count("last", least(first + slide.chunk, slide.cover.units))

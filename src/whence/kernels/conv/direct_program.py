@@ -133,7 +133,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
         round_ = build.count("round", task // (conv.groups * panels))
         group = build.count("group", task // panels % conv.groups)
         panel = build.count("panel", task % panels)
-    image = build.count(IMAGE, round_ // chunks)
+    image = build.bind(IMAGE, round_ // chunks)
     first = build.count("first", round_ % chunks * conv.chunk)
     last = build.count("last", least(first + conv.chunk, conv.cover.units))
     group_width, width = conv.group_vectors * conv.lanes, conv.vectors * conv.lanes

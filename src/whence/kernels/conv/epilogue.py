@@ -73,7 +73,7 @@ class Epilogue:
         if not streams:
             return
         with build.loop("i", pixels, unroll=FULLY) as i:
-            build.count(PIXEL, self.place + i)
+            build.bind(PIXEL, self.place + i)
             for j in range(vectors):
                 with build.scope():
                     self._bind_channels(build, j)
@@ -98,11 +98,11 @@ class Epilogue:
         else:
             unroll = FULLY
         with build.loop("i", pixels, unroll=unroll) as i:
-            build.count(PIXEL, self.place + i)
+            build.bind(PIXEL, self.place + i)
             for j in range(vectors):
                 with build.scope():
                     self._bind_channels(build, j)
-                    build.let(acc.name, sums(i, j))
+                    build.bind_value(acc.name, sums(i, j))
                     for output, value in zip(self.outputs, vectors_of, strict=True):
                         build.store(output.buffer, output.index, value)
 
@@ -122,21 +122,21 @@ class Epilogue:
             for j in range(vectors):
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
         with build.loop("i", pixels, unroll=1) as i:
-            build.count(PIXEL, self.place + i)
+            build.bind(PIXEL, self.place + i)
             for j in range(vectors):
                 with build.scope():
                     channels, lane = self._channels(j)
-                    build.count(CHANNELS, channels)
+                    build.bind(CHANNELS, channels)
                     with build.loop("k", self.lanes, vectorise=True) as k:
-                        build.count(LANE, lane + k)
-                        build.let(ACCUMULATOR.name, tile[i * width + j * self.lanes + k])
+                        build.bind(LANE, lane + k)
+                        build.bind_value(ACCUMULATOR.name, tile[i * width + j * self.lanes + k])
                         for output in self.outputs:
                             build.store(output.buffer, output.index, output.value)
 
     def _bind_channels(self, build: Builder, j: int) -> None:
         channels, lane = self._channels(j)
-        build.count(CHANNELS, channels)
-        build.count(LANE, lane)
+        build.bind(CHANNELS, channels)
+        build.bind(LANE, lane)
 
     def _channels(self, j: int) -> tuple[Count, Count]:
         """The block and the first lane of a tile's vector."""

@@ -141,7 +141,7 @@ def _tile_place(build: Builder, it: Winograd, tile: Count) -> tuple[Count, Count
     """The image of a tile, and where in it the tile's output begins."""
     across, area = it.tiles_across, it.tiles_down * it.tiles_across
     return (
-        build.count(IMAGE, tile // area),
+        build.bind(IMAGE, tile // area),
         build.count("row", tile % area // across * it.size),
         build.count("column", tile % across * it.size),
     )

@@ -73,7 +73,7 @@ class Bf16x2Gemm(Micro):
         build.add(TileConfigure())
         split = build.scratch("split", DType.BF16)
         sums = build.scratch("sums", offset=self.split_floats)
-        build.count(BATCH, 0)
+        build.bind(BATCH, 0)
         a = build.pointer("a", build.buffer(gemm.a.buffer), gemm.a.base)
         have = build.count_variable("have", -1)
         with build.tasks(kernel.tasks) as task:

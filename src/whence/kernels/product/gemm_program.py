@@ -119,7 +119,7 @@ class _Item:
 
 def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
     width, rows = gemm.tile.width, gemm.tile.rows
-    build.count(BATCH, task // (gemm.panels * gemm.blocks))
+    build.bind(BATCH, task // (gemm.panels * gemm.blocks))
     panel = build.count("panel", task // gemm.blocks % gemm.panels)
     block = build.count("block", task % gemm.blocks)
     n0 = build.count("n0", panel * width)
@@ -309,12 +309,12 @@ def store_rows(
 
     def store(i: Count, limit: Countable) -> None:
         with build.loop("j", limit, vectorise=True) as j:
-            build.count(COLUMN, n0 + j)
-            build.let(ACCUMULATOR.name, made[i * width + j])
+            build.bind(COLUMN, n0 + j)
+            build.bind_value(ACCUMULATOR.name, made[i * width + j])
             build.store(gemm.out, gemm.out_index, gemm.value)
 
     with build.loop("i", rows) as i:
-        build.count(ROW, m0 + i)
+        build.bind(ROW, m0 + i)
         with build.when(columns.equals(width)):
             store(i, width)
         with build.otherwise():
