@@ -9,7 +9,9 @@ supernodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from whence.errors import InputError
 from whence.passes.base import Pass
 from whence.passes.control.flatten_branches import FlattenBranches
 from whence.passes.control.inline_branches import InlineBranches
@@ -33,6 +35,7 @@ from whence.passes.lower.expand_stft import ExpandStft
 from whence.passes.lower.flatten_depth import FlattenDepth
 from whence.passes.lower.fuse_activations import FuseActivations
 from whence.passes.lower.widen_half import WidenHalf
+from whence.passes.preferences import Preferences
 from whence.passes.quantised.integer_arithmetic import IntegerArithmetic
 from whence.passes.quantised.move_codes import MoveCodes
 from whence.passes.quantised.remove_quantise_pairs import RemoveQuantisePairs
@@ -141,6 +144,21 @@ PREPARE: Sequence[Pass] = (
     PostponeFailures(),
 )
 """Everything, for compiling."""
+
+
+def passes_for(preferences: Preferences) -> tuple[Pass, ...]:
+    """`PREPARE` as a backend wants it."""
+    unknown = preferences.without - {each.name for each in PREPARE}
+    if unknown:
+        raise InputError(f"there is no pass '{min(unknown)}' to leave out; see `whence passes`")
+    block = preferences.channel_block
+    return tuple(
+        replace(each, block=block) if isinstance(each, BlockChannels) and block else each
+        for each in PREPARE
+        if each.name not in preferences.without
+        and not (isinstance(each, BlockChannels) and block is None)
+    )
+
 
 CHANNELS_LAST: Sequence[Pass] = (
     SignCodes(),

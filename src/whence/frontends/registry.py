@@ -1,0 +1,97 @@
+"""Which reader reads a file: by its ending, or by how its content begins.
+
+whence's own readers are found without a search. Other files are offered to the frontends of
+plugins; what none of them knows is read as ONNX, whatever it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from whence.plugins import FRONTENDS, load_plugins, warn_left_out
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class Reader(Protocol):
+    """Reads a model file. `shapes` fixes the shapes of inputs that the file leaves open."""
+
+    def __call__(self, path: Path, /, *, shapes: Shapes | None = None) -> Graph: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """A format of model files."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """In small letters, with their dot."""
+    read: Reader
+    magic: bytes = b""
+    """What a file of this format begins with, for files of any other name; none where the ending has
+    to do.
+    """
+
+
+def find_reader(path: Path) -> Reader:
+    """What reads this file."""
+    suffix = path.suffix.lower()
+    own = _OWN.get(suffix)
+    if own is not None:
+        return own()
+    frontends = _plugins()
+    for each in frontends:
+        if suffix in each.suffixes:
+            return each.read
+    longest = max((len(each.magic) for each in frontends), default=0)
+    begin = _begin(path, longest) if longest else b""
+    for each in frontends:
+        if each.magic and begin.startswith(each.magic):
+            return each.read
+    return _onnx()
+
+
+def _begin(path: Path, count: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError:
+        # The reader will say so, in its own words.
+        return b""
+
+
+def _plugins() -> list[Frontend]:
+    found = []
+    for plugin, loaded in load_plugins(FRONTENDS):
+        if isinstance(loaded, Frontend):
+            found.append(loaded)
+        else:
+            kind = type(loaded).__name__
+            warn_left_out(plugin, f"it is a {kind}, not a whence.frontends.registry.Frontend")
+    return found
+
+
+def _onnx() -> Reader:
+    from whence.frontends.onnx.reader import read_onnx
+
+    return read_onnx
+
+
+def _tflite() -> Reader:
+    from whence.frontends.tflite.reader import read_tflite
+
+    return read_tflite
+
+
+_OWN: Mapping[str, Callable[[], Reader]] = {
+    ".onnx": _onnx,
+    ".tflite": _tflite,
+    ".lite": _tflite,
+    ".circle": _tflite,
+}
