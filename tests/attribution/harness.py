@@ -10,7 +10,7 @@ from whence.api import prepare
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Event
-from whence.building.build import build_program
+from whence.backends.cpu.generator import build_program
 from whence.building.program import Program
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.target import Target

@@ -19,12 +19,13 @@ from whence.attribution.exchange import Exchange
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.rounds import Saving
 from whence.attribution.source_costs import source_kinds
+from whence.backends.cpu.backend import cpu_backend
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
 from whence.passes.equivalence import random_inputs
-from whence.runtime.engine import CpuEngine, Engine
+from whence.runtime.engine import Engine
 from whence.types import DType
 
 
@@ -149,14 +150,13 @@ def aside(*after: str) -> Graph:
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_run_goes_on_after_a_reference_step_under_a_guard(taken: bool) -> None:
     engine, graph = Engine(threads=1), aside()
-    assert isinstance(engine, CpuEngine)
     model, inputs = (
         compile_model(graph, engine=engine),
         [np.linspace(-1, 1, 4).astype(np.float32), np.array(taken)],
     )
     program = model.program_for(inputs)
     assert program.library is not None
-    exchange = Exchange(program, engine, inputs, program.library, [])
+    exchange = Exchange(program, cpu_backend(engine), inputs, program.library, [])
     ran = exchange.run() > 0
     np.testing.assert_array_equal(exchange.outputs[0], model(*inputs))
     asides = [step.number for step in program.plan.references]

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.runtime.c_text import code_of, squeezed
 from tests.runtime.models import mixed, parsed, relu
 from tests.runtime.zig import zig_cc
-from whence.building.build import build_program, tile_for
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program, tile_for
 from whence.building.export import c_string, export, header_text, identifier, model_source
 from whence.codegen.c_text import c_comment
 from whence.codegen.emit import emit
@@ -26,7 +27,7 @@ from whence.graph.builder import GraphBuilder
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower
 from whence.provenance import SourceOp
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.types import DType
 
 HOSTILE = (
@@ -141,9 +142,9 @@ def test_identifiers_are_readable() -> None:
     ]
 
 
-def test_hostile_names_leave_the_code_as_it_is(engine: CpuEngine) -> None:
+def test_hostile_names_leave_the_code_as_it_is(engine: Engine) -> None:
     plain, hostile = (
-        build_program(_graph(names), engine.toolchain, load=False)
+        build_program(_graph(names), cpu_backend(engine).toolchain, load=False)
         for names in ((), _spread(HOSTILE))
     )
     assert [unit.name for unit in plain.units] == [unit.name for unit in hostile.units]
@@ -157,9 +158,9 @@ def test_hostile_names_leave_the_code_as_it_is(engine: CpuEngine) -> None:
     assert all(re.fullmatch(r"\w+", step.symbol, re.ASCII) for step in hostile.steps)
 
 
-def test_an_operator_type_cannot_become_code(engine: CpuEngine) -> None:
+def test_an_operator_type_cannot_become_code(engine: Engine) -> None:
     graph = parsed("odd (float[4] x) => (float[4] y) { y = Relu(x) }")
-    program = build_program(graph, engine.toolchain, load=False)
+    program = build_program(graph, cpu_backend(engine).toolchain, load=False)
     (kernel,) = _kernels(graph, engine)
     emitted = emit([replace(kernel, name="x(void) {} */ #error")], [["*/ #error"]])
     assert re.fullmatch(r"x_void_error_[0-9a-f]{16}", emitted.symbols[0])
@@ -167,19 +168,23 @@ def test_an_operator_type_cannot_become_code(engine: CpuEngine) -> None:
     assert program.units[0].functions[0].symbol.endswith(emitted.symbols[0][-16:])
 
 
-def _kernels(graph: Graph, engine: CpuEngine) -> list[Kernel]:
+def _kernels(graph: Graph, engine: Engine) -> list[Kernel]:
     return [
         step.kernel
-        for step in lower(fuse(graph, find_groups(graph, "dominator")), tile_for(engine.toolchain))
+        for step in lower(
+            fuse(graph, find_groups(graph, "dominator")), tile_for(cpu_backend(engine).toolchain)
+        )
         if step.kernel is not None
     ]
 
 
-def test_a_model_of_hostile_names_compiles_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
+def test_a_model_of_hostile_names_compiles_and_runs(engine: Engine, tmp_path: Path) -> None:
     names = _spread(HOSTILE)
     graph = _graph(names)
-    program = build_program(graph, engine.toolchain, load=False)
-    library, header, *_ = export(program, engine.toolchain, tmp_path / "out", HOSTILE[5])
+    program = build_program(graph, cpu_backend(engine).toolchain, load=False)
+    library, header, *_ = export(
+        program, cpu_backend(engine).toolchain, tmp_path / "out", HOSTILE[5]
+    )
     assert library.name == "libvoid_injected_void_system_echo_char_s.so"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
     code = ctypes.CDLL(str(library))
@@ -214,10 +219,10 @@ def _sources(graph: Graph) -> list[SourceOp]:
 
 @pytest.mark.parametrize(("language", "standard"), [("c", "c99"), ("c", "c11"), ("c++", "c++11")])
 def test_the_header_is_clean_in_every_language(
-    engine: CpuEngine, tmp_path: Path, language: str, standard: str
+    engine: Engine, tmp_path: Path, language: str, standard: str
 ) -> None:
-    program = build_program(_graph(_spread(HOSTILE)), engine.toolchain, load=False)
-    export(program, engine.toolchain, tmp_path, "net")
+    program = build_program(_graph(_spread(HOSTILE)), cpu_backend(engine).toolchain, load=False)
+    export(program, cpu_backend(engine).toolchain, tmp_path, "net")
     (tmp_path / "use.source").write_text(
         '#include "net.h"\n#include "net.h"\nint use(void);\nint use(void) { return'
         " net_description() != 0; }\n"
@@ -235,7 +240,7 @@ def test_the_header_is_clean_in_every_language(
     )
     assert (
         zig_cc(
-            engine.toolchain,
+            cpu_backend(engine).toolchain,
             tmp_path,
             "-c",
             "-nostdinc++",
@@ -253,7 +258,7 @@ def test_the_header_is_clean_in_every_language(
 # ---- files ----
 
 
-def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
+def test_what_is_written(engine: Engine, tmp_path: Path) -> None:
     build = GraphBuilder("product")
     x = build.input("image", DType.F32, [2, 3])
     build.output(
@@ -262,8 +267,8 @@ def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
             "MatMul", x, build.const(np.arange(12, dtype=np.float32).reshape(3, 4)), name="classify"
         ),
     )
-    program = build_program(build.finish(), engine.toolchain, load=False)
-    written = export(program, engine.toolchain, tmp_path / "deep" / "er", "my net")
+    program = build_program(build.finish(), cpu_backend(engine).toolchain, load=False)
+    written = export(program, cpu_backend(engine).toolchain, tmp_path / "deep" / "er", "my net")
     folder = tmp_path / "deep" / "er"
     assert written == [
         folder / "libmy_net.so",
@@ -293,12 +298,17 @@ def test_what_is_written(engine: CpuEngine, tmp_path: Path) -> None:
     assert "/* classify */" in (folder / "src" / "kernels0.c").read_text(encoding="ascii")
 
 
-def test_the_written_sources_compile_by_themselves(engine: CpuEngine, tmp_path: Path) -> None:
-    export(build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, "net")
+def test_the_written_sources_compile_by_themselves(engine: Engine, tmp_path: Path) -> None:
+    export(
+        build_program(relu(), cpu_backend(engine).toolchain, load=False),
+        cpu_backend(engine).toolchain,
+        tmp_path,
+        "net",
+    )
     sources = sorted(path.name for path in (tmp_path / "src").glob("*.c"))
     strict = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
     zig_cc(
-        engine.toolchain,
+        cpu_backend(engine).toolchain,
         tmp_path / "src",
         "-shared",
         "-fPIC",
@@ -315,52 +325,55 @@ def test_the_written_sources_compile_by_themselves(engine: CpuEngine, tmp_path: 
     "name",
     ["whence", "whence_runtime", "whence_description", "kernels0", "c", "m", "pthread", "OpenCL"],
 )
-def test_a_name_that_is_taken_gets_a_prefix(engine: CpuEngine, tmp_path: Path, name: str) -> None:
+def test_a_name_that_is_taken_gets_a_prefix(engine: Engine, tmp_path: Path, name: str) -> None:
     written = export(
-        build_program(relu(), engine.toolchain, load=False), engine.toolchain, tmp_path, name
+        build_program(relu(), cpu_backend(engine).toolchain, load=False),
+        cpu_backend(engine).toolchain,
+        tmp_path,
+        name,
     )
     assert written[0].name == f"libmodel_{name}.so"
     assert len({path.name for path in (tmp_path / "src").iterdir()}) == 12
 
 
-def test_exporting_again_replaces(engine: CpuEngine, tmp_path: Path) -> None:
+def test_exporting_again_replaces(engine: Engine, tmp_path: Path) -> None:
     for shape in ((4,), (5,)):
         export(
-            build_program(relu(*shape), engine.toolchain, load=False),
-            engine.toolchain,
+            build_program(relu(*shape), cpu_backend(engine).toolchain, load=False),
+            cpu_backend(engine).toolchain,
             tmp_path,
             "net",
         )
     assert "f32[5]" in (tmp_path / "net.h").read_text(encoding="ascii")
 
 
-def test_a_model_that_needs_python_is_refused(engine: CpuEngine, tmp_path: Path) -> None:
+def test_a_model_that_needs_python_is_refused(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"need Python, first reference_NonZero: "):
         export(
-            build_program(mixed(), engine.toolchain, load=False),
-            engine.toolchain,
+            build_program(mixed(), cpu_backend(engine).toolchain, load=False),
+            cpu_backend(engine).toolchain,
             tmp_path / "out",
             "net",
         )
     assert not (tmp_path / "out").exists()
 
 
-def test_values_without_a_size_are_refused(engine: CpuEngine, tmp_path: Path) -> None:
+def test_values_without_a_size_are_refused(engine: Engine, tmp_path: Path) -> None:
     graph = parsed(
         "text (string[2] words, float[n] x) => (string[2] same) { same = Identity(words) }"
     )
     with pytest.raises(UnsupportedError, match="input 'words' is string"):
         export(
-            build_program(graph, engine.toolchain, load=False),
-            engine.toolchain,
+            build_program(graph, cpu_backend(engine).toolchain, load=False),
+            cpu_backend(engine).toolchain,
             tmp_path / "out",
             "net",
         )
     open_shape = relu("n")
     with pytest.raises(UnsupportedError):
         export(
-            build_program(open_shape, engine.toolchain, load=False),
-            engine.toolchain,
+            build_program(open_shape, cpu_backend(engine).toolchain, load=False),
+            cpu_backend(engine).toolchain,
             tmp_path / "out",
             "net",
         )

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tests.runtime.models import assert_same, parsed
 from whence.api import compile_model, prepare
 from whence.attribution import profile_executable
-from whence.building import build as build_module
+from whence.backends.cpu import generator as generator_module
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
+from whence.backends.cpu.instance import Instance
 from whence.building.allocate import allocate
 from whence.building.arena import ALIGNMENT
-from whence.building.build import build_program
 from whence.building.export import export
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region
@@ -33,8 +35,7 @@ from whence.graph.interpreter import evaluate_node
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
 from whence.kernels.tile import AVX512
-from whence.runtime.engine import CpuEngine
-from whence.runtime.instance import Instance
+from whence.runtime.engine import Engine
 from whence.types import DType, TensorType
 
 
@@ -53,11 +54,11 @@ def _ops(graph: Graph) -> list[str]:
     return ["+".join(node.op for node in step.members) for step in _shared(graph)[0]]
 
 
-def _check(graph: Graph, engine: CpuEngine, inputs: Sequence[np.ndarray]) -> Program:
+def _check(graph: Graph, engine: Engine, inputs: Sequence[np.ndarray]) -> Program:
     expected = graph.run(list(inputs))
-    program = build_program(graph.copy(), engine.toolchain)
+    program = build_program(graph.copy(), cpu_backend(engine).toolchain)
     for _ in range(2):
-        assert_same(Instance(program, engine).run(list(inputs), None), expected)
+        assert_same(Instance(program, cpu_backend(engine)).run(list(inputs), None), expected)
     return program
 
 
@@ -73,7 +74,7 @@ def _softmax(build: GraphBuilder, x: Symbol) -> Symbol:
 # ---- concatenations ----
 
 
-def test_what_is_put_together_is_made_in_place(engine: CpuEngine) -> None:
+def test_what_is_put_together_is_made_in_place(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [3, 16])
     y = build.op(
@@ -90,7 +91,7 @@ def test_what_is_put_together_is_made_in_place(engine: CpuEngine) -> None:
     _check(graph, engine, [_rows(3)])
 
 
-def test_only_what_cannot_be_made_in_place_is_copied(engine: CpuEngine) -> None:
+def test_only_what_cannot_be_made_in_place_is_copied(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])
     given, twice = _softmax(build, x), _softmax(build, build.op("Neg", x))
@@ -108,7 +109,7 @@ def test_only_what_cannot_be_made_in_place_is_copied(engine: CpuEngine) -> None:
     _check(graph, engine, [_rows(2)])
 
 
-def test_an_output_is_put_together_where_the_caller_gets_it(engine: CpuEngine) -> None:
+def test_an_output_is_put_together_where_the_caller_gets_it(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])
     a, b = _softmax(build, x), _softmax(build, build.op("Neg", x))
@@ -127,7 +128,7 @@ def test_an_output_is_put_together_where_the_caller_gets_it(engine: CpuEngine) -
     assert _check(graph, engine, [_rows(2)]).plan.is_native
 
 
-def test_a_concatenation_that_grows_lies_in_its_end(engine: CpuEngine) -> None:
+def test_a_concatenation_that_grows_lies_in_its_end(engine: Engine) -> None:
     # Both ways to write a dense block: each concatenation extends the one before, or starts anew
     # from all parts.
     for nested in (True, False):
@@ -168,7 +169,7 @@ def _parts(graph: Graph, node: Node) -> list[Ref]:
     ]
 
 
-def test_a_dense_network_needs_no_more_memory(engine: CpuEngine) -> None:
+def test_a_dense_network_needs_no_more_memory(engine: Engine) -> None:
     build = GraphBuilder()
     rng = np.random.default_rng(0)
     x = build.op(
@@ -207,7 +208,7 @@ def test_a_dense_network_needs_no_more_memory(engine: CpuEngine) -> None:
     [([2, 16], 1), ([3, 5], 0), ([2, 1, 16], 1)],
     ids=["not stretches", "not at a line", "in pieces"],
 )
-def test_other_concatenations_copy(engine: CpuEngine, shape: list[int], axis: int) -> None:
+def test_other_concatenations_copy(engine: Engine, shape: list[int], axis: int) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, shape)
     build.output(
@@ -225,7 +226,7 @@ def test_other_concatenations_copy(engine: CpuEngine, shape: list[int], axis: in
 
 
 @pytest.mark.parametrize("shape", [(0, 16), (1, 0)])
-def test_parts_without_elements(engine: CpuEngine, shape: tuple[int, int]) -> None:
+def test_parts_without_elements(engine: Engine, shape: tuple[int, int]) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, shape)
     empty = build.op("Exp", build.op("Exp", x))
@@ -246,7 +247,7 @@ def test_parts_without_elements(engine: CpuEngine, shape: tuple[int, int]) -> No
 
 
 @pytest.mark.parametrize("dtype", [DType.F64, DType.I64, DType.U8, DType.BOOL, DType.F16])
-def test_elements_of_every_size(engine: CpuEngine, dtype: DType) -> None:
+def test_elements_of_every_size(engine: Engine, dtype: DType) -> None:
     build = GraphBuilder()
     x = build.input("x", dtype, [1, 64])
     turned = build.op(
@@ -264,7 +265,7 @@ def test_elements_of_every_size(engine: CpuEngine, dtype: DType) -> None:
 # ---- splits ----
 
 
-def test_splits_and_slices_are_views(engine: CpuEngine) -> None:
+def test_splits_and_slices_are_views(engine: Engine) -> None:
     build = GraphBuilder()
     x = _softmax(build, build.input("x", DType.F32, [1, 4, 16]))
     halves = build.op("Split", x, axis=1, num_outputs=2, n_outputs=2)
@@ -276,7 +277,7 @@ def test_splits_and_slices_are_views(engine: CpuEngine) -> None:
     _check(graph, engine, [_rows(4)[None]])
 
 
-def test_views_of_what_the_caller_gives_and_gets(engine: CpuEngine) -> None:
+def test_views_of_what_the_caller_gives_and_gets(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])
     mine = build.op("Split", x, axis=0, num_outputs=2, n_outputs=2)
@@ -291,7 +292,7 @@ def test_views_of_what_the_caller_gives_and_gets(engine: CpuEngine) -> None:
     assert program.plan.is_native
 
 
-def test_the_halves_of_a_value_are_put_back_with_others(engine: CpuEngine) -> None:
+def test_the_halves_of_a_value_are_put_back_with_others(engine: Engine) -> None:
     # As in detection networks: both halves, and what was computed from the second, go on together.
     build = GraphBuilder()
     x = _softmax(build, build.input("x", DType.F32, [4, 16]))
@@ -308,7 +309,7 @@ def test_the_halves_of_a_value_are_put_back_with_others(engine: CpuEngine) -> No
 # ---- by reference, nested, exported, profiled ----
 
 
-def test_reference_steps_write_in_place(engine: CpuEngine) -> None:
+def test_reference_steps_write_in_place(engine: Engine) -> None:
     build = GraphBuilder()
     x = build.input("x", DType.F32, [2, 16])
     late = build.op("Reshape", x, build.input("shape", DType.I64, [2]))
@@ -320,7 +321,7 @@ def test_reference_steps_write_in_place(engine: CpuEngine) -> None:
     assert not _check(graph, engine, [_rows(2), np.array([4, 8])]).plan.is_native
 
 
-def test_in_the_body_of_a_loop(engine: CpuEngine) -> None:
+def test_in_the_body_of_a_loop(engine: Engine) -> None:
     graph = parsed("""looped (float[1,16] x) => (float[2,16] y) {
             n = Constant<value = int64 {3}>()  yes = Constant<value = bool {1}>()  x2 = Concat<axis = 0>(x, x)
             y = Loop(n, yes, x2) <body = step (int64 i, bool c, float[2,16] v) => (bool c2, float[2,16] w) {
@@ -347,7 +348,7 @@ def _model() -> Graph:
     return build.finish()
 
 
-def test_the_profile_says_so(engine: CpuEngine) -> None:
+def test_the_profile_says_so(engine: Engine) -> None:
     profile = profile_executable(compile_model(_model(), engine=engine), runs=3)
     rows = {row.name: row for row in profile.sources}
     assert rows["join"].became == "in place: its inputs are written where its output lies"
@@ -356,9 +357,9 @@ def test_the_profile_says_so(engine: CpuEngine) -> None:
     assert rows["half"].fate == rows["join"].fate == "live"
 
 
-def test_the_export_is_of_the_same_plan(engine: CpuEngine, tmp_path: Path) -> None:
-    program = build_program(_model(), engine.toolchain, load=False)
-    export(program, engine.toolchain, tmp_path, "joined")
+def test_the_export_is_of_the_same_plan(engine: Engine, tmp_path: Path) -> None:
+    program = build_program(_model(), cpu_backend(engine).toolchain, load=False)
+    export(program, cpu_backend(engine).toolchain, tmp_path, "joined")
     text = (tmp_path / "src" / "joined.c").read_text()
     assert '"fuse_concat_rest: half"' in text
     assert "join" not in text.replace("joined", "")
@@ -525,19 +526,21 @@ def _refuse(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emit
 
 @given(_graphs())
 @settings(max_examples=60)
-def test_any_graph_by_reference(engine: CpuEngine, graph: Graph) -> None:
+def test_any_graph_by_reference(engine: Engine, graph: Graph) -> None:
     """Even a concatenation that would copy only a part is then evaluated as a whole, over what is
     there already.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build_module, "emit", _refuse)
+        patch.setattr(generator_module, "emit", _refuse)
         _check(graph, engine, [_rows(rows) for rows in (1, 2, 4)])
 
 
 @given(_graphs(), st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_any_graph_natively(engine: CpuEngine, graph: Graph, prepared: bool) -> None:
+def test_any_graph_natively(engine: Engine, graph: Graph, prepared: bool) -> None:
     inputs = [_rows(rows) for rows in (1, 2, 4)]
     expected = graph.run(list(inputs))
-    program = build_program(prepare(graph.copy()) if prepared else graph.copy(), engine.toolchain)
-    assert_same(Instance(program, engine).run(list(inputs), None), expected)
+    program = build_program(
+        prepare(graph.copy()) if prepared else graph.copy(), cpu_backend(engine).toolchain
+    )
+    assert_same(Instance(program, cpu_backend(engine)).run(list(inputs), None), expected)

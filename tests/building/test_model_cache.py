@@ -21,6 +21,7 @@ import pytest
 from tests.runtime.models import assert_same, mixed, outputs
 from whence import api
 from whence.attribution.measure import profile_executable
+from whence.backends.cpu.backend import cpu_backend
 from whence.building.export import export
 from whence.building.graph_pickle import dump, load
 from whence.codegen.cache import Cache
@@ -29,7 +30,7 @@ from whence.errors import CacheError, ModelError
 from whence.graph import Graph, print_graph
 from whence.graph.builder import GraphBuilder
 from whence.graph.history import history_of
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.runtime.executable import Executable
 from whence.types import Dim, DType
 
@@ -43,9 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def engine(folder: Path) -> CpuEngine:
+def engine(folder: Path) -> Engine:
     """A new one each time, as in a new process, on one cache."""
-    return CpuEngine(threads=2, toolchain=Toolchain(cache=Cache(folder)))
+    return Engine(threads=2, toolchain=Toolchain(cache=Cache(folder)))
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
             patch.setattr(api, "prepare", refuse)
             return api.compile_model(
                 path,
-                engine=CpuEngine(threads=2, toolchain=Toolchain(cache=Cache(folder))),
+                engine=Engine(threads=2, toolchain=Toolchain(cache=Cache(folder))),
                 **options,
             )
 
@@ -111,7 +112,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def test_a_warm_start_gives_what_a_fresh_one_gives(
-    engine: CpuEngine, warm: Start, tmp_path: Path
+    engine: Engine, warm: Start, tmp_path: Path
 ) -> None:
     path = _saved(_net("same"), tmp_path / "m.onnx")
     fresh, again = api.compile_model(path, engine=engine), warm(path)
@@ -131,7 +132,7 @@ def test_a_warm_start_gives_what_a_fresh_one_gives(
 
 
 def test_a_warm_model_is_profiled_as_a_fresh_one(
-    engine: CpuEngine, warm: Start, tmp_path: Path
+    engine: Engine, warm: Start, tmp_path: Path
 ) -> None:
     path = _saved(_net("profiled"), tmp_path / "m.onnx")
     found = [
@@ -159,7 +160,7 @@ def test_a_warm_model_is_profiled_as_a_fresh_one(
 
 
 def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(
-    engine: CpuEngine, warm: Start, tmp_path: Path
+    engine: Engine, warm: Start, tmp_path: Path
 ) -> None:
     path = _saved(_net("told"), tmp_path / "m.onnx")
     fresh, again = api.compile_model(path, engine=engine), warm(path)
@@ -180,7 +181,7 @@ def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(
         ("one", api.compile_model(graph_path, engine=engine)),
         ("two", warm(graph_path)),
     ):
-        export(model.programs[0], engine.toolchain, tmp_path / name, "net")
+        export(model.programs[0], cpu_backend(engine).toolchain, tmp_path / name, "net")
         folders.append(
             {
                 file.relative_to(tmp_path / name): file.read_bytes()
@@ -191,23 +192,21 @@ def test_a_warm_model_tells_the_same_story_and_exports_the_same_files(
     assert folders[0] == folders[1]
 
 
-def test_reference_steps_run_from_a_warm_start(
-    engine: CpuEngine, warm: Start, tmp_path: Path
-) -> None:
+def test_reference_steps_run_from_a_warm_start(engine: Engine, warm: Start, tmp_path: Path) -> None:
     path = _saved(mixed(), tmp_path / "m.onnx")
     x = np.array([1.0, -1.0, 2.0, 0.0], np.float32)
     assert_same(outputs(api.compile_model(path, engine=engine)(x)), outputs(warm(path)(x)))
 
 
 def test_a_model_with_open_shapes_keeps_every_program(
-    engine: CpuEngine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, warm: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _saved(_net("open", batch="n"), tmp_path / "m.onnx")
     fresh = api.compile_model(path, engine=engine)
     batches = [np.repeat(X, count, 0) for count in (1, 3)]
     expected = [outputs(fresh(x)) for x in batches]
     again = warm(path)
-    monkeypatch.setattr(api, "load", None)
+    monkeypatch.setattr("whence.api.compile.load", None)
     for x, wanted in zip(batches, expected, strict=True):
         assert_same(outputs(again(x)), wanted)
     monkeypatch.undo()
@@ -215,7 +214,7 @@ def test_a_model_with_open_shapes_keeps_every_program(
 
 
 def test_what_a_start_depends_on(
-    engine: CpuEngine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _saved(_net("keys", batch="n"), tmp_path / "m.onnx")
     calls: list[Path] = []
@@ -225,7 +224,7 @@ def test_what_a_start_depends_on(
         calls.append(path)
         return load(path, **options)
 
-    monkeypatch.setattr(api, "load", counted)
+    monkeypatch.setattr("whence.api.compile.load", counted)
 
     def loads(**options: Any) -> int:
         calls.clear()
@@ -248,7 +247,7 @@ def test_what_a_start_depends_on(
     assert loads() == 1
 
 
-def test_what_is_kept_is_private(engine: CpuEngine, folder: Path, tmp_path: Path) -> None:
+def test_what_is_kept_is_private(engine: Engine, folder: Path, tmp_path: Path) -> None:
     api.compile_model(_saved(_net("private"), tmp_path / "m.onnx"), engine=engine)
     assert {stat.S_IMODE(path.stat().st_mode) for path in _entries(folder)} == {0o600}
 
@@ -256,7 +255,7 @@ def test_what_is_kept_is_private(engine: CpuEngine, folder: Path, tmp_path: Path
 # ---- files that change ----
 
 
-def test_a_changed_file_is_compiled_anew(engine: CpuEngine, tmp_path: Path) -> None:
+def test_a_changed_file_is_compiled_anew(engine: Engine, tmp_path: Path) -> None:
     path = _saved(_net("one", seed=1), tmp_path / "m.onnx")
     before, first = path.stat(), outputs(api.compile_model(path, engine=engine)(X))
     _saved(_net("one", seed=2), path)
@@ -268,7 +267,7 @@ def test_a_changed_file_is_compiled_anew(engine: CpuEngine, tmp_path: Path) -> N
 
 
 def test_changed_external_data_is_compiled_anew(
-    engine: CpuEngine, warm: Start, tmp_path: Path
+    engine: Engine, warm: Start, tmp_path: Path
 ) -> None:
     path = _saved(_net("outside", seed=3), tmp_path / "m.onnx")
     (tmp_path / "sub").mkdir()
@@ -293,9 +292,7 @@ def test_changed_external_data_is_compiled_anew(
         api.compile_model(tmp_path / "sub/e.onnx", engine=engine)
 
 
-def test_a_file_that_changes_under_a_model_with_open_shapes(
-    engine: CpuEngine, tmp_path: Path
-) -> None:
+def test_a_file_that_changes_under_a_model_with_open_shapes(engine: Engine, tmp_path: Path) -> None:
     path = _saved(_net("open", batch="m", seed=4), tmp_path / "m.onnx")
     model = api.compile_model(path, engine=engine)
     expected = outputs(model(X))
@@ -318,7 +315,7 @@ def test_every_part_may_be_lost(harm: str, tmp_path: Path, folder: Path) -> None
     def start() -> list[Any]:
         return outputs(
             api.compile_model(
-                path, engine=CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(mine)))
+                path, engine=Engine(threads=1, toolchain=Toolchain(cache=Cache(mine)))
             )(X)
         )
 
@@ -341,7 +338,7 @@ def test_every_part_may_be_lost(harm: str, tmp_path: Path, folder: Path) -> None
 
 
 def test_a_full_disk_is_a_warning(
-    engine: CpuEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _saved(_net("full"), tmp_path / "m.onnx")
     keep = Cache.keep_content
@@ -358,7 +355,7 @@ def test_a_full_disk_is_a_warning(
 
 
 def test_reference_steps_whose_operators_are_damaged(
-    folder: Path, engine: CpuEngine, tmp_path: Path
+    folder: Path, engine: Engine, tmp_path: Path
 ) -> None:
     x = np.array([1.0, -1.0, 2.0, 0.0], np.float32)
     before = set(_entries(folder))
@@ -373,7 +370,7 @@ def test_reference_steps_whose_operators_are_damaged(
 
 
 def test_a_part_that_was_pruned_meanwhile(
-    engine: CpuEngine, folder: Path, warm: Start, tmp_path: Path
+    engine: Engine, folder: Path, warm: Start, tmp_path: Path
 ) -> None:
     path = _saved(_net("pruned"), tmp_path / "m.onnx")
     api.compile_model(path, engine=engine)

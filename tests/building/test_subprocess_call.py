@@ -17,12 +17,14 @@ import pytest
 
 from tests.runtime.models import assert_same, outputs
 from whence import api
+from whence.api.compile import CompileOptions, compile_file
 from whence.building.subprocess_call import call_in_subprocess
 from whence.codegen.cache import Cache
+from whence.codegen.digest import FileDigest
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.types import Dim, DType
 
 X = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
@@ -130,10 +132,13 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
     monkeypatch.setattr("whence.building.model_cache._LARGEST", 0)
     api.save(_net(), tmp_path / "m.onnx")
     for _ in range(2):
-        engine = CpuEngine(threads=1, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
-        assert api._compile_file(tmp_path / "m.onnx", 1, engine, {}, "dominator", apart=True)(
-            X
-        ).shape == (1, 16, 6, 6)
+        engine = Engine(threads=1, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
+        identity = engine.backend.cache_identity()
+        assert identity is not None
+        model = compile_file(
+            FileDigest(tmp_path / "m.onnx"), engine, identity, CompileOptions(), in_subprocess=True
+        )
+        assert model(X).shape == (1, 16, 6, 6)
     assert len(calls) == 1
 
 

@@ -106,7 +106,7 @@ def test_every_target_has_nominal_rates_that_do_not_depend_on_this_machine(name:
 
 @pytest.mark.parametrize("name", ["x86_64", "x86_64-avx2", "x86_64-amx", "aarch64-dotprod"])
 def test_the_code_that_measures_compiles_for_every_kind_of_machine(name: str) -> None:
-    from whence.building.build import tile_for
+    from whence.backends.cpu.generator import tile_for
 
     toolchain = Toolchain(Target.named(name))
     assert toolchain.build_library([measure._source(tile_for(toolchain))]).exists()

@@ -13,7 +13,9 @@ from onnx import TensorProto, helper
 from tests.attribution.harness import program_of
 from tests.cli.conftest import conv_bn_relu
 from whence.api import load, prepare_with_report
-from whence.building.build import build_program
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
+from whence.backends.cpu.instance import Instance
 from whence.building.program import Program
 from whence.debugdb import DebugDatabase, from_program, parse_xml, sample_rows, xml_text
 from whence.debugdb.rows import CmdstreamRow, OperatorRow, SourceRow, TombstoneRow
@@ -21,8 +23,7 @@ from whence.debugdb.store import ask
 from whence.graph.builder import GraphBuilder
 from whence.graph.history import history_of
 from whence.provenance import EdgeKind
-from whence.runtime.engine import CpuEngine
-from whence.runtime.instance import Instance
+from whence.runtime.engine import Engine
 from whence.runtime.profiler import Profiler
 from whence.types import DType
 
@@ -30,22 +31,20 @@ HOSTILE = 'bn ]]> <&> "x" \r\n \x01'
 
 
 @pytest.fixture(scope="module")
-def engine() -> CpuEngine:
-    return CpuEngine(threads=1)
+def engine() -> Engine:
+    return Engine(threads=1)
 
 
-def compiled(
-    model: onnx.ModelProto, engine: CpuEngine, folder: Path
-) -> tuple[Program, DebugDatabase]:
+def compiled(model: onnx.ModelProto, engine: Engine, folder: Path) -> tuple[Program, DebugDatabase]:
     path = folder / "m.onnx"
     onnx.save(model, path)
     graph = load(path)
     prepare_with_report(graph)
-    program = build_program(graph, engine.toolchain)
+    program = build_program(graph, cpu_backend(engine).toolchain)
     return program, from_program(program, "m.onnx", read=load(path))
 
 
-def test_conv_bn_relu(engine: CpuEngine, tmp_path: Path) -> None:
+def test_conv_bn_relu(engine: Engine, tmp_path: Path) -> None:
     program, db = compiled(conv_bn_relu(HOSTILE), engine, tmp_path)
     assert db.source == [
         SourceRow(1, "Conv", 3, 3, 6, 6, 4, 0),
@@ -72,7 +71,7 @@ def test_conv_bn_relu(engine: CpuEngine, tmp_path: Path) -> None:
     assert parse_xml(xml_text(db).encode()) == db
 
 
-def test_weights_close(engine: CpuEngine, tmp_path: Path) -> None:
+def test_weights_close(engine: Engine, tmp_path: Path) -> None:
     program, db = compiled(conv_bn_relu(), engine, tmp_path)
     shares: dict[int, float] = defaultdict(float)
     for member in db.member:
@@ -84,7 +83,7 @@ def test_weights_close(engine: CpuEngine, tmp_path: Path) -> None:
     assert origins == pytest.approx({row.id: 1.0 for row in db.optimised})
 
 
-def test_given_weights_are_taken(engine: CpuEngine, tmp_path: Path) -> None:
+def test_given_weights_are_taken(engine: Engine, tmp_path: Path) -> None:
     program, _ = compiled(conv_bn_relu(), engine, tmp_path)
     (node,) = program.steps[0].nodes
     db = from_program(program, weights={(node, 3): 1.0})
@@ -93,10 +92,10 @@ def test_given_weights_are_taken(engine: CpuEngine, tmp_path: Path) -> None:
     assert db.source[0] == SourceRow(1, "Conv", None, None, None, None, None, 0)
 
 
-def test_samples_join_the_tables(engine: CpuEngine, tmp_path: Path) -> None:
+def test_samples_join_the_tables(engine: Engine, tmp_path: Path) -> None:
     program, db = compiled(conv_bn_relu(), engine, tmp_path)
     profiler = Profiler()
-    instance = Instance(program, engine)
+    instance = Instance(program, cpu_backend(engine))
     for _ in range(3):
         profiler.begin(program)
         instance.run([np.zeros((1, 3, 8, 8), np.float32)], profiler)
@@ -108,7 +107,7 @@ def test_samples_join_the_tables(engine: CpuEngine, tmp_path: Path) -> None:
     assert ask(db, "SELECT name FROM time_by_source LIMIT 1").rows == [("conv1",)]
 
 
-def test_nested_graphs_count_positions_of_their_own(engine: CpuEngine, tmp_path: Path) -> None:
+def test_nested_graphs_count_positions_of_their_own(engine: Engine, tmp_path: Path) -> None:
     def branch(name: str, op: str) -> onnx.GraphProto:
         out = helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
         return helper.make_graph(

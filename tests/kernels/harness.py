@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from whence.building.build import build_program
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
+from whence.backends.cpu.instance import Instance
 from whence.building.program import Program, Segment
 from whence.frontends.onnx.writer import write_onnx
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.passes.equivalence import difference
-from whence.runtime.engine import CpuEngine
-from whence.runtime.instance import Instance
+from whence.runtime.engine import Engine
 from whence.types import DType
 
 
 @functools.cache
-def engine() -> CpuEngine:
-    return CpuEngine(threads=2)
+def engine() -> Engine:
+    return Engine(threads=2)
 
 
 class Cases:
@@ -67,7 +68,7 @@ class Cases:
     def check(self, *, peer: bool = True, native: bool = True) -> Program:
         """Compile and run all cases, with work items spread over threads as thinly as can be."""
         graph = self.build.finish()
-        program = build_program(graph, engine().toolchain)
+        program = build_program(graph, cpu_backend(engine()).toolchain)
         if native:
             left = {
                 f"{step.name}: {step.why_reference}" for step in program.steps if not step.symbol
@@ -78,7 +79,7 @@ class Cases:
                 for number in range(action.plan.n_steps):
                     action.plan.steps[number].grain = min(action.plan.steps[number].grain, 1)
         inputs = [self.feeds[node.name] for node in graph.inputs]
-        results = Instance(program, engine()).run(inputs, None)
+        results = Instance(program, cpu_backend(engine())).run(inputs, None)
         self.compare("the reference", graph.run(inputs), results)
         if peer:
             self.compare("ONNX Runtime", self._peer(graph), results)

@@ -13,9 +13,10 @@ from tests.kernels.families import every_family
 from tests.kernels.harness import Cases
 from tests.kernels.whole_models import WHOLE_MODELS
 from whence.api import compile_model
+from whence.backends.cpu.backend import cpu_backend
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 
 _HOST = Target.host()
 # Matrix units round earlier, which tests of their own allow for.
@@ -28,8 +29,8 @@ _LEVELS = [
 
 
 @functools.cache
-def engine_for(level: str) -> CpuEngine:
-    return CpuEngine(threads=2, toolchain=Toolchain(Target.named(level)))
+def engine_for(level: str) -> Engine:
+    return Engine(threads=2, toolchain=Toolchain(Target.named(level)))
 
 
 @pytest.fixture(params=_LEVELS)
@@ -42,7 +43,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 def test_kernels(level: str) -> None:
-    assert harness.engine().target == Target.named(level)
+    assert cpu_backend(harness.engine()).toolchain.target == Target.named(level)
     every_family().check(peer=False)
 
 

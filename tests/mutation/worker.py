@@ -33,7 +33,7 @@ from whence.frontends.tflite.reader import read_tflite
 from whence.graph import Graph
 from whence.graph.state import initial_state
 from whence.passes.equivalence import difference
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.types import DType, TensorType
 
 SECONDS_FOR_ONE = 30
@@ -142,7 +142,7 @@ def candidate(run: int, index: int, seeds: dict[str, list[Seed]]) -> Candidate:
     )
 
 
-def compiled_outputs(it: Candidate, engine: CpuEngine) -> list[Any]:
+def compiled_outputs(it: Candidate, engine: Engine) -> list[Any]:
     graph = it.read()
     inputs = it.fed(graph, np.random.default_rng(it.index))
     calls = 2 if graph.variables else 1
@@ -163,7 +163,7 @@ def interpreted(it: Candidate, graph: Graph) -> list[Any]:
     return [value for _ in range(2) for value in graph.run(inputs, state=state)]
 
 
-def outcome(it: Candidate, engine: CpuEngine) -> tuple[str, str]:
+def outcome(it: Candidate, engine: Engine) -> tuple[str, str]:
     """`ran` and `refused` are what a mutant may come to; every other word is a defect."""
     try:
         with limited(SECONDS_FOR_ONE):
@@ -247,7 +247,7 @@ def compared(expected: Sequence[Any], found: Sequence[Any]) -> tuple[str, str]:
     return "ran", ""
 
 
-def prepared(it: Candidate, engine: CpuEngine) -> None:
+def prepared(it: Candidate, engine: Engine) -> None:
     try:
         with limited(SECONDS_FOR_ONE):
             compiled_outputs(it, engine)
@@ -263,7 +263,7 @@ def work(options: argparse.Namespace, log: TextIO) -> None:
 
     seeds = restore(options.seeds)
     toolchain = Batch(not options.plain)
-    engine = CpuEngine(threads=1, toolchain=toolchain)
+    engine = Engine(threads=1, toolchain=toolchain)
     skipped = set(options.skip)
     wanted = [index for index in range(options.first, options.last) if index not in skipped]
     for begin in range(0, len(wanted), options.batch):

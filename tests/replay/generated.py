@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from tests.replay.models_other import models
 from whence.api import prepare
-from whence.building.build import build_program, tile_for
+from whence.backends.cpu.generator import build_program, tile_for
+from whence.backends.opencl.generator import plan_opencl
+from whence.backends.opencl.program import LaunchStep
 from whence.building.program import Details, Program, Segment
 from whence.codegen.emit import Function, KernelUnit, emit
 from whence.codegen.opencl.render_cl import Device
@@ -24,7 +26,6 @@ from whence.kernels.choice import candidates, kind_of, lower_choice
 from whence.kernels.group import Group
 from whence.kernels.tile import Tile
 from whence.passes.manager import CheckLevel
-from whence.runtime.opencl.program import LaunchStep, plan_opencl
 
 TARGETS: Mapping[str, tuple[str, int]] = {
     "avx2": ("x86_64-avx2", 1),
@@ -66,11 +67,11 @@ def generate(model: str) -> dict[str, Generated]:
     for part, own in graphs.items():
         for target, (named, threads) in TARGETS.items():
             toolchain = Toolchain(Target.named(named), jobs=1)
-            program = build_program(own, toolchain, threads=threads, load=False, halves=True)
+            program = build_program(own, toolchain, threads=threads, load=False, bf16x2=True)
             found |= _kernels(f"{model}{part}/{target}", program.details)
             found[f"{model}{part}/{target}/plan"] = Generated(_plan(program))
             if model in _ALL_WAYS:
-                tile = tile_for(toolchain, threads, halves=True)
+                tile = tile_for(toolchain, threads, bf16x2=True)
                 found |= _candidates(f"{model}{part}/{target}", own, tile)
         planned = plan_opencl(own, _DEVICE)
         found |= _kernels(f"{model}{part}/opencl", planned.details)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model
+from whence.backends.cpu.backend import cpu_backend
 from whence.building.program import Program
 from whence.graph import Graph
 from whence.runtime import bodies as module
@@ -55,7 +56,7 @@ def _programs(model: Any) -> dict[str, list[Program] | None]:
     (program,) = model.programs
     return {
         name: None if body is None else list(body._executable.programs)
-        for (_, name), body in model.engine.bodies(program)._known.items()
+        for (_, name), body in cpu_backend(model.engine).bodies(program)._known.items()
     }
 
 

@@ -15,12 +15,13 @@ import pytest
 from tests.runtime.models import assert_same, outputs, parsed
 from whence.api import compile_model, prepare
 from whence.attribution.measure import profile_executable
-from whence.building.build import build_program
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.building.program import Program, Segment
 from whence.errors import ModelError, WhenceError
 from whence.graph import Graph
-from whence.runtime.engine import CpuEngine, Engine
+from whence.runtime.engine import Engine
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 4)).astype(np.float32)
@@ -194,8 +195,7 @@ def test_a_condition_in_a_condition(engine: Engine) -> None:
 
 def test_a_condition_in_a_loop(engine: Engine) -> None:
     program = _compared(parsed(LOOP), engine, [X, np.array(5)])
-    assert isinstance(engine, CpuEngine)
-    (body,) = engine.bodies(program)._known.values()
+    (body,) = cpu_backend(engine).bodies(program)._known.values()
     assert body is not None
     assert all(each.plan.is_native for each in body._executable.programs)
 
@@ -382,7 +382,7 @@ def test_a_model_that_was_compiled_before(tmp_path: Path, engine: Engine) -> Non
             )
 
 
-def test_a_condition_leaves_python(tmp_path: Path, engine: CpuEngine) -> None:
-    program = build_program(prepare(parsed(NESTED)), engine.toolchain, load=False)
-    files = export(program, engine.toolchain, tmp_path, "nested")
+def test_a_condition_leaves_python(tmp_path: Path, engine: Engine) -> None:
+    program = build_program(prepare(parsed(NESTED)), cpu_backend(engine).toolchain, load=False)
+    files = export(program, cpu_backend(engine).toolchain, tmp_path, "nested")
     assert all(file.exists() for file in files)

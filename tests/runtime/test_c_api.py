@@ -16,11 +16,12 @@ import pytest
 
 from tests.runtime.models import assert_same, relu
 from tests.runtime.zig import zig_cc
-from whence.building.build import build_program
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.types import DType, TensorType
 
 SUCCESS, OUT_OF_MEMORY, INVALID_ARGUMENTS, UNIMPLEMENTED, RUNTIME_ERROR = 0, 1, 2, 3, 5
@@ -47,12 +48,15 @@ def _network() -> Graph:
 class Model:
     """An exported model, loaded and created."""
 
-    def __init__(self, graph: Graph, engine: CpuEngine, folder: Path, threads: int = 2) -> None:
+    def __init__(self, graph: Graph, engine: Engine, folder: Path, threads: int = 2) -> None:
         self.graph = graph
         self.given_away: list[np.ndarray] = []
         """What executions may still be writing to, whether or not the test looks at it."""
         library, header, _, self.weights, _ = export(
-            build_program(graph, engine.toolchain, load=False), engine.toolchain, folder, "net"
+            build_program(graph, cpu_backend(engine).toolchain, load=False),
+            cpu_backend(engine).toolchain,
+            folder,
+            "net",
         )
         self.code = ctypes.CDLL(str(library))
         for name in ("whence_input_bytes", "whence_output_bytes"):
@@ -116,7 +120,7 @@ class Model:
 
 
 @pytest.fixture(scope="module")
-def model(engine: CpuEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+def model(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     made = Model(_network(), engine, tmp_path_factory.mktemp("network"))
     yield made
     made.code.whence_model_destroy(made.handle)
@@ -132,7 +136,7 @@ def test_results_are_those_of_the_interpreter(model: Model) -> None:
     model.code.whence_stream_destroy(stream)
 
 
-def test_conditions_are_decided_in_c(engine: CpuEngine, tmp_path: Path) -> None:
+def test_conditions_are_decided_in_c(engine: Engine, tmp_path: Path) -> None:
     build = GraphBuilder("branch")
     x, c = build.input("x", DType.F32, [8, 8]), build.input("c", DType.BOOL, ())
     build.output(
@@ -345,7 +349,7 @@ def test_weights_that_are_not_this_model_s(model: Model, tmp_path: Path) -> None
     assert model.handle.value == before
 
 
-def test_an_execution_without_a_step_has_no_entry(engine: CpuEngine, tmp_path: Path) -> None:
+def test_an_execution_without_a_step_has_no_entry(engine: Engine, tmp_path: Path) -> None:
     build = GraphBuilder("through")
     x = build.input("x", DType.F32, [4])
     empty = build.input("empty", DType.F32, [0, 3])
@@ -393,9 +397,12 @@ def test_two_threads_on_two_streams(model: Model) -> None:
 # ---- the example ----
 
 
-def test_the_example_builds_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
+def test_the_example_builds_and_runs(engine: Engine, tmp_path: Path) -> None:
     export(
-        build_program(relu(16, 16), engine.toolchain, load=False), engine.toolchain, tmp_path, "net"
+        build_program(relu(16, 16), cpu_backend(engine).toolchain, load=False),
+        cpu_backend(engine).toolchain,
+        tmp_path,
+        "net",
     )
     flags = (
         "-std=c11",
@@ -408,7 +415,7 @@ def test_the_example_builds_and_runs(engine: CpuEngine, tmp_path: Path) -> None:
         "-lnet",
         "-Wl,-rpath,$ORIGIN",
     )
-    zig_cc(engine.toolchain, tmp_path, str(EXAMPLE), *flags, "-o", "run_model")
+    zig_cc(cpu_backend(engine).toolchain, tmp_path, str(EXAMPLE), *flags, "-o", "run_model")
     done = subprocess.run(
         [str(tmp_path / "run_model"), str(tmp_path / "net.weights")],
         capture_output=True,
@@ -438,7 +445,7 @@ def _weightless(folder: Path) -> bool:
     return (folder / "net.weights").stat().st_size == 0
 
 
-def test_an_index_outside_its_axis(engine: CpuEngine, tmp_path: Path) -> None:
+def test_an_index_outside_its_axis(engine: Engine, tmp_path: Path) -> None:
     """The execution fails, and the next one is as good as new."""
     build = GraphBuilder("lookup")
     x, i = build.input("x", DType.F32, [5, 3]), build.input("i", DType.I64, [2, 3])

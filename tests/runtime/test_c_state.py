@@ -11,12 +11,12 @@ import pytest
 from tests.runtime.stateful import GRAPHS, accumulator, calls, codes, interpreted
 from tests.runtime.test_c_api import DEFAULT, INVALID_ARGUMENTS, PROFILING, SUCCESS, Model
 from whence.graph import Graph
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 
 
 @pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS.keys())
 def test_executions_of_a_stream_equal_the_interpreter(
-    make: Callable[[], Graph], engine: CpuEngine, tmp_path: Path
+    make: Callable[[], Graph], engine: Engine, tmp_path: Path
 ) -> None:
     graph = make()
     model = Model(graph, engine, tmp_path)
@@ -30,7 +30,7 @@ def test_executions_of_a_stream_equal_the_interpreter(
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-4)
 
 
-def test_streams_do_not_see_each_other_and_can_be_reset(engine: CpuEngine, tmp_path: Path) -> None:
+def test_streams_do_not_see_each_other_and_can_be_reset(engine: Engine, tmp_path: Path) -> None:
     model = Model(accumulator(), engine, tmp_path)
     one, other = model.stream(DEFAULT), model.stream(DEFAULT)
     x = np.ones(4, np.float32)
@@ -47,13 +47,11 @@ def test_streams_do_not_see_each_other_and_can_be_reset(engine: CpuEngine, tmp_p
     assert model.code.whence_reset_state(None) == INVALID_ARGUMENTS
 
 
-def test_the_header_lists_the_variables(engine: CpuEngine, tmp_path: Path) -> None:
+def test_the_header_lists_the_variables(engine: Engine, tmp_path: Path) -> None:
     assert "seen  i8[3], 3 bytes" in Model(codes(), engine, tmp_path).header.read_text()
 
 
-def test_a_reset_comes_after_what_was_submitted_before_it(
-    engine: CpuEngine, tmp_path: Path
-) -> None:
+def test_a_reset_comes_after_what_was_submitted_before_it(engine: Engine, tmp_path: Path) -> None:
     model = Model(accumulator(), engine, tmp_path)
     stream = model.stream(DEFAULT)
     x = np.ones(4, np.float32)

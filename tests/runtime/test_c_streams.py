@@ -15,11 +15,12 @@ import pytest
 from tests.runtime.models import assert_same
 from tests.runtime.test_c_api import DEFAULT, PROFILING, RUNTIME_ERROR, SUCCESS, Model
 from tests.runtime.zig import zig_cc
-from whence.building.build import build_program
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
-from whence.runtime.engine import CpuEngine
+from whence.runtime.engine import Engine
 from whence.types import DType, TensorType
 
 TWO_THREADS = Path(__file__).parent / "c" / "two_threads.c"
@@ -45,7 +46,7 @@ def _network(size: int) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def model(engine: CpuEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+def model(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     made = Model(_network(384), engine, tmp_path_factory.mktemp("network"))
     yield made
     made.code.whence_model_destroy(made.handle)
@@ -131,14 +132,26 @@ def test_a_forked_process_does_its_own_work(model: Model) -> None:
 # ---- two threads on one stream ----
 
 
-def _two_threads(engine: CpuEngine, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+def _two_threads(engine: Engine, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     """10,000 executions on one stream, by a program built from the exported C."""
     export(
-        build_program(_network(16), engine.toolchain, load=False), engine.toolchain, folder, "net"
+        build_program(_network(16), cpu_backend(engine).toolchain, load=False),
+        cpu_backend(engine).toolchain,
+        folder,
+        "net",
     )
     sources = [str(path) for path in sorted((folder / "src").glob("*.c"))]
     common = ("-O2", "-march=native", "-std=gnu11", "-DFLOATS=256", "-I.", "-lm", "-lpthread")
-    zig_cc(engine.toolchain, folder, str(TWO_THREADS), *sources, *common, *flags, "-o", "program")
+    zig_cc(
+        cpu_backend(engine).toolchain,
+        folder,
+        str(TWO_THREADS),
+        *sources,
+        *common,
+        *flags,
+        "-o",
+        "program",
+    )
     return subprocess.run(
         [str(folder / "program"), str(folder / "net.weights"), "5000"],
         capture_output=True,
@@ -148,13 +161,13 @@ def _two_threads(engine: CpuEngine, folder: Path, *flags: str) -> subprocess.Com
     )
 
 
-def test_two_threads_on_one_stream(engine: CpuEngine, tmp_path: Path) -> None:
+def test_two_threads_on_one_stream(engine: Engine, tmp_path: Path) -> None:
     done = _two_threads(engine, tmp_path)
     assert done.stdout == "apart 1, wrong 0, status 0, entries 10000\n", done.stderr
 
 
 @pytest.mark.slow  # the compiler builds the sanitizer's library first, once for a cache
-def test_two_threads_on_one_stream_have_no_race(engine: CpuEngine, tmp_path: Path) -> None:
+def test_two_threads_on_one_stream_have_no_race(engine: Engine, tmp_path: Path) -> None:
     done = _two_threads(engine, tmp_path, "-fsanitize=thread", "-g")
     assert "ThreadSanitizer" not in done.stderr
     assert done.stdout == "apart 1, wrong 0, status 0, entries 10000\n"

@@ -21,7 +21,7 @@ from tests.kernels.harness import Cases
 from tests.kernels.whole_models import WHOLE_MODELS
 from tests.runtime.zig import zig_cc
 from whence.api import prepare
-from whence.building.build import build_program
+from whence.backends.cpu.generator import build_program
 from whence.building.export import export
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain

@@ -6,21 +6,22 @@ import numpy as np
 import pytest
 
 from tests.runtime.models import X, compiled, mixed
+from whence.backends.cpu.backend import cpu_backend
+from whence.backends.cpu.instance import Instance
 from whence.building.program import Program
-from whence.runtime.engine import CpuEngine
-from whence.runtime.instance import Instance
+from whence.runtime.engine import Engine
 from whence.runtime.profiler import SAMPLE, Profiler
 
 
 @pytest.fixture(scope="module")
-def program(engine: CpuEngine) -> Program:
+def program(engine: Engine) -> Program:
     return compiled(mixed(), engine).programs[0]
 
 
-def test_a_full_ring_drops_the_oldest_and_counts_them(engine: CpuEngine, program: Program) -> None:
+def test_a_full_ring_drops_the_oldest_and_counts_them(engine: Engine, program: Program) -> None:
     steps = len(program.steps)
     whole, small = Profiler(), Profiler(ring=steps + 1)
-    instance = Instance(program, engine)
+    instance = Instance(program, cpu_backend(engine))
     for profiler in (whole, small):
         for _ in range(4):
             profiler.begin(program)
@@ -37,9 +38,9 @@ def test_a_full_ring_drops_the_oldest_and_counts_them(engine: CpuEngine, program
     assert len(small.times()) == len(whole.times()) == 4
 
 
-def test_reset_starts_again_from_zero(engine: CpuEngine, program: Program) -> None:
+def test_reset_starts_again_from_zero(engine: Engine, program: Program) -> None:
     profiler = Profiler(ring=3)
-    instance = Instance(program, engine)
+    instance = Instance(program, cpu_backend(engine))
     for _ in range(100):
         profiler.begin(program)
         instance.run([X], profiler)

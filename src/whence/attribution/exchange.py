@@ -15,8 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.attribution.variants import Variant
+from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.instance import Instance
+from whence.backends.cpu.segments import grain
+from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.arena import ALIGNMENT
-from whence.building.build import grain
 from whence.building.memory_layout import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
@@ -24,9 +27,6 @@ from whence.building.weights import Packing, aligned_bytes
 from whence.graph import Ref
 from whence.kernels.ir import Buffer
 from whence.ops.definition import Value
-from whence.runtime.engine import CpuEngine
-from whence.runtime.instance import Instance
-from whence.runtime.step_timing import ordinary_numbers
 
 # For what is timed, and for what runs after a variant: a step that it spared, and the step that it
 # stood in for.
@@ -57,7 +57,7 @@ class Exchange:
     def __init__(
         self,
         program: Program,
-        engine: CpuEngine,
+        engine: CpuBackend,
         inputs: Sequence[Value],
         library: Library,
         offers: Sequence[Offer],

@@ -18,6 +18,7 @@ from whence.attribution.rounds import Saving, measure
 from whence.attribution.source_costs import Kinds
 from whence.attribution.split import Savings, inserted_nodes
 from whence.attribution.variants import Nest, Role, Variant, left_outs, roles, sources_of, variant
+from whence.backends.cpu.backend import CpuBackend
 from whence.building.native_code import Library
 from whence.building.program import Program, ProgramStep
 from whence.codegen.emit import emit, pack
@@ -27,7 +28,7 @@ from whence.kernels.choice import Choices
 from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.provenance import NO_ORIGIN, Origin
-from whence.runtime.engine import CpuEngine, Engine
+from whence.runtime.engine import Engine
 
 Progress = Callable[[str, int, int], None]
 _LEAST_SHARE = 1000
@@ -75,10 +76,11 @@ def measure_savings(
     """`prepared` is the graph of the program with its constants, `step_ns` the time of each step in
     the model, `kinds` what each operator is.
     """
-    if not isinstance(engine, CpuEngine):
+    if not isinstance(engine.backend, CpuBackend):
         raise UnsupportedError(
             f"an exact profile is for the cpu engine; on {engine.kind} leave out --exact"
         )
+    cpu = engine.backend
     total = sum(step_ns)
     if not total:
         # A model of empty tensors.
@@ -88,10 +90,10 @@ def measure_savings(
         for step in program.steps
         if step.symbol and step_ns[step.number] * _LEAST_SHARE >= total
     ]
-    planner = _Planner(program, prepared, program.details.tile, engine.tuned.choices)
+    planner = _Planner(program, prepared, program.details.tile, cpu.tuned.choices)
     trials = [trial for step in steps if (trial := planner.trial(step)) is not None]
     folded, inserted = prepared.ledger.folded_origins(), inserted_nodes(prepared.ledger)
-    bench = _Bench(program, engine, trials, Preparations(program, inserted), progress)
+    bench = _Bench(program, cpu, trials, Preparations(program, inserted), progress)
     enough = {step.number: enough_for(step_ns[step.number] / total) for step in steps}
     found = bench.measure(inputs, enough, progress)
     savings, errors, unsure = {}, {}, []
@@ -178,7 +180,7 @@ class _Bench:
     def __init__(
         self,
         program: Program,
-        engine: CpuEngine,
+        engine: CpuBackend,
         trials: Sequence[_Trial],
         preparations: Preparations,
         progress: Progress | None,

@@ -86,7 +86,7 @@ def profile_executable(
     for number in range(warmup):
         _timed(executable, plain, values)
         _report(progress, "warming up", number + 1, warmup)
-    book = _Book(program, _clock_read_ns() if engine.reads_clock else 0, engine.gap)
+    book = _Book(program, _clock_read_ns() if engine.backend.reads_clock else 0, engine.backend.gap)
     unprofiled = []
     for number in range(runs):
         # The order within a pair changes, so that neither kind always runs in the other's wake.
@@ -116,13 +116,13 @@ def profile_executable(
         model=model,
         engine=str(engine.kind),
         threads=engine.threads,
-        rates=rates or rates_for(getattr(engine, "toolchain", None) or Toolchain()),
+        rates=rates or rates_for(getattr(engine.backend, "toolchain", None) or Toolchain()),
         shapes=shapes,
         writers=writers,
         left_out=left_out,
         environment={
             **_subject(graph, shapes, model),
-            **environment(getattr(engine, "toolchain", None)),
+            **environment(getattr(engine.backend, "toolchain", None)),
         },
     )
 

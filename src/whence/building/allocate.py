@@ -4,9 +4,9 @@ do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from whence.building.arena import ArenaPlan, Lifetime, plan_arena
+from whence.building.arena import Lifetime, Planner, plan_arena
 from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, SubBuffer
 from whence.errors import UnsupportedError
 from whence.graph import Graph, Ref
@@ -38,18 +38,18 @@ def nbytes(graph: Graph, ref: Ref) -> int:
 def allocate(
     graph: Graph,
     steps: Sequence[Step],
-    sharing: Aliasing | None = None,
-    plan: Callable[[Sequence[Sequence[Lifetime]]], ArenaPlan] = plan_arena,
+    aliasing: Aliasing | None = None,
+    plan: Planner = plan_arena,
 ) -> MemoryLayout:
-    """Location all values. `steps` are in order, views among them; every view is of a planned value or
+    """Place all values. `steps` are in order, views among them; every view is of a planned value or
     a constant.
     """
-    sharing = sharing or Aliasing()
+    aliasing = aliasing or Aliasing()
     views = {
-        **sharing.views,
+        **aliasing.views,
         **{step.outputs[0]: SubBuffer(step.inputs[0]) for step in steps if step.is_view},
     }
-    within = {**views, **sharing.parts}
+    within = {**views, **aliasing.parts}
     owners = {view: root(views, view).parent for view in views}
     running = [step for step in steps if not step.is_view]
     places: dict[Ref, Location] = {}
@@ -61,7 +61,7 @@ def allocate(
     for index, node in enumerate(graph.variables):
         places[node.ref()] = Location(Region.STATE, index)
     made = {ref: is_planned(graph, ref) for step in running for ref in step.outputs} | {
-        part.parent: True for part in sharing.parts.values()
+        part.parent: True for part in aliasing.parts.values()
     }
     places.update((ref, Location(Region.DYNAMIC)) for ref, planned in made.items() if not planned)
     # An output that some step makes is made in place; one that is an input, a constant or a second
@@ -82,7 +82,7 @@ def allocate(
             assert made.get(owner)
             assert owner not in places
             places[owner] = Location(Region.NEXT, numbers[str(node.attrs["variable"])])
-    lives = _lifetimes(running, owners, sharing.parts)
+    lives = _lifetimes(running, owners, aliasing.parts)
     _check_sizes(graph, [*places, *lives])
     blocks: dict[Ref, list[Lifetime]] = {}
     for ref, (first, last) in lives.items():

@@ -5,7 +5,7 @@ needed at the same time.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -39,6 +39,10 @@ class ArenaPlan:
     arena_bytes: int
     total_bytes: int
     """What the blocks would take side by side."""
+
+
+Planner: TypeAlias = Callable[[Sequence[Block]], ArenaPlan]
+"""Finds a place for every block: `plan_arena`, or `side_by_side`."""
 
 
 def side_by_side(blocks: Sequence[Block]) -> ArenaPlan:

@@ -21,26 +21,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.building.native_code import Library, NativeSlot, NativeStep
+from whence.building.backend import CacheIdentity
+from whence.building.native_code import Library
+from whence.building.plan_json import decode_plan, encode_plan
 from whence.building.program import (
-    Block,
-    Plan,
     Program,
-    ReferenceStep,
-    Segment,
-    Variable,
-    make_segment,
 )
 from whence.building.source_digest import source_digest
-from whence.building.tuning_records import TuningRecords
 from whence.building.type_json import decode_type, encode_type
 from whence.building.weights import aligned_bytes
-from whence.codegen.cache import LIMIT_BYTES, Cache, cache_key
+from whence.codegen.cache import LIMIT_BYTES, cache_key
 from whence.codegen.digest import FileDigest
-from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError
 from whence.ops.binding import Port
-from whence.types import DType, TensorType
+from whence.plugins import plugins_digest
+from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
@@ -64,6 +59,31 @@ class Interface:
     listed: tuple[Port, ...] = ()
     """All inputs that the file lists, where some have a default that may be overridden."""
 
+    @classmethod
+    def of(cls, graph: Graph) -> Interface:
+        """Of a model that was loaded just now."""
+        return cls(
+            tuple(Port(node.name, node.type) for node in graph.inputs),
+            lambda: graph,
+            tuple(Port(name, kind) for name, kind in graph.listed_inputs),
+        )
+
+    @property
+    def is_static(self) -> bool:
+        """Are the shapes of all inputs known?"""
+        return all(
+            isinstance(each.type, TensorType) and each.type.is_static for each in self.inputs
+        )
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the inputs, by name, as far as they are known."""
+        return {
+            each.name: each.type.static_shape
+            for each in self.inputs
+            if isinstance(each.type, TensorType) and each.type.static_shape is not None
+        }
+
 
 class CachedModel:
     """The records of one model file under one choice of shapes."""
@@ -71,27 +91,29 @@ class CachedModel:
     def __init__(
         self,
         file: FileDigest,
-        toolchain: Toolchain,
+        identity: CacheIdentity,
         shapes: Shapes,
         fusion: str,
-        tuned: TuningRecords,
-        threads: int,
         *,
         enabled: bool = True,
     ) -> None:
         self.path = file.path
         self._file = file
-        self._cache: Cache = toolchain.cache
+        self._cache = identity.cache
         self._enabled = enabled and bool(file.value)
         self._key = (
             cache_key(
-                "model", file.value, file.path.suffix.lower(), _asked(shapes), source_digest()
+                "model",
+                file.value,
+                file.path.suffix.lower(),
+                _asked(shapes),
+                source_digest(),
+                plugins_digest(),
             )
             if self._enabled
             else ""
         )
-        self._program_parts = (fusion, toolchain.key(), str(threads))
-        self._tuned = tuned
+        self._fusion, self._device_parts = fusion, identity.parts
         self._others: list[tuple[str, str]] = []
 
     def interface(self) -> Interface | None:
@@ -110,7 +132,7 @@ class CachedModel:
         self._others = others
         return Interface(inputs, lambda: self._load(source), listed)
 
-    def note(self, graph: Graph) -> None:
+    def note_files(self, graph: Graph) -> None:
         """The model was loaded just now: remember which other files it was read from, and what they
         hold.
         """
@@ -134,7 +156,7 @@ class CachedModel:
             weights = self._weights(record["weights"], record["weights_bytes"])
             if weights is None or (library is None) != (record["library"] is None):
                 return None
-            plan = _decode_plan(record, library)
+            plan = decode_plan(record, library)
         except _MISREAD:
             return None
         if not plan.is_native:
@@ -147,8 +169,8 @@ class CachedModel:
             )
         return Program(plan, weights, library, lambda: self._load(details))
 
-    def keeps(self, shapes: Shapes) -> bool:
-        """Will a program for inputs of these shapes be kept, as far as that can be said before it
+    def can_store(self, shapes: Shapes) -> bool:
+        """Will a program for inputs of these shapes be stored, as far as that can be said before it
         is compiled?
         """
         return (
@@ -158,7 +180,7 @@ class CachedModel:
         )
 
     def store_interface(self, graph: Graph) -> None:
-        """Keep what the model takes. Its constants must have been released."""
+        """Store what the model takes. Its constants must have been released."""
 
         def write() -> None:
             record = {
@@ -169,10 +191,10 @@ class CachedModel:
             }
             self._cache.put(self._key, json.dumps(record).encode())
 
-        self._keep(write)
+        self._store(write)
 
     def store_program(self, shapes: Shapes, program: Program) -> None:
-        """Keep a program that was compiled just now. The constants that only native code reads must
+        """Store a program that was compiled just now. The constants that only native code reads must
         have been released.
         """
 
@@ -184,7 +206,7 @@ class CachedModel:
                 )
                 return
             record = {
-                **_encode_plan(program.plan),
+                **encode_plan(program.plan),
                 "library": None if program.library is None else program.library.path.name,
                 "weights": (
                     self._cache.keep_content(program.weights.data)
@@ -197,15 +219,14 @@ class CachedModel:
             # Last, so that a record is there only when its parts are.
             self._cache.put(self._program_key(shapes), json.dumps(record).encode())
 
-        self._keep(write)
+        self._store(write)
 
     # ---- parts ----
 
     def _program_key(self, shapes: Shapes) -> str:
         others = [text for row in self._others for text in row]
-        # What was tuned since may choose other kernels.
         return cache_key(
-            "program", self._key, _asked(shapes), *self._program_parts, self._tuned.digest, *others
+            "program", self._key, _asked(shapes), self._fusion, *self._device_parts(), *others
         )
 
     def _digests(self, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -251,8 +272,8 @@ class CachedModel:
             )
         return _loaded(content)
 
-    def _keep(self, write: Callable[[], None]) -> None:
-        """Keep what will last. A model that cannot be kept runs all the same, so a full disk is
+    def _store(self, write: Callable[[], None]) -> None:
+        """Store what will last. A model that cannot be stored runs all the same, so a full disk is
         only worth a warning here.
         """
         if not self._enabled or not self._cache.lasts:
@@ -277,110 +298,4 @@ def _loaded(content: memoryview) -> Any:
 def _asked(shapes: Shapes) -> str:
     return json.dumps(
         {name: [int(dim) for dim in shape] for name, shape in shapes.items()}, sort_keys=True
-    )
-
-
-def _encode_plan(plan: Plan) -> dict[str, Any]:
-    return {
-        "inputs": [_encode_block(block) for block in plan.inputs],
-        "outputs": [_encode_block(block) for block in plan.outputs],
-        "actions": [_encode_action(action) for action in plan.actions],
-        "arena_bytes": plan.arena_bytes,
-        "scratch_bytes": plan.scratch_bytes,
-        "n_slots": plan.n_slots,
-        "variables": [
-            (
-                _encode_block(each.block),
-                each.initial_offset,
-                each.initial_bytes,
-                each.is_assigned,
-                each.in_place,
-            )
-            for each in plan.variables
-        ],
-    }
-
-
-def _decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
-    return Plan(
-        inputs=tuple(_decode_block(block) for block in record["inputs"]),
-        outputs=tuple(_decode_block(block) for block in record["outputs"]),
-        actions=tuple(_decode_action(action, library) for action in record["actions"]),
-        arena_bytes=int(record["arena_bytes"]),
-        scratch_bytes=int(record["scratch_bytes"]),
-        n_slots=int(record["n_slots"]),
-        variables=tuple(_decode_variable(row) for row in record["variables"]),
-    )
-
-
-def _encode_block(block: Block | None) -> list[Any] | None:
-    return (
-        None
-        if block is None
-        else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
-    )
-
-
-def _decode_block(row: Sequence[Any] | None) -> Block | None:
-    if row is None:
-        return None
-    name, encoded = row
-    kind = decode_type(encoded)
-    if not isinstance(kind, TensorType) or kind.static_shape is None:
-        raise ValueError(f"{kind} has no fixed size")
-    return Block(name, kind.dtype.numpy, kind.static_shape)
-
-
-def _decode_variable(row: Sequence[Any]) -> Variable:
-    block = _decode_block(row[0])
-    if block is None:
-        raise ValueError("a variable without a type")
-    return Variable(block, int(row[1]), int(row[2]), bool(row[3]), bool(row[4]))
-
-
-def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
-    if isinstance(action, ReferenceStep):
-        return {"number": action.number, "node": action.node}
-    plan = action.plan
-    return {
-        "first_step": plan.first_step,
-        "scratch_bytes": plan.scratch_bytes,
-        "steps": [
-            (
-                symbol,
-                step.tasks,
-                step.grain,
-                step.first_slot,
-                step.n_slots,
-                step.n_guards,
-                step.wanted,
-            )
-            for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
-        ],
-        "conditional_steps": [(step.number, step.node) for step in action.conditional_steps],
-        "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
-    }
-
-
-def _decode_action(row: Mapping[str, Any], library: Library | None) -> Segment | ReferenceStep:
-    if "node" in row:
-        return ReferenceStep(row["number"], row["node"])
-    symbols = tuple(str(step[0]) for step in row["steps"])
-    if library is None and any(symbols):
-        raise ValueError("native steps without native code")
-    addresses = {
-        symbol: library.address(symbol) if library is not None and symbol else None
-        for symbol in set(symbols)
-    }
-    conditional_steps = tuple(
-        ReferenceStep(number, node) for number, node in row["conditional_steps"]
-    )
-    steps = [NativeStep(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
-    return make_segment(
-        steps,
-        symbols,
-        [NativeSlot(*slot) for slot in row["slots"]],
-        row["scratch_bytes"],
-        row["first_step"],
-        conditional_steps,
     )

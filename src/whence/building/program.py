@@ -240,15 +240,21 @@ class Program:
         return sum(bool(step.symbol) for step in self.steps)
 
     def release_constants(self) -> None:
-        """Drop the constants that only native code reads from the graph, which keeps their types:
-        `weights` holds them as that code wants them.
+        """Drop the constants that only kernels read from the graph, which keeps their types:
+        `weights` holds them as kernels want them.
         """
-        steps = [self.graph[step.node] for step in self.plan.references]
+        by_reference = [self.graph[step.nodes[0]] for step in self.steps if not step.symbol]
         read = {
             self.layout.owner(ref).node
-            for node in (*steps, *self.graph.results)
+            for node in (*by_reference, *self.graph.results)
             for ref in node.inputs
             if ref is not None
+        }
+        # Guards may ask the host for their conditions.
+        read |= {
+            self.layout.owner(ref).node
+            for node in self.graph
+            if node.op == "Choose" and (ref := node.inputs[0]) is not None
         }
         for node in self.graph:
             if node.is_const and node.id not in read:

@@ -19,7 +19,7 @@ from whence.kernels.lower import Step
 from whence.types import TensorType
 
 
-def assignments(graph: Graph, steps: Sequence[Step], sharing: Aliasing) -> list[Step]:
+def assignments(graph: Graph, steps: Sequence[Step], aliasing: Aliasing) -> list[Step]:
     """A step for each `Assign` whose value cannot be made where the variable lies: what the caller
     gives or gets, constants, other variables, part of another value, or assigned twice.
 
@@ -28,13 +28,13 @@ def assignments(graph: Graph, steps: Sequence[Step], sharing: Aliasing) -> list[
     if not graph.assigns:
         return []
     within = {
-        **sharing.views,
+        **aliasing.views,
         **{
             step.outputs[0]: SubBuffer(step.inputs[0])
             for step in steps
             if step.is_view and is_shared(graph, step.inputs[0], step.outputs[0])
         },
-        **sharing.parts,
+        **aliasing.parts,
     }
     taken = {
         root(within, ref).parent

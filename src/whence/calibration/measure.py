@@ -16,7 +16,9 @@ from importlib import resources
 
 import numpy as np
 
-from whence.building.build import tile_for
+from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.generator import tile_for
+from whence.backends.cpu.step_timing import time_steps
 from whence.building.memory_layout import Region
 from whence.building.native_code import TOGETHER, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
@@ -42,8 +44,6 @@ from whence.codegen.vectors import VECTORS
 from whence.kernels.tile import Tile
 from whence.rates import MachineRates, MemoryLevel, Rate, Unit
 from whence.runtime import native_library as native
-from whence.runtime.engine import CpuEngine
-from whence.runtime.step_timing import time_steps
 
 Progress = Callable[[str, int, int], None]
 
@@ -122,9 +122,9 @@ class _Bench:
         target = toolchain.target
         self._target = target
         self._tile = tile_for(toolchain)
-        self._engines = [CpuEngine(threads=1, toolchain=toolchain)]
+        self._engines = [CpuBackend(threads=1, toolchain=toolchain)]
         if target.cores > 1:
-            self._engines.append(CpuEngine(threads=target.cores, toolchain=toolchain))
+            self._engines.append(CpuBackend(threads=target.cores, toolchain=toolchain))
         self.threads = self._engines[-1].threads
         self.level_sizes = _level_sizes(target.l1d, target.l2, target.l3)
         self._elements = element_probes(self._tile, _ELEMENTS)

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from whence.api import load, prepare
-from whence.building.build import build_program
+from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.generator import build_program
+from whence.backends.opencl.export import export_opencl, plan_export
 from whence.building.export import export, identifier
 from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, check_folder, out, progress, safe
@@ -20,11 +22,10 @@ from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
 from whence.report.debug_database import write_compiled_database
-from whence.runtime.engine import CpuEngine
-from whence.runtime.opencl.export import export_opencl, plan_export
 from whence.types import TensorType
 
-_ENGINES = ("cpu", "opencl")
+_EXPORTED = ("cpu", "opencl")
+"""The engines that models can be compiled for ahead of time."""
 
 
 def compile_command(
@@ -78,9 +79,9 @@ def compile_command(
         raise UnsupportedError(
             f"kernels can be timed on this machine only: leave out --tune, or --target {target}"
         )
-    if engine not in _ENGINES:
+    if engine not in _EXPORTED:
         raise typer.BadParameter(
-            f"'{engine}' is none of {', '.join(_ENGINES)}", param_hint="--engine"
+            f"'{engine}' is none of {', '.join(_EXPORTED)}", param_hint="--engine"
         )
     if tune and engine != "cpu":
         raise UnsupportedError("only kernels for the cpu can be tuned: leave out --tune")
@@ -105,7 +106,7 @@ def compile_command(
         read = graph.copy()
         prepare(graph)
         if tune:
-            tuner = CpuEngine(threads=threads, toolchain=toolchain)
+            tuner = CpuBackend(threads=threads, toolchain=toolchain)
             findings, tuned = tuner.tune(graph, fusion=fusion, progress=show), tuner.tuned
         name = identifier(model.stem)
         if engine == "opencl":

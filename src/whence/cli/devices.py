@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 
+from whence.building.backend import DeviceRow
 from whence.cli.console import out, safe
-from whence.codegen.target import Target
-from whence.errors import UnsupportedError
-from whence.runtime.opencl.devices import HOW_TO_GET_ONE, find_devices
+from whence.errors import WhenceError
+from whence.runtime.registry import backend_names, find_backend
 
 
 def devices() -> None:
@@ -18,26 +20,33 @@ def devices() -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("engine", "device", "cores", "memory", "driver"):
         table.add_column(title, overflow="fold")
-    host = Target.default()
-    features = ", ".join(sorted(host.features))
-    table.add_row(
-        "cpu", safe(f"{host.arch} ({features})"), str(host.cores), "", "whence's own code"
-    )
-    why = HOW_TO_GET_ONE
-    try:
-        found = find_devices()
-    except UnsupportedError as error:
-        found, why = [], str(error)
-    for device in found:
-        memory = f"{device.memory_bytes / 2**30:.1f} GiB"
-        table.add_row(
-            f"opencl:{device.index}",
-            safe(device.name),
-            str(device.compute_units),
-            memory,
-            safe(device.platform),
-        )
+    missing = []
+    for kind in backend_names():
+        found, why = devices_of(kind)
+        for index, device in enumerate(found):
+            memory = f"{device.memory_bytes / 2**30:.1f} GiB" if device.memory_bytes else ""
+            table.add_row(
+                kind if kind == "cpu" else f"{kind}:{index}",
+                safe(device.name),
+                str(device.cores),
+                memory,
+                safe(device.driver),
+            )
+        if not found:
+            missing.append(f"no {_TITLES.get(kind, kind)} device: {why}")
     console = out()
     console.print(table)
-    if not found:
-        console.print(safe(f"no OpenCL device: {why}"), soft_wrap=True)
+    for line in missing:
+        console.print(safe(line), soft_wrap=True)
+
+
+_TITLES = {"opencl": "OpenCL"}
+
+
+def devices_of(kind: str) -> tuple[Sequence[DeviceRow], str]:
+    """The devices of an engine, or why there are none."""
+    try:
+        backend = find_backend(kind)
+        return backend.devices(), backend.no_device
+    except WhenceError as error:
+        return (), str(error)

@@ -11,13 +11,15 @@ from rich.table import Table
 
 from whence.calibration import calibrate, rates_for
 from whence.cli.console import out, progress, safe, without_home
+from whence.cli.devices import devices_of
 from whence.codegen.cache import LIMIT_BYTES, Cache, default_folder
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import WhenceError
+from whence.plugins import Plugin, find_plugins
 from whence.report.machine import in_lines
 from whence.runtime.environment import environment, versions_of
-from whence.runtime.opencl.devices import find_devices
+from whence.runtime.registry import backend_names
 
 PEERS = ("onnxruntime", "openvino", "ai-edge-litert", "torch", "pyopencl")
 _DISTURBED = ", while something else used its cores: `whence doctor --calibrate` when it is quiet"
@@ -58,6 +60,17 @@ def doctor(
         except (WhenceError, OSError) as error:
             failed = True
             table.add_row(safe(name), safe(f"fails: {error}", "red"))
+    table.add_row("engines", safe(", ".join(backend_names())))
+    plugins = find_plugins()
+    for plugin in plugins:
+        why = _why_broken(plugin)
+        failed = failed or bool(why)
+        table.add_row(
+            safe(f"{plugin.group}: {plugin.name}"),
+            safe(why or f"{plugin.value} of {plugin.distribution}", "red" if why else "green"),
+        )
+    if not plugins:
+        table.add_row("plugins", "none")
     for name, fact in versions_of(PEERS).items():
         table.add_row(safe(name), safe(fact, "dim" if fact == "not installed" else ""))
     for name, fact in _machine().items():
@@ -104,11 +117,16 @@ def _cache() -> str:
 
 
 def _opencl() -> str:
-    try:
-        found = find_devices()
-    except WhenceError:
-        found = []
+    found, _ = devices_of("opencl")
     return ", ".join(device.name for device in found) or "no device"
+
+
+def _why_broken(plugin: Plugin) -> str:
+    try:
+        plugin.load()
+    except WhenceError as error:
+        return f"fails: {error}"
+    return ""
 
 
 _CHECKS: dict[str, Callable[[], str]] = {

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from whence.runtime.engine import Engine
+from whence.runtime.registry import find_backend
 
 EngineOption = Annotated[
     str,
     typer.Option(
         "--engine",
         metavar="NAME[:INDEX]",
-        help="What to run on: cpu, opencl or opencl:1; see `whence devices`.",
+        help="What to run on: cpu, opencl, opencl:1, or what a plugin adds; see `whence devices`.",
     ),
 ]
 
@@ -35,12 +36,11 @@ def parse_engine(text: str, threads: int, precise: bool) -> Engine:
     name, _, index = text.partition(":")
     if index and not index.isdecimal():
         raise typer.BadParameter(f"'{text}' is not NAME or NAME:INDEX", param_hint="--engine")
-    if name == "cpu":
-        return Engine(name, int(index or 0), threads, precise=precise)
-    if threads:
+    takes = find_backend(name).options
+    if threads and "threads" not in takes:
         raise typer.BadParameter(
             f"--threads is for the cpu; {name} uses all of its device", param_hint="--threads"
         )
-    if precise:
+    if precise and "precise" not in takes:
         raise typer.BadParameter(f"--precise is for the cpu; {name} is", param_hint="--precise")
-    return Engine(name, int(index or 0))
+    return Engine(name, int(index or 0), threads, precise=precise)

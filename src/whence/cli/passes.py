@@ -11,7 +11,7 @@ from rich.table import Table
 from whence.cli.console import out, prepare_with_bar, safe
 from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
 from whence.graph.outcomes import coverage
-from whence.passes.pipeline import PREPARE
+from whence.passes.plugins import prepare_passes
 
 
 def passes(
@@ -38,7 +38,7 @@ def passes(
         table.add_column("#", justify="right", style="dim")
         table.add_column("pass")
         table.add_column("what it does", style="dim")
-        for number, each in enumerate(PREPARE, 1):
+        for number, each in enumerate(prepare_passes(), 1):
             table.add_row(str(number), each.name, each.summary)
         console.print(table)
         return

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from whence.backends.cpu.tune import Finding
 from whence.report.terminal import duration
-from whence.runtime.tune import Finding
 
 _NAMES = {
     "direct": "convolutions",

@@ -18,7 +18,7 @@ from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
 from whence.attribution.sample_inputs import SampleInputs, guess_shapes
-from whence.building.build import build_program
+from whence.backends.cpu.generator import build_program
 from whence.building.program import Program
 from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe

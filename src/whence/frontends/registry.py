@@ -54,6 +54,9 @@ def find_reader(path: Path) -> Reader:
     for each in frontends:
         if each.magic and begin.startswith(each.magic):
             return each.read
+    from whence.frontends.objects import refuse_other_format
+
+    refuse_other_format(path)
     return _onnx()
 
 
@@ -89,9 +92,20 @@ def _tflite() -> Reader:
     return read_tflite
 
 
+def _exported() -> Reader:
+    from whence.frontends.torch.exported import load_exported, read_exported
+
+    def read(path: Path, /, *, shapes: Shapes | None = None) -> Graph:
+        # Open sizes are fixed when the graph is there.
+        return read_exported(load_exported(path), name=path.stem)
+
+    return read
+
+
 _OWN: Mapping[str, Callable[[], Reader]] = {
     ".onnx": _onnx,
     ".tflite": _tflite,
     ".lite": _tflite,
     ".circle": _tflite,
+    ".pt2": _exported,
 }

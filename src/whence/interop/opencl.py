@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from whence.backends.opencl.backend import OpenClBackend
+from whence.backends.opencl.devices import find_devices, require_pyopencl
 from whence.errors import InputError
 from whence.runtime.engine import Engine
-from whence.runtime.opencl.devices import find_devices, require_pyopencl
-from whence.runtime.opencl.engine import OpenClEngine
 from whence.runtime.stream import Stream, StreamFlags, check_stream
 
 
-def make_engine(context: Any, device: Any = None) -> OpenClEngine:
+def make_engine(context: Any, device: Any = None) -> Engine:
     """An engine on the application's context, so that its queues and ours can use the same memory.
     Without `device`, the context's first.
     """
@@ -23,7 +23,7 @@ def make_engine(context: Any, device: Any = None) -> OpenClEngine:
         raise InputError(f"an engine is made on a pyopencl.Device, not {type(device).__name__}")
     for found in find_devices():
         if found.handle == device:
-            return OpenClEngine("opencl", found.index, context=context)
+            return Engine.of(OpenClBackend(found.index, context=context))
     raise InputError(f"'{device.name}' is not among the OpenCL devices of this machine")
 
 
@@ -44,22 +44,23 @@ def get_command_queue(stream: Stream) -> Any:
     return stream.queue
 
 
-def _opencl(engine: Engine) -> OpenClEngine:
-    if not isinstance(engine, OpenClEngine):
+def _opencl(
+    engine: Engine, what: str = "only an opencl engine has OpenCL objects"
+) -> OpenClBackend:
+    backend = engine.backend if isinstance(engine, Engine) else engine
+    if not isinstance(backend, OpenClBackend):
         kind = getattr(engine, "kind", type(engine).__name__)
-        raise InputError(f"only an opencl engine has OpenCL objects, not {kind}")
-    return engine
+        raise InputError(f"{what}, not {kind}")
+    return backend
 
 
 def make_stream(engine: Engine, queue: Any) -> Stream:
     """A stream whose runs go to the application's queue. It profiles if the queue does."""
     cl = require_pyopencl()
-    if not isinstance(engine, OpenClEngine):
-        kind = getattr(engine, "kind", type(engine).__name__)
-        raise InputError(f"a stream on an OpenCL queue needs an opencl engine, not {kind}")
+    backend = _opencl(engine, "a stream on an OpenCL queue needs an opencl engine")
     if not isinstance(queue, cl.CommandQueue):
         raise InputError(f"a stream is made on a pyopencl.CommandQueue, not {type(queue).__name__}")
-    if queue.context != engine.context or queue.device != engine.found.handle:
+    if queue.context != backend.context or queue.device != backend.found.handle:
         raise InputError(
             "the queue is on another context or device than the engine: make the engine with"
             " whence.interop.opencl.make_engine(context)"

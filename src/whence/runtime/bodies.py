@@ -15,19 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.building.prepare import prepare_and_build
 from whence.graph import Graph, Node
 from whence.graph.interpreter import RunBody, run_body
 from whence.graph.state import BOUNDARY
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
-from whence.passes.manager import run_passes
-from whence.passes.pipeline import PREPARE
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from whence.building.program import Program
-    from whence.runtime.engine import CpuEngine
+    from whence.runtime.engine import Engine
 
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
@@ -39,7 +38,7 @@ class Bodies:
     the same time.
     """
 
-    def __init__(self, graph: Graph, engine: CpuEngine) -> None:
+    def __init__(self, graph: Graph, engine: Engine) -> None:
         self._graph = graph
         self._engine = engine
         self._lock = threading.Lock()
@@ -73,7 +72,7 @@ class _Body:
     from.
     """
 
-    def __init__(self, body: Graph, constants: Mapping[int, np.ndarray], engine: CpuEngine) -> None:
+    def __init__(self, body: Graph, constants: Mapping[int, np.ndarray], engine: Engine) -> None:
         self._body = body
         self._passed_on = {
             index: place for index, place in _passed_on(body).items() if place not in constants
@@ -94,10 +93,7 @@ class _Body:
 
         def specialise(shapes: Mapping[str, Sequence[int]]) -> Program:
             own = fix_input_shapes(graph.copy(), shapes)
-            run_passes(own, PREPARE)
-            program = engine.build(own, fusion="dominator", progress=None)
-            program.release_constants()
-            return program
+            return prepare_and_build(own, engine.backend)
 
         self._executable = Executable(
             [Port(node.name, node.type) for node in graph.inputs], engine, specialise, lambda: graph

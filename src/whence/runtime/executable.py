@@ -70,7 +70,7 @@ class Executable:
         """All that the file lists as inputs, where some have a default: they may be given too."""
         self._overriding: dict[frozenset[str], Executable] = {}
         self.engine = engine
-        self._binder = Binder(self.inputs, engine.adopt)
+        self._binder = Binder(self.inputs, engine.backend.adopt)
         self._tensors = tuple(isinstance(port.type, TensorType) for port in self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
@@ -116,7 +116,7 @@ class Executable:
     def _state_of(self, program: Program) -> Any:
         with self._making_state:
             if self._state is None:
-                self._state = self.engine.state(program)
+                self._state = self.engine.backend.state(program)
             return self._state
 
     @property
@@ -297,7 +297,7 @@ class Executable:
 
     def _instance(self, program: Program) -> Any:
         try:
-            return self.engine.instance(program)
+            return self.engine.backend.instance(program)
         except MemoryError as error:
             needed = program.plan.arena_bytes
             raise WhenceError(
@@ -313,9 +313,12 @@ class Executable:
         state: Any,
         out: Sequence[Value] | None,
     ) -> list[Value]:
-        if stream is not None and stream.profiler is not None:
-            stream.profiler.begin(program)
-        return self.engine.run(instance, inputs, stream, state, out)
+        queue, profiler = (None, None) if stream is None else (stream.queue, stream.profiler)
+        if profiler is not None:
+            profiler.begin(program)
+        return self.engine.backend.run(
+            instance, inputs, queue=queue, profiler=profiler, state=state, out=out
+        )
 
     def _signature(self, inputs: Sequence[Value]) -> Signature:
         return tuple(

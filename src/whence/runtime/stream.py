@@ -60,11 +60,11 @@ class Stream:
         self.engine = engine
         self.flags = flags
         profiling = StreamFlags.PROFILING in flags
-        self.queue = queue if queue is not None else engine.queue(profiling=profiling)
+        self.queue = queue if queue is not None else engine.backend.queue(profiling=profiling)
         """The device's queue that runs go to, one of ours unless the application gave its own;
         `None` on the processor.
         """
-        self.profiler = engine.profiler() if profiling else None
+        self.profiler: Profiler | None = engine.backend.profiler() if profiling else None
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._change = threading.Condition()
         self._submitted = self._done = self._waited = 0

@@ -1,0 +1,302 @@
+"""Compiling a model: a graph, or a file, which is compiled once and then starts from the cache."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whence.api.files import Shapes, check_graph_argument, load
+from whence.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from whence.building.backend import CacheIdentity, Progress
+    from whence.building.model_cache import CachedModel, Interface
+    from whence.building.program import Program
+    from whence.codegen.digest import FileDigest
+    from whence.graph import Graph
+    from whence.runtime.engine import Engine
+    from whence.runtime.executable import Executable
+
+
+def compile_model(
+    model: str | Path | Graph | Any,
+    args: Sequence[Any] | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    threads: int = 0,
+    engine: Engine | None = None,
+    shapes: Shapes | None = None,
+    fusion: str = "dominator",
+    tune: bool = False,
+    precise: bool = False,
+    progress: Progress | None = None,
+) -> Executable:
+    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled for
+    the shapes of its first call.
+
+    `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
+    error of 4e-6 of a layer's largest output where
+    float32 has 1.4e-6. Without it, they are used where the model's outputs change by less than 3e-5
+    of the largest.
+    `tune` times candidates for its kernels on this machine, which takes minutes, and remembers the
+    fastest: later compilations of any model
+    use what is remembered. The model itself may be a path, a loaded graph, which is left as it is,
+    or whatever `load` takes. A module of PyTorch is given with example inputs, `args` and `kwargs`,
+    and with `dynamic_shapes` where sizes are open, all as `torch.export.export` takes them.
+    A file that was not compiled before is compiled by another process, which leaves nothing of the
+    compiler in this one, unless this one has it
+    already, or `progress` is to be told of it.
+    """
+    if not isinstance(model, str | Path):
+        from whence.interop.models import from_object
+
+        found = from_object(model, args, kwargs, dynamic_shapes, shapes)
+        if found is not None:
+            compiled = compile_model(
+                found.graph,
+                threads=threads,
+                engine=engine,
+                shapes=shapes,
+                fusion=fusion,
+                tune=tune,
+                precise=precise,
+                progress=progress,
+            )
+            return found.finish(compiled)
+    from whence.codegen.digest import FileDigest
+
+    if precise and engine is not None:
+        raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
+    options = CompileOptions(shapes or {}, fusion, tune, progress)
+    if not isinstance(model, str | Path):
+        check_graph_argument(
+            model, "what is compiled is a path or a graph, as whence.load gives it"
+        )
+        return _compile_graph(model, _engine(engine, threads, precise), options)
+    # The file is hashed while the engine starts.
+    digest = FileDigest(Path(model))
+    engine = _engine(engine, threads, precise)
+    identity = engine.backend.cache_identity()
+    if identity is None:
+        return _compile_graph(load(model, shapes=shapes), engine, options)
+    # A process that has the compiler would only wait for another to load it too; progress and
+    # timings are had only here.
+    has_compiler = "whence.building.build" in sys.modules
+    return compile_file(
+        digest,
+        engine,
+        identity,
+        options,
+        in_subprocess=not has_compiler and progress is None and not tune,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a model is compiled, the engine apart."""
+
+    shapes: Shapes = field(default_factory=dict)
+    """Of inputs that the file leaves open."""
+    fusion: str = "dominator"
+    tune: bool = False
+    progress: Progress | None = None
+
+
+def _engine(engine: Engine | None, threads: int, precise: bool) -> Engine:
+    from whence.runtime.engine import Engine
+
+    if engine is None:
+        return Engine(threads=threads, precise=precise)
+    if not isinstance(engine, Engine):
+        raise InputError(f"an engine is made with whence.Engine(), not {type(engine).__name__}")
+    return engine
+
+
+def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Executable:
+    from whence.api.prepare import is_static
+    from whence.ops.binding import Port
+    from whence.passes.shapes.propagate_types import fix_input_shapes
+    from whence.runtime.executable import Executable
+
+    def specialise(inputs: Shapes) -> Program:
+        return _build(fix_input_shapes(model.copy(), inputs), engine, options)
+
+    ports = [Port(node.name, node.type) for node in model.inputs]
+    executable = Executable(ports, engine, specialise, lambda: model)
+    if is_static(model):
+        executable.prepare_static()
+    return executable
+
+
+def compile_file(
+    digest: FileDigest,
+    engine: Engine,
+    identity: CacheIdentity,
+    options: CompileOptions,
+    *,
+    in_subprocess: bool = False,
+) -> Executable:
+    """A model file as it was compiled before, or compiled now. With `in_subprocess`, another process
+    does it: here, the compiler would take 30 MB for as long as this process lives.
+    """
+    from whence.building.model_cache import CachedModel
+    from whence.runtime.executable import Executable
+
+    cached = CachedModel(
+        digest,
+        identity,
+        options.shapes,
+        options.fusion,
+        # Whoever asks for checks after every pass wants the passes to run.
+        enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
+    )
+    model = _ModelFile(cached, engine, options, identity.options if in_subprocess else None)
+    interface = model.interface()
+    executable = Executable(
+        interface.inputs, engine, model.program, interface.graph, interface.listed
+    )
+    if interface.is_static:
+        executable.prepare_static()
+    model.finish()
+    return executable
+
+
+class _ModelFile:
+    """A model file and its programs: those in the cache, else made by another process, else here."""
+
+    def __init__(
+        self,
+        cached: CachedModel,
+        engine: Engine,
+        options: CompileOptions,
+        elsewhere: Mapping[str, Any] | None,
+    ) -> None:
+        self._cached, self._engine, self._options = cached, engine, options
+        self._elsewhere = elsewhere
+        """What opens the engine in another process; `None` where all is done here, and from when on
+        another process could not do it.
+        """
+        self._declared: Shapes | None = None
+        """The shapes of the inputs where all are known."""
+        self._fresh: Graph | None = None
+        """The model as it was read, until its programs are made."""
+
+    def interface(self) -> Interface:
+        """What the model takes; it is read only if the cache does not know."""
+        from whence.building.model_cache import Interface
+
+        found = self._cached.interface()
+        if found is None and self._compiled_elsewhere({}):
+            found = self._cached.interface()
+        if found is None:
+            self._fresh = load(self._cached.path, shapes=self._options.shapes)
+            self._cached.note_files(self._fresh)
+            found = Interface.of(self._fresh)
+        self._declared = found.shapes if found.is_static else None
+        return found
+
+    def program(self, inputs: Shapes) -> Program:
+        """The program for inputs of these shapes."""
+        if not self._options.tune and (found := self._cached.program(inputs)) is not None:
+            return found
+        if self._compiled_elsewhere(inputs) and (found := self._cached.program(inputs)) is not None:
+            return found
+        program = _build(self._graph(inputs), self._engine, self._options)
+        if self._cached.is_unchanged():
+            self._cached.store_program(inputs, program)
+        elif self._fresh is None or inputs != self._declared:
+            raise ModelError(
+                f"'{self._cached.path}' has changed since it was compiled; compile it again"
+            )
+        return program
+
+    def finish(self) -> None:
+        """The programs that are made at once are made: let go of the model as it was read, and store
+        what it takes.
+        """
+        from whence.runtime.freed_memory import return_freed_memory
+
+        fresh, self._fresh = self._fresh, None
+        if fresh is None:
+            return
+        # Nobody else holds this graph, and programs have the constants in a form of their own.
+        for node in fresh:
+            if node.is_const:
+                node.value = None
+        return_freed_memory()
+        if self._cached.is_unchanged():
+            self._cached.store_interface(fresh)
+
+    def _graph(self, inputs: Shapes) -> Graph:
+        shapes = self._options.shapes
+        if inputs != self._declared:
+            # Reading again infers every type from the shapes given, nested graphs included.
+            return load(self._cached.path, shapes={**shapes, **inputs})
+        return (
+            self._fresh.copy()
+            if self._fresh is not None
+            else load(self._cached.path, shapes=shapes)
+        )
+
+    def _compiled_elsewhere(self, inputs: Shapes) -> bool:
+        """Is the model in the cache now, by another process? Once one could not do it, all is done
+        here.
+        """
+        from whence.building.subprocess_call import call_in_subprocess
+
+        if self._elsewhere is None or not self._cached.can_store(inputs):
+            self._elsewhere = None
+            return False
+        engine, options = self._engine, self._options
+        if not call_in_subprocess(
+            _compile_for_cache,
+            self._cached.path,
+            (engine.kind, engine.index, self._elsewhere),
+            options.shapes,
+            options.fusion,
+            inputs,
+        ):
+            self._elsewhere = None
+        return self._elsewhere is not None
+
+
+def _compile_for_cache(
+    path: Path,
+    device: tuple[str, int, Mapping[str, Any]],
+    shapes: Shapes,
+    fusion: str,
+    inputs: Shapes,
+) -> None:
+    """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
+    them open and they are known.
+    """
+    from whence.codegen.digest import FileDigest
+    from whence.runtime.engine import Engine
+
+    kind, index, opened = device
+    engine = Engine(kind, index, **opened)
+    identity = engine.backend.cache_identity()
+    assert identity is not None
+    executable = compile_file(FileDigest(path), engine, identity, CompileOptions(shapes, fusion))
+    if inputs:
+        executable.prepare(inputs)
+
+
+def _build(graph: Graph, engine: Engine, options: CompileOptions) -> Program:
+    from whence.building.prepare import prepare_and_build
+    from whence.runtime.freed_memory import return_freed_memory
+
+    program = prepare_and_build(
+        graph,
+        engine.backend,
+        fusion=options.fusion,
+        tune=options.tune,
+        progress=options.progress,
+    )
+    return_freed_memory()
+    return program

@@ -1,0 +1,103 @@
+"""Model files: reading and writing them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whence.errors import InputError, ModelError, UnsupportedError
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.graph import Graph
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def load(path: str | Path | Any, *, shapes: Shapes | None = None) -> Graph:
+    """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
+    `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
+    open.
+    """
+    from whence.frontends.objects import read_object
+
+    if not isinstance(path, str | os.PathLike):
+        return sized(read_object(path, shapes), shapes)
+    path = _as_path(path, "a model file is named by a path")
+    if not path.exists():
+        raise ModelError(f"'{path}': no such file")
+    if path.is_dir():
+        raise ModelError(f"'{path}' is a folder; name the model file in it")
+    from whence.frontends.registry import find_reader
+
+    return sized(find_reader(path)(path, shapes=shapes), shapes)
+
+
+def sized(graph: Graph, shapes: Shapes | None) -> Graph:
+    """The graph with the shapes of inputs fixed, where its reader left that to others."""
+    opened = {
+        node.name
+        for node in graph.inputs
+        if not (isinstance(node.type, TensorType) and node.type.is_static)
+    }
+    if not shapes or not opened & shapes.keys():
+        return graph
+    from whence.passes.shapes.propagate_types import fix_input_shapes
+
+    return fix_input_shapes(graph, shapes)
+
+
+def _as_path(path: object, wanted: str) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{wanted}, not by {type(path).__name__}")
+    return Path(path)
+
+
+def check_graph_argument(graph: object, wanted: str) -> None:
+    from whence.graph import Graph
+
+    if not isinstance(graph, Graph):
+        raise InputError(f"{wanted}, not {type(graph).__name__}")
+
+
+WRITTEN = (".onnx", ".tflite", ".circle")
+"""What `save` writes, by the file's ending."""
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of
+    the file carries its origins.
+    """
+    from whence.frontends.files import without_collection
+
+    check_graph_argument(graph, "what is saved is a graph, as whence.load gives it")
+    path = _as_path(path, "where to save it is named by a path")
+    match path.suffix.lower():
+        case ".onnx":
+            from whence.frontends.onnx.writer import write_onnx
+
+            if any(op == "Call" or op.startswith("ChannelsLast") for op in graph.op_counts):
+                from whence.passes.manager import run_passes
+                from whence.passes.pipeline import CHANNELS_FIRST
+
+                graph = graph.copy()
+                with without_collection():
+                    run_passes(graph, CHANNELS_FIRST)
+            write_onnx(graph, path)
+        case ".tflite" | ".circle" as suffix:
+            from whence.frontends.tflite.writer import write_circle, write_tflite
+            from whence.passes.manager import run_passes
+            from whence.passes.pipeline import CHANNELS_LAST
+
+            # The graph stays as it is: that the format wants channels last is no business of the
+            # caller's.
+            graph = graph.copy()
+            with without_collection():
+                run_passes(graph, CHANNELS_LAST)
+            (write_tflite if suffix == ".tflite" else write_circle)(graph, path)
+        case _:
+            raise UnsupportedError(
+                f"'{path}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
+            )

@@ -1,0 +1,1 @@
+"""The processor: kernels in C, compiled and run by threads of a pool."""

@@ -1,0 +1,127 @@
+"""Code for processors: kernels as C, compiled into a library whose functions a plan calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from whence.backends.cpu.segments import Segments
+from whence.building.allocate import nbytes
+from whence.building.arena import ALIGNMENT, Planner, plan_arena, side_by_side
+from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
+from whence.building.build import build
+from whence.building.memory_layout import Region
+from whence.building.native_code import Library
+from whence.building.program import Plan, Program
+from whence.building.program_parts import copies_of, details_of, input_blocks, output_blocks
+from whence.building.redzones import poison_gaps
+from whence.building.variables import variables_of
+from whence.building.weights import Weights
+from whence.codegen.emit import emit
+from whence.codegen.target import Feature
+from whence.codegen.toolchain import Toolchain
+from whence.graph import Graph
+from whence.kernels.choice import NO_CHOICES, Choices
+from whence.kernels.ir import Kernel
+from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
+
+
+def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
+    """The register tile of the toolchain's target, for kernels that so many threads share; with
+    `bf16x2`, its matrix units too, if it has them.
+    """
+    narrow = NEON if toolchain.target.vector_registers == 32 else SSE
+    base = {16: AVX512, 8: AVX2}.get(toolchain.target.lanes, narrow)
+    has_units = toolchain.target.has(Feature.AMX_TILE, Feature.AMX_BF16, Feature.AVX512_BF16)
+    return Tile(
+        base.rows,
+        base.vectors,
+        base.lanes,
+        toolchain.target.l2,
+        bf16x2=bf16x2 and has_units,
+        threads=threads,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CpuGenerator(CodeGenerator):
+    """For the processor of a toolchain. Kernels are divided for `threads` threads; any number of
+    them can run the program.
+    """
+
+    toolchain: Toolchain
+    threads: int = 1
+    tuned: Choices = field(default_factory=lambda: NO_CHOICES)
+    """By problem, which kernels to take; for other problems the cost model chooses."""
+    load: bool = True
+    """Without it, the code is made to be exported: it is neither linked nor loaded."""
+    bf16x2: bool = False
+    """May float32 products be made of bfloat16 ones (see `kernels/bf16x2.py`)? Whether the outputs
+    show it is for the caller to see.
+    """
+
+    @property
+    def tile(self) -> Tile:
+        return tile_for(self.toolchain, self.threads, bf16x2=self.bf16x2)
+
+    @property
+    def choices(self) -> Choices:
+        return self.tuned
+
+    @property
+    def plan_arena(self) -> Planner:
+        return side_by_side if self.toolchain.sanitize else plan_arena
+
+    def render(self, kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Rendered:
+        emitted = emit(kernels, origins)
+        code = [KernelCode(symbol) if symbol else None for symbol in emitted.symbols]
+        return Rendered(code, emitted.units, emitted.refused)
+
+    def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
+        graph, layout, units = lowered.graph, lowered.layout, lowered.rendered.units
+        library = (
+            Library(self.toolchain.build_library(units, progress=progress))
+            if units and self.load
+            else None
+        )
+        weights = Weights(ALIGNMENT if self.toolchain.sanitize else 0)
+        segments = Segments(lowered, weights, library)
+        for step in lowered.steps:
+            segments.add(step)
+        kernels = [each.step.kernel for each in lowered.steps if each.step.kernel is not None]
+        plan = Plan(
+            inputs=input_blocks(graph, layout),
+            outputs=output_blocks(graph, layout),
+            actions=segments.finish(),
+            arena_bytes=layout.memory.arena_bytes,
+            scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
+            n_slots=segments.n_slots,
+            variables=variables_of(graph, layout, weights),
+        )
+        details = details_of(lowered, copies_of(graph, layout, weights))
+        block = weights.finish()
+        if not self.toolchain.sanitize:
+            return Program(plan, block, library, details)
+        poison_gaps(block, weights.used)
+        used = [
+            (place.offset, place.offset + nbytes(graph, ref))
+            for ref, place in layout.places.items()
+            if place.region is Region.ARENA
+        ]
+        return Program(plan, block, library, details, used)
+
+
+def build_program(
+    graph: Graph,
+    toolchain: Toolchain,
+    *,
+    threads: int = 1,
+    fusion: str = "dominator",
+    choices: Choices = NO_CHOICES,
+    progress: Progress | None = None,
+    load: bool = True,
+    bf16x2: bool = False,
+) -> Program:
+    """A prepared graph as a program for the processor of a toolchain."""
+    generator = CpuGenerator(toolchain, threads, choices, load, bf16x2)
+    return build(graph, generator, fusion=fusion, progress=progress)

@@ -1,0 +1,145 @@
+"""The memory of one run at a time, and the run itself."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.backends.cpu.backend import CpuBackend
+from whence.building.program import Program, Segment
+from whence.building.redzones import poison_gaps
+from whence.building.weights import aligned_bytes
+from whence.errors import UnsupportedError
+from whence.ops.definition import Value
+from whence.runtime import native_library as native
+from whence.runtime.faults import index_fault
+from whence.runtime.host_steps import HostSteps, dense
+from whence.runtime.profiler import Profiler
+from whence.runtime.state_memory import StateMemory
+
+if TYPE_CHECKING:
+    from whence.graph import Node
+    from whence.graph.interpreter import RunBody
+
+_NO_ARRAYS: tuple[np.ndarray, ...] = ()
+
+
+class Instance:
+    """A program with an arena of its own. Two instances of one program may run at the same time,
+    one does one run at a time. What outlives a run is not here but in a `StateMemory`.
+    """
+
+    def __init__(self, program: Program, engine: CpuBackend) -> None:
+        plan = program.plan
+        if program.library is None and any(
+            isinstance(action, Segment) and any(action.symbols) for action in plan.actions
+        ):
+            raise UnsupportedError("the program was compiled to be exported, and cannot run here")
+        self.program = program
+        self.engine = engine
+        self._plan = plan
+        self._arena = aligned_bytes(plan.arena_bytes)
+        if program.used is not None:
+            poison_gaps(self._arena, program.used)
+        self._given, self._made = (
+            native.room_for(len(plan.inputs)),
+            native.room_for(len(plan.outputs)),
+        )
+        self._pointers = native.room_for(plan.n_slots)
+        self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
+        self._reads, self._writes = (
+            [index for index, block in enumerate(blocks) if block is not None]
+            for blocks in (plan.inputs, plan.outputs)
+        )
+        addresses = (
+            ctypes.addressof(each)
+            for each in (self._given, self._made, self._state, self._next, self._pointers)
+        )
+        self._memory = native.Memory(
+            self._arena.ctypes.data, program.weights.ctypes.data, *addresses
+        )
+        engine.runtime.reserve(engine.pool, plan.scratch_bytes)
+
+    def run(
+        self,
+        inputs: Sequence[Value],
+        profiler: Profiler | None = None,
+        state: StateMemory | None = None,
+    ) -> list[Value]:
+        """The outputs for these inputs. Outputs are new arrays, inputs are not kept.
+
+        `state` is what the variables are, and has their new values afterwards; without it, this is
+        a first run.
+        """
+        if not self._plan.variables:
+            return self._run(inputs, profiler, _NO_ARRAYS, _NO_ARRAYS)
+        state = state or StateMemory(self.program)
+        before, after = state.begin(self._plan.variables)
+        for addresses, arrays in ((self._state, before), (self._next, after)):
+            for index, array in enumerate(arrays):
+                addresses[index] = native.address_of(array)
+        made = self._run(inputs, profiler, before, after)
+        state.finish(self._plan.variables)
+        return made
+
+    def _run(
+        self,
+        inputs: Sequence[Value],
+        profiler: Profiler | None,
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+    ) -> list[Value]:
+        plan, engine, memory = self._plan, self.engine, self._memory
+        given = [
+            value if wanted is None else dense(wanted, value)
+            for wanted, value in zip(plan.inputs, inputs, strict=True)
+        ]
+        made = [
+            None if wanted is None else np.empty(wanted.shape, wanted.dtype)
+            for wanted in plan.outputs
+        ]
+        for index in self._reads:
+            self._given[index] = native.address_of(given[index])
+        for index in self._writes:
+            self._made[index] = native.address_of(made[index])
+        profile = None if profiler is None else profiler.pointer
+        others: HostSteps | None = None
+        for action in plan.actions:
+            if isinstance(action, Segment):
+                steps, reached = action.plan, -1
+                while (
+                    reached := engine.runtime.run(steps, reached + 1, engine.pool, memory, profile)
+                ) < len(action.symbols):
+                    if reached <= native.FAULT:
+                        raise index_fault(self.program, steps.first_step + native.FAULT - reached)
+                    others = others or self._host_steps(given, made, before, after)
+                    others.do(
+                        next(
+                            step
+                            for step in action.conditional_steps
+                            if step.number == steps.first_step + reached
+                        ),
+                        profiler,
+                    )
+            else:
+                others = others or self._host_steps(given, made, before, after)
+                others.do(action, profiler)
+        if len(self._writes) == len(made):
+            return made
+        others = others or self._host_steps(given, made, before, after)
+        return [others.collect(index) for index in range(len(made))]
+
+    def _host_steps(
+        self,
+        given: Sequence[Value],
+        made: Sequence[np.ndarray | None],
+        before: Sequence[np.ndarray],
+        after: Sequence[np.ndarray],
+    ) -> HostSteps:
+        return HostSteps(self.program, self._arena, given, made, before, after, self._bodies)
+
+    def _bodies(self, node: Node) -> RunBody:
+        return self.engine.bodies(self.program).runner(node)

@@ -1,0 +1,48 @@
+"""Running kernels to time them, and numbers to run them on: what the tuner and exact attribution
+need.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from whence.backends.cpu.backend import CpuBackend
+from whence.building.native_code import NativePlan
+from whence.kernels.ir import Buffer
+from whence.runtime import native_library as native
+from whence.runtime.profiler import SAMPLE
+
+
+def time_steps(
+    engine: CpuBackend,
+    plan: NativePlan,
+    weights: int,
+    inputs: native.Addresses,
+    outputs: native.Addresses,
+    pointers: native.Addresses,
+) -> np.ndarray:
+    """Run a plan once; nanoseconds of each of its steps."""
+    count = int(plan.n_steps)
+    samples, times = np.zeros(count, SAMPLE), np.zeros(2, np.uint64)
+    profiler = native.Profiler(samples.ctypes.data, count, 0, times.ctypes.data, 1, 0)
+    memory = native.Memory(
+        arena=0,
+        weights=weights,
+        inputs=ctypes.addressof(inputs),
+        outputs=ctypes.addressof(outputs),
+        pointers=ctypes.addressof(pointers),
+    )
+    engine.runtime.run(plan, 0, engine.pool, memory, ctypes.byref(profiler))
+    lengths: np.ndarray = (samples["end"] - samples["begin"]).astype(np.int64)
+    return lengths
+
+
+def ordinary_numbers(buffer: Buffer, rng: np.random.Generator) -> np.ndarray:
+    """Numbers that any operator takes: of middling size, and 0 or 1 where they may be indices or
+    masks.
+    """
+    if buffer.dtype.is_float:
+        return rng.standard_normal(buffer.elements, np.float32).astype(buffer.dtype.numpy)
+    return rng.integers(0, 2, buffer.elements).astype(buffer.dtype.numpy)

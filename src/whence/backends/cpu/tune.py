@@ -1,0 +1,154 @@
+"""Choosing kernels by timing them: for every problem of a graph that is new here, all candidates
+run on this machine, and the winner is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from whence.backends.cpu.backend import CpuBackend
+from whence.backends.cpu.candidate_timing import NEVER, Candidate, time_candidates
+from whence.backends.cpu.generator import tile_for
+from whence.building.backend import Progress
+from whence.building.tuning_records import Winner
+from whence.errors import UnsupportedError
+from whence.fusion import find_groups, fuse
+from whence.graph import Graph
+from whence.kernels.choice import Choice, candidates, kind_of, lower_choice, problem_of
+from whence.kernels.group import Group
+from whence.kernels.lower import lower
+from whence.kernels.tile import Tile
+
+Measure = Callable[
+    [CpuBackend, Sequence[Sequence[Candidate]], int, Progress | None], Iterable[Sequence[int]]
+]
+"""Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each
+kernel. `time_candidates`, or what stands in for it.
+"""
+
+# A winner that is not ahead of the cost model's choice by this much is no winner: another run might
+# see it behind.
+_WORTHWHILE = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one problem."""
+
+    problem: str
+    layers: int
+    """How many kernels of the model it stands for."""
+    winner: Winner
+    is_new: bool
+    """It was timed just now, not remembered."""
+
+    @property
+    def kind(self) -> str:
+        """The algorithm that the cost model takes."""
+        return kind_of(self.winner.usual)
+
+    @property
+    def differs(self) -> bool:
+        return self.winner.choice != self.winner.usual
+
+
+@dataclass(frozen=True, slots=True)
+class _Heat:
+    problem: str
+    choices: tuple[Choice, ...]
+    candidates: tuple[Candidate, ...]
+
+
+def tune(
+    graph: Graph,
+    engine: CpuBackend,
+    *,
+    fusion: str = "dominator",
+    progress: Progress | None = None,
+    measure: Measure = time_candidates,
+) -> tuple[Finding, ...]:
+    """Find the fastest kernels for a prepared graph, which still has its constants, and remember
+    them in `engine.tuned`.
+    """
+    layers, heats = _problems(
+        graph, fusion, tile_for(engine.toolchain, engine.threads, bf16x2=True)
+    )
+    known = engine.tuned.winners
+    heats = [heat for heat in heats if heat.problem not in known]
+    found: dict[str, Winner] = {}
+    constants = sum(node.value.nbytes for node in graph if node.value is not None)
+    times = (
+        measure(engine, [heat.candidates for heat in heats], constants, progress) if heats else ()
+    )
+    for heat, measured in zip(heats, times, strict=True):
+        if measured[0] < NEVER:
+            found[heat.problem] = _winner(heat, measured)
+    if found:
+        engine.tuned.add(found)
+    kept = engine.tuned.winners
+    return tuple(
+        Finding(problem, count, kept[problem], problem in found)
+        for problem, count in layers.items()
+        if problem in kept
+    )
+
+
+def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list[_Heat]]:
+    """How many kernels each problem stands for, and who competes for it."""
+    fused = fuse(graph, find_groups(graph, fusion))
+    layers: Counter[str] = Counter()
+    heats: dict[str, _Heat] = {}
+    for step in lower(fused, tile):
+        if step.kernel is None:
+            continue
+        entry = fused.entry_of(step.members[0].id)
+        anchor = (
+            entry.anchor if entry is not None and entry.anchor in step.members else step.members[0]
+        )
+        group = Group(graph, step.name, step.members, step.inputs, step.outputs)
+        problem = problem_of(group, anchor, tile)
+        if problem is None:
+            continue
+        if problem not in heats:
+            choices = candidates(group, anchor, tile)
+            kernels = [
+                _candidate(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices
+            ]
+            pairs = [
+                (choice, candidate)
+                for choice, candidate in zip(choices, kernels, strict=True)
+                if candidate is not None
+            ]
+            if len(pairs) < 2 or pairs[0][0] != choices[0]:
+                continue
+            heats[problem] = _Heat(
+                problem,
+                tuple(choice for choice, _ in pairs),
+                tuple(candidate for _, candidate in pairs),
+            )
+        layers[problem] += 1
+    return layers, list(heats.values())
+
+
+def _candidate(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Candidate | None:
+    nodes = [group.graph[ref.node] for ref in group.inputs]
+    constants = tuple(node if node.is_const else None for node in nodes)
+    try:
+        return Candidate(
+            lower_choice(group, group.graph[anchor_id], tile, choice),
+            group.inputs,
+            group.outputs,
+            constants,
+        )
+    except UnsupportedError:
+        return None
+
+
+def _winner(heat: _Heat, measured: Sequence[int]) -> Winner:
+    usual, usual_ns = heat.choices[0], measured[0]
+    best = min(range(len(measured)), key=measured.__getitem__)
+    if measured[best] > _WORTHWHILE * usual_ns:
+        return Winner(usual, usual_ns, usual, usual_ns)
+    return Winner(heat.choices[best], measured[best], usual, usual_ns)

@@ -1,0 +1,147 @@
+"""A device that runs OpenCL, as a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.backends.opencl.adopt import adopt
+from whence.backends.opencl.devices import (
+    HOW_TO_GET_ONE,
+    abilities,
+    device_at,
+    find_devices,
+    require_pyopencl,
+)
+from whence.backends.opencl.profiler import DeviceProfiler
+from whence.building.backend import Backend, DeviceRow
+from whence.errors import InputError
+from whence.ops.binding import Port
+
+if TYPE_CHECKING:
+    from whence.backends.opencl.generator import OpenClGenerator
+    from whence.backends.opencl.instance import OpenClInstance
+    from whence.backends.opencl.state import DeviceState
+    from whence.building.program import Program
+    from whence.ops.definition import Value
+    from whence.runtime.device_memory import DeviceMemory
+
+
+class OpenClBackend(Backend):
+    """One device, and a context on it. Streams have queues of their own, or the application's."""
+
+    kind = "opencl"
+    no_device = HOW_TO_GET_ONE
+    gap = "queue"
+    reads_clock = False
+
+    def __init__(self, index: int = 0, *, context: Any = None) -> None:
+        cl = require_pyopencl()
+        self.index = index
+        self.found = device_at(index)
+        if context is not None and self.found.handle not in context.devices:
+            raise InputError(
+                f"the context given is not on OpenCL device {index}, '{self.found.name}'"
+            )
+        self.context = context if context is not None else cl.Context([self.found.handle])
+        self.abilities = abilities(self.found)
+        self.threads = self.found.compute_units
+
+    def buffer(self, size: int) -> Any:
+        """Memory of the device."""
+        cl = require_pyopencl()
+        try:
+            return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size=max(size, 1))
+        except cl.MemoryError as error:
+            raise MemoryError(f"'{self.found.name}' has no room for {size:,} bytes") from error
+
+    def buffer_of(self, array: np.ndarray) -> Any:
+        """Memory of the device that holds the bytes of an array."""
+        cl = require_pyopencl()
+        if not array.nbytes:
+            return self.buffer(1)
+        try:
+            return cl.Buffer(
+                self.context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, hostbuf=array
+            )
+        except cl.MemoryError as error:
+            raise MemoryError(
+                f"'{self.found.name}' has no room for {array.nbytes:,} bytes of constants"
+            ) from error
+
+    def queue(self, *, profiling: bool) -> Any:
+        """A new queue, in order."""
+        cl = require_pyopencl()
+        return cl.CommandQueue(
+            self.context,
+            self.found.handle,
+            cl.command_queue_properties.PROFILING_ENABLE if profiling else 0,
+        )
+
+    @classmethod
+    def devices(cls) -> list[DeviceRow]:
+        return [
+            DeviceRow(each.name, each.compute_units, each.memory_bytes, each.platform)
+            for each in find_devices()
+        ]
+
+    def generator(self) -> OpenClGenerator:
+        from whence.backends.opencl.generator import OpenClGenerator
+
+        return OpenClGenerator(self.abilities, self)
+
+    def instance(self, program: Program) -> OpenClInstance:
+        from whence.backends.opencl.instance import OpenClInstance
+        from whence.backends.opencl.program import OpenClProgram
+
+        assert isinstance(program, OpenClProgram)
+        return OpenClInstance(program, self)
+
+    def state(self, program: Program) -> DeviceState:
+        from whence.backends.opencl.state import DeviceState
+
+        return DeviceState(program, self)
+
+    def adopt(self, port: Port, value: Value) -> Value:
+        return adopt(port, value, self.context)
+
+    def run(
+        self,
+        instance: OpenClInstance,
+        inputs: Sequence[Value],
+        *,
+        queue: Any = None,
+        profiler: Any = None,
+        state: Any = None,
+        out: Sequence[Value] | None = None,
+    ) -> list[Value]:
+        taken = () if out is None else self._outputs(instance.program, out)
+        queue = queue if queue is not None else self.queue(profiling=False)
+        return instance.run(inputs, queue, profiler, state, taken)
+
+    def _outputs(self, program: Program, out: Sequence[Value]) -> list[DeviceMemory | None]:
+        ports = [
+            Port(node.name, program.graph.type_of(ref))
+            for node in program.graph.outputs
+            if (ref := node.inputs[0]) is not None
+        ]
+        if not isinstance(out, list | tuple) or len(out) != len(ports):
+            raise InputError(
+                f"out= takes a list of {len(ports)}, for each output memory of the device or None:"
+                f" {', '.join(port.name for port in ports)}"
+            )
+        found = []
+        for port, value in zip(ports, out, strict=True):
+            memory = None if value is None else adopt(port, value, self.context, "output")
+            if value is not None and memory is None:
+                raise InputError(
+                    f"output {port.name!r} is a {type(value).__name__}; a cl.Buffer or a"
+                    " pyopencl.array.Array is needed, or None for a new array"
+                )
+            found.append(memory)
+        return found
+
+    def profiler(self) -> DeviceProfiler:
+        return DeviceProfiler()

@@ -1,0 +1,372 @@
+"""The device memory of one run at a time, and the run itself.
+
+A value lives on the device, on the host, or on both: it is copied when the other side needs it, and
+every copy is noted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from whence.backends.opencl.devices import require_pyopencl
+from whence.backends.opencl.profiler import DeviceProfiler
+from whence.backends.opencl.program import HostStep, LaunchStep, OpenClProgram
+from whence.backends.opencl.state import DeviceState
+from whence.building.memory_layout import Location, Region, written
+from whence.errors import InputError
+from whence.graph import Node, Ref
+from whence.graph.guards import holds
+from whence.graph.interpreter import evaluate_node
+from whence.graph.state import fitting
+from whence.ops.definition import Value
+from whence.runtime.device_memory import DeviceMemory
+from whence.runtime.host_steps import as_declared, copied, dense
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.backends.opencl.backend import OpenClBackend
+
+
+class OpenClInstance:
+    """A program with device memory of its own. Two instances of one program may run at the same
+    time, one does one run at a time.
+    """
+
+    def __init__(self, program: OpenClProgram, engine: OpenClBackend) -> None:
+        cl = require_pyopencl()
+        self.program = program
+        self.engine = engine
+        plan = program.plan
+        self.arena = engine.buffer(plan.arena_bytes)
+        self.inputs = [
+            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
+            for block in plan.inputs
+        ]
+        self.outputs = [
+            None if block is None else engine.buffer(_bytes(block.shape, block.dtype))
+            for block in plan.outputs
+        ]
+        scratch = max(
+            (
+                action.launch.scratch_bytes
+                for action in program.launches
+                if isinstance(action, LaunchStep)
+            ),
+            default=0,
+        )
+        self.before: Sequence[Any] = ()
+        self.after: Sequence[Any] = ()
+        """The variables of the run that is on its way, as they were and as they will be."""
+        self._given: dict[tuple[Region, int], DeviceMemory] = {}
+        """What of the run that is on its way lies in memory of the application."""
+        self._bound: frozenset[tuple[Region, int]] = frozenset()
+        self._scratch = engine.buffer(scratch) if scratch else None
+        # A kernel object holds its arguments, so every step has one of its own and they are set
+        # once.
+        self.kernels: dict[int, Any] = {}
+        for action in program.launches:
+            if isinstance(action, LaunchStep):
+                kernel = cl.Kernel(program.built, action.launch.symbol)
+                arguments: list[Any] = []
+                for place in action.places:
+                    # Where variables lie changes from run to run.
+                    moves = place.region in (Region.STATE, Region.NEXT)
+                    room = self.arena if moves else self.memory(place)
+                    arguments += [room, np.int64(place.offset)]
+                kernel.set_args(
+                    *arguments, *([self._scratch] if action.launch.scratch_bytes else [])
+                )
+                self.kernels[action.number] = kernel
+
+    def memory(self, place: Location) -> Any:
+        """The device's memory that a place is in."""
+        if place.region is Region.INPUT:
+            return self.inputs[place.index]
+        if place.region is Region.OUTPUT:
+            return self.outputs[place.index]
+        if place.region is Region.STATE:
+            return self.before[place.index]
+        if place.region is Region.NEXT:
+            return self.after[place.index]
+        return self.arena if place.region is Region.ARENA else self.program.device_weights
+
+    def room(self, place: Location) -> tuple[Any, int]:
+        """The memory that a place is in during this run, and how many bytes into it."""
+        given = self._given.get((place.region, place.index))
+        if given is not None:
+            return given.buffer, given.offset + place.offset
+        return self.memory(place), place.offset
+
+    def _bind(self) -> None:
+        """Set the arguments of kernels that lie in memory of the application."""
+        for action in self.program.launches:
+            if isinstance(action, LaunchStep):
+                for position, place in enumerate(action.places):
+                    if (place.region, place.index) in self._bound:
+                        buffer, offset = self.room(place)
+                        self.kernels[action.number].set_arg(2 * position, buffer)
+                        self.kernels[action.number].set_arg(2 * position + 1, np.int64(offset))
+
+    def run(
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None = None,
+        state: DeviceState | None = None,
+        out: Sequence[DeviceMemory | None] = (),
+    ) -> list[Value]:
+        """The outputs for these inputs. Outputs are new arrays, or in the memory given by `out`;
+        inputs are not kept. `state` is what the variables are, and has their new values afterwards;
+        without it, this is a first run.
+        """
+        placed = [
+            *((Region.INPUT, index, value) for index, value in enumerate(inputs)),
+            *((Region.OUTPUT, index, value) for index, value in enumerate(out)),
+        ]
+        self._given = {
+            (region, index): value
+            for region, index, value in placed
+            if isinstance(value, DeviceMemory) and value.nbytes
+        }
+        if not self._given:
+            return self._run_with(inputs, queue, profiler, state, out)
+        self._bound = frozenset(self._given)
+        try:
+            self._bind()
+            return self._run_with(inputs, queue, profiler, state, out)
+        finally:
+            # Nothing of the application's is kept.
+            self._given = {}
+            self._bind()
+
+    def _run_with(
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+        state: DeviceState | None,
+        out: Sequence[DeviceMemory | None],
+    ) -> list[Value]:
+        variables = self.program.plan.variables
+        if not variables:
+            return self._run(inputs, queue, profiler, out)
+        state = state or DeviceState(self.program, self.engine)
+        self.before, self.after = state.begin(variables)
+        for action in self.program.launches:
+            if isinstance(action, LaunchStep):
+                for position, place in enumerate(action.places):
+                    if place.region in (Region.STATE, Region.NEXT):
+                        self.kernels[action.number].set_arg(2 * position, self.memory(place))
+        made = self._run(inputs, queue, profiler, out)
+        state.finish(variables)
+        return made
+
+    def _run(
+        self,
+        inputs: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+        out: Sequence[DeviceMemory | None],
+    ) -> list[Value]:
+        blocks = self.program.plan.inputs
+        given = [
+            value if wanted is None or isinstance(value, DeviceMemory) else dense(wanted, value)
+            for wanted, value in zip(blocks, inputs, strict=True)
+        ]
+        run = _Run(self, given, queue, profiler, out)
+        try:
+            return run.go()
+        finally:
+            # Whatever happened, nothing of this run may still be on its way when its memory is used
+            # again.
+            try:
+                queue.finish()
+            finally:
+                if profiler is not None:
+                    profiler.settle()
+
+
+class _Run:
+    """One run: what is on the host, and what is on the device."""
+
+    def __init__(
+        self,
+        instance: OpenClInstance,
+        given: Sequence[Value],
+        queue: Any,
+        profiler: DeviceProfiler | None,
+        out: Sequence[DeviceMemory | None],
+    ) -> None:
+        self._cl = require_pyopencl()
+        self._instance, self._program, self._queue, self._profiler = (
+            instance,
+            instance.program,
+            queue,
+            profiler,
+        )
+        self._host: dict[Ref, Value] = {}
+        self._given = given
+        self._out = out
+
+    def go(self) -> list[Value]:
+        program = self._program
+        for node, value in zip(program.graph.inputs, self._given, strict=True):
+            if isinstance(value, DeviceMemory):
+                if not value.nbytes:
+                    self._host[node.ref()] = np.empty(value.shape, value.dtype)
+                continue
+            self._host[node.ref()] = value
+            if node.ref() in program.read_by_device:
+                self._upload(node.ref(), value)
+        for action in program.launches:
+            if not all(holds(guard, self._value(guard.condition)) for guard in action.guards):
+                continue
+            if isinstance(action, LaunchStep):
+                geometry = action.launch.geometry
+                if 0 in geometry.items:
+                    # Empty tensors: nothing runs, and the profile does not say that something did.
+                    continue
+                began = time.monotonic_ns()
+                event = self._cl.enqueue_nd_range_kernel(
+                    self._queue,
+                    self._instance.kernels[action.number],
+                    geometry.items,
+                    geometry.group,
+                )
+                self._note(action.number, event, began)
+            else:
+                self._do(action)
+        wanted = self._out or [None] * len(program.graph.outputs)
+        return [
+            self._collect(node.inputs[0]) if memory is None else self._deliver(node, memory)
+            for node, memory in zip(program.graph.outputs, wanted, strict=True)
+        ]
+
+    # ---- the host's side ----
+
+    def _do(self, step: HostStep) -> None:
+        node = self._program.graph[step.node]
+        values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
+        if node.op == "Assign":
+            self._assign(node, values[0])
+            return
+        began = time.monotonic_ns()
+        made = evaluate_node(node, values)[: len(node.outputs)]
+        if self._profiler is not None:
+            self._profiler.note_host(began, time.monotonic_ns(), step.number)
+        for index, value in enumerate(made):
+            ref = node.ref(index)
+            planned = self._program.layout.places[ref].region is not Region.DYNAMIC
+            self._host[ref] = (
+                np.require(as_declared(node, index, value), requirements="C") if planned else value
+            )
+            if planned and (
+                ref in self._program.read_by_device
+                or self._program.layout.places[ref].region is Region.NEXT
+            ):
+                self._upload(ref, self._host[ref])
+
+    def _assign(self, node: Node, value: Value) -> None:
+        """Copy to a variable what only the host has."""
+        variable = self._program.graph.variable(str(node.attrs["variable"]))
+        self._upload(
+            variable.ref(), np.require(fitting(node, value, variable.type), requirements="C"), True
+        )
+
+    def _value(self, ref: Ref) -> Value:
+        """A value on the host, fetched from the device if it is only there."""
+        owner = self._program.layout.owner(ref)
+        node = self._program.graph[owner.node]
+        if node.is_const:
+            value: Value = node.value
+        else:
+            if owner not in self._host:
+                self._host[owner] = self._download(owner)
+            value = self._host[owner]
+        return value if ref == owner else value.reshape(self._type(ref).static_shape)
+
+    def _collect(self, ref: Ref | None) -> Value:
+        assert ref is not None
+        owner = self._program.layout.owner(ref)
+        if owner in self._host or self._program.graph[owner.node].is_const:
+            return copied(self._value(ref))
+        # Nobody else has it: what was fetched is the caller's.
+        return self._value(ref)
+
+    def _deliver(self, output: Node, memory: DeviceMemory) -> Value:
+        """An output in memory of the application. Most are there already: kernels wrote them."""
+        (ref,) = output.inputs
+        assert ref is not None
+        owner = self._program.layout.owner(ref)
+        if not memory.nbytes:
+            return memory.given
+        began = time.monotonic_ns()
+        if owner in self._host or self._program.graph[owner.node].is_const:
+            value = np.require(self._value(ref), requirements="C")
+            if (value.shape, value.dtype) != (memory.shape, memory.dtype):
+                raise InputError(
+                    f"output {output.name!r} is {value.dtype} of shape {list(value.shape)}, and"
+                    f" out= has room for {memory.dtype} of shape {list(memory.shape)}"
+                )
+            event = self._cl.enqueue_copy(
+                self._queue, memory.buffer, value, dst_offset=memory.offset, is_blocking=False
+            )
+            self._note(self._program.to_device, event, began)
+            # The array may be nobody's but ours.
+            event.wait()
+            return memory.given
+        buffer, offset = self._instance.room(self._program.layout.places[ref])
+        if (buffer, offset) != (memory.buffer, memory.offset):
+            event = self._cl.enqueue_copy(
+                self._queue,
+                memory.buffer,
+                buffer,
+                src_offset=offset,
+                dst_offset=memory.offset,
+                byte_count=memory.nbytes,
+            )
+            self._note(self._program.to_host, event, began)
+        return memory.given
+
+    def _type(self, ref: Ref) -> TensorType:
+        kind = self._program.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind
+
+    # ---- copies ----
+
+    def _upload(self, ref: Ref, value: Value, is_assigned: bool = False) -> None:
+        place = self._program.layout.places[ref]
+        place = written(place) if is_assigned else place
+        if value.nbytes:
+            began = time.monotonic_ns()
+            buffer, offset = self._instance.room(place)
+            event = self._cl.enqueue_copy(
+                self._queue, buffer, value, dst_offset=offset, is_blocking=False
+            )
+            self._note(self._program.to_device, event, began)
+
+    def _download(self, ref: Ref) -> np.ndarray:
+        kind, place = self._type(ref), self._program.layout.places[ref]
+        array = np.empty(kind.static_shape or (), kind.dtype.numpy)
+        if array.nbytes:
+            began = time.monotonic_ns()
+            buffer, offset = self._instance.room(place)
+            event = self._cl.enqueue_copy(
+                self._queue, array, buffer, src_offset=offset, is_blocking=False
+            )
+            self._note(self._program.to_host, event, began)
+            event.wait()
+        return array
+
+    def _note(self, step: int, event: Any, began: int) -> None:
+        if self._profiler is not None:
+            self._profiler.note_event(event, began, step, is_kernel=step < self._program.to_device)
+
+
+def _bytes(shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -1,0 +1,250 @@
+"""What a backend is, all of it: a `CodeGenerator`, which `build` asks, and a `Backend`, which runs
+what was built.
+
+    Engine("name", 1)              the registry (`runtime/registry.py`) finds the class `name`
+      Backend(index=1)             opens the second device
+    generator.preferences          asked before the passes run: block sizes, layouts, passes
+    build(graph, generator)        fuse, lower for `tile` and `choices`, plan memory, and
+      generator.render(kernels)      text of the kernels, or why a kernel has none
+      generator.assemble(lowered)    compile the text; the program that `run` understands
+    backend.instance(program)      memory of one run at a time
+    backend.run(instance, inputs)  on a queue, with a profiler, if the stream has them
+
+A kernel that `render` refuses is no error: its operators run by their reference implementation, on
+the host. `backends/cpu` and `backends/opencl` are the two that come with whence, and
+`examples/python_backend` is the smallest that is of use. Others register a class by an entry point
+of the group `whence.backends`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from whence.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from whence.building.arena import Planner
+    from whence.building.memory_layout import MemoryLayout
+    from whence.building.program import Program
+    from whence.codegen.cache import Cache
+    from whence.codegen.emit import KernelUnit
+    from whence.fusion import FusedGraph
+    from whence.graph import Graph
+    from whence.graph.guards import Guards
+    from whence.kernels.choice import Choices
+    from whence.kernels.ir import Kernel
+    from whence.kernels.lower import Step
+    from whence.kernels.tile import Tile
+    from whence.ops.binding import Port
+    from whence.ops.definition import Value
+    from whence.passes.preferences import Preferences
+
+Progress = Callable[[str, int, int], None]
+"""Called with what was compiled, how many units are done, and how many there are."""
+
+
+class KernelCode(NamedTuple):
+    """What a kernel is started by."""
+
+    symbol: str
+    """The function."""
+    launch: Any = None
+    """How it is started, where the backend wants to remember more than the kernel says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Kernels as text."""
+
+    code: Sequence[KernelCode | None]
+    """Of each kernel; `None` for one that was refused. Equal kernels may be one function."""
+    units: tuple[KernelUnit, ...]
+    """The text, for the compiler and for reports."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """By position: why a kernel has no form in this language."""
+
+
+class LoweredStep(NamedTuple):
+    """A step that runs, views are none: a kernel, or one operator by its reference."""
+
+    number: int
+    step: Step
+    code: KernelCode | None
+    """`None` for a reference step."""
+    guards: Guards
+    """What must hold for it to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A graph as steps with memory, before anything is compiled."""
+
+    graph: Graph
+    fused: FusedGraph
+    tile: Tile
+    steps: tuple[LoweredStep, ...]
+    layout: MemoryLayout
+    rendered: Rendered
+
+
+class CodeGenerator(ABC):
+    """From a prepared graph to a program. Needs no device: code may be for another machine."""
+
+    @property
+    def preferences(self) -> Preferences:
+        """What the passes are to do for it."""
+        from whence.passes.preferences import Preferences
+
+        return Preferences()
+
+    @property
+    @abstractmethod
+    def tile(self) -> Tile:
+        """Registers, caches and threads that kernels are divided for: what the cost model reckons
+        with.
+        """
+
+    @property
+    def choices(self) -> Choices:
+        """By problem, which kernel to take, where the cost model is not to choose."""
+        return {}
+
+    @property
+    def plan_arena(self) -> Planner:
+        """Lays out the arena."""
+        from whence.building.arena import plan_arena
+
+        return plan_arena
+
+    @abstractmethod
+    def render(self, kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Rendered:
+        """The kernels as text. `origins` names, for each, the source operators it came from."""
+
+    @abstractmethod
+    def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
+        """Compile what was rendered, pack constants, and make the program."""
+
+
+class CacheIdentity(NamedTuple):
+    """Where compiled models are kept for the next start, and what they depend on."""
+
+    cache: Cache
+    parts: Callable[[], tuple[str, ...]]
+    """Everything of the device that can change a program; asked each time, as tuning changes it."""
+    options: Mapping[str, Any]
+    """What opens the same device in another process, `index` apart."""
+
+
+class DeviceRow(NamedTuple):
+    """A device as `whence devices` lists it."""
+
+    name: str
+    cores: int
+    memory_bytes: int = 0
+    driver: str = ""
+
+
+class Backend(ABC):
+    """A device, opened: builds programs for it and runs them."""
+
+    kind: ClassVar[str]
+    """What `Engine` calls it."""
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Which of `threads`, `toolchain` and `precise` the constructor takes, besides `index`."""
+    no_device: ClassVar[str] = ""
+    """How to get a device, for machines that have none."""
+    gap: ClassVar[str] = "dispatch"
+    """What time between the steps of a run is called."""
+    reads_clock: ClassVar[bool] = True
+    """Is the clock read during a step, so that profiling is part of what it measures?"""
+    threads: int
+    """How many of the device's cores work on a model."""
+
+    def __init__(self, index: int = 0, **options: Any) -> None:
+        """Open a device, by its number in `devices`, with those of `options` that were given."""
+        self.index = index
+
+    # ---- which devices there are ----
+
+    @classmethod
+    @abstractmethod
+    def devices(cls) -> Sequence[DeviceRow]:
+        """The devices of this machine, by index. Raises `UnsupportedError` where something is
+        missing that finds them.
+        """
+
+    # ---- building ----
+
+    @abstractmethod
+    def generator(self) -> CodeGenerator:
+        """What makes programs for this device."""
+
+    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
+        """A prepared graph as a program for this device."""
+        from whence.building.build import build
+
+        return build(graph, self.generator(), fusion=fusion, progress=progress)
+
+    def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Any]:
+        """Time the kernels that a prepared graph could be built with, and remember the fastest for
+        every build from now on.
+        """
+        raise UnsupportedError(f"only the cpu engine can be tuned, not {self.kind}")
+
+    def cache_identity(self) -> CacheIdentity | None:
+        """`None` where compiled models are not cached."""
+        return None
+
+    # ---- running ----
+
+    @abstractmethod
+    def instance(self, program: Program) -> Any:
+        """The memory of one run of the program at a time."""
+
+    @abstractmethod
+    def run(
+        self,
+        instance: Any,
+        inputs: Sequence[Value],
+        *,
+        queue: Any = None,
+        profiler: Any = None,
+        state: Any = None,
+        out: Sequence[Value] | None = None,
+    ) -> list[Value]:
+        """One run: the outputs for these inputs. Waits until they are there. `queue` and `profiler`
+        are those of the stream, if it has them. `state` is what `state` made, where the program has
+        variables; the caller holds its lock. `out` is memory of the device that outputs are to be
+        written to, or `None`, for each.
+        """
+
+    def state(self, program: Program) -> Any:
+        """Memory for the variables of a program that has some, with their initial values: a
+        `runtime.state_memory.VariableMemory`.
+        """
+        raise UnsupportedError(f"the {self.kind} engine runs no models with state")
+
+    def adopt(self, port: Port, value: Value) -> Value:
+        """What stands for an input in a run that is no array of the host, but in memory of this
+        device; `None` for anything else.
+        """
+        return None
+
+    def queue(self, *, profiling: bool) -> Any:
+        """What a stream gives the device its commands by; `None` where there is no such thing."""
+        return None
+
+    def profiler(self) -> Any:
+        """A profiler for a stream: a `runtime.profiler.Profiler`."""
+        raise UnsupportedError(f"the {self.kind} engine does not profile")
+
+
+def no_device_memory(kind: str, out: Sequence[Value] | None) -> None:
+    """Raise `InputError` for `out=` on an engine that makes arrays for outputs by itself."""
+    if out is not None:
+        raise InputError(
+            f"the {kind} engine makes arrays for outputs by itself; out= is for memory of a device"
+        )

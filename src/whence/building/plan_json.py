@@ -1,0 +1,121 @@
+"""Plans as JSON and back: read at every start from the cache, so nothing in it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from whence.building.native_code import Library, NativeSlot, NativeStep
+from whence.building.program import Block, Plan, ReferenceStep, Segment, Variable, make_segment
+from whence.building.type_json import decode_type, encode_type
+from whence.types import DType, TensorType
+
+
+def encode_plan(plan: Plan) -> dict[str, Any]:
+    """A plan without addresses: kernels are named by their symbols."""
+    return {
+        "inputs": [_encode_block(block) for block in plan.inputs],
+        "outputs": [_encode_block(block) for block in plan.outputs],
+        "actions": [_encode_action(action) for action in plan.actions],
+        "arena_bytes": plan.arena_bytes,
+        "scratch_bytes": plan.scratch_bytes,
+        "n_slots": plan.n_slots,
+        "variables": [
+            (
+                _encode_block(each.block),
+                each.initial_offset,
+                each.initial_bytes,
+                each.is_assigned,
+                each.in_place,
+            )
+            for each in plan.variables
+        ],
+    }
+
+
+def decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
+    """The plan, its kernels looked up in the library. What is no plan raises some error or other."""
+    return Plan(
+        inputs=tuple(_decode_block(block) for block in record["inputs"]),
+        outputs=tuple(_decode_block(block) for block in record["outputs"]),
+        actions=tuple(_decode_action(action, library) for action in record["actions"]),
+        arena_bytes=int(record["arena_bytes"]),
+        scratch_bytes=int(record["scratch_bytes"]),
+        n_slots=int(record["n_slots"]),
+        variables=tuple(_decode_variable(row) for row in record["variables"]),
+    )
+
+
+def _encode_block(block: Block | None) -> list[Any] | None:
+    return (
+        None
+        if block is None
+        else [block.name, encode_type(TensorType(DType.of(np.empty(0, block.dtype)), block.shape))]
+    )
+
+
+def _decode_block(row: Sequence[Any] | None) -> Block | None:
+    if row is None:
+        return None
+    name, encoded = row
+    kind = decode_type(encoded)
+    if not isinstance(kind, TensorType) or kind.static_shape is None:
+        raise ValueError(f"{kind} has no fixed size")
+    return Block(name, kind.dtype.numpy, kind.static_shape)
+
+
+def _decode_variable(row: Sequence[Any]) -> Variable:
+    block = _decode_block(row[0])
+    if block is None:
+        raise ValueError("a variable without a type")
+    return Variable(block, int(row[1]), int(row[2]), bool(row[3]), bool(row[4]))
+
+
+def _encode_action(action: Segment | ReferenceStep) -> dict[str, Any]:
+    if isinstance(action, ReferenceStep):
+        return {"number": action.number, "node": action.node}
+    plan = action.plan
+    return {
+        "first_step": plan.first_step,
+        "scratch_bytes": plan.scratch_bytes,
+        "steps": [
+            (
+                symbol,
+                step.tasks,
+                step.grain,
+                step.first_slot,
+                step.n_slots,
+                step.n_guards,
+                step.wanted,
+            )
+            for symbol, step in zip(action.symbols, plan.steps[: plan.n_steps], strict=True)
+        ],
+        "conditional_steps": [(step.number, step.node) for step in action.conditional_steps],
+        "slots": [(slot.region, slot.index, slot.offset) for slot in plan.slots[: plan.n_slots]],
+    }
+
+
+def _decode_action(row: Mapping[str, Any], library: Library | None) -> Segment | ReferenceStep:
+    if "node" in row:
+        return ReferenceStep(row["number"], row["node"])
+    symbols = tuple(str(step[0]) for step in row["steps"])
+    if library is None and any(symbols):
+        raise ValueError("native steps without native code")
+    addresses = {
+        symbol: library.address(symbol) if library is not None and symbol else None
+        for symbol in set(symbols)
+    }
+    conditional_steps = tuple(
+        ReferenceStep(number, node) for number, node in row["conditional_steps"]
+    )
+    steps = [NativeStep(addresses[symbol], *numbers) for symbol, *numbers in row["steps"]]
+    return make_segment(
+        steps,
+        symbols,
+        [NativeSlot(*slot) for slot in row["slots"]],
+        row["scratch_bytes"],
+        row["first_step"],
+        conditional_steps,
+    )

@@ -1,0 +1,125 @@
+"""The parts of a program that are the same for every backend: what it takes and gives, where its
+operands lie, and what explains its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from whence.building.allocate import is_planned, nbytes
+from whence.building.backend import Lowered, LoweredStep
+from whence.building.memory_layout import Location, MemoryLayout, Region, written
+from whence.building.program import Block, Copy, Details, ProgramStep
+from whence.building.weights import Packing, Weights
+from whence.graph import Graph, Ref
+from whence.kernels.ir import Member
+from whence.kernels.lower import Step
+from whence.provenance import Origin
+from whence.types import TensorType
+
+
+def operand_locations(lowered: Lowered, step: Step, weights: Weights) -> list[Location]:
+    """Where the inputs and then the outputs of a step with a kernel lie; its constants are packed
+    into `weights` as the kernel wants them.
+    """
+    assert step.kernel is not None
+    packings = step.kernel.packings
+    return [
+        *(
+            location_of(lowered, ref, weights, packings.get(position))
+            for position, ref in enumerate(step.inputs)
+        ),
+        *(written(location_of(lowered, ref, weights)) for ref in step.outputs),
+    ]
+
+
+def location_of(
+    lowered: Lowered, ref: Ref, weights: Weights, packing: Packing | None = None
+) -> Location:
+    """Where a value lies that a kernel reads, or a guard."""
+    node = lowered.graph[lowered.layout.owner(ref).node]
+    found = weights.place(node, packing) if node.is_const else lowered.layout.places[ref]
+    assert found.region is not Region.DYNAMIC
+    return found
+
+
+def details_of(
+    lowered: Lowered, copies: Sequence[Copy] = (), more: Sequence[ProgramStep] = ()
+) -> Details:
+    """What explains the program; `more` are steps that are no operator's, after all others."""
+    return Details(
+        graph=lowered.graph,
+        fused=lowered.fused,
+        steps=(*(_described(each) for each in lowered.steps), *more),
+        layout=lowered.layout,
+        copies=tuple(copies),
+        units=lowered.rendered.units,
+        tile=lowered.tile,
+    )
+
+
+def _described(lowered: LoweredStep) -> ProgramStep:
+    number, step, code, _ = lowered
+    members = (
+        step.kernel.members
+        if step.kernel is not None
+        else tuple(Member(node.id, node.op, 1, 1) for node in step.members)
+    )
+    origin = Origin().union(*(node.origin for node in step.members))
+    reduced_precision = step.kernel is not None and step.kernel.reduced_precision
+    nodes = tuple(node.id for node in step.members)
+    return ProgramStep(
+        number,
+        step.name,
+        "" if code is None else code.symbol,
+        nodes,
+        origin,
+        members,
+        step.why_reference,
+        reduced_precision=reduced_precision,
+    )
+
+
+def input_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
+    return tuple(
+        _block(graph, node.name, node.ref())
+        if layout.places[node.ref()].region is Region.INPUT
+        else None
+        for node in graph.inputs
+    )
+
+
+def output_blocks(graph: Graph, layout: MemoryLayout) -> tuple[Block | None, ...]:
+    return tuple(
+        _block(graph, node.name, ref)
+        if ref is not None and layout.places.get(ref) == Location(Region.OUTPUT, index)
+        else None
+        for index, node in enumerate(graph.outputs)
+        for ref in node.inputs
+    )
+
+
+def _block(graph: Graph, name: str, ref: Ref) -> Block:
+    kind = graph.type_of(ref)
+    assert isinstance(kind, TensorType)
+    assert kind.static_shape is not None
+    return Block(name, kind.dtype.numpy, kind.static_shape)
+
+
+def copies_of(graph: Graph, layout: MemoryLayout, weights: Weights) -> Sequence[Copy]:
+    """The outputs that no step writes where the caller wants them."""
+    found = []
+    for index, output in enumerate(graph.outputs):
+        (ref,) = output.inputs
+        assert ref is not None
+        owner = layout.owner(ref)
+        node = graph[owner.node]
+        if is_planned(graph, ref) and layout.places.get(owner) != Location(Region.OUTPUT, index):
+            found.append(
+                Copy(
+                    weights.place(node) if node.is_const else layout.places[ref],
+                    index,
+                    nbytes(graph, ref),
+                )
+            )
+    return found

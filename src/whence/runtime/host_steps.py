@@ -1,0 +1,196 @@
+"""Steps that run by the reference implementation of their operator, in the host's memory, and the
+values between them and kernels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.building.memory_layout import Location, Region, written
+from whence.building.program import Block, Program, ReferenceStep
+from whence.errors import InputError, ModelError
+from whence.ops.definition import Value
+from whence.runtime.profiler import Profiler
+from whence.types import TensorType
+
+if TYPE_CHECKING:
+    from whence.graph import Node, Ref
+    from whence.graph.interpreter import RunBody
+
+
+def dense(wanted: Block, value: Value) -> np.ndarray:
+    """The value as native code reads it: of exactly the size it expects, dense, no element
+    straddling its alignment.
+    """
+    if (
+        not isinstance(value, np.ndarray)
+        or value.dtype != wanted.dtype
+        or value.shape != wanted.shape
+    ):
+        found = (
+            f"{value.dtype}{list(value.shape)}"
+            if isinstance(value, np.ndarray)
+            else type(value).__name__
+        )
+        raise InputError(
+            f"input {wanted.name!r} is {found}, and was compiled for"
+            f" {wanted.dtype}{list(wanted.shape)}"
+        )
+    # Nearly all arrays are, and can be written as well: one look tells.
+    return value if value.flags.carray else np.require(value, requirements=("C", "A"))
+
+
+class HostSteps:
+    """What of a run kernels do not do: reference steps, and the values that are not in the arena.
+
+    `run_nested` gives what runs the bodies of an operator; without it, they are interpreted.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        arena: np.ndarray,
+        given: Sequence[Value],
+        made: Sequence[np.ndarray | None],
+        before: Sequence[np.ndarray] = (),
+        after: Sequence[np.ndarray] = (),
+        run_nested: Callable[[Node], RunBody] | None = None,
+    ) -> None:
+        self.program = program
+        self._run_nested = run_nested
+        self.arena = arena
+        self.given = given
+        self.made = made
+        """Room for the outputs that steps write in place; `None` for one that is collected
+        afterwards.
+        """
+        self.before, self.after = before, after
+        """The variables as they were, and as they will be."""
+        self.dynamic: dict[Ref, Value] = {}
+
+    # ---- reference steps ----
+
+    def do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
+        begin = time.monotonic_ns()
+        self._evaluate(step)
+        if profiler is not None:
+            profiler.note(begin, time.monotonic_ns(), step.number)
+
+    def _evaluate(self, step: ReferenceStep) -> None:
+        # A program that is native throughout never needs the operators' definitions, which take
+        # longer to load than most models take to run.
+        from whence.graph.interpreter import evaluate_node
+
+        node = self.program.graph[step.node]
+        values = tuple(None if ref is None else self._value(ref) for ref in node.inputs)
+        if node.op == "Assign":
+            self._assign(node, values[0])
+            return
+        run_nested = self._run_nested(node) if self._run_nested and node.bodies else None
+        for index, value in enumerate(
+            evaluate_node(node, values, run_nested=run_nested)[: len(node.outputs)]
+        ):
+            ref = node.ref(index)
+            place = self.program.layout.places[ref]
+            if place.region is Region.DYNAMIC:
+                self.dynamic[ref] = self._kept(value)
+            else:
+                self._memory(ref, place)[...] = as_declared(node, index, value)
+
+    def _assign(self, node: Node, value: Value) -> None:
+        from whence.graph.state import fitting
+
+        variable = self.program.graph.variable(str(node.attrs["variable"]))
+        place = written(self.program.layout.places[variable.ref()])
+        self._memory(variable.ref(), place)[...] = fitting(node, value, variable.type)
+
+    def _value(self, ref: Ref) -> Value:
+        owner = self.program.layout.owner(ref)
+        node = self.program.graph[owner.node]
+        value: Value
+        if node.is_const:
+            value = node.value
+        else:
+            place = self.program.layout.places[ref]
+            if place.region is not Region.DYNAMIC:
+                return self._memory(ref, place)
+            value = self.given[place.index] if node.op == "Input" else self.dynamic[owner]
+        return value if ref == owner else value.reshape(self._type(ref).static_shape)
+
+    def _memory(self, ref: Ref, place: Location) -> np.ndarray:
+        """The planned memory of a value, as an array."""
+        kind = self._type(ref)
+        block: Value = self.arena
+        if place.region is not Region.ARENA:
+            block = self._blocks(place.region)[place.index]
+            assert block is not None
+            block = block.reshape(-1).view(np.uint8)
+        size = (kind.elements or 0) * kind.dtype.numpy.itemsize
+        array: np.ndarray = block[place.offset : place.offset + size].view(kind.dtype.numpy)
+        return array.reshape(kind.static_shape or ())
+
+    def _blocks(self, region: Region) -> Sequence[Value]:
+        """What a place in this region is in, by number."""
+        return {
+            Region.INPUT: self.given,
+            Region.OUTPUT: self.made,
+            Region.STATE: self.before,
+            Region.NEXT: self.after,
+        }[region]
+
+    def _type(self, ref: Ref) -> TensorType:
+        kind = self.program.graph.type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind
+
+    def _kept(self, value: Value) -> Value:
+        """A value that does not change when later steps reuse the arena: references hand out views
+        of what they are given.
+        """
+        if isinstance(value, np.ndarray):
+            reused = (self.arena, *self.before, *self.after)
+            return (
+                value.copy() if any(np.may_share_memory(value, each) for each in reused) else value
+            )
+        if isinstance(value, list):
+            return [self._kept(item) for item in value]
+        return value
+
+    # ---- outputs ----
+
+    def collect(self, index: int) -> Value:
+        made = self.made[index]
+        if made is not None:
+            return made
+        (ref,) = self.program.graph.outputs[index].inputs
+        assert ref is not None
+        return copied(self._value(ref))
+
+
+def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
+    """The result of a reference step, which must be what the graph says it is: memory was planned
+    for nothing else.
+    """
+    kind, array = node.outputs[index], np.asarray(value)
+    if (
+        not isinstance(kind, TensorType)
+        or array.dtype != kind.dtype.numpy
+        or array.shape != kind.static_shape
+    ):
+        # As above: only what goes wrong needs graphs here.
+        from whence.graph.display_name import display_name
+
+        raise ModelError(
+            f"operator {display_name(node)} made {TensorType.of(array)} where the model says {kind}"
+        )
+    return array
+
+
+def copied(value: Value) -> Value:
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    return [copied(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,47 @@
+"""Finding devices, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import whence
+from whence.backends.opencl import devices
+from whence.cli.main import app
+from whence.interop.opencl import get_device
+from whence.runtime.engine import Engine
+
+
+def test_what_is_found_can_be_used(engine: Engine) -> None:
+    found = devices.find_devices()
+    assert found[engine.index].name == get_device(engine).name
+    assert [device.index for device in found] == list(range(len(found)))
+    shown = CliRunner().invoke(app, ["devices"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "cpu" in shown.output
+    assert f"opencl:{engine.index}" in shown.output
+
+
+def test_a_number_that_no_device_has() -> None:
+    with pytest.raises(whence.InputError, match="whence devices"):
+        whence.Engine("opencl", 99)
+
+
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("whence.backends.opencl.devices.find_devices", list)
+    with pytest.raises(whence.UnsupportedError, match="pip install pocl-binary-distribution"):
+        whence.Engine("opencl", 0)
+
+
+def test_without_pyopencl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(whence.UnsupportedError, match=r"pip install 'whence\[opencl\]'"):
+        whence.Engine("opencl", 0)
+    shown = CliRunner().invoke(app, ["devices"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0
+    assert "no OpenCL device" in shown.output
+    assert "whence[opencl]" in shown.output
+    # Everything else works.
+    assert whence.Engine(threads=1).threads == 1
