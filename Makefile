@@ -8,7 +8,7 @@ BENCH_ARGS  ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test format zoo zoo-check zoo-profile bench bench-check tables clean
+.PHONY: help demo test lint bless hooks lock format zoo zoo-check zoo-profile bench bench-check tables clean
 
 help: ## list what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,11 +16,22 @@ help: ## list what can be done
 demo: $(VENV)/.with-base ## read a word from a picture with a trained model, and see where the time goes
 	$(BIN)/whence demo
 
-test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)
+test: lint ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.with-dev ## style and types, without the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
-	$(BIN)/pytest $(PYTEST_ARGS)
+
+bless: $(VENV)/.with-dev ## what tests of passes and generated code find now is right: write it into their files
+	$(BIN)/pytest tests/filetests tests/replay --bless
+
+hooks: ## lint before every commit in this clone
+	git config core.hooksPath tools/hooks
+
+lock: $(VENV)/.with-dev ## the versions installed here are those that CI uses: write .ci/constraints.txt
+	$(BIN)/python tools/lock.py
 
 format: $(VENV)/.with-dev ## rewrite the code in our style
 	$(BIN)/ruff check --fix .
@@ -57,8 +68,9 @@ $(VENV)/.with-base: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/.with-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+# With the versions that CI has, so that a test which fails there fails here.
+$(VENV)/.with-dev: pyproject.toml .ci/constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable '.[dev]'
 	@touch $@ $(VENV)/.with-base
 
 $(VENV)/.with-bench: pyproject.toml | $(BIN)/python

@@ -6,7 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 import whence
+from tools.lock import LOCK, requirements
 from whence.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
@@ -43,3 +47,19 @@ def test_links_in_the_readme_lead_somewhere() -> None:
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+NOT_LOCKED = {"pillow"}
+"""What the environment that the versions were taken from does not have."""
+
+
+def test_the_lock_file_has_a_version_of_everything_that_the_tests_ask_for() -> None:
+    lines = [line for line in LOCK.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.+!]*", line) for line in lines), "only pins"
+    assert lines == sorted(lines, key=lambda line: line.split("==")[0])
+    pins = dict(line.split("==") for line in lines)
+    for wanted in map(Requirement, requirements()):
+        name = canonicalize_name(wanted.name)
+        assert (name in pins) != (name in NOT_LOCKED), f"{name}: run 'make lock'"
+        if name in pins:
+            assert wanted.specifier.contains(pins[name]), f"{wanted}: locked is {pins[name]}"
