@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,10 @@ from whence.attribution.modules import Module, find_modules
 from whence.attribution.policy import EXACT, HALVES, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
+from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
-from whence.attribution.traffic import footprint
+from whence.attribution.traffic import footprint, made_bytes
 from whence.attribution.work_items import NOT_DIVIDED, work_items
 from whence.building.program import Program, ProgramStep
 from whence.graph import Graph
@@ -92,6 +94,7 @@ def assemble(
         left_out.savings if left_out is not None else None,
     )
     divided = work_items(program)
+    made_in = {node: step.number for step in program.steps for node in step.nodes}
     made_by = {edge.child: edge.pass_name for edge in ledger.edges}
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
@@ -111,11 +114,21 @@ def assemble(
         calls = int(measured.step_calls[step.number]) or 1
         waited = measured.step_waited_ns[step.number] / calls
         known = (
-            efficiency_of(graph, step, costs, items, threads, time / calls, waited)
+            efficiency_of(
+                graph,
+                step,
+                costs,
+                items,
+                threads,
+                # What disturbs a run is no bound of the kernel.
+                min(time / calls, measured.usual_ns(step.number) or math.inf),
+                waited,
+            )
             if engine == "cpu"
             else NOT_KNOWN
         )
-        kernels.append(_kernel(graph, step, measured, time, shares, times, error, known))
+        row = _kernel(graph, step, measured, time, shares, times, error, known)
+        kernels.append(_in_its_place(graph, step, row, made_in, made_by))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -192,6 +205,35 @@ def _kernel(
         items=known.items,
         workers=known.workers,
         error=error,
+    )
+
+
+def _in_its_place(
+    graph: Graph,
+    step: ProgramStep,
+    row: KernelRow,
+    made_in: Mapping[int, int],
+    made_by: Mapping[int, str],
+) -> KernelRow:
+    """The row with what its shape, and what is around it, tells."""
+    trait = trait_of(graph, step)
+    read = {
+        made_in[ref.node]: None
+        for number in step.nodes
+        if (node := graph.get(number)) is not None
+        for ref in node.inputs
+        if ref is not None and made_in.get(ref.node, step.number) != step.number
+    }
+    return dataclasses.replace(
+        row,
+        is_contraction=contraction_of(graph, step) is not None,
+        trait_kind=trait.kind,
+        trait=trait.words,
+        reads=tuple(read),
+        made_bytes=made_bytes(graph, step),
+        inserted_by=next((made_by[node] for node in step.nodes if node in made_by), "")
+        if row.inserted
+        else "",
     )
 
 

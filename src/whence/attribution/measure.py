@@ -17,6 +17,7 @@ import numpy as np
 
 from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
+from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.rows import Event
@@ -122,6 +123,7 @@ def profile_executable(
         left_out=left_out,
         environment={
             **_subject(graph, shapes, model),
+            **({GUESSED: sample.options} if sample is not None and sample.guessed else {}),
             **environment(getattr(engine.backend, "toolchain", None)),
         },
     )

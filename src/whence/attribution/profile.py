@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from whence.attribution.findings import Finding, find
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
@@ -126,6 +127,11 @@ class Profile:
         calls = sum(row.calls for row in self.kernels) / self.runs if self.runs else 0.0
         most_ns = _NOTING_A_RUN_NS + _NOTING_A_KERNEL_NS * calls
         return abs(self.overhead_ratio) <= max(_USUAL_NOISE, most_ns / max(1.0, self.run_ns))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What could be better, the largest prize first."""
+        return find(self)
 
     def __repr__(self) -> str:
         """In a line: the whole of it is in `to_dict()`."""
@@ -239,6 +245,7 @@ class Profile:
             "passes": dict(self.passes),
             "timeline_ns": self.timeline_ns,
             "timeline": [list(event) for event in self.timeline],
+            "findings": [dataclasses.asdict(each) for each in self.findings],
             "sources": self.rows(),
             "kernels": [_kernel_json(row) for row in self.kernels],
         }
@@ -358,6 +365,12 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "bound": row.bound,
         "items": row.items,
         "workers": row.workers,
+        "is_contraction": row.is_contraction,
+        "trait_kind": row.trait_kind,
+        "trait": row.trait,
+        "reads": list(row.reads),
+        "made_bytes": row.made_bytes,
+        "inserted_by": row.inserted_by,
         "error": row.error,
         "evidence": row.evidence,
         "uncertain": row.uncertain,

@@ -119,6 +119,12 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         bound=str(row.get("bound", "")),
         items=int(row.get("items", 1)),
         workers=int(row.get("workers", 1)),
+        is_contraction=bool(row.get("is_contraction", False)),
+        trait_kind=str(row.get("trait_kind", "")),
+        trait=str(row.get("trait", "")),
+        reads=tuple(int(each) for each in row.get("reads", ())),
+        made_bytes=int(row.get("made_bytes", 0)),
+        inserted_by=str(row.get("inserted_by", "")),
         evidence=str(row.get("evidence", "")),
         uncertain=str(row.get("uncertain", "")),
     )

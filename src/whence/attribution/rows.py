@@ -120,6 +120,18 @@ class KernelRow:
     """Independent work items,"""
     workers: int = 1
     """and the threads that have one."""
+    is_contraction: bool = False
+    """Does it convolve or multiply matrices?"""
+    trait_kind: str = ""
+    """What about its shape keeps it from the peak rate: channels, depthwise, rows or small;"""
+    trait: str = ""
+    """in words, `3 channels in`."""
+    reads: tuple[int, ...] = ()
+    """The kernels that make what it reads."""
+    made_bytes: int = 0
+    """Bytes of what it makes for others."""
+    inserted_by: str = ""
+    """Of a kernel that holds only inserted nodes, the pass."""
     error: float = 0.0
     """The standard error of the weights that were measured, the largest if there are several; 0
     where they are modelled.
@@ -135,6 +147,11 @@ class KernelRow:
     def of_peak(self) -> float:
         """What the machine would need at best, as a part of what it took; 0 where nobody knows."""
         return self.least_ns * self.calls / self.time_ns if self.time_ns else 0.0
+
+    @property
+    def best_of_peak(self) -> float:
+        """The same of the shortest call."""
+        return self.least_ns / self.min_ns if self.min_ns else 0.0
 
     @property
     def gflops(self) -> float:

@@ -27,6 +27,12 @@ def traffic_of(graph: Graph, step: ProgramStep) -> Traffic:
     return Traffic(near, far)
 
 
+def made_bytes(graph: Graph, step: ProgramStep) -> int:
+    """The bytes that a step makes for others."""
+    inside = set(step.nodes)
+    return sum(_nbytes(graph, ref) for ref, _ in _tensors(graph, step) if ref.node in inside)
+
+
 def footprint(program: Program) -> int:
     """The bytes that a run touches: weights, arena, inputs and outputs."""
     graph = program.graph

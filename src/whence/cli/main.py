@@ -15,6 +15,7 @@ from whence.errors import WhenceError
 COMMANDS = {
     "demo": ("demo", "demo"),
     "profile": ("profile", "profile"),
+    "advise": ("advise", "advise"),
     "why": ("why", "why"),
     "passes": ("passes", "passes"),
     "convert": ("convert", "convert"),

@@ -60,6 +60,8 @@ def print_profile(
     console.print(Text(fates_line(profile)), soft_wrap=True)
     console.print(Text(closure_line(profile)), soft_wrap=True)
     console.print(Text(policy_line(profile), style="dim"), soft_wrap=True)
+    if best := next_line(profile):
+        console.print(Text(shorten(best, console.width)))
 
 
 def header(profile: Profile, width: int) -> str:
@@ -148,6 +150,15 @@ def policy_line(profile: Profile) -> str:
     )
     found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
     return " · ".join(found)
+
+
+def next_line(profile: Profile) -> str:
+    """The finding with the largest prize, in a line; empty where there is none."""
+    best = next((each for each in profile.findings if each.prize_ns), None)
+    if best is None or not profile.run_ns:
+        return ""
+    part = 100 * best.prize_ns / profile.run_ns
+    return f" next, up to {part:.0f} %: {escape(best.title)} (whence advise)"
 
 
 def policy_name(profile: Profile) -> str:

@@ -1,0 +1,76 @@
+"""What could be better, with evidence and the size of the prize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whence.attribution.profile import Profile
+    from whence.attribution.rows import KernelRow
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that costs time, or that makes the figures doubtful."""
+
+    rule: str
+    """What found it."""
+    title: str
+    """A line: how much, what, and why."""
+    advice: str
+    """What to do about it."""
+    prize_ns: float = 0.0
+    """What mending it would save in a run; 0 where that cannot be said."""
+    evidence: tuple[str, ...] = ()
+    """Facts behind it, a line each."""
+    kernels: tuple[int, ...] = ()
+    """The kernels that it is about,"""
+    sources: tuple[int, ...] = ()
+    """and the operators of the file."""
+
+
+Rule = Callable[["Profile"], Iterable[Finding]]
+"""Looks at a profile, and says what it finds."""
+
+LEAST_PART = 0.01
+"""What would save less than this part of a run is not worth a finding."""
+_MOST_NAMED = 3
+
+
+def per_run(profile: Profile, kernel: KernelRow) -> float:
+    """Nanoseconds of a kernel in a run."""
+    return kernel.time_ns / profile.runs if profile.runs else 0.0
+
+
+def is_worth(profile: Profile, prize_ns: float) -> bool:
+    return prize_ns >= LEAST_PART * profile.run_ns > 0
+
+
+def percent(profile: Profile, ns: float) -> str:
+    """Nanoseconds as a part of a run."""
+    part = 100 * ns / profile.run_ns if profile.run_ns else 0.0
+    return f"{part:.0f} %" if part >= 9.5 else f"{part:.1f} %"
+
+
+def sources_of(kernels: Sequence[KernelRow]) -> tuple[int, ...]:
+    """The operators in kernels, those with most time first."""
+    parts = sorted(
+        (part for kernel in kernels for part in kernel.origin), key=lambda part: -part.time_ns
+    )
+    return tuple(dict.fromkeys(part.id for part in parts if part.time_ns))
+
+
+def names(profile: Profile, sources: Sequence[int]) -> str:
+    """Operators by name, the first few of them."""
+    known = {row.id: row.name for row in profile.sources}
+    shown = [known[each] for each in sources if each in known]
+    rest = len(shown) - _MOST_NAMED
+    return ", ".join(shown[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def named(profile: Profile, kernel: KernelRow) -> str:
+    """A kernel by its number and its heaviest operator."""
+    heaviest = names(profile, sources_of([kernel])[:1])
+    return f"kernel {kernel.id} ({heaviest})" if heaviest else f"kernel {kernel.id}"

@@ -1,0 +1,102 @@
+"""Convolutions and products far below the machine's peak rate, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from whence.attribution.findings.finding import (
+    Finding,
+    is_worth,
+    named,
+    names,
+    per_run,
+    percent,
+    sources_of,
+)
+
+if TYPE_CHECKING:
+    from whence.attribution.profile import Profile
+    from whence.attribution.rows import KernelRow
+
+_LOW = 0.4
+# What a good kernel reaches, where the model has none to compare with.
+_GOOD = 0.6
+
+
+def low_share_of_peak(profile: Profile) -> Iterator[Finding]:
+    """The prize is what it would save to be as good as the good ones of the same model. Judged by
+    the best call of each kernel: what disturbs a call is no fault of the kernel. Those whose shape
+    says why are findings of their own, the others are one.
+    """
+    if profile.rates is None:
+        return
+    contractions = [row for row in profile.kernels if row.bound == "compute" and row.is_contraction]
+    good = _good(contractions)
+    others: list[KernelRow] = []
+    for kernel in contractions:
+        if kernel.best_of_peak >= _LOW:
+            continue
+        if not kernel.trait:
+            others.append(kernel)
+        elif is_worth(profile, _prize(profile, kernel, good)):
+            yield _finding(profile, [kernel], good)
+    if is_worth(profile, sum(_prize(profile, kernel, good) for kernel in others)):
+        yield _finding(profile, sorted(others, key=lambda row: -_prize(profile, row, good)), good)
+
+
+def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding:
+    first, spent = kernels[0], sum(per_run(profile, kernel) for kernel in kernels)
+    shares = sorted(100 * kernel.best_of_peak for kernel in kernels)
+    reached = f"{shares[0]:.0f}" + (f" to {shares[-1]:.0f}" if len(kernels) > 1 else "")
+    who = (
+        named(profile, first)
+        if len(kernels) == 1
+        else f"{len(kernels)} kernels ({names(profile, sources_of(kernels))})"
+    )
+    verb, why = (
+        "reaches" if len(kernels) == 1 else "reach",
+        f": {first.trait}" if first.trait else "",
+    )
+    return Finding(
+        "low_share_of_peak",
+        f"{who} {verb} {reached} % of peak{why}; {percent(profile, spent)} of the time",
+        _ADVICE.get(first.trait_kind, "`whence compile --tune` times other ways to compute them."),
+        sum(_prize(profile, kernel, good) for kernel in kernels),
+        (
+            *(
+                f"kernel {kernel.id}: {kernel.gflops:.1f} GFLOP/s, {kernel.gbytes:.1f} GB/s"
+                for kernel in kernels[:3]
+            ),
+            f"good kernels reach {100 * good:.0f} %",
+        ),
+        tuple(kernel.id for kernel in kernels),
+        sources_of(kernels),
+    )
+
+
+def _prize(profile: Profile, kernel: KernelRow, good: float) -> float:
+    calls = kernel.calls / profile.runs if profile.runs else 0.0
+    return kernel.min_ns * calls * max(0.0, 1 - kernel.best_of_peak / good)
+
+
+def _good(kernels: list[KernelRow]) -> float:
+    """What the better quarter of the work reaches."""
+    by_share = sorted(kernels, key=lambda row: -row.best_of_peak)
+    whole, seen = sum(row.flops * row.calls for row in kernels), 0
+    for row in by_share:
+        seen += row.flops * row.calls
+        if 4 * seen >= whole:
+            return min(1.0, max(_GOOD, row.best_of_peak))
+    return _GOOD
+
+
+_ADVICE = {
+    "channels": "Few channels leave vector lanes empty: fold space into depth, or use a larger"
+    " stride with more channels.",
+    "depthwise": "A depthwise convolution does few operations for what it reads; fuse it with its"
+    " neighbours, or use a dense one with fewer channels.",
+    "rows": "A product with few rows reads its weights for little work: larger batches use them"
+    " again; int8 weights are a quarter of the bytes.",
+    "small": "It is too small to be quick: larger batches make it larger.",
+}

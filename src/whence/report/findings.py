@@ -1,0 +1,47 @@
+"""What to do next, for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from whence.attribution.findings import Finding
+from whence.attribution.profile import Profile
+from whence.graph.printer import escape
+from whence.report.terminal import duration
+
+_INDENT = (0, 0, 0, 4)
+
+
+def print_findings(console: Console, profile: Profile, limit: int = 10) -> None:
+    """Those with a prize, by its size; then what makes the figures doubtful. `limit` 0 prints all."""
+    findings = profile.findings
+    prized = [each for each in findings if each.prize_ns]
+    for number, each in enumerate(prized[: limit or None], 1):
+        console.print(
+            Padding(Text(f"{number:2}. {escape(each.title)}", style="bold"), (0, 0, 0, 0))
+        )
+        _print_rest(console, profile, each)
+    if limit and len(prized) > limit:
+        console.print(Text(f" ... and {len(prized) - limit} more; --limit 0 shows all", "dim"))
+    for each in findings:
+        if not each.prize_ns:
+            console.print(Text(f" !  {escape(each.title)}", style="yellow"))
+            _print_rest(console, profile, each)
+    if not findings:
+        console.print(Text(" nothing stands out"))
+
+
+def _print_rest(console: Console, profile: Profile, each: Finding) -> None:
+    if each.prize_ns:
+        console.print(Padding(Text(f"saves up to {prize(profile, each)}", style="green"), _INDENT))
+    for fact in each.evidence:
+        console.print(Padding(Text(escape(fact), style="dim"), _INDENT))
+    console.print(Padding(Text(f"→ {escape(each.advice)}"), _INDENT))
+
+
+def prize(profile: Profile, each: Finding) -> str:
+    """What mending it would save in a run, as a time and as a part."""
+    part = 100 * each.prize_ns / profile.run_ns if profile.run_ns else 0.0
+    return f"{duration(each.prize_ns)} of {duration(profile.run_ns)} ({part:.0f} %)"

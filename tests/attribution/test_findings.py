@@ -1,0 +1,180 @@
+"""Models with one known fault each: the first finding names it, with the prize that follows from the
+times. Times are made up; `benchmarks/findings_truth.py` measures what mending saves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.attribution.harness import RATES, measured, profile_of, program_of
+from whence.attribution.assemble import assemble
+from whence.attribution.findings import RULES
+from whence.attribution.findings.doubtful import GUESSED
+from whence.attribution.profile import Profile
+from whence.attribution.read import read_profile
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder, Symbol
+from whence.types import DType
+
+
+def _graph(build: Callable[[GraphBuilder], Symbol]) -> Graph:
+    graph = GraphBuilder("faulty")
+    graph.output("y", build(graph))
+    return graph.finish()
+
+
+def _few_items(graph: GraphBuilder) -> Symbol:
+    """Running sums of one sequence cannot be divided."""
+    x = graph.input("x", DType.F32, [1 << 20])
+    return graph.op("CumSum", x, graph.const(np.array(0)), name="running")
+
+
+def _reference(graph: GraphBuilder) -> Symbol:
+    x = graph.op("Relu", graph.input("x", DType.F32, [4, 64, 64]), name="relu")
+    return graph.op("Det", x, name="determinant")
+
+
+def _transposes(graph: GraphBuilder) -> Symbol:
+    x = graph.input("x", DType.F32, [64, 512, 96])
+    turned = graph.op("Transpose", x, name="turn", perm=(1, 0, 2))
+    return graph.op("Softmax", turned, name="softmax", axis=-1)
+
+
+def _three_channels(graph: GraphBuilder) -> Symbol:
+    x = graph.input("x", DType.F32, [1, 3, 64, 64])
+    weights = graph.const(np.ones((32, 3, 3, 3), np.float32))
+    return graph.op("Conv", x, weights, name="first", pads=(1, 1, 1, 1))
+
+
+def _tiny(graph: GraphBuilder) -> Symbol:
+    x = graph.input("x", DType.F32, [4, 8])
+    for number in range(6):
+        x = graph.op("Softmax", x, name=f"tiny{number}", axis=number % 2)
+    return x
+
+
+def _chain(graph: GraphBuilder) -> Symbol:
+    """A sum of everything stands between each two."""
+    x = graph.input("x", DType.F32, [4096, 2048])
+    for number in range(3):
+        x = graph.op("Mul", x, graph.op("ReduceMax", x, keepdims=1), name=f"scale{number}")
+    return x
+
+
+def _first(found: Profile) -> tuple[str, float]:
+    best = found.findings[0]
+    return best.rule, best.prize_ns / found.run_ns
+
+
+def test_three_channels_in() -> None:
+    graph = _graph(_three_channels)
+    found = profile_of(
+        graph, [1_000_000 if "conv" in step.name else 10_000 for step in program_of(graph).steps]
+    )
+    best = found.findings[0]
+    assert best.rule == "low_share_of_peak"
+    assert "3 channels in" in best.title
+    assert "first" in best.title
+    (kernel,) = (row for row in found.kernels if row.id in best.kernels)
+    assert best.prize_ns == pytest.approx(1_000_000 * (1 - kernel.of_peak / 0.6), rel=0.01)
+
+
+def test_an_operator_in_reference() -> None:
+    found = profile_of(_graph(_reference), [50_000, 900_000])
+    best = found.findings[0]
+    assert best.rule == "reference_operators"
+    assert "Det runs in reference" in best.title
+    assert best.prize_ns / found.run_ns == pytest.approx(0.9, abs=0.1)
+    assert any("why:" in fact for fact in best.evidence)
+
+
+def test_a_transpose_that_nothing_needs() -> None:
+    found = profile_of(_graph(_transposes), 1_000_000)
+    if len(found.kernels) == 1:
+        pytest.fail("the transpose was fused: this is no constructed fault any more")
+    best = found.findings[0]
+    assert best.rule == "data_movement"
+    assert "Transpose moves data" in best.title
+    assert best.prize_ns == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_layout_changes_are_told_by_the_pass_that_inserted_them() -> None:
+    graph = GraphBuilder("layouts")
+    x = graph.input("x", DType.F32, [1, 32, 28, 28])
+    weights = graph.const(np.ones((32, 32, 3, 3), np.float32))
+    graph.output("y", graph.op("Conv", x, weights, name="conv", pads=(1, 1, 1, 1)))
+    made = graph.finish()
+    steps = program_of(made).steps
+    found = profile_of(
+        made, [900_000 if len(step.nodes) and "block" in step.name else 1_000 for step in steps]
+    )
+    best = found.findings[0]
+    assert best.rule == "layout_changes"
+    assert "inserted by block_channels for conv" in best.title
+
+
+def test_tiny_kernels() -> None:
+    graph = _graph(_tiny)
+    found = profile_of(graph, 300)
+    assert _first(found)[0] == "tiny_kernels"
+    assert _first(found)[1] == pytest.approx(1.0, abs=0.15)
+
+
+def test_elementwise_kernels_in_a_row() -> None:
+    graph = _graph(_chain)
+    found = profile_of(graph, 20_000_000)
+    chains = [each for each in found.findings if each.rule == "elementwise_chains"]
+    assert chains
+    assert 0 < chains[0].prize_ns < found.run_ns
+
+
+def test_too_few_work_items() -> None:
+    graph = _graph(_few_items)
+    program = program_of(graph)
+    times = [2_000_000] * len(program.steps)
+    found = assemble(
+        graph, program, measured(program, times), model="m", engine="cpu", threads=8, rates=RATES
+    )
+    best = next(each for each in found.findings if each.rule == "few_work_items")
+    assert "1 work item for 8 threads" in best.title
+    assert best.prize_ns == pytest.approx(2_000_000 * 7 / 8, rel=0.01)
+
+
+def test_what_makes_figures_doubtful_has_no_prize_and_stands_last() -> None:
+    found = profile_of(_graph(_three_channels), 1_000_000)
+    noisy = dataclasses.replace(
+        found, environment={GUESSED: "--shape x=1x3x64x64"}, runs_ns=(100, 200, 300, 400), runs=4
+    )
+    rules = [each.rule for each in noisy.findings]
+    assert rules[-3:] == ["guessed_shapes", "noise", "unmeasured_machine"]
+    assert "--shape x=1x3x64x64" in noisy.findings[-3].title
+    assert [each.prize_ns for each in noisy.findings[-3:]] == [0, 0, 0]
+
+
+def test_findings_are_the_same_when_the_profile_is_read_back(tmp_path: object) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    found = profile_of(_graph(_tiny), 300)
+    found.save(tmp_path)
+    assert read_profile(tmp_path).findings == found.findings
+    assert [each["rule"] for each in found.to_dict()["findings"]] == [
+        each.rule for each in found.findings
+    ]
+
+
+def test_nothing_is_found_in_an_empty_profile() -> None:
+    found = dataclasses.replace(
+        profile_of(_graph(_tiny), 300), kernels=(), sources=(), runs=0, runs_ns=(), wall_ns=0,
+        residual_ns={}, rates=None,
+    )  # fmt: skip
+    assert found.findings == []
+
+
+def test_every_rule_is_a_function_with_a_name_of_its_own() -> None:
+    names = [getattr(rule, "__name__", "") for rule in RULES]
+    assert len(set(names)) == len(names)
