@@ -17,20 +17,18 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
-from whence.kernels.expressions import apply
-from whence.kernels.ir import Buffer, Expr, Fn, Kernel, Micro, Name
+from whence.kernels.ir import Buffer, Expr, Kernel, Micro, Name
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
 from whence.ops.neural.activation import ACTIVATIONS
+from whence.ops.neural.recurrent import CELLS
 from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.group import Group
 
-RECURRENT_OPS = frozenset({"RNN", "GRU", "LSTM"})
+RECURRENT_OPS = frozenset(CELLS)
 
-_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-_FUNCTIONS = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
 # Sums kept in registers at once, and how many are needed to keep the arithmetic units busy.
 _SUMS = 24
 _BUSY = 8
@@ -148,7 +146,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     directions, _, hidden = group.shape(r)
     if 0 in (time, batch, inputs, hidden):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' of no elements")
-    gates = _GATES[anchor.op]
+    gates = CELLS[anchor.op].gates
     vectors = max(1, min(_BUSY // gates if batch < 4 else 1, -(-hidden // tile.lanes)))
     rows = next(
         count
@@ -229,16 +227,12 @@ class _Function:
     def __call__(self, x: Expr) -> Expr:
         if math.isfinite(self._limit):
             x = clip(x, -self._limit, self._limit)
-        if self.name == "Affine":
-            return add(mul(x, like(self._alpha, x)), like(self._beta, x))
-        if self.name == "ScaledTanh":
-            return mul(like(self._alpha, x), apply(Fn.TANH, mul(x, like(self._beta, x))))
         return activate(self.name, x, self._alpha, self._beta)
 
 
 def _functions(anchor: Node, directions: int) -> list[list[_Function]]:
     attrs: Any = anchor.attrs
-    defaults = _FUNCTIONS[anchor.op]
+    defaults = CELLS[anchor.op].functions
     names = attrs.get("activations") or defaults * directions
     alphas, betas = (
         iter(attrs.get("activation_alpha") or ()),

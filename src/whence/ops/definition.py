@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 
+from whence.ops.formula import Formula
 from whence.ops.operand import NO_OPERANDS, Operands
 from whence.ops.traits import Trait
 from whence.types import ValueType
@@ -158,6 +159,8 @@ class Facts(TypedDict, total=False):
     indexing: Indexing
     plain: str
     symbol: str
+    costs_like: str
+    formula: Formula
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,12 @@ class OpDef:
     indexing: Indexing | None = None
     plain: str = ""
     """The ONNX operator that it computes in another layout, or fused with others; itself if empty."""
+    formula: Formula | None = None
+    """What it computes for each element, for operators that are no more than that."""
+    costs_like: str = ""
+    """The operator whose time per element, which is measured, stands for its own: what takes more
+    than an instruction or two, by the function that takes the time.
+    """
     symbol: str = ""
     """What formulas write between its operands."""
     over_space: str = ""

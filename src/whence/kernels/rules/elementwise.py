@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
@@ -12,7 +12,18 @@ from whence.kernels.expressions import apply, cast, choose, compute_type, litera
 from whence.kernels.index import of
 from whence.kernels.ir import Expr, Fn, Literal
 from whence.ops.attributes import get_float, get_str
-from whence.ops.neural.activation import ACTIVATIONS
+from whence.ops.formula import (
+    Application,
+    Formula,
+    Function,
+    Number,
+    Operand,
+    Parameter,
+    operand_count,
+    parameters,
+)
+from whence.ops.neural.activation import ACTIVATIONS, FORMULAS
+from whence.ops.registry import REGISTRY
 from whence.types import DType, TensorType
 
 
@@ -25,19 +36,6 @@ def _out(node: Node) -> DType:
 def _number(node: Node, name: str, default: float) -> float:
     value = node.attrs.get(name, default)
     return float(value) if isinstance(value, int | float) else default
-
-
-def _unary(make: Callable[[Expr, Node], Expr]) -> Rule:
-    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-        source = node.inputs[0]
-        assert source is not None
-        return make(elements.broadcast(source, index), node)
-
-    return rule
-
-
-def _fn(fn: Fn) -> Rule:
-    return _unary(lambda x, _: apply(fn, x))
 
 
 def _fold(
@@ -53,14 +51,6 @@ def _fold(
         return finish(total, len(values))
 
     return rule
-
-
-def _pair(fn: Fn) -> Rule:
-    return _fold(lambda a, b: apply(fn, a, b))
-
-
-def _swapped(fn: Fn) -> Rule:
-    return _fold(lambda a, b: apply(fn, b, a))
 
 
 def like(value: float, x: Expr) -> Literal:
@@ -96,13 +86,32 @@ def clip(x: Expr, low: float, high: float) -> Expr:
     return minimum(maximum(x, like(low, x)), like(high, x))
 
 
+def formula_value(formula: Formula, operands: Sequence[Expr], given: Mapping[str, float]) -> Expr:
+    """A formula as an expression; `given` are parameters that do not have their defaults."""
+    x = operands[0]
+    if isinstance(formula, Operand):
+        return operands[formula.index]
+    if isinstance(formula, Parameter):
+        return like(given.get(formula.name, formula.default), x)
+    if isinstance(formula, Number):
+        return like(formula.value, x)
+    assert isinstance(formula, Application)
+    arguments = [formula_value(each, operands, given) for each in formula.arguments]
+    if formula.function is Function.CHOOSE:
+        return choose(*arguments)
+    if formula.function is Function.MUL and isinstance(formula.arguments[0], Operand):
+        factor = arguments[1]
+        # x · 1 = x
+        if isinstance(formula.arguments[1], Parameter) and factor == like(1.0, x):
+            return arguments[0]
+    return apply(Fn[formula.function.name], *arguments)
+
+
 def activate(name: str, x: Expr, alpha: float = 0.0, beta: float = 0.0) -> Expr:
     """An activation by the name of its ONNX operator, with its parameters; the empty name is the
     identity.
     """
-    if not name:
-        return x
-    return _ACTIVATIONS[name](x, alpha, beta)
+    return formula_value(FORMULAS[name], [x], {"alpha": alpha, "beta": beta}) if name else x
 
 
 def activated(anchor: Node, total: Expr) -> Expr:
@@ -119,84 +128,27 @@ def activated(anchor: Node, total: Expr) -> Expr:
     )
 
 
-def _gelu(x: Expr) -> Expr:
-    return mul(
-        mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.ERF, mul(x, like(math.sqrt(0.5), x))))
-    )
+def _formula(formula: Formula) -> Rule:
+    """What an operator computes by a formula; one of any number of operands does it pair by pair."""
+    defaults, is_unary = parameters(formula), operand_count(formula) == 1
 
+    def rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+        total, *others = (elements.broadcast(ref, index) for ref in node.inputs if ref is not None)
+        given = {name: _number(node, name, default) for name, default in defaults.items()}
+        if is_unary:
+            return formula_value(formula, [total], given)
+        for other in others:
+            total = formula_value(formula, [total, other], given)
+        return total
 
-def _gelu_tanh(x: Expr) -> Expr:
-    inner = mul(like(math.sqrt(2 / math.pi), x), add(x, mul(like(0.044715, x), mul(x, mul(x, x)))))
-    return mul(mul(like(0.5, x), x), add(like(1.0, x), apply(Fn.TANH, inner)))
-
-
-def _positive(x: Expr) -> Expr:
-    return apply(Fn.LT, like(0.0, x), x)
-
-
-def _elu(x: Expr, alpha: float) -> Expr:
-    return choose(_positive(x), x, mul(like(alpha, x), apply(Fn.EXPM1, minimum(x, like(0.0, x)))))
-
-
-def _selu(x: Expr, alpha: float, gamma: float) -> Expr:
-    return mul(like(gamma, x), _elu(x, alpha))
-
-
-def _softsign(x: Expr) -> Expr:
-    return div(x, add(like(1.0, x), apply(Fn.ABS, x)))
-
-
-_ACTIVATIONS: Mapping[str, Callable[[Expr, float, float], Expr]] = {
-    "Relu": lambda x, _a, _b: maximum(x, like(0.0, x)),
-    "LeakyRelu": lambda x, a, _b: choose(apply(Fn.LT, x, like(0.0, x)), mul(x, like(a, x)), x),
-    "Clip": clip,
-    "Sigmoid": lambda x, _a, _b: apply(Fn.SIGMOID, x),
-    "Tanh": lambda x, _a, _b: apply(Fn.TANH, x),
-    "HardSigmoid": lambda x, a, b: clip(add(mul(x, like(a, x)), like(b, x)), 0.0, 1.0),
-    "HardSwish": lambda x, _a, _b: mul(
-        x, clip(add(mul(x, like(1 / 6, x)), like(0.5, x)), 0.0, 1.0)
-    ),
-    "Swish": lambda x, a, _b: mul(x, apply(Fn.SIGMOID, mul(x, like(a, x)) if a != 1.0 else x)),
-    "Gelu": lambda x, _a, _b: _gelu(x),
-    "GeluTanh": lambda x, _a, _b: _gelu_tanh(x),
-    "Elu": lambda x, a, _b: _elu(x, a),
-    "Softplus": lambda x, _a, _b: apply(Fn.SOFTPLUS, x),
-    "Mish": lambda x, _a, _b: mul(x, apply(Fn.TANH, apply(Fn.SOFTPLUS, x))),
-    "Softsign": lambda x, _a, _b: _softsign(x),
-    "ThresholdedRelu": lambda x, a, _b: choose(apply(Fn.LT, like(a, x), x), x, like(0.0, x)),
-    "Celu": lambda x, a, _b: add(
-        maximum(x, like(0.0, x)),
-        minimum(like(0.0, x), mul(like(a, x), apply(Fn.EXPM1, div(x, like(a, x))))),
-    ),
-    "Selu": _selu,
-}
-
-# Where an activation keeps its parameters as an operator of its own, and what they are when the
-# file does not say.
-_PARAMETERS: Mapping[str, tuple[tuple[str, float], ...]] = {
-    "LeakyRelu": (("alpha", 0.01),),
-    "HardSigmoid": (("alpha", 0.2), ("beta", 0.5)),
-    "Swish": (("alpha", 1.0),),
-    "Elu": (("alpha", 1.0),),
-    "ThresholdedRelu": (("alpha", 1.0),),
-    "Celu": (("alpha", 1.0),),
-    "Selu": (("alpha", 1.67326319217681884765625), ("gamma", 1.05070102214813232421875)),
-}
-
-
-def _activation(name: str) -> Rule:
-    def make(x: Expr, node: Node) -> Expr:
-        parameters = [_number(node, key, default) for key, default in _PARAMETERS.get(name, ())]
-        return activate(name, x, *parameters)
-
-    return _unary(make)
+    return rule
 
 
 def _gelu_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.inputs[0]
     assert source is not None
     x = elements.value(source, index)
-    return _gelu_tanh(x) if node.attrs.get("approximate") == "tanh" else _gelu(x)
+    return activate("GeluTanh" if node.attrs.get("approximate") == "tanh" else "Gelu", x)
 
 
 def _clip_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -323,73 +275,17 @@ def _batch_norm_rule(elements: Elements, node: Node, output: int, index: Indices
     )
 
 
-def _reciprocal(x: Expr, _: Node) -> Expr:
-    return div(like(1.0, x), x)
-
-
 def _mean_of(total: Expr, count: int) -> Expr:
     return div(total, like(float(count), total))
 
 
 RULES: Mapping[str, Rule] = {
     **{
-        name: _activation(name) for name in _ACTIVATIONS if name not in ("Clip", "Gelu", "GeluTanh")
+        name: _formula(known.formula)
+        for name, known in REGISTRY.items()
+        if known.formula is not None
     },
-    **{
-        op: _fn(fn)
-        for op, fn in {
-            "Abs": Fn.ABS,
-            "Neg": Fn.NEG,
-            "Sign": Fn.SIGN,
-            "Exp": Fn.EXP,
-            "Log": Fn.LOG,
-            "Sqrt": Fn.SQRT,
-            "Sin": Fn.SIN,
-            "Cos": Fn.COS,
-            "Tan": Fn.TAN,
-            "Asin": Fn.ASIN,
-            "Acos": Fn.ACOS,
-            "Atan": Fn.ATAN,
-            "Sinh": Fn.SINH,
-            "Cosh": Fn.COSH,
-            "Asinh": Fn.ASINH,
-            "Acosh": Fn.ACOSH,
-            "Atanh": Fn.ATANH,
-            "Erf": Fn.ERF,
-            "Floor": Fn.FLOOR,
-            "Ceil": Fn.CEIL,
-            "Round": Fn.ROUND,
-            "IsNaN": Fn.ISNAN,
-            "Not": Fn.NOT,
-            "BitwiseNot": Fn.BIT_NOT,
-        }.items()
-    },
-    **{
-        op: _pair(fn)
-        for op, fn in {
-            "Add": Fn.ADD,
-            "Sub": Fn.SUB,
-            "Mul": Fn.MUL,
-            "Div": Fn.DIV,
-            "Max": Fn.MAX,
-            "Min": Fn.MIN,
-            "Sum": Fn.ADD,
-            "Equal": Fn.EQ,
-            "Less": Fn.LT,
-            "LessOrEqual": Fn.LE,
-            "And": Fn.AND,
-            "Or": Fn.OR,
-            "Xor": Fn.XOR,
-            "BitwiseAnd": Fn.BIT_AND,
-            "BitwiseOr": Fn.BIT_OR,
-            "BitwiseXor": Fn.BIT_XOR,
-        }.items()
-    },
-    "Greater": _swapped(Fn.LT),
-    "GreaterOrEqual": _swapped(Fn.LE),
     "Mean": _fold(add, _mean_of),
-    "Reciprocal": _unary(_reciprocal),
-    "Identity": _unary(lambda x, _: x),
     "Dropout": _dropout_rule,
     "Gelu": _gelu_rule,
     "Clip": _clip_rule,

@@ -10,7 +10,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.classical.scores import pair, transform, transform_single
 from whence.ops.definition import Attrs, Call, OpDef, TypeQuery, Value
-from whence.ops.neural.activation import sigmoid
+from whence.ops.formula import sigmoid
 from whence.ops.operand import X
 from whence.ops.precision import tensor
 from whence.ops.types.type_rules import tensor_type

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from whence.errors import ModelError
-from whence.ops.neural.activation import sigmoid
+from whence.ops.formula import sigmoid
 
 _NEARLY_ZERO = 1e-7
 

@@ -1,91 +1,92 @@
-"""Activation functions on arrays, by name: what recurrent cells and whence's supernodes apply to
-their sums.
-
-They compute in the type of their argument, which is float32 or float64.
+"""Activation functions by name: what recurrent cells and whence's supernodes apply to their sums,
+and what most operators of these names compute.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
-from whence.ops.neural.erf import erf
-
-Function: TypeAlias = Callable[[np.ndarray, float, float], np.ndarray]
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)) without overflow at either end, and relatively exact where it is tiny."""
-    decay = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, decay) / (1 + decay)).astype(x.dtype, copy=False)
-
-
-def softplus(x: np.ndarray) -> np.ndarray:
-    """log(1 + exp(x)) without overflow."""
-    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))).astype(x.dtype, copy=False)
-
-
-def gelu(x: np.ndarray) -> np.ndarray:
-    """x · Φ(x), with the exact normal distribution."""
-    return np.asarray(0.5 * x * (1 + erf(x * x.dtype.type(math.sqrt(0.5))))).astype(
-        x.dtype, copy=False
-    )
-
-
-def gelu_tanh(x: np.ndarray) -> np.ndarray:
-    """The tanh approximation of GELU."""
-    return np.asarray(
-        0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-    ).astype(x.dtype, copy=False)
+from whence.ops.formula import (
+    Formula,
+    Function,
+    X,
+    apply,
+    evaluate,
+    limited,
+    maximum,
+    minimum,
+    parameter,
+    parameters,
+    select,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A function of an array and two numbers, and the numbers it takes when the model gives
-    none.
-    """
+    """A function of an array and two numbers, alpha and beta."""
 
-    function: Function
-    alpha: float | None = None
-    """Default of the first number; `None` when the function does not use it."""
-    beta: float | None = None
-    """Default of the second number; `None` when the function does not use it."""
+    formula: Formula
+
+    @property
+    def alpha(self) -> float | None:
+        """Default of the first number; `None` when the function does not use it."""
+        return parameters(self.formula).get("alpha")
+
+    @property
+    def beta(self) -> float | None:
+        """Default of the second number; `None` when the function does not use it."""
+        return parameters(self.formula).get("beta")
 
     def __call__(
         self, x: np.ndarray, alpha: float | None = None, beta: float | None = None
     ) -> np.ndarray:
-        first = self.alpha if alpha is None else alpha
-        second = self.beta if beta is None else beta
-        y = self.function(x, 0.0 if first is None else first, 0.0 if second is None else second)
-        return np.asarray(y).astype(x.dtype, copy=False)
+        """In the type of `x`, which is float32 or float64."""
+        numbers = {"alpha": alpha, "beta": beta}
+        given = {name: value for name, value in numbers.items() if value is not None}
+        return evaluate(self.formula, (x,), given).astype(x.dtype, copy=False)
 
 
+def _alpha(default: float) -> Formula:
+    return parameter("alpha", default)
+
+
+def _beta(default: float) -> Formula:
+    return parameter("beta", default)
+
+
+def elu(alpha: Formula) -> Formula:
+    return select(X > 0, X, alpha * apply(Function.EXPM1, minimum(X, 0)))
+
+
+# x · Φ(x), with the normal distribution
+_GELU = 0.5 * X * (1 + apply(Function.ERF, X * math.sqrt(0.5)))
+_CUBIC = math.sqrt(2 / math.pi) * (X + 0.044715 * (X * (X * X)))
+
+FORMULAS: Mapping[str, Formula] = {
+    "Relu": maximum(X, 0),
+    "Sigmoid": apply(Function.SIGMOID, X),
+    "Tanh": apply(Function.TANH, X),
+    "Softplus": apply(Function.SOFTPLUS, X),
+    "Softsign": X / (1 + apply(Function.ABS, X)),
+    "Affine": X * _alpha(1.0) + _beta(0.0),
+    "LeakyRelu": select(X < 0, X * _alpha(0.01), X),
+    "ThresholdedRelu": select(_alpha(1.0) < X, X, 0),
+    "ScaledTanh": _alpha(1.0) * apply(Function.TANH, X * _beta(1.0)),
+    "HardSigmoid": limited(X * _alpha(0.2) + _beta(0.5), 0, 1),
+    "Elu": elu(_alpha(1.0)),
+    "HardSwish": X * limited(X * (1 / 6) + 0.5, 0, 1),
+    "Swish": X * apply(Function.SIGMOID, X * _alpha(1.0)),
+    "Mish": X * apply(Function.TANH, apply(Function.SOFTPLUS, X)),
+    "Gelu": _GELU,
+    "GeluTanh": 0.5 * X * (1 + apply(Function.TANH, _CUBIC)),
+    "Clip": limited(X, _alpha(-math.inf), _beta(math.inf)),
+}
 ACTIVATIONS: Mapping[str, Activation] = {
-    "Relu": Activation(lambda x, a, b: np.maximum(x, 0)),
-    "Sigmoid": Activation(lambda x, a, b: sigmoid(x)),
-    "Tanh": Activation(lambda x, a, b: np.tanh(x)),
-    "Softplus": Activation(lambda x, a, b: softplus(x)),
-    "Softsign": Activation(lambda x, a, b: x / (1 + np.abs(x))),
-    "Affine": Activation(lambda x, a, b: a * x + b, alpha=1.0, beta=0.0),
-    "LeakyRelu": Activation(lambda x, a, b: np.where(x >= 0, x, a * x), alpha=0.01),
-    "ThresholdedRelu": Activation(lambda x, a, b: np.where(x > a, x, 0), alpha=1.0),
-    "ScaledTanh": Activation(lambda x, a, b: a * np.tanh(b * x), alpha=1.0, beta=1.0),
-    "HardSigmoid": Activation(lambda x, a, b: np.clip(a * x + b, 0, 1), alpha=0.2, beta=0.5),
-    "Elu": Activation(
-        lambda x, a, b: np.where(x >= 0, x, a * np.expm1(np.minimum(x, 0))), alpha=1.0
-    ),
-    "HardSwish": Activation(lambda x, a, b: x * np.clip(x / 6 + 0.5, 0, 1)),
-    "Swish": Activation(lambda x, a, b: x * sigmoid(a * x), alpha=1.0),
-    "Mish": Activation(lambda x, a, b: x * np.tanh(softplus(x))),
-    "Gelu": Activation(lambda x, a, b: gelu(x)),
-    "GeluTanh": Activation(lambda x, a, b: gelu_tanh(x)),
-    "Clip": Activation(
-        lambda x, a, b: np.minimum(np.maximum(x, a), b), alpha=-math.inf, beta=math.inf
-    ),
+    name: Activation(formula) for name, formula in FORMULAS.items()
 }
 """Every function whence knows by name. `GeluTanh` is ONNX's Gelu with `approximate="tanh"`; `Clip`
 has alpha = min, beta = max.

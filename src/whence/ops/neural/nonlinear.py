@@ -12,8 +12,22 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Attrs, Call, Facts, OpClass, OpDef, Pattern, Value
-from whence.ops.neural.activation import ACTIVATIONS, gelu, gelu_tanh, sigmoid
-from whence.ops.operand import X, named
+from whence.ops.formula import (
+    Formula,
+    Function,
+    X,
+    apply,
+    evaluate,
+    maximum,
+    minimum,
+    operations,
+    parameter,
+    parameters,
+    sigmoid,
+)
+from whence.ops.neural.activation import ACTIVATIONS, FORMULAS, elu
+from whence.ops.operand import X as OPERAND
+from whence.ops.operand import named
 from whence.ops.precision import narrow, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast, same_type
@@ -22,24 +36,11 @@ _Function: TypeAlias = Callable[[np.ndarray, Attrs], Any]
 _CLASSES = OpClass.ELEMENTWISE | OpClass.ACTIVATION
 
 
-def _gelu(x: np.ndarray, attrs: Attrs) -> Any:
+def _gelu(x: np.ndarray, attrs: Attrs) -> np.ndarray:
     approximate = get_str(attrs, "approximate", "none")
     if approximate not in {"none", "tanh"}:
         raise ModelError(f"Gelu: approximate must be none or tanh, found {approximate!r}")
-    return gelu(x) if approximate == "none" else gelu_tanh(x)
-
-
-def _selu(x: np.ndarray, attrs: Attrs) -> Any:
-    alpha, gamma = (
-        get_float(attrs, "alpha", 1.67326319217681884765625),
-        get_float(attrs, "gamma", 1.05070102214813232421875),
-    )
-    return gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-def _celu(x: np.ndarray, attrs: Attrs) -> Any:
-    alpha = get_float(attrs, "alpha", 1.0)
-    return np.maximum(x, 0) + np.minimum(0, alpha * np.expm1(x / alpha))
+    return ACTIVATIONS["Gelu" if approximate == "none" else "GeluTanh"](x)
 
 
 def _shrink(x: np.ndarray, attrs: Attrs) -> Any:
@@ -63,44 +64,60 @@ def _prelu(call: Call) -> tuple[Value]:
     return (narrow(np.where(x < 0, widen(x) * widen(slope), widen(x)), x.dtype),)
 
 
-def _activation(name: str, function: _Function, flops: int, **facts: Unpack[Facts]) -> OpDef:
+def _operator(name: str, function: _Function, flops: int, **facts: Unpack[Facts]) -> OpDef:
     def reference(call: Call) -> tuple[Value]:
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x), call.attrs)), x.dtype),)
 
-    facts.setdefault("operands", X)
+    facts.setdefault("operands", OPERAND)
     return OpDef(name, Pattern.ELEMWISE, _CLASSES, same_type, reference, flops, **facts)
 
 
-def _named(name: str, flops: int = 1, **facts: Unpack[Facts]) -> OpDef:
-    """One of the functions known by name, with its numbers in the attributes `alpha` and `beta`."""
-    chosen = ACTIVATIONS[name]
+def activation(
+    name: str, formula: Formula, flops: int | None = None, /, **facts: Unpack[Facts]
+) -> OpDef:
+    """An operator of one operand that computes a formula. Nothing else need be said of it: types,
+    reference, kernels, fusion and cost follow.
+    """
+    defaults = parameters(formula)
 
     def function(x: np.ndarray, attrs: Attrs) -> np.ndarray:
-        alpha = None if chosen.alpha is None else get_float(attrs, "alpha", chosen.alpha)
-        beta = None if chosen.beta is None else get_float(attrs, "beta", chosen.beta)
-        return chosen(x, alpha, beta)
+        given = {key: get_float(attrs, key, default) for key, default in defaults.items()}
+        return evaluate(formula, (x,), given)
 
-    return _activation(name, function, flops, **facts)
+    work = operations(formula) if flops is None else flops
+    facts["formula"] = formula
+    return _operator(name, function, work, **facts)
 
+
+def _named(name: str, flops: int | None = None, **facts: Unpack[Facts]) -> OpDef:
+    """One of the functions known by name."""
+    return activation(name, FORMULAS[name], flops, **facts)
+
+
+_SELU = parameter("gamma", 1.05070102214813232421875) * elu(
+    parameter("alpha", 1.67326319217681884765625)
+)
+_CELU_ALPHA = parameter("alpha", 1.0)
+_CELU = maximum(X, 0) + minimum(0, _CELU_ALPHA * apply(Function.EXPM1, X / _CELU_ALPHA))
 
 OPS: tuple[OpDef, ...] = (
     _named("Relu", traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE | Trait.BOUNDS),
     _named("LeakyRelu", 2),
     _named("ThresholdedRelu"),
-    _named("Elu", 6),
-    _named("Sigmoid", 6, traits=Trait.NOT_NEGATIVE),
+    _named("Elu", 6, costs_like="Exp"),
+    _named("Sigmoid", 6, traits=Trait.NOT_NEGATIVE, costs_like="Sigmoid"),
     _named("HardSigmoid", 4, traits=Trait.NOT_NEGATIVE),
     _named("HardSwish", 5),
-    _named("Swish", 7),
-    _named("Mish", 14),
-    _named("Softplus", 8, traits=Trait.NOT_NEGATIVE),
+    _named("Swish", 7, costs_like="Sigmoid"),
+    _named("Mish", 14, costs_like="Mish"),
+    _named("Softplus", 8, traits=Trait.NOT_NEGATIVE, costs_like="Softplus"),
     _named("Softsign", 3, operands=named("input")),
-    _named("Tanh", 6, operands=named("input")),
-    _activation("Gelu", _gelu, 11),
-    _activation("Selu", _selu, 7),
-    _activation("Celu", _celu, 8),
-    _activation("Shrink", _shrink, 2, operands=named("input")),
+    _named("Tanh", 6, operands=named("input"), costs_like="Tanh"),
+    _operator("Gelu", _gelu, 11, costs_like="Gelu"),
+    activation("Selu", _SELU, 7, costs_like="Exp"),
+    activation("Celu", _CELU, 8, costs_like="Exp"),
+    _operator("Shrink", _shrink, 2, operands=named("input")),
     OpDef(
         "PRelu",
         Pattern.BROADCAST,
@@ -119,5 +136,6 @@ OPS: tuple[OpDef, ...] = (
         flops=8,
         operands=named("A", "B"),
         traits=Trait.SAME_SHAPE,
+        costs_like="Sigmoid",
     ),
 )

@@ -210,6 +210,7 @@ OPS: tuple[OpDef, ...] = (
         reference=_layer_normalisation,
         flops=8,
         operands=named("X", "Scale", "B"),
+        costs_like="LayerNormalization",
     ),
     OpDef(
         "RMSNormalization",
@@ -256,6 +257,7 @@ OPS: tuple[OpDef, ...] = (
         flops=5,
         operands=named("input"),
         traits=Trait.SAME_AXIS | Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
+        costs_like="Softmax",
     ),
     OpDef(
         "LogSoftmax",
@@ -266,6 +268,7 @@ OPS: tuple[OpDef, ...] = (
         flops=5,
         operands=named("input"),
         traits=Trait.SAME_AXIS | Trait.EXPONENTIAL,
+        costs_like="Softmax",
     ),
     OpDef(
         "Hardmax",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,21 @@ from whence.types import TensorType, ValueType
 
 _Function: TypeAlias = Callable[[np.ndarray], np.ndarray]
 _State: TypeAlias = tuple[np.ndarray, ...]
+
+
+class Cell(NamedTuple):
+    """What one step of a layer has: how many gates, and the functions it applies if not told."""
+
+    gates: int
+    functions: tuple[str, ...]
+
+
+CELLS: Mapping[str, Cell] = {
+    "RNN": Cell(1, ("Tanh",)),
+    "GRU": Cell(3, ("Sigmoid", "Tanh")),
+    "LSTM": Cell(4, ("Sigmoid", "Tanh", "Tanh")),
+}
+
 _RECURRENT_ACTIVATIONS = frozenset(
     {
         "Relu",

@@ -17,7 +17,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import TypeQuery, Value
+from whence.ops.definition import IndexedAxes, TypeQuery, Value
 from whence.ops.operands import (
     attention,
     elementwise,
@@ -27,10 +27,12 @@ from whence.ops.operands import (
     quantise,
 )
 from whence.ops.operands.attribute_choices import check_choices
-from whence.ops.operands.checks import Check, shape_of
+from whence.ops.operands.checks import Check, by_types, shape_of
+from whence.ops.registry import REGISTRY
 from whence.types import Dim
 
 RULES: Mapping[str, Check] = {
+    **{name: by_types for name, known in REGISTRY.items() if known.formula is not None},
     **attention.RULES,
     **elementwise.RULES,
     **movement.RULES,
@@ -50,15 +52,18 @@ def check_operands(query: TypeQuery) -> None:
 
 def check_indices(query: TypeQuery) -> None:
     """Raise `ModelError` when a constant index of the operator is outside its axis."""
-    if query.op in {"Gather", "GatherElements", "ScatterElements"}:
-        x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
+    indexing = REGISTRY[query.op].indexing if query.op in REGISTRY else None
+    if indexing is None or indexing.axes is IndexedAxes.FIRST:
+        return
+    x, value = shape_of(query, 0), query.values[1]
+    if indexing.axes is IndexedAxes.ATTRIBUTE:
+        axis = get_int(query.attrs, "axis", 0)
         if x is not None and -len(x) <= axis < len(x):
-            _inside(query, query.values[1], x[axis])
-    elif query.op in {"GatherND", "ScatterND"}:
-        x, value, batch = shape_of(query, 0), query.values[1], get_int(query.attrs, "batch_dims", 0)
-        if x is not None and isinstance(value, np.ndarray) and value.ndim:
-            for place in range(min(value.shape[-1], len(x) - batch)):
-                _inside(query, value[..., place], x[batch + place])
+            _inside(query, value, x[axis])
+    elif x is not None and isinstance(value, np.ndarray) and value.ndim:
+        batch = get_int(query.attrs, "batch_dims", 0)
+        for place in range(min(value.shape[-1], len(x) - batch)):
+            _inside(query, value[..., place], x[batch + place])
 
 
 def _inside(query: TypeQuery, value: Value | None, size: Dim) -> None:

@@ -21,8 +21,10 @@ from whence.ops.definition import (
     TypeQuery,
     Value,
 )
+from whence.ops.formula import Function, X, Y, apply
 from whence.ops.neural.erf import erf
-from whence.ops.operand import CONDITION, DATA, X, named, variadic
+from whence.ops.operand import CONDITION, DATA, named, variadic
+from whence.ops.operand import X as OPERAND
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
@@ -147,7 +149,7 @@ def _unary(
         x = tensor(call, 0)
         return (narrow(np.asarray(function(widen(x))), x.dtype) if widened else function(x),)
 
-    facts.setdefault("operands", X)
+    facts.setdefault("operands", OPERAND)
     return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops, **facts)
 
 
@@ -208,6 +210,7 @@ OPS: tuple[OpDef, ...] = (
         identity,
         _identity,
         flops=0,
+        formula=X,
         operands=named("input"),
         traits=Trait.VIEW
         | Trait.STRIDED
@@ -216,38 +219,161 @@ OPS: tuple[OpDef, ...] = (
         | Trait.MOVES
         | Trait.EXACT,
     ),
-    _unary("Abs", np.abs, traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE),
-    _unary("Neg", np.negative, traits=Trait.EXACT, involution="-(-x) = x"),
-    _unary("Sign", np.sign, operands=named("input"), traits=Trait.EXACT | Trait.IDEMPOTENT),
-    _unary("Ceil", np.ceil, traits=Trait.EXACT | Trait.IDEMPOTENT),
-    _unary("Floor", np.floor, traits=Trait.EXACT | Trait.IDEMPOTENT),
-    _unary("Round", np.rint, traits=Trait.EXACT | Trait.IDEMPOTENT),
-    _unary("Reciprocal", _reciprocal, involution="1 / (1 / x) = x"),
-    _unary("Sqrt", np.sqrt, traits=Trait.NOT_NEGATIVE),
+    _unary(
+        "Abs",
+        np.abs,
+        formula=apply(Function.ABS, X),
+        traits=Trait.EXACT | Trait.IDEMPOTENT | Trait.NOT_NEGATIVE,
+    ),
+    _unary(
+        "Neg",
+        np.negative,
+        formula=apply(Function.NEG, X),
+        traits=Trait.EXACT,
+        involution="-(-x) = x",
+    ),
+    _unary(
+        "Sign",
+        np.sign,
+        formula=apply(Function.SIGN, X),
+        operands=named("input"),
+        traits=Trait.EXACT | Trait.IDEMPOTENT,
+    ),
+    _unary("Ceil", np.ceil, formula=apply(Function.CEIL, X), traits=Trait.EXACT | Trait.IDEMPOTENT),
+    _unary(
+        "Floor", np.floor, formula=apply(Function.FLOOR, X), traits=Trait.EXACT | Trait.IDEMPOTENT
+    ),
+    _unary(
+        "Round", np.rint, formula=apply(Function.ROUND, X), traits=Trait.EXACT | Trait.IDEMPOTENT
+    ),
+    _unary(
+        "Reciprocal", _reciprocal, formula=1 / X, involution="1 / (1 / x) = x", costs_like="Div"
+    ),
+    _unary(
+        "Sqrt",
+        np.sqrt,
+        formula=apply(Function.SQRT, X),
+        traits=Trait.NOT_NEGATIVE,
+        costs_like="Sqrt",
+    ),
     _unary(
         "Exp",
         np.exp,
+        formula=apply(Function.EXP, X),
         flops=4,
         operands=named("input"),
         traits=Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
+        costs_like="Exp",
     ),
-    _unary("Log", np.log, flops=4, operands=named("input")),
-    _unary("Sin", np.sin, flops=4, operands=named("input")),
-    _unary("Cos", np.cos, flops=4, operands=named("input")),
-    _unary("Tan", np.tan, flops=4, operands=named("input")),
-    _unary("Asin", np.arcsin, flops=4, operands=named("input")),
-    _unary("Acos", np.arccos, flops=4, operands=named("input")),
-    _unary("Atan", np.arctan, flops=4, operands=named("input")),
-    _unary("Sinh", np.sinh, flops=4, operands=named("input")),
-    _unary("Cosh", np.cosh, flops=4, operands=named("input")),
-    _unary("Asinh", np.arcsinh, flops=4, operands=named("input")),
-    _unary("Acosh", np.arccosh, flops=4, operands=named("input")),
-    _unary("Atanh", np.arctanh, flops=4, operands=named("input")),
-    _unary("Erf", erf, flops=8, widened=True, operands=named("input")),
-    _unary("Not", np.logical_not, involution="not not x = x"),
-    _unary("BitwiseNot", np.invert, involution="not not x = x"),
-    _unary("IsNaN", np.isnan, infer=predicate),
-    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=X),
+    _unary(
+        "Log",
+        np.log,
+        formula=apply(Function.LOG, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Log",
+    ),
+    _unary(
+        "Sin",
+        np.sin,
+        formula=apply(Function.SIN, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Sin",
+    ),
+    _unary(
+        "Cos",
+        np.cos,
+        formula=apply(Function.COS, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Sin",
+    ),
+    _unary(
+        "Tan",
+        np.tan,
+        formula=apply(Function.TAN, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Sin",
+    ),
+    _unary(
+        "Asin",
+        np.arcsin,
+        formula=apply(Function.ASIN, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Acos",
+        np.arccos,
+        formula=apply(Function.ACOS, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Atan",
+        np.arctan,
+        formula=apply(Function.ATAN, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Sinh",
+        np.sinh,
+        formula=apply(Function.SINH, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Cosh",
+        np.cosh,
+        formula=apply(Function.COSH, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Asinh",
+        np.arcsinh,
+        formula=apply(Function.ASINH, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Acosh",
+        np.arccosh,
+        formula=apply(Function.ACOSH, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Atanh",
+        np.arctanh,
+        formula=apply(Function.ATANH, X),
+        flops=4,
+        operands=named("input"),
+        costs_like="Atan",
+    ),
+    _unary(
+        "Erf",
+        erf,
+        formula=apply(Function.ERF, X),
+        flops=8,
+        widened=True,
+        operands=named("input"),
+        costs_like="Erf",
+    ),
+    _unary("Not", np.logical_not, formula=apply(Function.NOT, X), involution="not not x = x"),
+    _unary("BitwiseNot", np.invert, formula=apply(Function.BIT_NOT, X), involution="not not x = x"),
+    _unary("IsNaN", np.isnan, formula=apply(Function.ISNAN, X), infer=predicate),
+    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=OPERAND),
     OpDef(
         "Clip",
         Pattern.ELEMWISE,
@@ -261,21 +387,37 @@ OPS: tuple[OpDef, ...] = (
     _binary(
         "Add",
         np.add,
+        formula=apply(Function.ADD, X, Y),
         commutative=True,
         traits=Trait.ADDS,
         symbol="+",
         neutral=Neutral(0, "x + 0 = x"),
     ),
-    _binary("Sub", np.subtract, symbol="-", neutral=Neutral(0, "x - 0 = x")),
+    _binary(
+        "Sub",
+        np.subtract,
+        formula=apply(Function.SUB, X, Y),
+        symbol="-",
+        neutral=Neutral(0, "x - 0 = x"),
+    ),
     _binary(
         "Mul",
         np.multiply,
+        formula=apply(Function.MUL, X, Y),
         commutative=True,
         traits=Trait.SCALES,
         symbol="·",
         neutral=Neutral(1, "x * 1 = x"),
     ),
-    _binary("Div", divide, traits=Trait.SCALES, symbol="/", neutral=Neutral(1, "x / 1 = x")),
+    _binary(
+        "Div",
+        divide,
+        formula=apply(Function.DIV, X, Y),
+        traits=Trait.SCALES,
+        symbol="/",
+        neutral=Neutral(1, "x / 1 = x"),
+        costs_like="Div",
+    ),
     _binary(
         "Pow",
         raise_to,
@@ -283,13 +425,30 @@ OPS: tuple[OpDef, ...] = (
         flops=8,
         operands=named("X", "Y"),
         neutral=Neutral(1, "x ^ 1 = x"),
+        costs_like="Pow",
     ),
     OpDef(
-        "Mod", Pattern.BROADCAST, OpClass.ELEMENTWISE, broadcast, _modulo, operands=named("A", "B")
+        "Mod",
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        broadcast,
+        _modulo,
+        operands=named("A", "B"),
+        costs_like="Mod",
     ),
-    _variadic("Sum", np.add, symbol="+", traits=Trait.ADDS),
-    _variadic("Max", np.maximum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
-    _variadic("Min", np.minimum, traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT),
+    _variadic("Sum", np.add, formula=apply(Function.ADD, X, Y), symbol="+", traits=Trait.ADDS),
+    _variadic(
+        "Max",
+        np.maximum,
+        formula=apply(Function.MAX, X, Y),
+        traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT,
+    ),
+    _variadic(
+        "Min",
+        np.minimum,
+        formula=apply(Function.MIN, X, Y),
+        traits=Trait.SELECTS | Trait.COMPARES | Trait.EXACT,
+    ),
     OpDef(
         "Mean",
         Pattern.BROADCAST,
@@ -300,14 +459,15 @@ OPS: tuple[OpDef, ...] = (
         commutative=True,
         operands=variadic("data_0"),
     ),
-    _binary("Equal", np.equal, infer=compare, commutative=True),
-    _binary("Greater", np.greater, infer=compare),
-    _binary("GreaterOrEqual", np.greater_equal, infer=compare),
-    _binary("Less", np.less, infer=compare),
-    _binary("LessOrEqual", np.less_equal, infer=compare),
+    _binary("Equal", np.equal, formula=apply(Function.EQ, X, Y), infer=compare, commutative=True),
+    _binary("Greater", np.greater, formula=Y < X, infer=compare),
+    _binary("GreaterOrEqual", np.greater_equal, formula=apply(Function.LE, Y, X), infer=compare),
+    _binary("Less", np.less, formula=apply(Function.LT, X, Y), infer=compare),
+    _binary("LessOrEqual", np.less_equal, formula=apply(Function.LE, X, Y), infer=compare),
     _binary(
         "And",
         np.logical_and,
+        formula=apply(Function.AND, X, Y),
         infer=compare,
         commutative=True,
         neutral=Neutral(True, "x and true = x"),
@@ -315,6 +475,7 @@ OPS: tuple[OpDef, ...] = (
     _binary(
         "Or",
         np.logical_or,
+        formula=apply(Function.OR, X, Y),
         infer=compare,
         commutative=True,
         neutral=Neutral(False, "x or false = x"),
@@ -322,13 +483,14 @@ OPS: tuple[OpDef, ...] = (
     _binary(
         "Xor",
         np.logical_xor,
+        formula=apply(Function.XOR, X, Y),
         infer=compare,
         commutative=True,
         neutral=Neutral(False, "x xor false = x"),
     ),
-    _binary("BitwiseAnd", np.bitwise_and, commutative=True),
-    _binary("BitwiseOr", np.bitwise_or, commutative=True),
-    _binary("BitwiseXor", np.bitwise_xor, commutative=True),
+    _binary("BitwiseAnd", np.bitwise_and, formula=apply(Function.BIT_AND, X, Y), commutative=True),
+    _binary("BitwiseOr", np.bitwise_or, formula=apply(Function.BIT_OR, X, Y), commutative=True),
+    _binary("BitwiseXor", np.bitwise_xor, formula=apply(Function.BIT_XOR, X, Y), commutative=True),
     OpDef(
         "BitShift",
         Pattern.BROADCAST,
