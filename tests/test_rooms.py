@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.import_cycles import hidden_cycles
+from whence.ops.registry import REGISTRY
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
@@ -218,3 +219,87 @@ def test_checker_leaves_the_top_free_and_names_strange_folders() -> None:
     assert violations("from whence.graph import types", "whence.errors") == [
         "whence.errors:1: errors imports graph, which comes after it"
     ]
+
+
+OTHER_VOCABULARIES = ("ops", "frontends", "foreign")
+"""`ops` is where facts about operators stand; the others have tables of what file formats and other
+engines call them.
+"""
+MEASURED = (
+    ("calibration/nominal.py", "Div"),
+    ("calibration/nominal.py", "Mod"),
+    ("calibration/probes.py", "Sigmoid"),
+)
+"""By the first operator they name: the functions that a machine is measured by, and what they take
+if it is not. Which operators cost like them stands in `OpDef.costs_like`.
+"""
+
+
+def operator_lists(text: str) -> list[tuple[int, list[str]]]:
+    """Line and names of every literal that lists operators, or maps them to facts. A table that
+    maps each operator to the function that handles it is no fact but a rule for each, and allowed.
+    """
+    found = []
+    tree = ast.parse(text)
+    exported = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(name, ast.Name) and name.id == "__all__" for name in node.targets)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Set | ast.Tuple | ast.List) and id(node) not in exported:
+            listed: list[ast.expr | None] = list(node.elts)
+        elif isinstance(node, ast.Dict) and any(map(_is_constant, node.values)):
+            listed = node.keys
+        else:
+            continue
+        names = [each.value for each in listed if isinstance(each, ast.Constant)]
+        operators = [name for name in names if isinstance(name, str) and name in REGISTRY]
+        if len(operators) > 1:
+            found.append((node.lineno, operators))
+    return sorted(found)
+
+
+def _is_constant(value: ast.expr) -> bool:
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List | ast.Set) else [value]
+    return all(isinstance(part, ast.Constant) or _is_nested_constant(part) for part in parts)
+
+
+def _is_nested_constant(value: ast.expr) -> bool:
+    return isinstance(value, ast.Tuple | ast.List | ast.Set) and _is_constant(value)
+
+
+def test_no_operator_is_listed_outside_ops() -> None:
+    found = []
+    for path, module, _ in source_files():
+        if module.split(".")[1:2] == [] or module.split(".")[1] in OTHER_VOCABULARIES:
+            continue
+        place = path.relative_to(SOURCE).as_posix()
+        for line, names in operator_lists(path.read_text(encoding="utf-8")):
+            if (place, names[0]) not in MEASURED:
+                found.append(f"{place}:{line}: lists {', '.join(names)}")
+    assert not found, (
+        "What is true of operators stands in their definitions (traits and other fields of OpDef);"
+        " alternatives of a pattern are `node.is_a(...)` or `one_of(...)`.\n" + "\n".join(found)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ('X = frozenset({"Relu", "Tanh"})', 1),
+        ('X = ("Relu", "Tanh", "no operator")', 1),
+        ('def f(op):\n    return op in ["Relu", "Tanh"]', 1),
+        ('X = {"Relu": 1, "Tanh": 2}', 1),
+        ('X = {"Relu": ("alpha", 1.0), "Tanh": ()}', 1),
+        ('X = {"Relu": relu, "Tanh": tanh}', 0),
+        ('X = {"Relu": ("a law", relu), "Tanh": ("a law", tanh)}', 0),
+        ('X = ("Relu", "no operator")', 0),
+        ('X = {"Relu": 1}', 0),
+        ('__all__ = ["Relu", "Tanh"]', 0),
+        ('node.is_a("Relu", "Tanh")', 0),
+    ],
+)
+def test_checker_sees_a_list_of_operators(text: str, count: int) -> None:
+    assert len(operator_lists(text)) == count

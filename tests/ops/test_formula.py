@@ -37,7 +37,7 @@ def test_a_formula_is_evaluated_in_the_type_of_its_operands() -> None:
     assert evaluate(LEAKY, (x,), {}).dtype == np.float32
     large = np.array([2**62 + 1, -5], np.int64)
     assert evaluate(maximum(X, 0), (large,), {}).tolist() == [2**62 + 1, 0]
-    assert evaluate(2 - X / Y, (x, np.float32(2)), {}).tolist() == [3, 2, 0.5]
+    assert evaluate(2 - X / Y, (x, np.array(2, np.float32)), {}).tolist() == [3, 2, 0.5]
 
 
 def test_what_a_formula_says_about_itself() -> None:

@@ -12,7 +12,6 @@ All figures are those of the machine that the model ran on (`whence.rates`), mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
 from whence.ops.cost import cost
 from whence.ops.definition import Cost, OpClass, TypeQuery
-from whence.ops.registry import classes_of, operators
+from whence.ops.registry import REGISTRY, classes_of, operators
 from whence.ops.traits import Trait
 from whence.rates import MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
@@ -31,26 +30,6 @@ whoever reads it, wherever it lies.
 """
 _CONTRACTIONS = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT
 
-# Which measured operator tells what another costs per element of its result. The last three have no
-# vector code.
-_MEASURED_AS: Mapping[str, str] = {
-    **dict.fromkeys(("Div", "Reciprocal"), "Div"),
-    "Sqrt": "Sqrt",
-    **dict.fromkeys(("Exp", "Elu", "Selu", "Celu"), "Exp"),
-    "Log": "Log",
-    "Erf": "Erf",
-    "Tanh": "Tanh",
-    **dict.fromkeys(("Sigmoid", "Swish", "SwiGLU"), "Sigmoid"),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), "Softmax"),
-    "LayerNormalization": "LayerNormalization",
-    **dict.fromkeys(("Gelu", "FusedGelu"), "Gelu"),
-    "Softplus": "Softplus",
-    "Mish": "Mish",
-    "Mod": "Mod",
-    **dict.fromkeys(("Sin", "Cos", "Tan"), "Sin"),
-    "Pow": "Pow",
-    **dict.fromkeys(("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh"), "Atan"),
-}
 # A power with one of these constant exponents is a product or a root: so many simple operations.
 _CHEAP_EXPONENTS = frozenset({-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
 _CHEAP_POWER = 2
@@ -90,8 +69,8 @@ class CostModel:
         """
         if node.op == "Pow" and _has_cheap_exponent(graph, node):
             return round(_CHEAP_POWER * self._simple_ps * elements_of(node))
-        if node.op in _MEASURED_AS:
-            each = self.rates.element_ps[_MEASURED_AS[node.op]]
+        if measured := _measured(node.op):
+            each = self.rates.element_ps[measured]
             return round(each * elements_of(node))
         if not is_contraction(node.op):
             return round(flops * self._simple_ps)
@@ -156,11 +135,11 @@ class CostModel:
         kinds = classes_of(anchor)
         family = "convolution " if kinds & OpClass.CONV else "product "
         known = self.rates.epilogue
-        if not kinds & (OpClass.CONV | OpClass.MATMUL) or op not in _MEASURED_AS:
+        if not kinds & (OpClass.CONV | OpClass.MATMUL) or not (measured := _measured(op)):
             return 1.0
         usual = [factor for name, factor in known.items() if name.startswith(family)]
         mean = sum(usual) / len(usual) if usual else 1.0
-        return known.get(family + _MEASURED_AS[op], mean)
+        return known.get(family + measured, mean)
 
     @property
     def _simple_ps(self) -> float:
@@ -184,6 +163,12 @@ def node_cost(graph: Graph, node: Node) -> Cost | None:
     values = tuple(graph.const_value(ref) for ref in node.inputs)
     query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
     return cost(node.op, query, node.outputs)
+
+
+def _measured(op: str) -> str:
+    """The operator that was measured for `op`; empty for one that takes an instruction or two."""
+    known = REGISTRY.get(op)
+    return "" if known is None else known.costs_like
 
 
 def is_integer(graph: Graph, node: Node) -> bool:

@@ -20,15 +20,16 @@ from whence.graph.builder import GraphBuilder, Symbol
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import lower
 from whence.kernels.tile import Tile
+from whence.ops.registry import lookup, operators
+from whence.ops.traits import Trait
 from whence.passes.manager import run_passes
 from whence.passes.pipeline import PREPARE
 from whence.types import DType, TensorType
 
-_BINARY = frozenset({"Div", "Pow"})
 _COLUMNS = 256
 EPILOGUES = ("Sigmoid", "Tanh", "Gelu")
 """The functions that are measured behind products and convolutions."""
-_ANCHORS = frozenset({"MatMul", "FusedMatMul", "Gemm", "BlockedConv", "Conv", "FusedConv"})
+_ANCHORS = operators(Trait.PRODUCT) | operators(Trait.CONVOLUTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _operator(op: str) -> _Build:
     def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
         if op == "Mod":
             return graph.op(op, x, y, fmod=1)
-        if op in _BINARY:
+        if len(lookup(op).operands.names) == 2:
             return graph.op(op, x, y)
         if op == "LayerNormalization":
             scale = graph.const(np.ones(_COLUMNS, np.float32))

@@ -20,7 +20,7 @@ import numpy as np
 from whence.errors import GraphError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.graph.state import BOUNDARY, SOURCES
+from whence.graph.state import NOT_FROM_A_FILE, SOURCES, list_order
 from whence.ops.definition import Attr, TypeQuery
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
@@ -91,19 +91,14 @@ class GraphBuilder:
         after them.
         """
         ledger = Ledger()
-        operators = [
-            entry for entry in self._entries if entry.op == "Assign" or entry.op not in BOUNDARY
-        ]
+        operators = [entry for entry in self._entries if entry.op not in NOT_FROM_A_FILE]
         for number, entry in enumerate(operators, 1):
             entry.name = entry.name or f"{entry.op}_{number}"
             ledger.add_source(SourceOp(number, entry.name, entry.op))
         graph = Graph(self._name, ledger, Inference())
         placed: dict[int, Node] = {}
-        # Constants first, then inputs, then variables.
         sources = [pair for pair in enumerate(self._entries) if pair[1].op in SOURCES]
-        for index, entry in sorted(
-            sources, key=lambda pair: (pair[1].op != "Const", pair[1].op == "Variable")
-        ):
+        for index, entry in sorted(sources, key=lambda pair: list_order(pair[1].op)):
             kind = entry.kind if entry.value is None else TensorType.of(entry.value)
             assert kind is not None
             placed[index] = graph.append(

@@ -32,11 +32,11 @@ from whence.graph.node import Node, Ref
 from whence.graph.parse_history import History, enter_history, read_history_line
 from whence.graph.parse_nodes import Block, Entry, read_block
 from whence.graph.parse_values import Values
+from whence.graph.state import BOUNDARY, NOT_FROM_A_FILE, list_order
 from whence.graph.tokens import Line, read_lines
 from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, Ledger
 
-_NO_SOURCE = frozenset({"Input", "Variable", "Const", "Output"})
 _HISTORY = ("history", "source", "edge", "gone")
 
 
@@ -107,13 +107,9 @@ def _numbers(block: Block) -> dict[int | str, int]:
     for entry in entries:
         if not isinstance(entry.id, str):
             raise entry.error("nodes have names or numbers, not some the ones and some the others")
-    operators = [entry.id for entry in entries if entry.op not in _NO_SOURCE]
-    others = [
-        entry.id
-        for wanted in ("Const", "Input", "Variable", "Output")
-        for entry in entries
-        if entry.op == wanted
-    ]
+    operators = [entry.id for entry in entries if entry.op not in NOT_FROM_A_FILE]
+    edges = [entry for entry in entries if entry.op in NOT_FROM_A_FILE]
+    others = [entry.id for entry in sorted(edges, key=lambda entry: list_order(entry.op))]
     return {name: number for number, name in enumerate([*operators, *others], 1)}
 
 
@@ -138,11 +134,7 @@ def _in_order(block: Block) -> list[Entry]:
     """The nodes as they stand in the list: what was written by hand has its constants first."""
     if not any(isinstance(entry.id, str) for entry in block.entries):
         return block.entries
-    first = ("Const", "Input", "Variable")
-    return sorted(
-        block.entries,
-        key=lambda entry: first.index(entry.op) if entry.op in first else len(first),
-    )
+    return sorted(block.entries, key=lambda entry: min(list_order(entry.op), list_order("Add")))
 
 
 def _node(
@@ -152,10 +144,10 @@ def _node(
     own = ids[entry.id]
     by_name = isinstance(entry.id, str)
     types = entry.types
-    if by_name and not types and entry.op not in ("Output", "Assign"):
+    if by_name and not types and entry.op not in BOUNDARY:
         types = infer_types(graph, entry.op, refs, entry.attrs, 1)
     origin = entry.origin
-    if by_name and entry.op not in _NO_SOURCE:
+    if by_name and entry.op not in NOT_FROM_A_FILE:
         origin = frozenset((own,))
     name = str(entry.id) if by_name and not entry.name else entry.name
     return Node(

@@ -9,6 +9,7 @@ from typing import Any
 from whence.errors import WhenceError
 from whence.graph.history_text import PLAIN
 from whence.graph.parse_nodes import Entry, read_id, read_origin
+from whence.graph.state import NOT_FROM_A_FILE
 from whence.graph.tokens import Line, literal
 from whence.provenance import Edge, EdgeKind, Ledger, Reason, SourceOp, Tombstone
 
@@ -79,7 +80,7 @@ def enter_history(
 
 def _origin(entry: Entry, ids: Mapping[int | str, int]) -> frozenset[int]:
     if isinstance(entry.id, str):
-        named = entry.op not in ("Input", "Variable", "Const", "Output")
+        named = entry.op not in NOT_FROM_A_FILE
         return frozenset((ids[entry.id],)) if named else frozenset()
     return entry.origin or frozenset()
 

@@ -43,6 +43,17 @@ SOURCES = operators(Trait.SOURCE)
 """Operators whose values are there before anything runs."""
 BOUNDARY = operators(Trait.BOUNDARY)
 """Nodes that compute nothing: what a run is given, and what it hands on."""
+NOT_FROM_A_FILE = BOUNDARY - {"Assign"}
+"""Nodes that are no source operators, even if a file lists them."""
+
+
+def list_order(op: str) -> int:
+    """In a graph that is written by hand constants come first, then inputs, variables, operators
+    and outputs.
+    """
+    if op in SOURCES:
+        return 0 if op == "Const" else 1 if op == "Input" else 2
+    return 4 if op == "Output" else 3
 
 
 def initial_value(node: Node) -> np.ndarray:

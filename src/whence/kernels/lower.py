@@ -33,11 +33,12 @@ from whence.kernels.rules.quantise import lower_dynamic_quantise
 from whence.kernels.tile import Tile
 from whence.kernels.topk import lower_topk
 from whence.ops.definition import Pattern
-from whence.ops.registry import REGISTRY
+from whence.ops.registry import REGISTRY, operators
+from whence.ops.traits import Trait
 from whence.types import DType, TensorType
 
 # They change how a tensor is read, not a byte of it: their output is their input.
-VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+VIEWS = operators(Trait.VIEW)
 
 # A compiler takes more than twice as long for a function twice as long. Our own grouping stays far
 # below; NNVM's has no limit.

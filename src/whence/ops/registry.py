@@ -122,6 +122,12 @@ def one_of(*ops: str) -> frozenset[str]:
     return frozenset(ops)
 
 
+def plain_name(op: str) -> str:
+    """The ONNX operator that `op` computes in another layout, or fused with others."""
+    known = REGISTRY.get(op)
+    return known.plain if known is not None and known.plain else op
+
+
 def form_of(plain: str, form: Trait) -> str | None:
     """The operator that computes what `plain` does, fused or in another layout: `form` is the
     combination of FUSED, BLOCKED and CHANNELS_LAST that it has. `None` when there is none.

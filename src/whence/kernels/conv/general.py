@@ -29,9 +29,15 @@ from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 from whence.ops.neural.window import make_transposition, make_window
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType
 
-CONV_GENERAL_OPS = frozenset({"Conv", "FusedConv", "ConvTranspose", "FusedConvTranspose"})
+CONV_GENERAL_OPS = (
+    (operators(Trait.CONVOLUTION) | operators(Trait.TRANSPOSED_CONVOLUTION))
+    - operators(Trait.BLOCKED)
+    - operators(Trait.CHANNELS_LAST)
+)
 
 
 def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:

@@ -30,11 +30,11 @@ from whence.kernels.loops.reduce import REDUCTIONS
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.neural.window import Window, make_window
+from whence.ops.registry import operators, plain_name
+from whence.ops.traits import Trait
 from whence.types import DType
 
-POOL_OPS = frozenset({"BlockedMaxPool", "BlockedAveragePool", "MaxPool", "AveragePool", "LpPool"})
-
-_AVERAGES = frozenset({"AveragePool", "BlockedAveragePool"})
+POOL_OPS = operators(Trait.POOLS_WINDOWS) - operators(Trait.CHANNELS_LAST)
 
 
 def lower_pool(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -73,7 +73,7 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
     sizes = group.shape(source)[2:4]
     window = _window(group, anchor, sizes)
     ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
-    if anchor.op in _AVERAGES:
+    if plain_name(anchor.op) == "AveragePool":
         with_padding = bool(get_int(anchor.attrs, "count_include_pad", 0))
         rows, columns = (_shares(window, axis, sizes[axis], with_padding) for axis in (0, 1))
         micro = slide(
@@ -110,7 +110,7 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
     assert source is not None
     shape, dtype = group.shape(source), compute_type(group.dtype(source))
     window = _window(group, anchor, shape[2:])
-    average = anchor.op in _AVERAGES
+    average = plain_name(anchor.op) == "AveragePool"
     fn, start = (
         (Fn.MAX, REDUCTIONS["ReduceMax"].start(dtype)) if anchor.op == "MaxPool" else (Fn.ADD, 0)
     )

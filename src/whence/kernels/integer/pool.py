@@ -28,9 +28,11 @@ from whence.kernels.rules.elementwise import add, div, sub
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.neural.window import make_window
 from whence.ops.quantised.quantise import integer_range
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType
 
-INTEGER_POOL_OPS = frozenset({"ChannelsLastMaxPool", "ChannelsLastAveragePool"})
+INTEGER_POOL_OPS = operators(Trait.POOLS_WINDOWS, Trait.CHANNELS_LAST)
 
 _CODES = frozenset({DType.I8, DType.U8, DType.I16})
 # Windows of up to so many bytes have averages that are nearer to a half only if they are one, as

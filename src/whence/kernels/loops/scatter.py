@@ -15,12 +15,14 @@ from whence.kernels.expressions import apply, cast, load, position, select
 from whence.kernels.index import Index, Looked, Var, of, ravel, unravel
 from whence.kernels.ir import TASK, Expr, Fn, Kernel, Loop, LoopKind, Stmt, Store
 from whence.kernels.rules.movement import looked_up
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.group import Group
 
-SCATTER_OPS = frozenset({"ScatterND", "ScatterElements"})
+SCATTER_OPS = operators(Trait.SCATTERS)
 
 # Columns a work item writes: whole vectors, and enough work items for a few threads.
 _COLUMNS = 64

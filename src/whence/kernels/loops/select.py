@@ -28,13 +28,15 @@ from whence.kernels.ir import (
 )
 from whence.kernels.loops.reduce import highest, lowest
 from whence.kernels.loops.row_nest import RowNest
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.group import Group
 
-ARG_OPS = frozenset({"ArgMax", "ArgMin"})
-RUNNING_OPS = frozenset({"CumSum", "CumProd"})
+ARG_OPS = operators(Trait.FINDS)
+RUNNING_OPS = operators(Trait.RUNNING)
 
 _LANES = 256
 

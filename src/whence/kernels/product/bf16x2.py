@@ -42,10 +42,12 @@ from whence.kernels.product.gemm import (
     with_packed,
 )
 from whence.kernels.tile import Tile
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 
 # Digits are given up only where that buys time.
 _WORTHWHILE, _LEAST_SAVED = 0.75, 20_000
-_EXPONENTIAL = frozenset({"Softmax", "LogSoftmax", "Exp"})
+_EXPONENTIAL = operators(Trait.EXPONENTIAL)
 # Each part of the columns turns its rows again.
 _MOST_PARTS = 12
 _HEIGHTS = (1, 2, 4, 8)

@@ -27,9 +27,11 @@ from whence.kernels.ir import Buffer, Expr, Fn, Kernel
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW, Gemm, Matrix
 from whence.kernels.rules.elementwise import activated
 from whence.kernels.tile import Tile
+from whence.ops.registry import operators, plain_name
+from whence.ops.traits import Trait
 from whence.types import DType
 
-GEMM_OPS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm"})
+GEMM_OPS = operators(Trait.PRODUCT)
 
 Pack = Callable[[np.ndarray], np.ndarray]
 
@@ -65,7 +67,7 @@ def product_of(node: Node) -> Product:
     assert a is not None
     assert b is not None
     attrs: Any = node.attrs
-    if node.op in ("Gemm", "FusedGemm"):
+    if plain_name(node.op) == "Gemm":
         return Product(
             a,
             b,

@@ -140,6 +140,7 @@ def _arg(name: str, find: Callable[..., Any]) -> OpDef:
         reference,
         _work,
         operands=named("data"),
+        traits=Trait.FINDS,
     )
 
 
@@ -184,6 +185,7 @@ def _accumulation(name: str, ufunc: np.ufunc) -> OpDef:
         _running_type,
         reference,
         operands=named("x", axis=PARAMETER),
+        traits=Trait.RUNNING,
     )
 
 
