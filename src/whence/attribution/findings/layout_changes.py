@@ -14,14 +14,14 @@ from whence.attribution.findings.finding import (
     percent,
     sources_of,
 )
+from whence.ops.registry import one_of, operators
+from whence.ops.traits import Trait
 
 if TYPE_CHECKING:
     from whence.attribution.profile import Profile
     from whence.attribution.rows import KernelRow
 
-_MOVES = frozenset(
-    {"Transpose", "Concat", "Pad", "Slice", "Split", "Gather", "Expand", "Tile", "Reshape"}
-)
+_MOVES = operators(Trait.MOVES) | one_of("Concat", "Pad")
 
 
 def layout_changes(profile: Profile) -> Iterator[Finding]:

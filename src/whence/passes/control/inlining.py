@@ -14,12 +14,10 @@ from whence.graph import Graph, Node, NodeFlag, Ref, Rewriter
 from whence.graph.change import Change, contradict, dissolve
 from whence.graph.node import Birth
 from whence.ops.definition import Attrs
+from whence.ops.registry import REGISTRY
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import NO_ORIGIN, EdgeKind, Reason
 from whence.types import DType, TensorType, ValueType
-
-_DECIDING = {"Call": 0, "If": 1}
-"""How many inputs say whether, or how often, a nested graph runs."""
 
 
 @dataclass(slots=True)
@@ -181,9 +179,11 @@ class Inlining:
         rewriter.applied(change, touched)
         # The condition, or the number of iterations, did its work here. What a branch captured may still
         # be wanted, or is simply dead.
+        # Those that say whether, or how often, a nested graph runs.
+        deciding = REGISTRY[holder.op].operands
         remove_unread(
             rewriter,
-            holder.inputs[: _DECIDING.get(holder.op, 2)],
+            holder.inputs[: len(deciding.names) - deciding.variadic],
             reason=Reason.FOLDED,
             rule=self.rule,
             into=target,
