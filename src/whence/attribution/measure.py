@@ -70,63 +70,102 @@ def profile_executable(
         raise InputError(f"a profile needs at least one run, not {runs}")
     if warmup < 0:
         raise InputError(f"{warmup} runs cannot warm anything up")
-    graph, engine = executable.graph, executable.engine
-    sample = sample_inputs(graph) if inputs is None else None
-    values = bind_inputs(
-        graph, inputs if inputs is not None else sample.values if sample is not None else {}
-    )
-    with _explained(sample):
-        program = executable.program_for(values)
-        executable(*values)
-    shapes = {
-        node.name: value.shape
-        for node, value in zip(graph.inputs, values, strict=True)
-        if isinstance(value, np.ndarray)
-    }
-    plain, profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
+    measuring = ProfiledRuns(executable, inputs)
     for number in range(warmup):
-        _timed(executable, plain, values)
+        measuring.warm_up()
         _report(progress, "warming up", number + 1, warmup)
-    book = _Book(program, _clock_read_ns() if engine.backend.reads_clock else 0, engine.backend.gap)
-    unprofiled = []
     for number in range(runs):
         # The order within a pair changes, so that neither kind always runs in the other's wake.
         if number % 2:
-            unprofiled.append(_elapsed(_timed(executable, plain, values)))
-        reset_profiling(profiling)
-        book.enter(profiling, _timed(executable, profiling, values))
+            measuring.run()
+        measuring.run_profiled()
         if not number % 2:
-            unprofiled.append(_elapsed(_timed(executable, plain, values)))
+            measuring.run()
         _report(progress, "running", number + 1, runs)
-    measured = book.close(unprofiled)
-    left_out = None
-    if exact is not None:
-        left_out = measure_savings(
-            program,
-            exact(shapes),
-            engine,
-            values,
-            measured.step_ns.tolist(),
-            source_kinds(graph),
-            progress,
-        )
-    return assemble(
-        graph,
-        program,
-        measured,
-        model=model,
-        engine=str(engine.kind),
-        threads=engine.threads,
-        rates=rates or rates_for(getattr(engine.backend, "toolchain", None) or Toolchain()),
-        shapes=shapes,
-        writers=writers,
-        left_out=left_out,
-        environment={
-            **_subject(graph, shapes, model),
-            **({GUESSED: sample.options} if sample is not None and sample.guessed else {}),
-            **environment(getattr(engine.backend, "toolchain", None)),
-        },
+    return measuring.profile(
+        model=model, progress=progress, writers=writers, exact=exact, rates=rates
     )
+
+
+class ProfiledRuns:
+    """Runs of a compiled model, profiled ones and others, as many as one asks for and when."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+    ) -> None:
+        graph, engine = executable.graph, executable.engine
+        sample = sample_inputs(graph) if inputs is None else None
+        self._values = bind_inputs(
+            graph, inputs if inputs is not None else sample.values if sample is not None else {}
+        )
+        self._executable = executable
+        self._guessed = sample.options if sample is not None and sample.guessed else ""
+        with _explained(sample):
+            self._program = executable.program_for(self._values)
+            executable(*self._values)
+        self._shapes = {
+            node.name: value.shape
+            for node, value in zip(graph.inputs, self._values, strict=True)
+            if isinstance(value, np.ndarray)
+        }
+        self._plain, self._profiling = Stream(engine), Stream(engine, StreamFlags.PROFILING)
+        clock_ns = _clock_read_ns() if engine.backend.reads_clock else 0
+        self._book = _Book(self._program, clock_ns, engine.backend.gap)
+        self._unprofiled: list[int] = []
+
+    def warm_up(self) -> None:
+        _timed(self._executable, self._plain, self._values)
+
+    def run(self) -> None:
+        """One that is not profiled, to tell what profiling costs."""
+        self._unprofiled.append(_elapsed(_timed(self._executable, self._plain, self._values)))
+
+    def run_profiled(self) -> None:
+        reset_profiling(self._profiling)
+        self._book.enter(self._profiling, _timed(self._executable, self._profiling, self._values))
+
+    def profile(
+        self,
+        *,
+        model: str = "",
+        progress: Progress | None = None,
+        writers: Sequence[Writer] = (),
+        exact: Prepare | None = None,
+        rates: MachineRates | None = None,
+    ) -> Profile:
+        """Of all profiled runs so far, at least one."""
+        graph, engine = self._executable.graph, self._executable.engine
+        measured = self._book.close(self._unprofiled)
+        left_out = None
+        if exact is not None:
+            left_out = measure_savings(
+                self._program,
+                exact(self._shapes),
+                engine,
+                self._values,
+                measured.step_ns.tolist(),
+                source_kinds(graph),
+                progress,
+            )
+        return assemble(
+            graph,
+            self._program,
+            measured,
+            model=model,
+            engine=str(engine.kind),
+            threads=engine.threads,
+            rates=rates or rates_for(getattr(engine.backend, "toolchain", None) or Toolchain()),
+            shapes=self._shapes,
+            writers=writers,
+            left_out=left_out,
+            environment={
+                **_subject(graph, self._shapes, model),
+                **({GUESSED: self._guessed} if self._guessed else {}),
+                **environment(getattr(engine.backend, "toolchain", None)),
+            },
+        )
 
 
 def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) -> dict[str, str]:

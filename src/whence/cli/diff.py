@@ -16,6 +16,7 @@ from whence.attribution.comparable import differences
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.read import read_profile
 from whence.cli.console import err, out, safe
+from whence.graph.printer import escape
 from whence.report.comparison import as_annotations, as_json, as_markdown, percent
 from whence.report.terminal import duration, shorten
 
@@ -75,7 +76,8 @@ def diff(
     if json_output:
         typer.echo(as_json(found, warnings))
     else:
-        _print(out(), found, limit)
+        differ = old.engine != new.engine
+        _print(out(), found, limit, (old.engine, new.engine) if differ else ("before", "after"))
     if github:
         typer.echo(as_annotations(found, warnings, over))
         _write_summary(as_markdown(found, warnings, limit))
@@ -106,9 +108,9 @@ def _parse_limit(text: str) -> float | None:
     return float(found["number"]) / 100
 
 
-def _print(console: Console, found: Comparison, limit: int) -> None:
+def _print(console: Console, found: Comparison, limit: int, names: tuple[str, str]) -> None:
     table = Table(box=None, header_style="dim", padding=(0, 1))
-    for name in ("before", "after", "change"):
+    for name in (*map(escape, names), "change"):
         table.add_column(name, justify="right", no_wrap=True, min_width=9)
     table.add_column("", no_wrap=True, min_width=7)
     table.add_column("operator", no_wrap=True, overflow="ellipsis")

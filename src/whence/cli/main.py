@@ -27,6 +27,7 @@ COMMANDS = {
     "sweep": ("sweep", "sweep_command"),
     "history": ("history", "history"),
     "bisect": ("bisect", "bisect_command"),
+    "compare": ("compare", "compare"),
     "cache": ("cache", "cache"),
     "doctor": ("doctor", "doctor"),
 }

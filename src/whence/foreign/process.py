@@ -26,13 +26,19 @@ class EngineProcess:
     """Started in a folder of its own, which is removed in the end. Use it in a `with`."""
 
     def __init__(
-        self, engine: str, model: Path, threads: int, inputs: Mapping[str, np.ndarray]
+        self,
+        engine: str,
+        model: Path,
+        threads: int,
+        inputs: Mapping[str, np.ndarray],
+        worker: str = "",
     ) -> None:
+        """`worker` is the module that loads the engine, of those in `workers` unless given."""
         self.engine = engine
         self.version = ""
         self._temporary = tempfile.TemporaryDirectory(prefix="whence-foreign-")
         self.folder = Path(self._temporary.name)
-        request = {"model": str(model.resolve()), "threads": threads}
+        request = {"engine": engine, "model": str(model.resolve()), "threads": threads}
         (self.folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         stored = {
             name: value.astype(str) if value.dtype == object else value
@@ -40,7 +46,8 @@ class EngineProcess:
         }
         np.savez(self.folder / "inputs.npz", **stored)  # type: ignore[arg-type]
         self._log = (self.folder / "log.txt").open("w+", encoding="utf-8", errors="replace")
-        command = [sys.executable, "-m", "whence.foreign.workers.serve", engine, str(self.folder)]
+        module = worker or f"whence.foreign.workers.{engine}_worker"
+        command = [sys.executable, "-m", "whence.foreign.workers.serve", module, str(self.folder)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

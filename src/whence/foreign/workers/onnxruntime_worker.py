@@ -32,10 +32,10 @@ class OnnxRuntimeSession:
         wanted = {each.name for each in self._plain.get_inputs()}
         self._inputs = {name: value for name, value in inputs.items() if name in wanted}
 
-    def run(self) -> object:
+    def run(self, *, counts: bool) -> object:
         return self._plain.run(None, self._inputs)
 
-    def run_profiled(self) -> object:
+    def run_profiled(self, *, counts: bool) -> object:
         return self._profiled.run(None, self._inputs)
 
     def note(self) -> None:

@@ -37,10 +37,10 @@ class OpenVinoSession:
         self._averages: list[dict[str, int]] = []
         """After each run, by node: microseconds, averaged over all runs up to then."""
 
-    def run(self) -> object:
+    def run(self, *, counts: bool) -> object:
         return self._plain.infer(self._inputs)
 
-    def run_profiled(self) -> object:
+    def run_profiled(self, *, counts: bool) -> object:
         return self._profiled.infer(self._inputs)
 
     def note(self) -> None:

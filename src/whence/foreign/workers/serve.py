@@ -1,4 +1,5 @@
-"""The process that runs one engine: `python -m whence.foreign.workers.serve ENGINE FOLDER`.
+"""The process that runs one engine: `python -m whence.foreign.workers.serve MODULE FOLDER`, where the
+module has a function `load` for that engine.
 
 The folder has `request.json` and `inputs.npz`. Each line on standard input asks for something, each
 line on standard output that begins with the mark answers; engines may print what they like besides.
@@ -21,7 +22,6 @@ from typing import Any, Protocol
 import numpy as np
 
 MARK = "whence-foreign "
-ENGINES = ("onnxruntime", "openvino", "litert", "inductor")
 _LONGEST = 400
 
 
@@ -30,10 +30,10 @@ class Session(Protocol):
 
     version: str
 
-    def run(self) -> object:
-        """As an application would."""
+    def run(self, *, counts: bool) -> object:
+        """As an application would. Runs that warm up do not count."""
 
-    def run_profiled(self) -> object:
+    def run_profiled(self, *, counts: bool) -> object:
         """With the engine's profiler on."""
 
     def note(self) -> None:
@@ -44,20 +44,20 @@ class Session(Protocol):
 
 
 def main() -> None:
-    engine, folder = sys.argv[1], Path(sys.argv[2])
+    module, folder = sys.argv[1], Path(sys.argv[2])
     try:
-        _serve(engine, folder)
+        _serve(module, folder)
     except Exception as error:  # whatever an engine raises is one line for the caller
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
         _answer({"error": reason})
         raise SystemExit(1) from None
 
 
-def _serve(engine: str, folder: Path) -> None:
+def _serve(name: str, folder: Path) -> None:
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     with np.load(folder / "inputs.npz") as stored:
         inputs = {name: _as_given(stored[name]) for name in stored.files}
-    module = importlib.import_module(f"whence.foreign.workers.{engine}_worker")
+    module = importlib.import_module(name)
     session: Session = module.load(Path(request["model"]), int(request["threads"]), inputs, folder)
     walls: list[int] = []
     plain: list[int] = []
@@ -69,8 +69,8 @@ def _serve(engine: str, folder: Path) -> None:
             break
         for _ in range(int(count)):
             if word == "warmup":
-                session.run()
-                session.run_profiled()
+                session.run(counts=False)
+                session.run_profiled(counts=False)
                 warmups += 1
             elif len(walls) % 2:
                 # The order within a pair changes, so that neither kind always runs in the other's
@@ -84,7 +84,7 @@ def _serve(engine: str, folder: Path) -> None:
         _answer({"done": len(walls)})
     session.finish(folder, warmups)
     content: dict[str, Any] = {
-        "engine": engine,
+        "engine": request["engine"],
         "version": session.version,
         "threads": request["threads"],
         "warmup": warmups,
@@ -100,9 +100,9 @@ def _as_given(value: np.ndarray) -> np.ndarray:
     return value.astype(object) if value.dtype.kind == "U" else value
 
 
-def _timed(run: Callable[[], object]) -> int:
+def _timed(run: Callable[..., object]) -> int:
     began = time.perf_counter_ns()
-    run()
+    run(counts=True)
     return time.perf_counter_ns() - began
 
 

@@ -1,0 +1,172 @@
+"""`whence compare`: several engines on one model, by operator of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from whence.cli.console import ModelPath, check_file, out, progress, safe
+from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
+from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
+from whence.report.terminal import duration, fit
+
+WORKER = "whence.compare_worker"
+
+
+def compare(
+    model: ModelPath,
+    engines: Annotated[
+        str,
+        typer.Option(help="Which, with commas: whence, onnxruntime, openvino, litert, inductor."),
+    ] = "whence,onnxruntime",
+    runs: Annotated[int, typer.Option(min=1, help="How many runs of each to time.")] = 30,
+    warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 3,
+    threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
+    shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    by: Annotated[str, typer.Option(help=f"Compare by {', '.join(GROUPINGS)}.")] = "op",
+    depth: Annotated[
+        int, typer.Option(min=0, help="With --by module: so many modules deep; 0 for all.")
+    ] = 0,
+    limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write the comparison to this file.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="An HTML file with linked treemaps; profiles of all engines beside it.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run MODEL on several engines in turns, and say who is faster where, in operators of the file.
+
+    [dim]whence compare resnet50.onnx --engines whence,onnxruntime,openvino[/dim]
+    [dim]whence compare resnet50.onnx --by module --depth 2[/dim]
+    [dim]whence compare resnet50.onnx -o compare.html[/dim]
+    """
+    from whence.attribution.sample_inputs import guess_shapes
+    from whence.foreign.run import prepare
+    from whence.foreign.together import compare_engines
+
+    if by not in GROUPINGS:
+        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    if depth and by != "module":
+        raise typer.BadParameter("is for --by module", param_hint="--depth")
+    check_file(json_file)
+    check_file(output)
+    names = [name.strip() for name in engines.split(",") if name.strip()]
+    with progress("reading") as bar:
+        task = bar.task_ids[0]
+
+        def show(doing: str, done: int, total: int) -> None:
+            bar.update(task, description=doing, completed=done, total=total)
+
+        subject = prepare(model, shapes=parse_shapes(shape, model))
+        mention_open_shapes(guess_shapes(subject.source.graph), bar.console)
+        found = compare_engines(
+            subject,
+            names,
+            worker=WORKER,
+            threads=threads,
+            runs=runs,
+            warmup=warmup,
+            progress=show,
+        )
+    console = out()
+    files = _save(found, json_file, output, by, depth)
+    print_engines(console, found, by, depth, limit)
+    for file in files:
+        console.print(safe(f" → {file}", "dim"), soft_wrap=True)
+
+
+def _save(
+    found: EngineComparison, json_file: Path | None, output: Path | None, by: str, depth: int
+) -> list[Path]:
+    files = []
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(found.to_json(by, depth) + "\n", encoding="utf-8")
+        files.append(json_file)
+    if output is not None:
+        from whence.foreign.engines_page import engines_page
+
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(engines_page(found), encoding="utf-8")
+        files.append(output)
+        for name, profile in zip(found.engines, found.profiles, strict=True):
+            file = output.with_name(f"{output.stem}.{name}.json")
+            shown = profile.without_local_paths()
+            file.write_text(shown.to_json() + "\n", encoding="utf-8")
+            files.append(file)
+    return files
+
+
+def print_engines(
+    console: Console, found: EngineComparison, by: str = "op", depth: int = 0, limit: int = 20
+) -> None:
+    """The table, whose columns add up to a run of each engine."""
+    title = " · ".join(profile.engine for profile in found.profiles)
+    threads = found.profiles[0].threads
+    console.print(
+        safe(f"{fit(Path(found.model).name, 40)} · {title} · {threads} threads", "bold"),
+        soft_wrap=True,
+    )
+    table = Table(box=None, header_style="dim", padding=(0, 1))
+    for name in found.engines:
+        table.add_column(name, justify="right", no_wrap=True, min_width=9)
+    table.add_column("fastest", no_wrap=True)
+    table.add_column({"op": "operator", "module": "module", "type": "type"}[by], no_wrap=True)
+    table.add_column("", no_wrap=True, style="dim", overflow="ellipsis")
+    table.add_row(
+        *(duration(time) for time in found.totals_ns), "", Text("a run", style="bold"), ""
+    )
+    lines = found.lines(by, depth)
+    shown = lines[:-1][: limit or None]
+    width = max(16, console.width - 12 * len(found.engines) - 50)
+    for line in (*shown, lines[-1]):
+        best = "" if line.fastest is None else found.engines[line.fastest]
+        table.add_row(
+            *(_cell(line, position) for position in range(len(found.engines))),
+            safe(best),
+            safe(fit(line.key, width), "dim" if line.key == REST else ""),
+            safe(_fusion(found, line)),
+        )
+    console.print(table)
+    left = len(lines) - 1 - len(shown)
+    if left:
+        console.print(safe(f"  ... and {left} more; --limit 0 shows all", "dim"))
+    count = len(found.fusions)
+    console.print(
+        safe(
+            f" {count} edge{'s' if count != 1 else ''} of the file fused by some and not by others"
+        )
+    )
+
+
+def _cell(line: Line, position: int) -> Text:
+    time = line.times_ns[position]
+    style = "green" if line.fastest == position else ""
+    return Text(duration(time) if time > 0 else "0", style=style)
+
+
+def _fusion(found: EngineComparison, line: Line) -> str:
+    """Of an operator: what some engines fuse it with and others do not."""
+    if len(line.operators) != 1:
+        return ""
+    (number,) = line.operators
+    names = found.names
+    told = []
+    for each in found.fusions:
+        if number in (each.maker, each.reader):
+            other = each.reader if number == each.maker else each.maker
+            told.append(f"with {names[other]} in {', '.join(each.fused_by)} only")
+    return "; ".join(told[:2])

@@ -1,0 +1,197 @@
+"""Several engines on one model, by operator of the file: each engine's time, who is fastest where,
+and which operators one engine runs in one kernel and another does not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from whence.attribution.profile import Profile, module_of
+from whence.attribution.rows import SourceRow
+from whence.errors import InputError
+
+SCHEMA = "whence.engines/1"
+GROUPINGS = ("op", "module", "type")
+REST = "(in no operator)"
+_CLOSE = 0.03
+"""Engines that differ by less are equally fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One operator, module or type."""
+
+    key: str
+    kind: str
+    """Of an operator: its type."""
+    times_ns: tuple[int, ...]
+    """Per run, by engine: the mean over its runs, so that lines add up to the whole."""
+    fastest: int | None
+    """Which engine, by the median of its runs, which a disturbed run does not change; none where
+    two are as fast as each other, or nobody spends any time.
+    """
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionDifference:
+    """An edge of the file whose ends are in one kernel of some engines, and not of others."""
+
+    maker: int
+    reader: int
+    fused_by: tuple[str, ...]
+    not_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineComparison:
+    model: str
+    engines: tuple[str, ...]
+    profiles: tuple[Profile, ...]
+    """In the order of the engines; all of the same model, with the same operators."""
+    fusions: tuple[FusionDifference, ...]
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {row.id: row.name for row in self.profiles[0].sources}
+
+    @property
+    def totals_ns(self) -> tuple[int, ...]:
+        """A run of each engine."""
+        return tuple(round(profile.run_ns) for profile in self.profiles)
+
+    def lines(self, by: str = "op", depth: int = 0) -> list[Line]:
+        """The slowest first; and in the end, what is in no operator, so that they add up."""
+        if by not in GROUPINGS:
+            raise InputError(f"cannot compare by '{by}'; there is {', '.join(GROUPINGS)}")
+        groups: dict[str, list[int]] = defaultdict(list)
+        for row in self.profiles[0].sources:
+            groups[_key(row, by, depth)].append(row.id)
+        times = [{row.id: row.time_ns for row in profile.sources} for profile in self.profiles]
+        medians = [
+            {row.id: row.band.median_ns for row in profile.sources} for profile in self.profiles
+        ]
+        ops = {row.id: row.op for row in self.profiles[0].sources}
+        found = []
+        for key, members in groups.items():
+            spent = tuple(
+                round(sum(each[number] for number in members) / profile.runs)
+                for each, profile in zip(times, self.profiles, strict=True)
+            )
+            kind = ops[members[0]] if by == "op" else ""
+            usual = [sum(each[number] for number in members) for each in medians]
+            found.append(Line(key, kind, spent, _fastest(usual), tuple(members)))
+        found.sort(key=lambda line: -max(line.times_ns))
+        rest = tuple(
+            total - sum(line.times_ns[position] for line in found)
+            for position, total in enumerate(self.totals_ns)
+        )
+        return [*found, Line(REST, "", rest, None, ())]
+
+    def to_dict(self, by: str = "op", depth: int = 0) -> dict[str, Any]:
+        names = self.names
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "engines": [
+                {
+                    "name": name,
+                    "engine": profile.engine,
+                    "threads": profile.threads,
+                    "runs": profile.runs,
+                    "run_ns": total,
+                    "band_ns": list(profile.band),
+                    "overhead_ratio": profile.overhead_ratio,
+                    "kernels": len(profile.kernels),
+                }
+                for name, profile, total in zip(
+                    self.engines, self.profiles, self.totals_ns, strict=True
+                )
+            ],
+            "by": by,
+            "rows": [
+                {
+                    "name": line.key,
+                    "op": line.kind,
+                    "ns": dict(zip(self.engines, line.times_ns, strict=True)),
+                    "fastest": None if line.fastest is None else self.engines[line.fastest],
+                }
+                for line in self.lines(by, depth)
+            ],
+            "fusions": [
+                {
+                    "from": names[each.maker],
+                    "to": names[each.reader],
+                    "fused_by": list(each.fused_by),
+                    "not_by": list(each.not_by),
+                }
+                for each in self.fusions
+            ],
+        }
+
+    def to_json(self, by: str = "op", depth: int = 0) -> str:
+        return json.dumps(self.to_dict(by, depth))
+
+
+def compare_profiles(
+    profiles: Mapping[str, Profile], edges: Sequence[tuple[int, int]]
+) -> EngineComparison:
+    """`edges` are the data edges of the file, as pairs of operators."""
+    if len(profiles) < 2:
+        raise InputError("at least two engines are compared")
+    first = next(iter(profiles.values()))
+    wanted = [(row.id, row.name) for row in first.sources]
+    for name, profile in profiles.items():
+        if [(row.id, row.name) for row in profile.sources] != wanted:
+            raise InputError(f"the profile of {name} is of another model")
+    fused = {name: _fused(profile) for name, profile in profiles.items()}
+    found = []
+    for edge in edges:
+        having = tuple(name for name in profiles if edge in fused[name][0])
+        lacking = tuple(name for name in profiles if edge in fused[name][1])
+        if having and lacking:
+            found.append(FusionDifference(*edge, having, lacking))
+    return EngineComparison(first.model, tuple(profiles), tuple(profiles.values()), tuple(found))
+
+
+class _Pairs:
+    """Pairs of operators for which something holds, found when they are asked for."""
+
+    def __init__(self, kernels: Mapping[int, frozenset[int]], shared: bool) -> None:
+        self._kernels, self._shared = kernels, shared
+
+    def __contains__(self, pair: object) -> bool:
+        assert isinstance(pair, tuple)
+        one, other = (self._kernels.get(number, frozenset()) for number in pair)
+        # An operator that is in no kernel says nothing about fusion.
+        return bool(one) and bool(other) and bool(one & other) == self._shared
+
+
+def _fused(profile: Profile) -> tuple[_Pairs, _Pairs]:
+    """The pairs that share a kernel, and those that do not."""
+    inside: dict[int, set[int]] = defaultdict(set)
+    for kernel in profile.kernels:
+        if not kernel.inserted:
+            for part in kernel.origin:
+                inside[part.id].add(kernel.id)
+    kernels = {number: frozenset(found) for number, found in inside.items()}
+    return _Pairs(kernels, shared=True), _Pairs(kernels, shared=False)
+
+
+def _fastest(times: Sequence[int]) -> int | None:
+    best = min(range(len(times)), key=lambda position: times[position])
+    others = [time for position, time in enumerate(times) if position != best]
+    return best if times[best] < (1 - _CLOSE) * min(others) else None
+
+
+def _key(row: SourceRow, by: str, depth: int) -> str:
+    if by == "op":
+        return row.name
+    if by == "type":
+        return row.op
+    module = module_of(row)
+    return ".".join(module.split(".")[:depth]) if depth else module
