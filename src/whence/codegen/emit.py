@@ -10,33 +10,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.codegen.c_text import c_comment
-from whence.codegen.micro_attention import write_attention
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.micro_recurrent import write_recurrent
-from whence.codegen.micro_topk import write_topk
-from whence.codegen.micro_transpose import write_transpose
 from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import Micros, render_kernel
 from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
-from whence.kernels.attention import Attention
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
-from whence.kernels.loops.transpose import SquareTranspose
 from whence.kernels.recurrent import Recurrent
-from whence.kernels.topk import TopK
 
 MICROS: Micros = {
-    Attention: write_attention,
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
     Recurrent: write_recurrent,
-    TopK: write_topk,
-    SquareTranspose: write_transpose,
     VectorLoop: write_vector_loop,
 }
 

@@ -57,6 +57,7 @@ from whence.kernels.ir import (
     Store,
     Transpose,
     Variable,
+    While,
 )
 
 HEADER = 64
@@ -117,6 +118,10 @@ class CWriter(ExpressionWriter):
                     self.statements(stmt.program(self.kernel))
             case For():
                 self._for(stmt)
+            case While(condition, body):
+                self.open(f"while ({c_condition(condition, self.expression)})")
+                self.statements(body)
+                self.close()
             case If(condition, then, otherwise):
                 self.open(f"if ({c_condition(condition, self.expression)})")
                 self.statements(then)
@@ -141,9 +146,9 @@ class CWriter(ExpressionWriter):
             case Array():
                 self._array(stmt)
             case Constants():
-                self._constants(stmt)
+                self.constants_array(stmt)
             case LetPointer():
-                self._pointer(stmt)
+                self.pointer(stmt)
             case Advance(pointer, by):
                 self.line(f"{pointer} += {self.count(by)};")
             case Prefetch(pointer, offset, nearest):
@@ -182,13 +187,17 @@ class CWriter(ExpressionWriter):
         if loop.kind is LoopKind.REDUCE:
             self.close()
 
-    def _for(self, loop: For) -> None:
+    def loop_hints(self, loop: For) -> None:
+        """What the compiler is to do with a loop."""
         if loop.unroll:
             copies = {FULLY: "unroll(full)", 1: "unroll(disable)"}
             how = copies.get(loop.unroll, f"unroll_count({loop.unroll})")
             self.line(f"#pragma clang loop {how}")
         if loop.vectorise:
             self.line("#pragma clang loop vectorize(assume_safety)")
+
+    def _for(self, loop: For) -> None:
+        self.loop_hints(loop)
         begin, end = self.count(loop.begin), self.count(loop.end)
         step = "++" if loop.step == Number(1) else f" += {self.count(loop.step)}"
         name = loop.counter
@@ -214,12 +223,12 @@ class CWriter(ExpressionWriter):
         aligned = f" __attribute__((aligned({array.alignment})))" if array.alignment else ""
         self.line(f"{kind} {array.name}{extents}{aligned};")
 
-    def _constants(self, table: Constants) -> None:
+    def constants_array(self, table: Constants) -> None:
         numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
         kind = f"{c_type(table.dtype)} {table.name}"
         self.line(f"static const {kind}[{math.prod(table.shape)}] = {{{numbers}}};")
 
-    def _pointer(self, pointer: LetPointer) -> None:
+    def pointer(self, pointer: LetPointer) -> None:
         kind = f"{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
         offset = self.count(pointer.offset)
         base = f"({kind})scratch" if pointer.base == SCRATCH else pointer.base

@@ -16,105 +16,28 @@ from typing import Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
+from whence.kernels.attention_program import (
+    ACCUMULATOR,
+    BATCH,
+    COLUMN,
+    HEAD,
+    KEY,
+    ROW,
+    SCORE,
+    Attention,
+    View,
+)
 from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Elements, Indices
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
-from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load, Micro, Name
+from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load
 from whence.kernels.tile import Tile
 from whence.types import DType
 
-BATCH, HEAD, ROW, KEY, COLUMN = "batch", "head", "m", "n", "c"
-SCORE = Name("acc", DType.F32)
-ACCUMULATOR = Name("acc", DType.F32)
-
 # What a work item costs besides its rows, in tiles of rows: packing the keys.
 _ITEM_TILES = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """For each batch item and head a matrix: its element (row, column) lies at `base +
-    row·row_stride + column·column_stride`.
-    """
-
-    buffer: str
-    base: Index
-    row_stride: int
-    column_stride: int
-
-
-@dataclass(frozen=True, slots=True)
-class Attention(Micro):
-    """All of it as one statement; a renderer writes the loops. Work item t is a block of query rows
-    of one head.
-    """
-
-    batch: int
-    heads: int
-    rows: int
-    keys: int
-    size: int
-    """Of a query and a key."""
-    width: int
-    """Of a value."""
-    q: View
-    k: View
-    v: View
-    score: Expr
-    """What softmax sees, from the product and the variables `batch`, `head`, `m`, `n`."""
-    scale: Literal
-    """Positive; softmax is over `scale · score`. A number that is not 1 saves a pass over the
-    scores.
-    """
-    reach: int | None
-    """Row m sees no key after `m + reach`; `None` when it may see all."""
-    tile: Tile
-    block_tiles: int
-    """Tiles of rows in a work item."""
-    out: str
-    out_index: Index
-    value: Expr
-    """What is stored, from the weighted sum and the variables `batch`, `head`, `m`, `c`."""
-
-    @property
-    def tiles(self) -> int:
-        return -(-self.rows // self.tile.rows)
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.tiles // self.block_tiles)
-
-    @property
-    def panels(self) -> int:
-        return -(-self.keys // self.tile.width)
-
-    @property
-    def row_length(self) -> int:
-        """Of a row of scores in scratch. Not a power of two, which would put all rows of a tile
-        into the same few cache lines.
-        """
-        return self.panels * self.tile.width + self.tile.lanes
-
-    @property
-    def pack_values(self) -> bool:
-        """Are values copied because they do not fill whole vectors where they lie?"""
-        return self.v.column_stride != 1 or self.width % self.tile.lanes != 0
-
-    @property
-    def padded_width(self) -> int:
-        return -(-self.width // self.tile.lanes) * self.tile.lanes
-
-    @property
-    def scratch(self) -> tuple[int, int, int]:
-        """Floats of packed keys, packed values and scores."""
-        packed_values = self.keys * self.padded_width if self.pack_values else 0
-        return (
-            self.panels * self.size * self.tile.width,
-            packed_values,
-            self.tile.rows * self.row_length,
-        )
 
 
 def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:

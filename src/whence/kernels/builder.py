@@ -54,6 +54,7 @@ from whence.kernels.ir import (
     Store,
     Transpose,
     Variable,
+    While,
     count,
 )
 from whence.machine import CACHE_LINE
@@ -161,6 +162,13 @@ class Builder:
         for level, (name, extent) in reversed(list(enumerate(zip(names, sizes, strict=True)))):
             inner = (For(name, count(0), count(extent), inner, unroll=0 if level else FULLY),)
         self.add(*inner)
+
+    @contextmanager
+    def repeat(self, condition: Condition) -> Iterator[None]:
+        """As long as the condition holds."""
+        with self._inside() as body:
+            yield
+        self.add(While(condition, tuple(body)))
 
     @contextmanager
     def when(self, condition: Condition) -> Iterator[None]:

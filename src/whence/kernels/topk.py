@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from whence.errors import UnsupportedError
 from whence.graph import Node
-from whence.kernels.expressions import compute_type
+from whence.kernels.builder import Builder
+from whence.kernels.expressions import apply, both, compute_type
 from whence.kernels.index import Index, Var, of, unravel
-from whence.kernels.ir import TASK, Expr, Kernel, Micro
+from whence.kernels.ir import TASK, CountValue, Expr, Fn, Holds, Kernel, Micro, Stmt, least
 from whence.types import DType
 
 if TYPE_CHECKING:
@@ -40,6 +41,43 @@ class TopK(Micro):
     indices: str | None
     place: Index
     """Of the result number `rank`."""
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        with build.tasks(kernel.tasks):
+            self._row(build)
+        return build.finish()
+
+    def _row(self, build: Builder) -> None:
+        """A row: the best so far, in order."""
+        best = build.array("best", self.k, dtype=self.dtype)
+        where = build.array("where", self.k, dtype=DType.I32)
+        found = build.count_variable("count", 0)
+        with build.loop(STEP, self.length) as step:
+            x = build.let("x", self.value)
+            with build.when((found < self.k) | Holds(self._beats(x, best[self.k - 1]))):
+                at = build.count_variable("at", least(found, self.k - 1))
+                build.set(found, least(found + 1, self.k))
+                # Of equals the earlier stays in front.
+                with build.repeat((at > 0) & Holds(self._beats(x, best[at - 1]))):
+                    build.assign(best[at], best[at - 1])
+                    build.assign(where[at], where[at - 1])
+                    build.set(at, at - 1)
+                build.assign(best[at], x)
+                build.assign(where[at], CountValue(step, DType.I32))
+        with build.loop(RANK, self.k) as rank:
+            for target, made in ((self.values, best), (self.indices, where)):
+                if target is not None:
+                    build.store(target, self.place, made[rank])
+
+    def _beats(self, x: Expr, y: Expr) -> Expr:
+        """Does `x` stand before `y`? A NaN is larger than every number."""
+        above, below = (x, y) if self.largest else (y, x)
+        is_larger = apply(Fn.LT, below, above)
+        if not self.dtype.is_float:
+            return is_larger
+        only_above = both(apply(Fn.ISNAN, above), apply(Fn.NOT, apply(Fn.ISNAN, below)))
+        return apply(Fn.OR, is_larger, only_above)
 
 
 def lower_topk(group: Group, anchor: Node) -> Kernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whence.codegen.c_text import c_index, c_literal, converted
 from whence.codegen.opencl.render_cl import ClWriter, Geometry
-from whence.kernels.attention import BATCH, COLUMN, HEAD, KEY, ROW, SCORE, Attention
+from whence.kernels.attention_program import BATCH, COLUMN, HEAD, KEY, ROW, SCORE, Attention
 from whence.kernels.ir import Fn, Micro
 from whence.types import DType
 

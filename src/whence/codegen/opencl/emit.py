@@ -18,18 +18,14 @@ from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.recurrent import write_recurrent
 from whence.codegen.opencl.render_cl import Device, Geometry, Micros, render_opencl
 from whence.codegen.opencl.slide import write_slide
-from whence.codegen.opencl.topk import write_topk
-from whence.codegen.opencl.transpose import write_transpose
 from whence.errors import UnsupportedError
-from whence.kernels.attention import Attention
+from whence.kernels.attention_program import Attention
 from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.direct_program import Conv
 from whence.kernels.ir import Kernel
-from whence.kernels.loops.transpose import SquareTranspose
 from whence.kernels.product.gemm_program import Gemm
 from whence.kernels.recurrent import Recurrent
 from whence.kernels.tile import Tile
-from whence.kernels.topk import TopK
 
 MICROS: Micros = {
     Attention: write_attention,
@@ -37,8 +33,6 @@ MICROS: Micros = {
     Gemm: write_gemm,
     Recurrent: write_recurrent,
     Slide: write_slide,
-    TopK: write_topk,
-    SquareTranspose: write_transpose,
 }
 TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
 """How constants are packed. The division into work items is the writers' own."""

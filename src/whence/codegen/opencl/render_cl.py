@@ -20,18 +20,24 @@ from whence.codegen.c_text import c_comment, c_literal, c_type, converted, writt
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels.ir import (
+    SCRATCH,
     TASK,
     Accumulate,
+    Assign,
+    Constants,
     Expr,
     Fn,
+    For,
     Kernel,
     Let,
+    LetPointer,
     Literal,
     Load,
     Loop,
     LoopKind,
     Micro,
     Name,
+    Prefetch,
     Role,
     Stmt,
     Store,
@@ -103,6 +109,7 @@ class ClWriter(CWriter):
         self._group = _group_size(kernel, device)
         self._dealt = False
         self._folding: set[DType] = set()
+        self._spaces: dict[str, str] = {}
 
     def constant(self, stem: str, values: Sequence[float], dtype: DType = DType.F32) -> str:
         """The name of a table of numbers that all work items read."""
@@ -147,16 +154,48 @@ class ClWriter(CWriter):
                 self.open("if (item == 0)")
                 super().statement(stmt)
                 self.close()
+            case Micro() if type(stmt) in self._cl_micros:
+                self._cl_micros[type(stmt)](self, stmt)
             case Micro():
-                try:
-                    write = self._cl_micros[type(stmt)]
-                except KeyError:
-                    raise UnsupportedError(
-                        f"{type(stmt).__name__} has no form in OpenCL C"
-                    ) from None
-                write(self, stmt)
+                self._program(stmt.device_program(self.kernel))
+            case Assign(place, value):
+                self.require({place.dtype, value.dtype})
+                super().statement(stmt)
+            case Prefetch():
+                pass
             case _:
                 super().statement(stmt)
+
+    def _program(self, body: Sequence[Stmt]) -> None:
+        """A micro-kernel: the whole kernel, a work item for each of its own, or a part of one."""
+        if any(isinstance(stmt, Loop) and stmt.var.name == TASK for stmt in body):
+            self.geometry = Geometry((self.kernel.tasks,), (1,))
+            self.line(f"const {self.counter} number = get_global_id(0);")
+            self.scratch_bytes = self.kernel.tasks * self.kernel.scratch_bytes
+        self.statements(body)
+
+    def loop_hints(self, loop: For) -> None:
+        pass
+
+    def space_of(self, base: str) -> str:
+        """The address space of what a pointer points into."""
+        if base == SCRATCH or any(param.name == base for param in self.kernel.params):
+            return "__global "
+        return self._spaces.get(base, "")
+
+    def pointer(self, pointer: LetPointer) -> None:
+        space = self._spaces[pointer.name] = self.space_of(pointer.base)
+        kind = f"{space}{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
+        base = pointer.base
+        if base == SCRATCH:
+            own = f"number * {self.kernel.scratch_bytes}"
+            base = f"(({kind})(scratch + (int64_t){own}))"
+        self.line(f"{kind}{pointer.name} = {base} + {self.count(pointer.offset)};")
+
+    def constants_array(self, table: Constants) -> None:
+        self._spaces[table.name] = "__constant "
+        made = self.constant(table.name, table.values, table.dtype)
+        self.line(f"__constant {c_type(table.dtype)} *{table.name} = {made};")
 
     def _loop(self, loop: Loop) -> None:
         var = loop.var

@@ -71,6 +71,7 @@ from whence.kernels.ir.statements import (
     Store,
     Transpose,
     Variable,
+    While,
 )
 from whence.kernels.ir.values import (
     At,
@@ -167,6 +168,7 @@ __all__ = [
     "Transpose",
     "ValueCount",
     "Variable",
+    "While",
     "chosen",
     "count",
     "lanewise",

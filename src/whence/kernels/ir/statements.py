@@ -96,6 +96,10 @@ class Micro:
         """The statements it stands for, in a kernel with these parameters."""
         raise NotImplementedError(f"{type(self).__name__} has no program")
 
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        """The same for devices with many small workers and no vectors, where that is another."""
+        return self.program(kernel)
+
 
 FULLY = -1
 """As the number of copies of a loop's body: as many as it has iterations."""
@@ -114,6 +118,12 @@ class For:
     """Copies of the body: 1 for no more than one, `FULLY`; 0 leaves it to the compiler."""
     vectorise: bool = False
     """Iterations are independent and touch memory in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    condition: Condition
+    body: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +271,7 @@ Stmt: TypeAlias = (
     | Store
     | Micro
     | For
+    | While
     | If
     | Scope
     | LetCount

@@ -25,7 +25,6 @@ from whence.kernels.ir import (
     Load,
     Loop,
     LoopKind,
-    Name,
     Op,
     Position,
     Stmt,
@@ -135,7 +134,7 @@ class _Nest:
     def loops(self, first: int) -> Iterator[Loop]:
         """The loops, the first one's tasks beginning at `first`."""
         extents = [math.prod(self._extent(place) for place in block) for block in self.blocks]
-        row = self._turned_row(extents)
+        row = self._transposed_row(extents)
         if row is None:
             yield self._plain(extents, first)
             return
@@ -144,7 +143,7 @@ class _Nest:
             extent // SIDE * SIDE if place in (row, len(extents) - 1) else extent
             for place, extent in enumerate(extents)
         ]
-        loop = self._turned(whole, row, first)
+        loop = self._transposed(whole, row, first)
         yield loop
         for place, box in ((len(extents) - 1, extents), (row, [*extents[:-1], whole[-1]])):
             left = extents[place] - whole[place]
@@ -206,7 +205,7 @@ class _Nest:
 
     # ---- squares ----
 
-    def _turned_row(self, extents: Sequence[int]) -> int | None:
+    def _transposed_row(self, extents: Sequence[int]) -> int | None:
         """The block along which loads run that stride through memory along the innermost one."""
         if len(extents) < 2 or extents[-1] < SIDE:
             return None
@@ -220,7 +219,7 @@ class _Nest:
         ]
         return rows[-1] if rows else None
 
-    def _turned(self, extents: Sequence[int], row: int, first: int) -> Loop:
+    def _transposed(self, extents: Sequence[int], row: int, first: int) -> Loop:
         """The nest over whole squares of the block `row` and the innermost one."""
         last = len(extents) - 1
         order = [place for place in range(last) if place != row] + [row, last]
@@ -236,18 +235,18 @@ class _Nest:
             for load in strided_loads([store.value for store in stores], across)
             if runs_along(load, along)
         ]
-        names = {
-            load: Name(f"turned{number}[along][across]", load.dtype)
+        transposes = {
+            load: SquareTranspose(f"square{number}", load.buffer, load.index, along, across)
             for number, load in enumerate(loads)
         }
-        turns = [
-            SquareTranspose(f"turned{number}", load.buffer, load.index, along, across)
-            for number, load in enumerate(loads)
-        ]
+        elements = {load: transpose.element for load, transpose in transposes.items()}
         body = tuple(
-            Store(store.buffer, store.index, replaced(store.value, names)) for store in stores
+            Store(store.buffer, store.index, replaced(store.value, elements)) for store in stores
         )
-        squares: tuple[Stmt, ...] = (*turns, Loop(along, (Loop(across, body, LoopKind.VECTOR),)))
+        squares: tuple[Stmt, ...] = (
+            *transposes.values(),
+            Loop(along, (Loop(across, body, LoopKind.VECTOR),)),
+        )
         for var in reversed(inner):
             squares = (Loop(var, squares),)
         return Loop(task, squares, LoopKind.SERIAL, first)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Var, of
-from whence.kernels.ir import Expr, Fn, Load, Micro, Name, Op, walk
+from whence.kernels.ir import Counter, Expr, Fn, Item, Kernel, Load, Micro, Op, Stmt, walk
 from whence.types import DType
 
 SIDE = 16
@@ -20,7 +21,7 @@ SIDE = 16
 
 @dataclass(frozen=True, slots=True)
 class SquareTranspose(Micro):
-    """Fill the array `name[SIDE][SIDE]`: element `[along][across]` is that of `buffer` at `index`,
+    """Fill the array `name`: element `along · SIDE + across` is that of `buffer` at `index`,
     in which `along` has the coefficient 1.
     """
 
@@ -29,6 +30,38 @@ class SquareTranspose(Micro):
     index: Index
     along: Var
     across: Var
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        stride = self.index.coefficient(self.across)
+        base = self.index - of(self.along) - of(self.across) * stride
+        made = build.array(self.name, SIDE * SIDE)
+        with build.scope():
+            source = build.pointer("from", build.buffer(self.buffer), base)
+            square = build.array("rows", SIDE, lanes=SIDE)
+            with build.unrolled(("i", SIDE)) as (i,):
+                build.assign(square[i], source.vector(i * stride, SIDE))
+            build.transpose(square)
+            with build.unrolled(("i", SIDE)) as (i,):
+                build.assign(made.vector(i * SIDE, SIDE), square[i])
+        return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        stride = self.index.coefficient(self.across)
+        base = self.index - of(self.along) - of(self.across) * stride
+        made = build.array(self.name, SIDE * SIDE)
+        with build.scope():
+            source = build.pointer("from", build.buffer(self.buffer), base)
+            with build.loop("i", SIDE) as i, build.loop("j", SIDE) as j:
+                build.assign(made[j * SIDE + i], source[i * stride + j])
+        return build.finish()
+
+    @property
+    def element(self) -> Item:
+        """The element of the loops over both variables."""
+        at = Counter(self.along.name) * SIDE + Counter(self.across.name)
+        return Item(self.name, (at,), DType.F32)
 
 
 def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
@@ -63,8 +96,8 @@ def _plain(load: Load, var: Var) -> bool:
     return not (load.index - of(var) * load.index.coefficient(var)).depends_on(var)
 
 
-def replaced(value: Expr, names: dict[Load, Name]) -> Expr:
-    """The expression with these loads read from turned squares."""
+def replaced(value: Expr, squares: dict[Load, Item]) -> Expr:
+    """The expression with these loads read from transposed squares."""
     done: dict[Expr, Expr] = {}
     stack = [value]
     while stack:
@@ -78,7 +111,7 @@ def replaced(value: Expr, names: dict[Load, Name]) -> Expr:
             else:
                 done[part] = Op(part.fn, tuple(done[arg] for arg in part.args), part.dtype)
         else:
-            done[part] = names.get(part, part) if isinstance(part, Load) else part
+            done[part] = squares.get(part, part) if isinstance(part, Load) else part
     return done[value]
 
 
