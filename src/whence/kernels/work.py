@@ -1,0 +1,367 @@
+"""What a kernel program does, counted: arithmetic, and bytes read and written, by walking the same
+statements that are rendered.
+
+Loops count as often as they run. Where a bound or a condition depends on an outer counter, that
+loop is gone through value by value; all others count once, times their iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from whence.errors import UnsupportedError
+from whence.kernels.index import Index, Quotient, Remainder, Var
+from whence.kernels.ir import (
+    SCRATCH,
+    Accumulate,
+    Arithmetic,
+    Assign,
+    At,
+    Both,
+    Chosen,
+    Comparison,
+    Condition,
+    Constants,
+    Count,
+    Counter,
+    CountFn,
+    Either,
+    Expr,
+    Fill,
+    Fn,
+    For,
+    If,
+    IndexCount,
+    Item,
+    Kernel,
+    Let,
+    LetCount,
+    LetPointer,
+    Load,
+    Loop,
+    Micro,
+    Not,
+    Number,
+    Op,
+    Place,
+    Relation,
+    Scope,
+    SetCount,
+    Stmt,
+    Store,
+    TileLoad,
+    TileMultiply,
+    TileStore,
+    ValueCount,
+    Variable,
+    While,
+    walk,
+)
+
+_ARITHMETIC = frozenset({Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV, Fn.MAX, Fn.MIN, Fn.NEG, Fn.ABS})
+_NO_WORK = frozenset({Fn.CAST, Fn.SELECT, Fn.CHOOSE, Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT})
+_TILE_PRODUCTS = 16 * 16 * 32
+_TILE_BYTES = 16 * 64
+
+
+@dataclass(slots=True)
+class Work:
+    """Of all work items of a kernel."""
+
+    operations: int = 0
+    """Additions, products and the like of single numbers; a multiply-add is two."""
+    functions: int = 0
+    """Exponentials and other functions that are many operations each."""
+    loaded: dict[str, int] = field(default_factory=dict)
+    """Bytes that loads take from each parameter, and from scratch; a byte that is loaded again
+    counts again, wherever it comes from.
+    """
+    stored: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Work, times: int = 1) -> None:
+        self.operations += times * other.operations
+        self.functions += times * other.functions
+        for mine, others in ((self.loaded, other.loaded), (self.stored, other.stored)):
+            for name, size in others.items():
+                mine[name] = mine.get(name, 0) + times * size
+
+
+def count_work(kernel: Kernel) -> Work:
+    """Raises `UnsupportedError` for a program whose course depends on the data."""
+    walker = _Walker(kernel)
+    return walker.statements(kernel.body)
+
+
+class _Walker:
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._counts: dict[str, int] = {}
+        self._tables: dict[str, tuple[int | float, ...]] = {}
+        self._roots = {param.name: param.name for param in kernel.params} | {SCRATCH: SCRATCH}
+        self._deciding: dict[int, frozenset[str]] = {}
+        self._done: dict[tuple[int, tuple[int, ...]], Work] = {}
+        self._computed: dict[int, Work] = {}
+        self._kept: list[object] = []
+        """What ids are of stays alive."""
+
+    def statements(self, body: Sequence[Stmt]) -> Work:
+        total = Work()
+        for stmt in body:
+            total.add(self._statement(stmt))
+        return total
+
+    def _statement(self, stmt: Stmt) -> Work:
+        match stmt:
+            case Micro():
+                body = stmt.program(self._kernel)
+                self._kept.append(body)
+                return self.statements(body)
+            case Loop(var, body):
+                return self._loop(stmt, var.name, range(var.extent), body)
+            case For():
+                bounds = (self._value(each) for each in (stmt.begin, stmt.end, stmt.step))
+                return self._loop(stmt, stmt.counter, range(*bounds), stmt.body)
+            case If(condition, then, otherwise):
+                return self.statements(then if self._holds(condition) else otherwise)
+            case Scope(body):
+                return self.statements(body)
+            case While():
+                raise UnsupportedError("how often a loop runs depends on the data")
+            case LetCount(name, value) | SetCount(name, value):
+                self._bind(name, value)
+                return Work()
+            case Constants(name, _, values, _):
+                self._tables[name] = values
+                return Work()
+            case LetPointer(name, base, _, _):
+                self._roots[name] = self._roots.get(base, "")
+                return Work()
+            case Let() | Variable() | Assign() | Accumulate() | Store():
+                if id(stmt) not in self._computed:
+                    self._computed[id(stmt)] = self._compute(stmt)
+                return self._computed[id(stmt)]
+            case Fill(pointer, _, elements, _):
+                return self._moved(pointer, self._value(elements) * 4, is_stored=True)
+            case TileMultiply():
+                return Work(operations=2 * _TILE_PRODUCTS)
+            case TileLoad(_, pointer, _, _):
+                return self._moved(pointer, _TILE_BYTES)
+            case TileStore(_, pointer, _, _):
+                return self._moved(pointer, _TILE_BYTES, is_stored=True)
+        return Work()
+
+    def _loop(self, stmt: Stmt, counter: str, values: range, body: tuple[Stmt, ...]) -> Work:
+        total = Work()
+        if not values:
+            return total
+        needed = self._needed(body)
+        changes = bool(needed & _changed(body))
+        if counter not in needed and not changes:
+            self._counts[counter] = values[0]
+            total.add(self.statements(body), len(values))
+            return total
+        outer = sorted((needed - {counter}) & self._counts.keys())
+        key = (id(stmt), (values.start, len(values), *(self._counts[each] for each in outer)))
+        if key in self._done and not changes:
+            return self._done[key]
+        for value in values:
+            self._counts[counter] = value
+            total.add(self.statements(body))
+        self._done[key] = total
+        return total
+
+    # ---- arithmetic and memory ----
+
+    def _compute(self, stmt: Let | Variable | Assign | Accumulate | Store) -> Work:
+        work = self._expression(stmt.value)
+        match stmt:
+            case Assign(place, _):
+                work.add(self._write(place))
+            case Accumulate(_, _, value):
+                work.operations += value.lanes
+            case Store(buffer, _, value):
+                size = self._kernel.dtype_of(buffer).numpy.itemsize * value.lanes
+                work.add(Work(stored={buffer: size}))
+        return work
+
+    def _expression(self, expr: Expr) -> Work:
+        work = Work()
+        for part in walk(expr):
+            match part:
+                case Op(fn, _, dtype, lanes) if dtype.is_float and fn in _ARITHMETIC:
+                    work.operations += lanes
+                case Op(fn, _, dtype, lanes) if dtype.is_float and fn not in _NO_WORK:
+                    work.functions += lanes
+                case Load(buffer, _, dtype, lanes):
+                    work.add(Work(loaded={buffer: dtype.numpy.itemsize * lanes}))
+                case At(pointer, _, dtype, lanes):
+                    work.add(self._moved(pointer, dtype.numpy.itemsize * lanes))
+        return work
+
+    def _write(self, place: Place) -> Work:
+        if not isinstance(place, At):
+            return Work()
+        size = place.dtype.numpy.itemsize * place.lanes
+        return self._moved(place.pointer, size, is_stored=True)
+
+    def _moved(self, pointer: str, size: int, *, is_stored: bool = False) -> Work:
+        """Private arrays are left out: most of them are registers."""
+        root = self._roots.get(pointer, "")
+        moved = {root: size} if root else {}
+        return Work(stored=moved) if is_stored else Work(loaded=moved)
+
+    # ---- counts ----
+
+    def _needed(self, body: tuple[Stmt, ...]) -> frozenset[str]:
+        found = self._deciding.get(id(body))
+        if found is None:
+            self._kept.append(body)
+            found = self._deciding[id(body)] = frozenset(_deciding(body))
+        return found
+
+    def _bind(self, name: str, value: Count) -> None:
+        """What depends on the data stays unknown, and is an error only where it decides."""
+        try:
+            self._counts[name] = self._value(value)
+        except UnsupportedError:
+            self._counts.pop(name, None)
+
+    def _value(self, count: Count) -> int:
+        match count:
+            case Number(value):
+                return value
+            case Counter(name):
+                return self._counter(name)
+            case IndexCount(index):
+                return self._index(index)
+            case Chosen(condition, then, otherwise):
+                return self._value(then if self._holds(condition) else otherwise)
+            case ValueCount(Item(array, (at,), _, _)) if array in self._tables:
+                return int(self._tables[array][self._value(at)])
+            case Arithmetic(fn, left, right):
+                return _result(fn, self._value(left), self._value(right))
+        raise UnsupportedError("a bound depends on the data")
+
+    def _counter(self, name: str) -> int:
+        if name not in self._counts:
+            raise UnsupportedError(f"'{name}' depends on the data")
+        return self._counts[name]
+
+    def _index(self, index: Index) -> int:
+        total = index.const
+        for atom, coefficient in index.terms:
+            match atom:
+                case Var(name, _):
+                    value = self._counter(name)
+                case Quotient(of, by):
+                    value = self._index(of) // by
+                case Remainder(of, by):
+                    value = self._index(of) % by
+                case _:
+                    raise UnsupportedError("an index depends on the data")
+            total += coefficient * value
+        return total
+
+    def _holds(self, condition: Condition) -> bool:
+        match condition:
+            case Comparison(relation, left, right):
+                one, other = self._value(left), self._value(right)
+                match relation:
+                    case Relation.LT:
+                        return one < other
+                    case Relation.LE:
+                        return one <= other
+                    case Relation.EQ:
+                        return one == other
+                    case Relation.NE:
+                        return one != other
+            case Both(left, right):
+                return self._holds(left) and self._holds(right)
+            case Either(left, right):
+                return self._holds(left) or self._holds(right)
+            case Not(of):
+                return not self._holds(of)
+        raise UnsupportedError("a condition depends on the data")
+
+
+def _result(fn: CountFn, left: int, right: int) -> int:
+    match fn:
+        case CountFn.ADD:
+            return left + right
+        case CountFn.SUB:
+            return left - right
+        case CountFn.MUL:
+            return left * right
+        case CountFn.DIV:
+            return left // right
+        case CountFn.REM:
+            return left % right
+        case CountFn.MIN:
+            return min(left, right)
+        case CountFn.MAX:
+            return max(left, right)
+
+
+def _deciding(body: Sequence[Stmt]) -> set[str]:
+    """The counts from outside, and of it, that decide what it does."""
+    needed: set[str] = set()
+    for stmt in reversed(body):
+        match stmt:
+            case LetCount(name, value) | SetCount(name, value):
+                if name in needed:
+                    needed |= _names(value)
+            case For():
+                needed |= _deciding(stmt.body) - {stmt.counter}
+                needed |= _names(stmt.begin) | _names(stmt.end) | _names(stmt.step)
+            case Loop(_, inner):
+                needed |= _deciding(inner)
+            case If(condition, then, otherwise):
+                needed |= _asked(condition) | _deciding(then) | _deciding(otherwise)
+            case Scope(inner):
+                needed |= _deciding(inner)
+            case Fill(_, _, elements, _):
+                needed |= _names(elements)
+    return needed
+
+
+def _changed(body: Sequence[Stmt]) -> set[str]:
+    """The counts that it sets."""
+    return {stmt.name for stmt in _inside(body) if isinstance(stmt, SetCount)}
+
+
+def _inside(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    for stmt in body:
+        yield stmt
+        match stmt:
+            case Loop() | For() | Scope() | While():
+                yield from _inside(stmt.body)
+            case If(_, then, otherwise):
+                yield from _inside(then)
+                yield from _inside(otherwise)
+
+
+def _names(count: Count) -> set[str]:
+    match count:
+        case Counter(name):
+            return {name}
+        case Arithmetic(_, left, right):
+            return _names(left) | _names(right)
+        case Chosen(condition, then, otherwise):
+            return _asked(condition) | _names(then) | _names(otherwise)
+        case IndexCount(index):
+            return {var.name for var in index.variables()}
+        case ValueCount(Item(_, at, _, _)):
+            return {name for each in at for name in _names(each)}
+    return set()
+
+
+def _asked(condition: Condition) -> set[str]:
+    match condition:
+        case Comparison(_, left, right):
+            return _names(left) | _names(right)
+        case Both(left, right) | Either(left, right):
+            return _asked(left) | _asked(right)
+        case Not(of):
+            return _asked(of)
+    return set()
