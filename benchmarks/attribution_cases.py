@@ -26,7 +26,7 @@ from whence.attribution import profile_executable
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.policy import EXACT
 from whence.attribution.profile import Profile
-from whence.building.weights import aligned_bytes
+from whence.building.aligned_memory import aligned_bytes
 from whence.calibration import calibrated
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph

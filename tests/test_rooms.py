@@ -45,9 +45,6 @@ ADAPTERS = "compat"
 """Speaks the language of others to people outside; no room imports it."""
 
 HIDDEN_CYCLES = {
-    ("whence.backends.cpu.backend", "whence.backends.cpu.instance"),
-    ("whence.backends.cpu.backend", "whence.backends.cpu.tune"),
-    ("whence.building.backend", "whence.building.build"),
     ("whence.calibration.record", "whence.calibration.measure"),
     ("whence.graph.graph", "whence.graph.as_html"),
 }

@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.building.arena import ALIGNMENT, Block, Lifetime, aligned, plan_arena
+from whence.building.aligned_memory import ALIGNMENT, aligned
+from whence.building.arena import Block, Lifetime, plan_arena
 
 _sizes = st.one_of(st.integers(0, 300), st.sampled_from([0, 1, 63, 64, 65, 4096, 10_000_000_000]))
 

@@ -19,8 +19,8 @@ from whence.backends.cpu import generator as generator_module
 from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
+from whence.building.aligned_memory import ALIGNMENT
 from whence.building.allocate import allocate
-from whence.building.arena import ALIGNMENT
 from whence.building.export import export
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region

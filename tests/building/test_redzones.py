@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.mutation import sanitizer
-from whence.building.arena import ALIGNMENT, Lifetime, side_by_side
+from whence.building.aligned_memory import ALIGNMENT, aligned_bytes
+from whence.building.arena import Lifetime, side_by_side
 from whence.building.redzones import poison_gaps
-from whence.building.weights import aligned_bytes
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 
@@ -20,7 +20,7 @@ import ctypes, sys
 import numpy as np
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.building.redzones import poison_gaps
-from whence.building.weights import aligned_bytes
+from whence.building.aligned_memory import aligned_bytes
 
 source = "int peek(const unsigned char *at) { return *at; }"
 library = ctypes.CDLL(str(Toolchain(sanitize=True).build_library([Unit("peek", source)])))

@@ -136,7 +136,11 @@ def test_a_model_too_large_to_be_kept_is_not_compiled_twice_again(
         identity = engine.backend.cache_identity()
         assert identity is not None
         model = compile_file(
-            FileDigest(tmp_path / "m.onnx"), engine, identity, CompileOptions(), in_subprocess=True
+            FileDigest(tmp_path / "m.onnx"),
+            engine,
+            identity,
+            CompileOptions({}),
+            in_subprocess=True,
         )
         assert model(X).shape == (1, 16, 6, 6)
     assert len(calls) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from whence.building.arena import ALIGNMENT
+from whence.building.aligned_memory import ALIGNMENT
 from whence.building.memory_layout import Location
 from whence.building.weights import Weights
 from whence.graph import Graph, Node

@@ -34,7 +34,8 @@ from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.definition import Value
 from whence.passes.preferences import Preferences
-from whence.runtime.host_steps import HostSteps, dense
+from whence.runtime.host_arrays import dense
+from whence.runtime.host_steps import HostSteps
 from whence.runtime.profiler import Profiler
 
 

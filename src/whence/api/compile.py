@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.api.files import Shapes, check_graph_argument, load
 from whence.errors import InputError, ModelError
@@ -96,11 +95,10 @@ def compile_model(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
+class CompileOptions(NamedTuple):
     """How a model is compiled, the engine apart."""
 
-    shapes: Shapes = field(default_factory=dict)
+    shapes: Shapes
     """Of inputs that the file leaves open."""
     fusion: str = "dominator"
     tune: bool = False

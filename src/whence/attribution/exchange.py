@@ -19,11 +19,11 @@ from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.instance import Instance
 from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers
-from whence.building.arena import ALIGNMENT
+from whence.building.aligned_memory import ALIGNMENT, aligned_bytes
 from whence.building.memory_layout import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
-from whence.building.weights import Packing, aligned_bytes
+from whence.building.weights import Packing
 from whence.graph import Ref
 from whence.kernels.ir import Buffer
 from whence.ops.definition import Value

@@ -9,10 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from whence.machine import CACHE_LINE
-
-ALIGNMENT = CACHE_LINE
-"""So that no value shares a line with another, and no vector straddles two."""
+from whence.building.aligned_memory import ALIGNMENT, aligned
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,3 @@ def plan_arena(blocks: Sequence[Block]) -> ArenaPlan:
         placed += [(offset + each.offset, each) for each in blocks[index]]
         top = max(top, offset + aligned(sizes[index]))
     return ArenaPlan(tuple(offsets), top, sum(sizes))
-
-
-def aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

@@ -4,6 +4,7 @@ what was built.
     Engine("name", 1)              the registry (`runtime/registry.py`) finds the class `name`
       Backend(index=1)             opens the second device
     generator.preferences          asked before the passes run: block sizes, layouts, passes
+    backend.best_program(build)    by one generator, or the best of several:
     build(graph, generator)        fuse, lower for `tile` and `choices`, plan memory, and
       generator.render(kernels)      text of the kernels, or why a kernel has none
       generator.assemble(lowered)    compile the text; the program that `run` understands
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from whence.errors import InputError, UnsupportedError
@@ -55,15 +55,14 @@ class KernelCode(NamedTuple):
     """How it is started, where the backend wants to remember more than the kernel says."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(NamedTuple):
     """Kernels as text."""
 
     code: Sequence[KernelCode | None]
     """Of each kernel; `None` for one that was refused. Equal kernels may be one function."""
     units: tuple[KernelUnit, ...]
     """The text, for the compiler and for reports."""
-    refused: Mapping[int, str] = field(default_factory=dict)
+    refused: Mapping[int, str]
     """By position: why a kernel has no form in this language."""
 
 
@@ -78,8 +77,7 @@ class LoweredStep(NamedTuple):
     """What must hold for it to run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(NamedTuple):
     """A graph as steps with memory, before anything is compiled."""
 
     graph: Graph
@@ -182,11 +180,11 @@ class Backend(ABC):
     def generator(self) -> CodeGenerator:
         """What makes programs for this device."""
 
-    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
-        """A prepared graph as a program for this device."""
-        from whence.building.build import build
-
-        return build(graph, self.generator(), fusion=fusion, progress=progress)
+    def best_program(self, graph: Graph, build: Callable[[CodeGenerator], Program]) -> Program:
+        """The program of a prepared graph for this device. `build` makes one by a generator, of which
+        a backend may try several.
+        """
+        return build(self.generator())
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Any]:
         """Time the kernels that a prepared graph could be built with, and remember the fastest for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whence.building.allocate import allocate
-from whence.building.backend import CodeGenerator, Lowered, LoweredStep, Progress
+from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep, Progress
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
 from whence.building.program import Program
@@ -32,6 +32,19 @@ def build(
 ) -> Program:
     """A graph that was prepared as the generator prefers, as its program."""
     return generator.assemble(lower_graph(graph, generator, fusion=fusion), progress)
+
+
+def build_for(
+    graph: Graph,
+    backend: Backend,
+    *,
+    fusion: str = "dominator",
+    progress: Progress | None = None,
+) -> Program:
+    """A graph that was prepared as the backend prefers, as the best program it has for it."""
+    return backend.best_program(
+        graph, lambda generator: build(graph, generator, fusion=fusion, progress=progress)
+    )
 
 
 def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "dominator") -> Lowered:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whence.building.aligned_memory import aligned_bytes
 from whence.building.backend import CacheIdentity
 from whence.building.native_code import Library
 from whence.building.plan_json import decode_plan, encode_plan
@@ -29,7 +30,6 @@ from whence.building.program import (
 )
 from whence.building.source_digest import source_digest
 from whence.building.type_json import decode_type, encode_type
-from whence.building.weights import aligned_bytes
 from whence.codegen.cache import LIMIT_BYTES, cache_key
 from whence.codegen.digest import FileDigest
 from whence.errors import CacheError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from whence.building.backend import Backend, Progress
+from whence.building.build import build_for
 from whence.building.program import Program
 from whence.frontends.files import without_collection
 from whence.graph import Graph
@@ -25,6 +26,6 @@ def prepare_and_build(
         run_passes(graph, prepare_passes(backend.generator().preferences))
     if tune:
         backend.tune(graph, fusion=fusion, progress=progress)
-    program = backend.build(graph, fusion=fusion, progress=progress)
+    program = build_for(graph, backend, fusion=fusion, progress=progress)
     program.release_constants()
     return program

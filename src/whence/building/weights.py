@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.building.arena import ALIGNMENT, aligned
+from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.memory_layout import Location, Region
 
 if TYPE_CHECKING:
@@ -76,13 +76,3 @@ class Weights:
             offset, data = self._arrays.pop()
             block[offset : offset + data.nbytes] = data
         return block
-
-
-def aligned_bytes(size: int) -> np.ndarray:
-    """A block of memory, all zero, that starts at a cache line."""
-    try:
-        raw = np.zeros(size + ALIGNMENT, np.uint8)
-    except (MemoryError, ValueError):
-        raise MemoryError(f"no room for {size:,} bytes of a model's values") from None
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]

@@ -11,37 +11,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.memory_layout import Location, Region, written
-from whence.building.program import Block, Program, ReferenceStep
-from whence.errors import InputError, ModelError
+from whence.building.program import Program, ReferenceStep
+from whence.errors import ModelError
 from whence.ops.definition import Value
+from whence.runtime.host_arrays import copied
 from whence.runtime.profiler import Profiler
 from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Node, Ref
     from whence.graph.interpreter import RunBody
-
-
-def dense(wanted: Block, value: Value) -> np.ndarray:
-    """The value as native code reads it: of exactly the size it expects, dense, no element
-    straddling its alignment.
-    """
-    if (
-        not isinstance(value, np.ndarray)
-        or value.dtype != wanted.dtype
-        or value.shape != wanted.shape
-    ):
-        found = (
-            f"{value.dtype}{list(value.shape)}"
-            if isinstance(value, np.ndarray)
-            else type(value).__name__
-        )
-        raise InputError(
-            f"input {wanted.name!r} is {found}, and was compiled for"
-            f" {wanted.dtype}{list(wanted.shape)}"
-        )
-    # Nearly all arrays are, and can be written as well: one look tells.
-    return value if value.flags.carray else np.require(value, requirements=("C", "A"))
 
 
 class HostSteps:
@@ -188,9 +167,3 @@ def as_declared(node: Node, index: int, value: Value) -> np.ndarray:
             f"operator {display_name(node)} made {TensorType.of(array)} where the model says {kind}"
         )
     return array
-
-
-def copied(value: Value) -> Value:
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    return [copied(item) for item in value] if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from whence.building.weights import aligned_bytes
+from whence.building.aligned_memory import aligned_bytes
 from whence.errors import UnsupportedError
 
 if TYPE_CHECKING:

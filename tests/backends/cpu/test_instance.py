@@ -19,10 +19,9 @@ from whence.backends.cpu import generator as generator_module
 from whence.backends.cpu.backend import cpu_backend
 from whence.backends.cpu.generator import build_program
 from whence.backends.cpu.instance import Instance
-from whence.building.arena import aligned
+from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.memory_layout import Region
 from whence.building.program import Program, Segment
-from whence.building.weights import aligned_bytes
 from whence.codegen.emit import Emitted
 from whence.errors import ModelError, UnsupportedError
 from whence.fusion import ALGORITHMS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.building.backend import Backend, CacheIdentity, DeviceRow, Progress, no_device_memory
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from whence.backends.cpu.generator import CpuGenerator
     from whence.backends.cpu.instance import Instance
     from whence.backends.cpu.tune import Finding
+    from whence.building.backend import CodeGenerator
     from whence.building.program import Program
     from whence.graph import Graph
     from whence.ops.definition import Value
@@ -77,10 +78,10 @@ class CpuBackend(Backend):
 
         return CpuGenerator(self.toolchain, self.threads, self.tuned.choices, bf16x2=bf16x2)
 
-    def build(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Program:
-        from whence.backends.cpu.reduced_precision import build_with_precision_trial
+    def best_program(self, graph: Graph, build: Callable[[CodeGenerator], Program]) -> Program:
+        from whence.backends.cpu.reduced_precision import try_reduced_precision
 
-        return build_with_precision_trial(graph, self, fusion=fusion, progress=progress)
+        return try_reduced_precision(graph, self, build)
 
     def tune(self, graph: Graph, *, fusion: str, progress: Progress | None) -> Sequence[Finding]:
         from whence.backends.cpu.tune import tune

@@ -16,22 +16,24 @@ import ctypes
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.segments import grain
 from whence.backends.cpu.step_timing import ordinary_numbers, time_steps
-from whence.building.arena import aligned
+from whence.building.aligned_memory import aligned, aligned_bytes
 from whence.building.backend import Progress
 from whence.building.memory_layout import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
 from whence.building.program import make_segment
-from whence.building.weights import aligned_bytes
 from whence.codegen.emit import emit
 from whence.codegen.toolchain import Unit
 from whence.graph import Node, Ref
 from whence.kernels.ir import Buffer, Kernel, Role
+
+if TYPE_CHECKING:
+    from whence.backends.cpu.backend import CpuBackend
 
 _PIECE = 1 << 14
 _TOUCH = Unit(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from whence.backends.cpu.segments import Segments
+from whence.building.aligned_memory import ALIGNMENT
 from whence.building.allocate import nbytes
-from whence.building.arena import ALIGNMENT, Planner, plan_arena, side_by_side
+from whence.building.arena import Planner, plan_arena, side_by_side
 from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
 from whence.building.build import build
 from whence.building.memory_layout import Region

@@ -8,21 +8,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.backends.cpu.backend import CpuBackend
+from whence.building.aligned_memory import aligned_bytes
 from whence.building.program import Program, Segment
 from whence.building.redzones import poison_gaps
-from whence.building.weights import aligned_bytes
 from whence.errors import UnsupportedError
 from whence.ops.definition import Value
 from whence.runtime import native_library as native
 from whence.runtime.faults import index_fault
-from whence.runtime.host_steps import HostSteps, dense
+from whence.runtime.host_arrays import dense
 from whence.runtime.profiler import Profiler
 from whence.runtime.state_memory import StateMemory
 
 if TYPE_CHECKING:
+    from whence.backends.cpu.backend import CpuBackend
     from whence.graph import Node
     from whence.graph.interpreter import RunBody
+    from whence.runtime.host_steps import HostSteps
 
 _NO_ARRAYS: tuple[np.ndarray, ...] = ()
 
@@ -139,6 +140,9 @@ class Instance:
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
     ) -> HostSteps:
+        # Most models are native throughout and need none of it.
+        from whence.runtime.host_steps import HostSteps
+
         return HostSteps(self.program, self._arena, given, made, before, after, self._bodies)
 
     def _bodies(self, node: Node) -> RunBody:

@@ -8,11 +8,10 @@ products if that changes its outputs by more than a small part of what people co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from whence.building.backend import Progress
-from whence.building.build import build
+from whence.building.backend import CodeGenerator
 from whence.graph import Graph
 from whence.ops.definition import Value
 from whence.passes.equivalence import difference, random_inputs
@@ -27,16 +26,16 @@ that as it is.
 """
 
 
-def build_with_precision_trial(
-    graph: Graph, engine: CpuBackend, *, fusion: str, progress: Progress | None
+def try_reduced_precision(
+    graph: Graph, engine: CpuBackend, build: Callable[[CodeGenerator], Program]
 ) -> Program:
     """A prepared graph as a program, by matrix units if there are any and the outputs do not show
     it.
     """
-    fast = build(graph, engine.generator(bf16x2=True), fusion=fusion, progress=progress)
+    fast = build(engine.generator(bf16x2=True))
     if not fast.details.reduced_precision:
         return fast
-    exact = build(graph, engine.generator(), fusion=fusion, progress=progress)
+    exact = build(engine.generator())
     return fast if _agree(engine, fast, exact, list(random_inputs(graph).values())) else exact
 
 

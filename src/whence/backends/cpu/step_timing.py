@@ -5,14 +5,17 @@ need.
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.backends.cpu.backend import CpuBackend
 from whence.building.native_code import NativePlan
 from whence.kernels.ir import Buffer
 from whence.runtime import native_library as native
 from whence.runtime.profiler import SAMPLE
+
+if TYPE_CHECKING:
+    from whence.backends.cpu.backend import CpuBackend
 
 
 def time_steps(

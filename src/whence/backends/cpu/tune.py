@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.candidate_timing import NEVER, Candidate, time_candidates
 from whence.backends.cpu.generator import tile_for
 from whence.building.backend import Progress
@@ -21,9 +21,13 @@ from whence.kernels.group import Group
 from whence.kernels.lower import lower
 from whence.kernels.tile import Tile
 
-Measure = Callable[
-    [CpuBackend, Sequence[Sequence[Candidate]], int, Progress | None], Iterable[Sequence[int]]
-]
+if TYPE_CHECKING:
+    from whence.backends.cpu.backend import CpuBackend
+
+Measure: TypeAlias = (
+    "Callable[[CpuBackend, Sequence[Sequence[Candidate]], int, Progress | None],"
+    " Iterable[Sequence[int]]]"
+)
 """Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each
 kernel. `time_candidates`, or what stands in for it.
 """

@@ -24,7 +24,8 @@ from whence.graph.interpreter import evaluate_node
 from whence.graph.state import fitting
 from whence.ops.definition import Value
 from whence.runtime.device_memory import DeviceMemory
-from whence.runtime.host_steps import as_declared, copied, dense
+from whence.runtime.host_arrays import copied, dense
+from whence.runtime.host_steps import as_declared
 from whence.types import TensorType
 
 if TYPE_CHECKING:
