@@ -156,10 +156,11 @@ def db(
         if written is not None:
             err().print(safe(f"wrote {written}"), soft_wrap=True)
     if output is not None and profile is not None:
-        files = profile.save(output)
-        files += [output / "debug.xml", output / "profile.duckdb"]
-        write_xml(found, files[-2])
-        write_duckdb(found, files[-1])
+        # The profile's own database knows less than the one it was made from.
+        own = [output / "debug.xml", output / "profile.duckdb"]
+        files = [file for file in profile.save(output) if file not in own] + own
+        write_xml(found, own[0])
+        write_duckdb(found, own[1])
         for file in files:
             err().print(safe(f"wrote {file}"), soft_wrap=True)
     if sql is not None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "history": ("history", "history"),
     "bisect": ("bisect", "bisect_command"),
     "compare": ("compare", "compare"),
+    "import": ("import_trace", "import_command"),
     "cache": ("cache", "cache"),
     "doctor": ("doctor", "doctor"),
 }

@@ -1,0 +1,71 @@
+"""`whence import`: a trace of another engine, in the operators of the user's file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whence.attribution.profile import GROUPINGS
+from whence.cli.console import check_file, check_folder, out, progress, safe
+from whence.cli.shapes import ShapeOption, parse_shapes
+from whence.foreign.import_trace import FORMATS
+from whence.report.terminal import print_profile
+
+
+def import_command(
+    trace: Annotated[Path, typer.Argument(help="What the engine's own profiler wrote.")],
+    model: Annotated[Path, typer.Option("--model", help="The model that ran.", show_default=False)],
+    graph: Annotated[
+        Path | None,
+        typer.Option("--graph", help="The file that goes with the trace.", show_default=False),
+    ] = None,
+    format_name: Annotated[
+        str,
+        typer.Option("--format", help=f"{', '.join(FORMATS)}; seen by the content unless given."),
+    ] = "",
+    shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
+    limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A folder for profile.json, report.html, and files for other tools.",
+            show_default=False,
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write profile.json to this file.", show_default=False),
+    ] = None,
+) -> None:
+    """Attribute a TRACE that was made elsewhere to the operators of MODEL: a profile like any
+    other.
+
+    [dim]whence import trace.json --model m.onnx --graph optimised.onnx[/dim]      ONNX Runtime
+    [dim]whence import exec_graph.xml --model m.onnx[/dim]                         OpenVINO
+    [dim]whence import profile.json --model m.onnx --graph layers.json[/dim]       TensorRT
+    [dim]whence import m_vela_debug.xml --model m.tflite[/dim]                     Vela
+    """
+    from whence.foreign.import_trace import import_trace
+
+    if by not in GROUPINGS:
+        raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
+    check_folder(output)
+    check_file(json_file)
+    shapes = parse_shapes(shape, model)
+    with progress("reading"):
+        found = import_trace(trace, model, graph=graph, shapes=shapes, format_name=format_name)
+    files = found.save(output) if output is not None else []
+    shown = found.without_local_paths()
+    if json_file is not None:
+        json_file.parent.mkdir(parents=True, exist_ok=True)
+        json_file.write_text(shown.to_json() + "\n", encoding="utf-8")
+        files.append(json_file)
+    console = out()
+    print_profile(console, shown, by, limit)
+    for file in files:
+        console.print(safe(f" → {file}", "dim"), soft_wrap=True)

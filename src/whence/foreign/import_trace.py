@@ -1,0 +1,106 @@
+"""Traces that were made elsewhere, by the engines' own tools, as profiles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from whence.attribution.profile import Profile
+from whence.errors import InputError, ModelError
+from whence.foreign.recording import Recording
+from whence.foreign.run import attribute, prepare
+from whence.foreign.source import SourceGraph
+
+FORMATS = {
+    "onnxruntime": "its trace (enable_profiling); --graph the model that optimized_model_filepath wrote",
+    "openvino": "an execution graph (.xml); --graph a detailed counters report, if there is one",
+    "tensorrt": "trtexec --exportProfile; --graph what --exportLayerInfo wrote",
+    "vela": "Vela's debug database (.xml)",
+}
+_START = 1 << 16
+
+
+def import_trace(
+    trace: Path,
+    model: Path,
+    *,
+    graph: Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    format_name: str = "",
+) -> Profile:
+    """The profile in a trace. `graph` is the file that goes with it; which format it is is seen by
+    its content unless named.
+    """
+    kind = format_name or detect(trace)
+    if kind not in FORMATS:
+        raise InputError(f"there is no format '{kind}'; there is {', '.join(FORMATS)}")
+    if kind == "vela":
+        return _vela(trace, model)
+    if graph is None and kind in ("onnxruntime", "tensorrt"):
+        raise InputError(f"a trace of {kind} needs --graph: {FORMATS[kind]}")
+    subject = prepare(model, shapes=shapes)
+    return attribute(subject, _read(kind, subject.source, trace, graph))[0]
+
+
+def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Recording:
+    if kind == "onnxruntime":
+        from whence.foreign.onnxruntime_reader import read_onnxruntime
+
+        assert graph is not None
+        return read_onnxruntime(source, trace, graph)
+    if kind == "openvino":
+        from whence.foreign.openvino_xml import read_openvino_xml
+
+        return read_openvino_xml(source, trace, graph)
+    from whence.foreign.tensorrt_reader import read_tensorrt
+
+    assert graph is not None
+    return read_tensorrt(source, trace, graph)
+
+
+def _vela(trace: Path, model: Path) -> Profile:
+    from whence.attribution.vela import vela_profile
+    from whence.debugdb.cycles import estimated_cycles
+    from whence.debugdb.join import join_model
+    from whence.debugdb.model_operators import model_operators
+    from whence.debugdb.vela_xml import read_xml
+    from whence.report.files import WRITERS
+
+    found = read_xml(trace)
+    join = join_model(found, model_operators(model))
+    return vela_profile(
+        found, join, estimated_cycles(found, join), model=str(model), writers=WRITERS
+    )
+
+
+def detect(trace: Path) -> str:
+    """Which engine a trace is of, by what is in it."""
+    try:
+        with trace.open("rb") as file:
+            start = file.read(_START)
+    except OSError as error:
+        raise ModelError(f"cannot read '{trace}': {error.strerror}") from None
+    if b"<net" in start:
+        return "openvino"
+    if b"<debug" in start:
+        return "vela"
+    if b'"averageMs"' in start:
+        return "tensorrt"
+    if b'"model_run"' in start or b'"session_initialization"' in start or b"_kernel_time" in start:
+        return "onnxruntime"
+    if start.lstrip()[:1] in (b"{", b"[") and _names(trace) & {"model_run"}:
+        return "onnxruntime"
+    raise ModelError(
+        f"'{trace}' is no trace that is known here; there is {', '.join(FORMATS)}, and --format"
+        " names one"
+    )
+
+
+def _names(trace: Path) -> set[str]:
+    try:
+        content = json.loads(trace.read_text(encoding="utf-8", errors="replace"))
+    except (ValueError, RecursionError):
+        return set()
+    rows = content if isinstance(content, list) else []
+    return {str(row.get("name")) for row in rows if isinstance(row, dict)}

@@ -1,0 +1,97 @@
+"""OpenVINO's execution graph as a file: what `benchmark_app -exec_graph_path` and
+`openvino.serialize(compiled.get_runtime_model(), ...)` write, with the average time of every node
+in it. A detailed counters report (`-report_type detailed_counters`) may give the times instead.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from whence.errors import ModelError
+from whence.foreign.averages import averaged
+from whence.foreign.openvino_reader import read_nodes
+from whence.foreign.recording import Recording
+from whence.foreign.source import SourceGraph
+
+FIRST_RUN = (
+    "OpenVINO's averages are over all runs since the model was compiled, the first, which compiles"
+    " kernels, included"
+)
+
+
+def read_openvino_xml(source: SourceGraph, path: Path, counters: Path | None = None) -> Recording:
+    rows = _rows(path)
+    nodes = read_nodes(source, rows)
+    given = None if counters is None else _counters(counters)
+    times = {}
+    for node, row in zip(nodes, rows, strict=True):
+        text = str(row["info"].get("execTimeMcs", ""))
+        if given is not None:
+            if node.name in given:
+                times[node.number] = given[node.name]
+        elif text.isdecimal():
+            times[node.number] = int(text) * 1000
+    return averaged("openvino", "", nodes, times, [FIRST_RUN])
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        root = ElementTree.parse(path).getroot()
+    except FileNotFoundError:
+        raise ModelError(f"'{path}': no such file") from None
+    except ElementTree.ParseError as error:
+        raise ModelError(f"'{path}' is not XML: {error}") from error
+    layers = root.findall("./layers/layer")
+    if root.tag != "net" or not layers or not all(_is_executed(layer) for layer in layers):
+        raise ModelError(f"'{path}' is no execution graph of OpenVINO: nodes have no execOrder")
+    name = {layer.get("id", ""): layer.get("name", "") for layer in layers}
+    inputs: dict[str, list[str]] = {number: [] for number in name}
+    for edge in root.findall("./edges/edge"):
+        start, end = edge.get("from-layer", ""), edge.get("to-layer", "")
+        if start in name and end in inputs:
+            inputs[end].append(name[start])
+    found = []
+    for layer in layers:
+        data = layer.find("data")
+        assert data is not None
+        found.append(
+            {
+                "name": layer.get("name", ""),
+                "inputs": inputs[layer.get("id", "")],
+                "shapes": [
+                    "[" + ",".join(dim.text or "" for dim in port.findall("dim")) + "]"
+                    for port in layer.findall("./output/port")
+                ],
+                "info": {**data.attrib, "layerType": layer.get("type", "")},
+            }
+        )
+    return found
+
+
+def _is_executed(layer: ElementTree.Element) -> bool:
+    data = layer.find("data")
+    return data is not None and "execOrder" in data.attrib
+
+
+def _counters(path: Path) -> Mapping[str, int]:
+    """Nanoseconds by node of a detailed counters report, whose columns are separated by
+    semicolons.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ModelError(f"cannot read '{path}': {error.strerror}") from None
+    found = {}
+    for row in csv.DictReader(io.StringIO(text), delimiter=";"):
+        name, status = row.get("layerName"), str(row.get("execStatus", ""))
+        time = next((row[key] for key in row if key and key.startswith("realTime")), None)
+        if name and time and status.endswith("EXECUTED"):
+            found[name] = round(float(time) * 1e6)
+    if not found:
+        raise ModelError(f"'{path}' is no detailed counters report: no layerName with a realTime")
+    return found

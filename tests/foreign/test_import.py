@@ -1,0 +1,133 @@
+"""Traces made elsewhere: what engines' own tools write, as profiles."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Whence
+from tests.cli.conftest import whence as whence_command
+from tests.debugdb.making import DATA
+from tests.foreign import tensorrt_files
+from tests.foreign.models import make
+from tests.foreign.record import FOLDER
+from whence.attribution.profile import Profile
+from whence.attribution.read import read_profile
+from whence.errors import InputError, ModelError
+from whence.foreign.import_trace import detect, import_trace
+
+__all__ = ["whence_command"]
+EXECUTED = Path(__file__).with_name("recorded") / "openvino_exec_graph.xml"
+"""Of the residual network: `openvino.serialize(compiled.get_runtime_model(), ...)` of OpenVINO
+2026.4.1 after three runs, on x86-64 with AVX2.
+"""
+
+
+def times_of(profile: Profile) -> dict[str, int]:
+    return {row.name: row.time_ns for row in profile.sources if row.time_ns}
+
+
+def closes(profile: Profile) -> bool:
+    return profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
+
+
+def test_onnxruntime(tmp_path: Path) -> None:
+    folder = FOLDER / "onnxruntime" / "residual"
+    trace, graph = folder / "trace.json", folder / "optimised.onnx"
+    assert detect(trace) == "onnxruntime"
+    found = import_trace(trace, make("residual", tmp_path), graph=graph)
+    assert closes(found)
+    # A trace does not say which runs were to warm up.
+    assert found.runs == 3
+    assert found.engine == "onnxruntime"
+    assert times_of(found).keys() >= {"stem", "a_conv1", "a_conv2", "b_conv1", "b_conv2"}
+
+
+def test_openvino(tmp_path: Path) -> None:
+    assert detect(EXECUTED) == "openvino"
+    found = import_trace(EXECUTED, make("residual", tmp_path))
+    assert closes(found)
+    assert found.residual_ns == {}
+    assert any("first" in note for note in found.notes)
+    assert times_of(found).keys() >= {"stem", "a_conv1", "a_conv2", "b_conv1", "b_conv2", "pool"}
+
+
+def test_openvino_with_a_counters_report(tmp_path: Path) -> None:
+    report = tmp_path / "benchmark_detailed_counters_report.csv"
+    report.write_text(
+        "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms)\n"
+        "pool_out;Status.EXECUTED;Reduce;jit_avx2_f32;0.25;0.25\n"
+        "stem_bn;Status.NOT_RUN;BatchNorm;undef;0;0\n"
+    )
+    found = import_trace(EXECUTED, make("residual", tmp_path), graph=report)
+    assert times_of(found) == {"pool": 250_000}
+    report.write_text("nothing;here\n")
+    with pytest.raises(ModelError, match="no detailed counters report"):
+        import_trace(EXECUTED, make("residual", tmp_path), graph=report)
+
+
+def test_tensorrt(tmp_path: Path) -> None:
+    trace, layers = tensorrt_files.write(tmp_path)
+    assert detect(trace) == "tensorrt"
+    found = import_trace(trace, make("residual", tmp_path), graph=layers)
+    assert closes(found)
+    assert found.residual_ns == {}
+    assert found.wall_ns == 149_000
+    by_kernel = {kernel.name: kernel for kernel in found.kernels}
+    names = {row.id: row.name for row in found.sources}
+    fused = by_kernel[tensorrt_files.A2]
+    assert [names[part.id] for part in fused.origin] == ["a_conv2", "a_bn2", "a_add", "a_relu2"]
+    # The tensor's name is on the reformat behind it.
+    assert fused.evidence == "tensor"
+    moved = by_kernel[f"Reformatting CopyNode for Output Tensor 0 to {tensorrt_files.A2}"]
+    assert moved.inserted
+    assert [names[part.id] for part in moved.origin] == ["b_conv1", "b_conv2"]
+    assert "7 of 7 data edges between kernels are edges of the engine's graph" in found.notes
+
+
+@pytest.mark.parametrize("name", ["regor_u55.xml", "regor_u85.xml"])
+def test_vela(name: str) -> None:
+    assert detect(DATA / name) == "vela"
+    found = import_trace(DATA / name, DATA / "tinycnn.tflite")
+    assert closes(found)
+    assert found.engine == "Ethos-U by Vela"
+    assert len(times_of(found)) > 5
+
+
+def test_a_layer_that_is_not_what_it_says_is_uncertain(tmp_path: Path) -> None:
+    trace, layers = tensorrt_files.write(tmp_path)
+    layers.write_text(layers.read_text().replace('"Kernel": [3, 3]', '"Kernel": [5, 5]'))
+    found = import_trace(trace, make("residual", tmp_path), graph=layers)
+    assert closes(found)
+    assert found.residual_ns == {"uncertain: CaskConvolution": 142_000}
+
+
+def test_profiles_are_like_any_other(whence_command: Whence, tmp_path: Path) -> None:
+    trace, layers = tensorrt_files.write(tmp_path)
+    model, folder = make("residual", tmp_path), tmp_path / "out"
+    done = whence_command("import", trace, "--model", model, "--graph", layers, "-o", folder)
+    assert done.code == 0, done.err
+    assert "residual.onnx · tensorrt" in done.out
+    assert (folder / "profile.duckdb").exists()
+    assert (folder / "report.html").exists()
+    assert closes(read_profile(folder))
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    trace, layers = tensorrt_files.write(tmp_path)
+    model = make("residual", tmp_path)
+    with pytest.raises(InputError, match="needs --graph: trtexec"):
+        import_trace(trace, model)
+    with pytest.raises(InputError, match="there is no format 'tvm'"):
+        import_trace(trace, model, format_name="tvm")
+    layers.write_text('{"Layers": ["stem + stem_relu"]}')
+    with pytest.raises(ModelError, match="--profilingVerbosity=detailed"):
+        import_trace(trace, model, graph=layers)
+    other = tmp_path / "other.json"
+    shutil.copy(model, other)
+    with pytest.raises(ModelError, match="no trace that is known"):
+        detect(other)
+    with pytest.raises(ModelError, match="cannot read"):
+        detect(tmp_path / "none")
