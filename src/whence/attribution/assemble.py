@@ -15,8 +15,9 @@ from whence.attribution.cost_model import CostModel
 from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of
 from whence.attribution.leave_out import Measured
 from whence.attribution.modules import Module, find_modules
+from whence.attribution.noise import block_lows
 from whence.attribution.policy import EXACT, HALVES, MODELLED
-from whence.attribution.profile import Background, Profile, Writer, band_of
+from whence.attribution.profile import Background, Profile, Writer, band_of, distribution_of
 from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
 from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, source_costs, source_kinds
@@ -297,6 +298,7 @@ def _sources(
             (measured.per_run_ns[:, kernel.id] * part.weight for kernel, part in own),
             np.zeros(len(measured.per_run_ns)),
         )
+        runs = [round(value) for value in each_run]
         rows.append(
             SourceRow(
                 id=source.id,
@@ -314,7 +316,9 @@ def _sources(
                 table_id=source.table_id,
                 became=describe(ledger, ends, about),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
-                band=band_of([round(value) for value in each_run]),
+                band=band_of(runs),
+                distribution=distribution_of(runs),
+                blocks=block_lows(runs),
                 flops=work[source.id].flops if source.id in work else 0,
                 bytes=work[source.id].bytes if source.id in work else 0,
                 of_peak=_mean_of_peak(own),

@@ -1,12 +1,15 @@
-"""Two profiles side by side, by operator of the file. A difference counts only where the middle
-halves of both do not overlap.
+"""Two profiles side by side, by operator of the file. A difference counts only where it stands out of
+the noise of both profiles' runs (`noise.py`); of profiles with few runs, only where their middle
+halves do not overlap.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whence.attribution.noise import block_lows, change_of
 from whence.attribution.profile import Profile
 from whence.attribution.rows import NO_BAND, Band
 
@@ -45,7 +48,7 @@ class Difference:
 class Comparison:
     total: Difference
     operators: tuple[Difference, ...]
-    """By size of the change, largest first."""
+    """What changed first; by size of the change, largest first."""
 
     def over(self, limit: float) -> list[Difference]:
         """What makes B fail against A: the whole model slower by more than `limit`, or an operator
@@ -63,28 +66,48 @@ class Comparison:
 
 
 def compare(before: Profile, after: Profile) -> Comparison:
-    """Operators are matched by name. One that only one of the profiles has is added or removed."""
-    old, new = ({row.name: row.band for row in profile.sources} for profile in (before, after))
+    """Operators are matched by name. One that only one of the profiles has is added or removed. What
+    changed stands first.
+    """
+    old, new = ({row.name: row for row in profile.sources} for profile in (before, after))
+    whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
+    totals = _totals(before), _totals(after)
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
         if was is not None and now is not None:
-            found.append(Difference(name, was, now, _verdict(was, now)))
+            verdict = _verdict(was.band, now.band, (was.blocks, now.blocks), totals)
+            found.append(Difference(name, was.band, now.band, verdict))
         else:
             found.append(
                 Difference(
                     name,
-                    was or NO_BAND,
-                    now or NO_BAND,
+                    was.band if was is not None else NO_BAND,
+                    now.band if now is not None else NO_BAND,
                     Verdict.ADDED if was is None else Verdict.REMOVED,
                 )
             )
-    found.sort(key=lambda each: -abs(each.change_ns))
-    was, now = before.band, after.band
-    return Comparison(Difference("the whole model", was, now, _verdict(was, now)), tuple(found))
+    found.sort(key=lambda each: (each.verdict is Verdict.SAME, -abs(each.change_ns)))
+    was_all, now_all = before.band, after.band
+    verdict = _verdict(was_all, now_all, whole, whole)
+    return Comparison(Difference("the whole model", was_all, now_all, verdict), tuple(found))
 
 
-def _verdict(was: Band, now: Band) -> Verdict:
+def _totals(profile: Profile) -> tuple[int, ...]:
+    """By block: what all operators took together."""
+    return tuple(
+        sum(each)
+        for each in zip(*(row.blocks for row in profile.sources if row.blocks), strict=False)
+    )
+
+
+_Both = tuple[Sequence[int], Sequence[int]]
+
+
+def _verdict(was: Band, now: Band, blocks: _Both, totals: _Both) -> Verdict:
+    if all(blocks) and all(totals):
+        change = change_of(*blocks, *totals)
+        return Verdict.SLOWER if change > 0 else Verdict.FASTER if change < 0 else Verdict.SAME
     if now.low_ns > was.high_ns:
         return Verdict.SLOWER
     return Verdict.FASTER if now.high_ns < was.low_ns else Verdict.SAME

@@ -22,7 +22,17 @@ from whence.attribution.findings import Finding, find
 from whence.attribution.local_paths import shorten_location
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
-from whence.attribution.rows import NO_BAND, Band, Event, Group, KernelRow, Share, SourceRow
+from whence.attribution.rows import (
+    NO_BAND,
+    NO_DISTRIBUTION,
+    Band,
+    Distribution,
+    Event,
+    Group,
+    KernelRow,
+    Share,
+    SourceRow,
+)
 from whence.building.program import Program
 from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
@@ -118,6 +128,11 @@ class Profile:
     def band(self) -> Band:
         """The spread of the runs' wall times."""
         return band_of(self.runs_ns)
+
+    @property
+    def distribution(self) -> Distribution:
+        """Of the runs' wall times."""
+        return distribution_of(self.runs_ns)
 
     @property
     def overhead_is_credible(self) -> bool:
@@ -242,6 +257,7 @@ class Profile:
             "policy": self.policy,
             "notes": list(self.notes),
             "runs_ns": list(self.runs_ns),
+            "distribution_ns": list(self.distribution),
             "passes": dict(self.passes),
             "timeline_ns": self.timeline_ns,
             "timeline": [list(event) for event in self.timeline],
@@ -290,6 +306,20 @@ def band_of(times: Sequence[int]) -> Band:
     return Band(ordered[last // 4], ordered[len(ordered) // 2], ordered[last - last // 4])
 
 
+def distribution_of(times: Sequence[int]) -> Distribution:
+    """Of a list of times. A part of the runs is rounded up: the 99th percentile of ten runs is the
+    longest.
+    """
+    if not times:
+        return NO_DISTRIBUTION
+    ordered = sorted(times)
+
+    def below(percent: int) -> int:
+        return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
+
+    return Distribution(ordered[0], below(50), below(90), below(99))
+
+
 def module_of(row: SourceRow) -> str:
     """The module of the program the file was exported from; where the file does not say, the path
     in the operator's name.
@@ -326,6 +356,8 @@ def _source_json(row: SourceRow) -> dict[str, Any]:
         "became": row.became,
         "inserted_ns": row.inserted_ns,
         "band_ns": list(row.band),
+        "distribution_ns": list(row.distribution),
+        "blocks_ns": list(row.blocks),
         "error_ns": row.error_ns,
         "flops": row.flops,
         "bytes": row.bytes,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.attribution.profile import SCHEMA, Profile
-from whence.attribution.rows import Band, Event, KernelRow, Part, SourceRow
+from whence.attribution.rows import Band, Distribution, Event, KernelRow, Part, SourceRow
 from whence.calibration.record import decode
 from whence.errors import ModelError
 from whence.graph.outcomes import Coverage
@@ -82,6 +82,8 @@ def _source(row: Mapping[str, Any]) -> SourceRow:
         became=str(row.get("became", "")),
         inserted_ns=int(row.get("inserted_ns", 0)),
         band=Band(*map(int, row.get("band_ns", (0, 0, 0)))),
+        distribution=Distribution(*map(int, row.get("distribution_ns", (0, 0, 0, 0)))),
+        blocks=tuple(int(time) for time in row.get("blocks_ns", ())),
         error_ns=int(row.get("error_ns", 0)),
         flops=int(row.get("flops", 0)),
         bytes=int(row.get("bytes", 0)),

@@ -42,6 +42,20 @@ class Band(NamedTuple):
 NO_BAND = Band(0, 0, 0)
 
 
+class Distribution(NamedTuple):
+    """Of times per run: the shortest, and those that half, nine tenths and 99 in a hundred of the
+    runs stayed below.
+    """
+
+    min_ns: int
+    p50_ns: int
+    p90_ns: int
+    p99_ns: int
+
+
+NO_DISTRIBUTION = Distribution(0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRow:
     """One operator of the file."""
@@ -64,6 +78,11 @@ class SourceRow:
     """What happened to it, in a few words."""
     inserted_ns: int = 0
     band: Band = NO_BAND
+    distribution: Distribution = NO_DISTRIBUTION
+    blocks: tuple[int, ...] = ()
+    """What its time was in consecutive blocks of runs, undisturbed ones (see `noise.py`): by how much
+    they differ is the noise.
+    """
     positions: tuple[int, ...] | None = None
     """Where the operators of the file that came from it stand, see `SourceOp.positions`."""
     table_id: int | None = None

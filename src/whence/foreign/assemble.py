@@ -10,7 +10,8 @@ import numpy as np
 from whence.attribution.became import tail
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
-from whence.attribution.profile import Profile, Writer, band_of
+from whence.attribution.noise import block_lows
+from whence.attribution.profile import Profile, Writer, band_of, distribution_of
 from whence.attribution.rows import KernelRow, Part, SourceRow
 from whence.attribution.source_costs import source_costs
 from whence.attribution.split import largest_remainder
@@ -160,6 +161,8 @@ def _sources(
                 + (f" (uncertain: {uncertain[origin.id]})" if origin.id in uncertain else ""),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
+                distribution=distribution_of([round(value) for value in each_run]),
+                blocks=block_lows([round(value) for value in each_run]),
             )
         )
     return tuple(rows)

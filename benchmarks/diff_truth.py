@@ -1,0 +1,80 @@
+"""Does `whence diff` tell changes from noise? Pairs of real profiles of one model, on this machine as busy
+as it is.
+
+    python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50]
+
+Between two profiles of the same model nothing changed: whatever is called changed is wrong. Then one
+operator of the second profile is made a fifth slower, in what was measured of it, another one in each pair:
+it must be the first that is named. The exit code is 1 when any operator is called changed wrongly, or
+when fewer than 19 in 20 are named first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+
+from benchmarks.latency import draw_inputs, find_model
+from whence.api import compile_model
+from whence.attribution import Profile, profile_executable
+from whence.attribution.compare import Verdict, compare
+from whence.attribution.rows import Band, SourceRow
+from whence.runtime.engine import Engine
+
+_FACTOR = 1.2
+# An operator that takes less of the model is not looked for.
+_LEAST_SHARE = 0.01
+
+
+def slowed(profile: Profile, operator: int) -> Profile:
+    """The same profile with one operator slower."""
+
+    def longer(row: SourceRow) -> SourceRow:
+        return dataclasses.replace(
+            row,
+            band=Band(*(round(_FACTOR * each) for each in row.band)),
+            blocks=tuple(round(_FACTOR * each) for each in row.blocks),
+        )
+
+    return dataclasses.replace(
+        profile,
+        sources=tuple(longer(row) if row.id == operator else row for row in profile.sources),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    path = find_model(options.model)
+    model, inputs = compile_model(path, engine=Engine(threads=options.threads)), draw_inputs(path)
+
+    def profile() -> Profile:
+        return profile_executable(model, inputs, runs=options.runs, model=str(path))
+
+    wrong, named, asked = [], 0, 0
+    for pair in range(options.pairs):
+        before, after = profile(), profile()
+        found = compare(before, after).operators
+        wrong += [each.name for each in found if each.verdict is not Verdict.SAME]
+        large = [row for row in after.sources if row.share >= _LEAST_SHARE]
+        chosen = large[pair % len(large)]
+        first = compare(before, slowed(after, chosen.id)).operators[0]
+        asked += 1
+        named += first.name == chosen.name and first.verdict is Verdict.SLOWER
+        print(f"{pair + 1:3}  changed wrongly {len(wrong)}, named {named} of {asked}", flush=True)
+    print(
+        f"of {options.pairs} pairs of identical runs: {len(wrong)} operators called changed {wrong}"
+    )
+    print(f"an operator made a fifth slower was named first in {named} of {asked}")
+    sys.exit(bool(wrong) or 20 * named < 19 * asked)
+
+
+if __name__ == "__main__":
+    main()
