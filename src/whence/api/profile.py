@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from whence.api.compile import compile_model
 from whence.api.files import Shapes
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def profile_model(
-    model: str | Path | Graph | Executable,
-    inputs: Mapping[str, Value] | None = None,
+    model: str | Path | Graph | Executable | Any,
+    inputs: Mapping[str, Value] | Any = None,
     *,
     runs: int = 50,
     warmup: int = 5,
@@ -34,16 +34,20 @@ def profile_model(
     exact: bool = False,
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
-    already; inputs are random unless given.
+    already; inputs are random unless given. What `torch.compile(module, backend="whence")` returned
+    is profiled with the arguments of a call, by line of the program, with its graph breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled.
     """
     from whence.attribution.measure import profile_executable
+    from whence.attribution.torch_module import is_compiled_by_torch
     from whence.report.files import WRITERS
     from whence.report.html.page import page
     from whence.runtime.executable import Executable
 
+    if is_compiled_by_torch(model):
+        return _profile_torch_compiled(model, inputs, runs, warmup)
     if exact and isinstance(model, Executable):
         raise InputError(
             "an exact profile compiles kernels anew and needs the constants: give the model file or"
@@ -68,6 +72,29 @@ def profile_model(
         exact=again,
         rates=machine_rates(executable.engine),
     )
+    return dataclasses.replace(found, render=page)
+
+
+def _profile_torch_compiled(model: Any, inputs: Any, runs: int, warmup: int) -> Profile:
+    from whence.attribution.measure import profile_executable
+    from whence.attribution.torch_module import profile_torch_compiled
+    from whence.interop.torch.recording import GraphRun
+    from whence.report.files import WRITERS
+    from whence.report.html.page import page
+
+    def profile_graph(run: GraphRun) -> Profile:
+        executable = run.executable
+        return profile_executable(
+            executable,
+            run.inputs,
+            runs=runs,
+            warmup=warmup,
+            model=executable.graph.name,
+            writers=WRITERS,
+            rates=machine_rates(executable.engine),
+        )
+
+    found = profile_torch_compiled(model, inputs, profile_graph, runs=runs, warmup=warmup)
     return dataclasses.replace(found, render=page)
 
 

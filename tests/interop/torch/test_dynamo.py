@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+import whence
 from tests.pytorch import require_torch
 from whence.errors import InputError
 from whence.frontends.torch.places import dotted, line_of
@@ -149,3 +151,54 @@ def test_the_line_is_the_innermost_outside_pytorch() -> None:
     )
     assert line_of(stack) == "/env/lib/site-packages/timm/models/resnet.py:12"
     assert line_of('File "torch/fx/passes/runtime_assert.py", line 24, in insert') == ""
+
+
+class Inner(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(16, 16)
+        self.second = torch.nn.Linear(16, 16)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(x).relu()
+
+
+def test_a_profile_by_line_and_module_with_graph_breaks() -> None:
+    module = torch.nn.Sequential(Inner(), Inner()).eval()
+    profile = whence.profile(_compiled(module), (torch.randn(4, 16),), runs=3, warmup=1)
+    assert profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
+    assert sum(profile.runs_ns) == profile.wall_ns
+    assert "python" in profile.residual_ns
+    lines = {row.line.rpartition("/")[2] for row in profile.sources if row.time_ns}
+    wanted = {line_in(Inner.forward, "self.first(x)"), line_in(Inner.forward, "self.second(x)")}
+    assert lines == {f"test_dynamo.py:{number}" for number in wanted}
+    assert {group.key for group in profile.by("module")} >= {
+        "0.first",
+        "0.second",
+        "1.first",
+        "1.second",
+    }
+    breaks = [note for note in profile.notes if note.startswith("graph break at")]
+    assert len(breaks) == 2
+    where = f"test_dynamo.py:{line_in(Inner.forward, 'graph_break()')}: Call to"
+    assert all(where in note for note in breaks)
+    assert len({row.id for row in profile.sources}) == len(profile.sources)
+    kernels = {row.id for row in profile.kernels}
+    assert {kernel for row in profile.sources for kernel in row.kernels} <= kernels
+    assert profile.coverage.lost == 0
+    assert profile.coverage.source_ops == len(profile.sources)
+
+
+def line_in(function: Any, text: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    return first + next(index for index, line in enumerate(lines) if text in line)
+
+
+def test_a_profile_needs_inputs_and_whence() -> None:
+    module = torch.nn.Linear(2, 2).eval()
+    with pytest.raises(InputError, match="profiled with inputs"):
+        whence.profile(_compiled(module))
+    with pytest.raises(InputError, match="another backend"):
+        whence.profile(torch.compile(module, backend="eager"), torch.zeros(1, 2))

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from whence.errors import InputError
 from whence.frontends.torch.dynamo import input_names, trace_graph
 from whence.frontends.torch.exported import decompositions
@@ -22,7 +24,7 @@ from whence.frontends.torch.places import line_of
 from whence.frontends.torch.reader import read_program
 from whence.frontends.torch.tensors import array_of, tensor_of
 from whence.graph import Graph
-from whence.interop.torch.recording import is_recording, note_run
+from whence.interop.torch.recording import GraphRun, present_recording
 from whence.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -91,10 +93,21 @@ class CompiledGraph:
         args.clear()
         began = time.monotonic_ns()
         outputs = compiled.executable(*inputs)
-        if is_recording():
-            spent = time.monotonic_ns() - began
-            note_run(compiled.executable, inputs, self._ended_by, spent)
+        if (record := present_recording()) is not None:
+            record.graph_ns += time.monotonic_ns() - began
+            if record.keeps_inputs:
+                record.runs.append(self._run(compiled, inputs, where))
         return self._as_torch([outputs] if self._n_made == 1 else outputs)
+
+    def _run(self, compiled: _Compiled, inputs: Sequence[Any], where: Sequence[int]) -> GraphRun:
+        """What was run; inputs are copied, as the program may write to them afterwards."""
+        names = [self._names[index] for index in self._constants]
+        return GraphRun(
+            compiled.executable,
+            tuple(value.copy() for value in inputs),
+            self._ended_by,
+            tuple(zip(names, where, strict=True)),
+        )
 
     def _compile(self, args: Sequence[Any]) -> _Compiled:
         parameters = {index: args[index] for index in self._constants}
@@ -127,9 +140,7 @@ class _Compiled:
         """Which of the arguments it takes."""
 
 
-def _array(value: Any) -> Any:
-    import numpy as np
-
+def _array(value: Any) -> np.ndarray:
     return array_of(value) if hasattr(value, "data_ptr") else np.asarray(value)
 
 

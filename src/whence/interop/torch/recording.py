@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -22,10 +21,13 @@ class GraphRun:
     inputs: tuple[np.ndarray, ...]
     ended_by: str
     """Why the graph ends where it does: the graph break, or empty at the end of the function."""
+    parameters: tuple[tuple[str, int], ...] = ()
+    """What the graph calls each of its parameters, and the address of its elements."""
 
 
 @dataclass(slots=True)
 class Recording:
+    keeps_inputs: bool = True
     runs: list[GraphRun] = field(default_factory=list)
     wall_ns: int = 0
     graph_ns: int = 0
@@ -36,9 +38,9 @@ _RECORDING: ContextVar[Recording | None] = ContextVar("whence_recording", defaul
 
 
 @contextmanager
-def recording() -> Iterator[Recording]:
+def recording(*, keep_inputs: bool = True) -> Iterator[Recording]:
     """Note every graph that runs meanwhile, in this thread."""
-    found = Recording()
+    found = Recording(keep_inputs)
     token = _RECORDING.set(found)
     begin = time.monotonic_ns()
     try:
@@ -48,13 +50,5 @@ def recording() -> Iterator[Recording]:
         _RECORDING.reset(token)
 
 
-def note_run(executable: Executable, inputs: list[Any], ended_by: str, spent_ns: int) -> None:
-    found = _RECORDING.get()
-    if found is not None:
-        copies = tuple(np.array(value) for value in inputs)
-        found.runs.append(GraphRun(executable, copies, ended_by))
-        found.graph_ns += spent_ns
-
-
-def is_recording() -> bool:
-    return _RECORDING.get() is not None
+def present_recording() -> Recording | None:
+    return _RECORDING.get()
