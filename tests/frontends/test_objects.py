@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,3 +110,22 @@ def test_tensors_of_pytorch_for_an_onnx_model() -> None:
     found = model(torch.nn.Parameter(torch.from_numpy(X)))
     assert isinstance(found, np.ndarray)
     assert found.tolist() == [[0, 2]]
+
+
+def test_without_pytorch_a_line_says_what_to_install(tmp_path: Path) -> None:
+    program = tmp_path / "net.pt2"
+    program.write_bytes(b"anything")
+    code = f"""
+import sys
+import whence
+from whence.errors import UnsupportedError
+assert not [name for name in sys.modules if name == "torch" or name.startswith("torch.")]
+sys.modules["torch"] = None
+try:
+    whence.load({str(program)!r})
+except UnsupportedError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "needs PyTorch, which is not installed" in done.stdout
+    assert done.stdout.strip().endswith("pip install 'whence[torch]'")

@@ -29,7 +29,8 @@ from whence.graph.printer import escape
 from whence.provenance import PassReport
 
 ModelPath = Annotated[
-    Path, typer.Argument(help="The model file (.onnx, .tflite or .circle).", show_default=False)
+    Path,
+    typer.Argument(help="The model file (.onnx, .tflite, .circle or .pt2).", show_default=False),
 ]
 _PIPE_WIDTH = 240
 

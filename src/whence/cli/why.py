@@ -42,8 +42,8 @@ def why(
     operator: Annotated[
         str | None,
         typer.Argument(
-            help="An operator by name, by the end of its name, by number, or by its id in luci's"
-            " source table: id:12.",
+            help="An operator by name, by the end of its name, by number, by module, by line of the"
+            " program it was exported from (net.py:12), or by its id in luci's source table: id:12.",
             show_default=False,
         ),
     ] = None,
@@ -197,8 +197,8 @@ def find_source(
     ledger: Ledger, wanted: str, modules: Mapping[int, Module] | None = None
 ) -> SourceOp:
     """The source operator meant: by exact name, by number, by its id in the file's own table
-    (`id:12`), by the module whose only operator it is or whose weights it has, or by a part of the
-    name that fits only one.
+    (`id:12`), by the module whose only operator it is or whose weights it has, by its line in the
+    program (`net.py:12`), or by a part of the name that fits only one.
     """
     for source in ledger.sources:
         if source.name == wanted:
@@ -220,6 +220,8 @@ def find_source(
         )
     if (inside := _in_module(ledger, wanted, modules or {})) is not None:
         return inside
+    if (there := _at_line(ledger, wanted)) is not None:
+        return there
     for fits in (lambda name: name.endswith(wanted), lambda name: wanted in name):
         found = [source for source in ledger.sources if fits(source.name)]
         if len(found) == 1:
@@ -239,6 +241,25 @@ def find_source(
         else f"; it has {ledger.n_sources}, `whence why MODEL` lists them"
     )
     raise ModelError(f"the model has no operator '{wanted}'{hint}")
+
+
+def _at_line(ledger: Ledger, wanted: str) -> SourceOp | None:
+    """The operator that a line of the program means, `file:line`, if it means one."""
+    file, _, number = wanted.rpartition(":")
+    if not file or not number.isdigit():
+        return None
+    found = [
+        source
+        for source in ledger.sources
+        if source.line == wanted or source.line.replace("\\", "/").endswith(f"/{wanted}")
+    ]
+    if len(found) > 1:
+        names = ", ".join(f"'{source.name}' ({source.op})" for source in found[:6])
+        raise ModelError(
+            f"line '{wanted}' has {len(found)} operators:"
+            f" {names}{', ...' if len(found) > 6 else ''}; name one of them"
+        )
+    return found[0] if found else None
 
 
 def _in_module(ledger: Ledger, wanted: str, modules: Mapping[int, Module]) -> SourceOp | None:

@@ -12,6 +12,7 @@ import pytest
 import whence
 from tests.pytorch import require_torch
 from whence.attribution.modules import find_modules
+from whence.cli.why import find_source
 from whence.errors import InputError, ModelError, UnsupportedError
 from whence.frontends.torch.exported import export_module, read_exported
 from whence.provenance import Reason
@@ -82,6 +83,22 @@ def test_folded_normalisation_shows_both(net: Any) -> None:
     wanted = {by_name["conv2d"], by_name["batch_norm"], by_name["relu_"]}
     assert any(wanted <= node.origin for node in graph if "Conv" in node.op)
     assert "BatchNormalization" not in graph.op_counts
+
+
+def test_operators_are_found_by_module_and_line(net: Any) -> None:
+    graph = read_exported(export_module(net, (torch.randn(2, 3, 6, 6),)))
+    modules = find_modules(graph)
+
+    def found(wanted: str) -> str:
+        return find_source(graph.ledger, wanted, modules).name
+
+    assert found("stem.conv") == "conv2d"
+    assert found("stem.bn") == "batch_norm"
+    assert found(f"test_exported.py:{line_of(Block.forward, 'self.conv(x)')}") == "conv2d"
+    assert found(f"{__file__}:{line_of(Block.forward, 'self.bn(y)')}") == "batch_norm"
+    both = line_of(Net.forward, "torch.cat")
+    with pytest.raises(ModelError, match=f"line 'test_exported.py:{both}' has 2 operators"):
+        found(f"test_exported.py:{both}")
 
 
 def test_what_picks_a_result_is_accounted_for(net: Any) -> None:
