@@ -317,6 +317,11 @@ def test_movement() -> None:
             "wrap": lambda x: F.pad(x, (1, 2), "circular"),
             "copies": lambda x: (x.clone(), x.contiguous(), x.detach(), x + 0),
             "in_place": lambda x: x.clone().mul_(2).add_(1),
+            "strided": lambda x: (
+                x.as_strided((2, 6, 4), (24, 4, 1)),
+                x.as_strided((3, 2), (2, 5), 4),
+                x.transpose(1, 2).as_strided((4, 3), (1, 2)),
+            ),
             "meshes": lambda x: torch.meshgrid(x[0, 0], x[0, :, 0], indexing="ij"),
         },
         x,

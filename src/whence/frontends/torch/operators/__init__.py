@@ -26,6 +26,7 @@ from whence.frontends.torch.operators import (
     scatter,
     sizes,
     sorting,
+    strided,
 )
 
 _GROUPS = (
@@ -46,6 +47,7 @@ _GROUPS = (
     scatter.MAPPINGS,
     sizes.MAPPINGS,
     sorting.MAPPINGS,
+    strided.MAPPINGS,
 )
 
 MAPPINGS: dict[str, Mapper] = {name: mapper for group in _GROUPS for name, mapper in group.items()}
