@@ -177,6 +177,9 @@ class ClWriter(CWriter):
     def loop_hints(self, loop: For) -> None:
         pass
 
+    def vector_type(self, dtype: DType, lanes: int) -> str:
+        raise UnsupportedError(f"vectors of {lanes} × {dtype} have no form in OpenCL C")
+
     def space_of(self, base: str) -> str:
         """The address space of what a pointer points into."""
         if base == SCRATCH or any(param.name == base for param in self.kernel.params):

@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from whence.errors import UnsupportedError
 from whence.kernels.index import Index, Var
 from whence.kernels.ir.counts import ONE, Condition, Count
 from whence.kernels.ir.functions import Fn
@@ -94,7 +95,7 @@ class Micro:
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         """The statements it stands for, in a kernel with these parameters."""
-        raise NotImplementedError(f"{type(self).__name__} has no program")
+        raise UnsupportedError(f"{type(self).__name__} has no program")
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         """The same for devices with many small workers and no vectors, where that is another."""
