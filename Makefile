@@ -8,7 +8,7 @@ BENCH_ARGS  ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bless hooks lock format zoo zoo-check zoo-profile bench bench-check tables clean
+.PHONY: help demo test docs lint bless hooks lock format zoo zoo-check zoo-profile bench bench-check tables clean
 
 help: ## list what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,11 @@ hooks: ## lint before every commit in this clone
 
 lock: $(VENV)/.with-dev ## the versions installed here are those that CI uses: write .ci/constraints.txt
 	$(BIN)/python tools/lock.py
+
+docs: $(VENV)/.with-docs ## the documentation as a site, in build/site
+	$(BIN)/python -m tools.reference_pages
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open build/site/index.html, or see it with: $(BIN)/mkdocs serve"
 
 format: $(VENV)/.with-dev ## rewrite the code in our style
 	$(BIN)/ruff check --fix .
@@ -75,4 +80,8 @@ $(VENV)/.with-dev: pyproject.toml .ci/constraints.txt | $(BIN)/python
 
 $(VENV)/.with-bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	@touch $@ $(VENV)/.with-base
+
+$(VENV)/.with-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@ $(VENV)/.with-base
