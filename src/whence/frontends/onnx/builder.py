@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
-from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.errors import ModelError, WhenceError
+from whence.frontends.importer import Constants, located, record_earlier
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
@@ -33,8 +34,6 @@ from whence.ops.types.inference import Inference
 from whence.provenance import NO_ORIGIN, EdgeKind, Ledger, Origin, Reason, Tombstone
 from whence.types import UNKNOWN, TensorType, ValueType
 
-_AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
-_SHARED_BYTES = 64
 _WITH_GRAPHS = frozenset({("ai.onnx.preview", "FlexAttention")})
 """Operators that may hold graphs and are made by whoever makes those, with or without."""
 
@@ -105,7 +104,8 @@ class NodeBuilder:
         self.declared: dict[str, ValueType] = {}
         self.given: set[str] = set()
         """The values that exist before any operator has run."""
-        self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._constants = Constants(graph)
+        self._constant_names: dict[Ref, str] = {}
         self._count = 0
 
     # ---- what upgrades may ask ----
@@ -116,20 +116,11 @@ class NodeBuilder:
         return name if name not in self.values else self.fresh(hint)
 
     def constant(self, array: np.ndarray) -> str:
-        key = (
-            (str(array.dtype), array.shape, array.tobytes())
-            if array.nbytes <= _SHARED_BYTES and array.dtype != np.object_
-            else None
-        )
-        if key is not None and key in self._shared:
-            return self._shared[key]
-        name = self.fresh("constant")
-        node = self.graph.prepend(
-            Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
-        )
-        self.values[name] = node.ref()
-        if key is not None:
-            self._shared[key] = name
+        ref = self._constants.add(array)
+        name = self._constant_names.get(ref)
+        if name is None:
+            name = self._constant_names[ref] = self.fresh("constant")
+            self.values[name] = ref
         return name
 
     def type_of(self, value: str) -> ValueType | None:
@@ -253,18 +244,9 @@ class NodeBuilder:
     def sign(self, node_id: int, origins: OriginMetadata | None) -> None:
         """Enter a node that a former run of whence wrote: it continues the chain."""
         if origins is not None:
-            for source in sorted(origins.origin):
-                passage = self.reading.history.get(source, _AS_IT_WAS)
-                # What the node itself says of a fold decides: of one operator's children one may
-                # hold its work and another only its effect.
-                kind = (
-                    EdgeKind.FOLD
-                    if source in origins.folded
-                    else EdgeKind.COPY
-                    if passage.kind is EdgeKind.FOLD
-                    else passage.kind
-                )
-                self.graph.ledger.record(node_id, [(source, kind)], passage.pass_name, passage.rule)
+            record_earlier(
+                self.graph.ledger, node_id, origins.origin, origins.folded, self.reading.history
+            )
 
     def append(
         self,
@@ -450,9 +432,4 @@ def _is_constant(record: OpRecord) -> bool:
 
 
 def _located(error: WhenceError, record: OpRecord) -> WhenceError:
-    """The same error, naming the user's operator when it does not yet."""
-    text = str(error)
-    if quoted(record.name) in text or text.startswith("operator "):
-        return error
-    kind = UnsupportedError if isinstance(error, UnsupportedError) else ModelError
-    return kind(f"{record}: {text}")
+    return error if quoted(record.name) in str(error) else located(error, str(record))

@@ -5,99 +5,45 @@ graph that it holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, overload
 
 import numpy as np
 
-from whence.errors import ModelError, UnsupportedError
-from whence.frontends.naming import quoted, shown
-from whence.frontends.origin_metadata import LOAD, Passage
-from whence.frontends.tflite.scope import Assignment, GraphScope, OperatorOrigin, known_results
+from whence.frontends.importer import NodeImporter, OperatorOrigin
+from whence.frontends.naming import quoted
+from whence.frontends.origin_metadata import LOAD
+from whence.frontends.tflite.scope import Assignment, GraphScope, known_results
 from whence.frontends.tflite.variables import Key
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.ops.definition import Attr
-from whence.provenance import EdgeKind, Reason, Tombstone
-from whence.types import DType, TensorType, ValueType
-
-_AS_IT_WAS = Passage(EdgeKind.COPY, LOAD, "read with its origin")
+from whence.ops.definition import Attr, TypeQuery
+from whence.provenance import Reason, Tombstone
+from whence.types import TensorType, ValueType
 
 
-class Emitter:
-    """Makes nodes with the origin of one operator. They enter the graph together, when it is known
-    which of them bears the operator's number.
-    """
+class Emitter(NodeImporter):
+    """Makes the nodes of one operator, in the graph it stands in or in one that it holds."""
 
     def __init__(
         self, scope: GraphScope, name: str, place: OperatorOrigin, path: tuple[int, ...]
     ) -> None:
+        super().__init__(scope.graph, scope.constants, place, name, scope.reading.history)
         self.scope = scope
-        self.name = name
-        """The operator's type as the schema names it: `CONV_2D`, `CUSTOM:name`."""
-        self.place = place
         self._path = path
-        self._pending: list[Node] = []
-        self._types: dict[int, tuple[ValueType, ...]] = {}
         self._is_accounted_for = False
         """Does the ledger know of the operator even if it leaves no node here?"""
 
-    # ---- values ----
+    def value_of(self, ref: Ref) -> np.ndarray | None:
+        return self.scope.value_of(ref)
 
-    def const(self, array: np.ndarray, name: str = "") -> Ref:
-        return self.scope.const(array, name)
+    def learn(self, node: Node, query: TypeQuery) -> None:
+        for index, result in enumerate(known_results(query, node.outputs) or ()):
+            self.scope.learn(node.ref(index), result)
 
     def ints(self, *values: int) -> Ref:
         """A list of whole numbers, as canonical operators take axes and shapes."""
         return self.const(np.array(values, np.int64))
 
-    def type_of(self, ref: Ref) -> ValueType:
-        """The type of a value, of this operator's own as well."""
-        own = self._types.get(ref.node)
-        return self.scope.graph.type_of(ref) if own is None else own[ref.index]
-
-    def tensor_type_of(self, ref: Ref) -> TensorType:
-        kind = self.type_of(ref)
-        if not isinstance(kind, TensorType):
-            self.fail(f"a value is not a tensor but {kind}")
-        return kind
-
     # ---- nodes ----
-
-    @overload
-    def emit(
-        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None
-    ) -> Ref: ...
-    @overload
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[Ref | None],
-        attrs: Mapping[str, Attr] | None = None,
-        *,
-        outputs: int,
-    ) -> list[Ref]: ...
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[Ref | None],
-        attrs: Mapping[str, Attr] | None = None,
-        *,
-        outputs: int | None = None,
-    ) -> Ref | list[Ref]:
-        """A canonical operator on values of the graph. One reference, or a list of them when
-        `outputs` says how many it makes.
-        """
-        given = list(inputs)
-        while given and given[-1] is None:
-            given.pop()
-        attrs = attrs or {}
-        types = [None if ref is None else self.type_of(ref) for ref in given]
-        values = [None if ref is None else self.scope.value_of(ref) for ref in given]
-        found = self.scope.infer(op, attrs, types, values, 1 if outputs is None else outputs)
-        node = self._hold(Node(self.scope.graph.new_id(), op, given, found, attrs))
-        for index, result in enumerate(known_results(op, attrs, types, values, found) or ()):
-            self.scope.learn(node.ref(index), result)
-        return node.ref() if outputs is None else [node.ref(index) for index in range(outputs)]
 
     def emit_holder(
         self,
@@ -111,7 +57,7 @@ class Emitter:
         """An operator that holds graphs (`If`, `Loop`), the last `captures` of its inputs read by
         those graphs alone; `types` are its outputs'.
         """
-        node = self._hold(
+        node = self.hold(
             Node(
                 self.scope.graph.new_id(),
                 op,
@@ -122,14 +68,6 @@ class Emitter:
             )
         )
         return [node.ref(index) for index in range(len(types))]
-
-    def cast(self, ref: Ref, dtype: DType) -> Ref:
-        """The value as `dtype`; the same one when it is that already."""
-        return (
-            ref
-            if self.tensor_type_of(ref).dtype is dtype
-            else self.emit("Cast", [ref], {"to": int(dtype)})
-        )
 
     def clip(self, ref: Ref, low: float, high: float) -> Ref:
         dtype = self.tensor_type_of(ref).dtype.numpy
@@ -169,7 +107,7 @@ class Emitter:
         """Read subgraph `index` into the present graph, as if its operators stood here; its
         outputs.
         """
-        self.flush()
+        self.enter()
         return self.scope.read(index, arguments, self._path)
 
     def body(
@@ -190,31 +128,12 @@ class Emitter:
             for position, kind in enumerate(inputs)
         ]
         outputs = list(fill(inner, refs))
-        inner.flush()
+        inner.enter()
         for position, ref in enumerate(outputs):
             graph.append(Node(graph.new_id(), "Output", (ref,), (), name=f"output_{position}"))
         return graph
 
-    # ---- errors ----
-
-    def fail(self, message: str) -> NoReturn:
-        """The file is wrong."""
-        raise ModelError(f"{self}: {message}")
-
-    def unsupported(self, message: str) -> NoReturn:
-        """The file is right, and whence cannot do it."""
-        raise UnsupportedError(f"{self}: {message}")
-
-    def __str__(self) -> str:
-        return f"operator {quoted(self.place.name)} ({shown(self.name)})"
-
     # ---- into the graph ----
-
-    def flush(self) -> None:
-        """Put what was emitted so far into the graph."""
-        for node in self._pending:
-            self._enter(node, EdgeKind.LOWER)
-        self._pending.clear()
 
     def finish_assignment(self, key: Key, assignment: Assignment) -> None:
         """Put the `Assign` of a variable into the main graph, where everything is read."""
@@ -226,7 +145,7 @@ class Emitter:
         if found.dtype is not kind.dtype or (shape is not None and shape != kind.static_shape):
             self.unsupported(f"it assigns {found} to variable {quoted(name)}, which is {kind}")
         number = scope.reading.claim(self.place.number) if assignment.claims else 0
-        node = self._hold(
+        node = self.hold(
             Node(
                 number or scope.graph.new_id(),
                 "Assign",
@@ -235,39 +154,4 @@ class Emitter:
                 {"variable": name},
             )
         )
-        self._pending.clear()
-        self._enter(node, EdgeKind.COPY if assignment.claims else EdgeKind.LOWER)
-
-    def _hold(self, node: Node) -> Node:
-        node.name, node.origin = self.place.name, self.place.origin
-        self._pending.append(node)
-        self._types[node.id] = node.outputs
-        return node
-
-    def _enter(self, node: Node, kind: EdgeKind) -> None:
-        graph = self.scope.graph
-        if node.is_const:
-            graph.prepend(node)
-        else:
-            graph.append(node)
-        place, ledger = self.place, graph.ledger
-        if place.number == 0 and kind is EdgeKind.COPY:
-            for source in sorted(place.origin):
-                passage = self.scope.reading.history.get(source, _AS_IT_WAS)
-                # What the file says of this operator decides: of what became of a source, one may
-                # do its work and another only hold its effect. Where it says nothing, as the tables
-                # by themselves do, what carries a source is taken to do its work.
-                known = (
-                    EdgeKind.FOLD
-                    if source in place.folded
-                    else EdgeKind.COPY
-                    if passage.kind is EdgeKind.FOLD
-                    else passage.kind
-                )
-                ledger.record(node.id, [(source, known)], passage.pass_name, passage.rule)
-        elif node.id != place.number:
-            parents = [
-                (source, EdgeKind.FOLD if source in place.folded else kind)
-                for source in sorted(place.origin)
-            ]
-            ledger.record(node.id, parents, LOAD, f"{self.name} in canonical operators")
+        self.enter(node if assignment.claims else None)

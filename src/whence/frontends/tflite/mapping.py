@@ -26,6 +26,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
@@ -42,12 +43,12 @@ from whence.frontends.tflite.records import (
     QuantisationRecord,
     TensorRecord,
 )
-from whence.frontends.tflite.scope import OperatorOrigin, SubgraphScope
+from whence.frontends.tflite.scope import SubgraphScope
 from whence.frontends.tflite.tensors import dtype_of
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
 from whence.ops.quantised.quantise import integer_range
-from whence.provenance import EdgeKind, Reason, Tombstone
+from whence.provenance import Reason, Tombstone
 from whence.types import DType, TensorType
 
 HYBRID = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
@@ -327,7 +328,7 @@ class OperatorCall(Emitter):
             return
         if index in self._outputs:
             self.fail(f"its output {index} is made twice")
-        if all(node.id != ref.node for node in self._pending):
+        if not self.makes(ref):
             # Something must stand for the operator, even if it does nothing.
             ref = self.emit("Identity", [ref])
         wanted, kind = dtype_of(self.output_tensor(index)), self.type_of(ref)
@@ -341,7 +342,7 @@ class OperatorCall(Emitter):
 
     def output_constant(self, index: int, array: np.ndarray) -> None:
         """Say that output `index` is a constant."""
-        node = self._hold(
+        node = self.hold(
             Node(self.scope.graph.new_id(), "Const", (), (TensorType.of(array),), value=array)
         )
         self.scope.learn(node.ref(), array)
@@ -359,7 +360,7 @@ class OperatorCall(Emitter):
         node = self.scope.graph[ref.node]
         name = node.name
         self.scope.graph.remove(node)
-        self._hold(node).name = name
+        self.hold(node).name = name
         return node.ref()
 
     def keeps(self, index: int) -> bool:
@@ -386,7 +387,7 @@ class OperatorCall(Emitter):
 
     def bury(self, reason: Reason, rule: str, into: Ref | None = None) -> None:
         """Say that the operator leaves no node, and why: its work is done by others."""
-        self.flush()
+        self.enter()
         node = None if into is None else into.node
         self.scope.graph.ledger.bury(
             Tombstone(self.place.number, self.place.origin, reason, LOAD, rule, node)
@@ -397,14 +398,12 @@ class OperatorCall(Emitter):
         """Put all nodes into the graph, one of them as the operator itself, and define the
         outputs.
         """
-        made = {ref.node for ref in self._outputs.values()}
-        keeper = next((node for node in reversed(self._pending) if node.id in made), None)
+        keeper = self.keep(self._outputs.values(), 0)
         if keeper is not None:
-            self._rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)
-        for node in self._pending:
-            self._enter(node, EdgeKind.COPY if node is keeper else EdgeKind.LOWER)
+            self.rename(keeper, self.scope.reading.claim(self.place.number) or keeper.id)
         if not self._pending and not self._outputs and not self._is_accounted_for:
             self.bury(Reason.ABSORBED, f"{self.name} does nothing but tell others what to do")
+        self.enter(keeper)
         for index, tensor in enumerate(self.record.outputs):
             if tensor == ABSENT:
                 continue
@@ -414,25 +413,20 @@ class OperatorCall(Emitter):
 
     def results(self) -> list[Ref]:
         """End in a graph that the operator holds: put all nodes there; its outputs."""
-        self.flush()
+        self.enter()
         made = [index for index, tensor in enumerate(self.record.outputs) if tensor != ABSENT]
         for index in made:
             if index not in self._outputs:
                 self.fail(f"its output {index} is not mapped")
         return [self._outputs[index] for index in made]
 
-    def _rename(self, keeper: Node, number: int) -> None:
-        old, keeper.id = keeper.id, number
-        for node in self._pending:
-            node.inputs = tuple(
-                Ref(number, ref.index) if ref is not None and ref.node == old else ref
-                for ref in node.inputs
-            )
+    def rename(self, node: Node, number: int) -> None:
+        old = node.id
+        super().rename(node, number)
         self._outputs = {
             index: Ref(number, ref.index) if ref.node == old else ref
             for index, ref in self._outputs.items()
         }
-        self._types[number] = self._types[old]
         self.scope.rename(old, number)
 
     def _quantise_by_hand(self, ref: Ref, scale: np.ndarray, zero: np.ndarray, dtype: DType) -> Ref:

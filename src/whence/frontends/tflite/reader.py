@@ -8,6 +8,7 @@ from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
 from whence.frontends.files import content, without_collection
+from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
 from whence.frontends.tflite.emitter import Emitter
@@ -20,7 +21,7 @@ from whence.frontends.tflite.records import (
     TensorRecord,
     read_records,
 )
-from whence.frontends.tflite.scope import GraphScope, OperatorOrigin, Reading, SubgraphScope
+from whence.frontends.tflite.scope import GraphScope, Reading, SubgraphScope
 from whence.frontends.tflite.sources import Sources, find_sources, metadata_of
 from whence.frontends.tflite.tensors import declared_type, default_type
 from whence.frontends.tflite.written_back import call_body, is_written_back

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
+from whence.frontends.importer import Constants, OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import Passage
 from whence.frontends.tflite.quantisation import quantisation_of
@@ -27,7 +28,7 @@ from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr, Call, TypeQuery
 from whence.ops.registry import evaluate
 from whence.ops.types.inference import Inference
-from whence.provenance import NO_ORIGIN, Ledger, Origin
+from whence.provenance import Ledger
 from whence.types import DType, TensorType, ValueType
 
 _SMALL = 64
@@ -37,20 +38,6 @@ _MOST_OPERATORS = 4_000
 _MOST_COPIES = 16
 _MOST_COPIED = 1 << 26
 _DEEPEST = 64
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorOrigin:
-    """One operator of the file as the ledger knows it."""
-
-    name: str
-    number: int
-    """Its number among the source operators; 0 when it stems from several, or from operators of an
-    earlier file.
-    """
-    origin: Origin
-    folded: Origin = NO_ORIGIN
-    """The part of the origin that left no run-time work in the operator, where the file says so."""
 
 
 @dataclass(slots=True)
@@ -143,7 +130,7 @@ class GraphScope:
         self.assigned: dict[Key, Assignment] = {}
         """What the main graph assigns to each, so far."""
         self._known: dict[Ref, np.ndarray] = {}
-        self._shared: dict[tuple[str, tuple[int, ...], bytes], Ref] = {}
+        self.constants = Constants(graph)
 
     def variable(self, key: Key) -> Ref | None:
         """The present value of a variable; `None` when it has none."""
@@ -193,17 +180,7 @@ class GraphScope:
         return self.graph.prepend(node).ref()
 
     def const(self, array: np.ndarray, name: str = "") -> Ref:
-        """A constant; small unnamed ones are shared."""
-        small = not name and array.nbytes <= _SMALL and array.dtype != np.object_
-        key = (str(array.dtype), array.shape, array.tobytes()) if small else None
-        if key is not None and key in self._shared:
-            return self._shared[key]
-        ref = self.graph.prepend(
-            Node(self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name)
-        ).ref()
-        if key is not None:
-            self._shared[key] = ref
-        return ref
+        return self.constants.add(array, name)
 
     def value_of(self, ref: Ref) -> np.ndarray | None:
         """The value, if it is a constant or follows from shapes."""
@@ -214,18 +191,6 @@ class GraphScope:
 
     def learn(self, ref: Ref, value: np.ndarray) -> None:
         self._known[ref] = value
-
-    def infer(
-        self,
-        op: str,
-        attrs: Mapping[str, Attr],
-        types: Sequence[ValueType | None],
-        values: Sequence[np.ndarray | None],
-        count: int,
-    ) -> tuple[ValueType, ...]:
-        return self.reading.inference.infer(
-            TypeQuery(op, attrs, tuple(types), tuple(values), count)
-        )
 
     def rename(self, old: int, new: int) -> None:
         """A node got another id before it entered the graph."""
@@ -259,13 +224,7 @@ class GraphScope:
         return SubgraphScope(self, index, subgraph, (*path, index)).run(arguments)
 
 
-def known_results(
-    op: str,
-    attrs: Mapping[str, Attr],
-    types: Sequence[ValueType | None],
-    values: Sequence[np.ndarray | None],
-    outputs: Sequence[ValueType],
-) -> list[np.ndarray] | None:
+def known_results(query: TypeQuery, outputs: Sequence[ValueType]) -> list[np.ndarray] | None:
     """The results of one operator, when they are a few integers that follow from shapes and other
     such integers.
     """
@@ -277,19 +236,19 @@ def known_results(
         count = kind.elements
         if count is None or count > _SMALL:
             return None
-    if op == "Shape" and not attrs:
-        source = types[0]
+    if query.op == "Shape" and not query.attrs:
+        source = query.types[0]
         shape = source.static_shape if isinstance(source, TensorType) else None
         return None if shape is None else [np.array(shape, np.int64)]
     inputs = []
-    for known, value in zip(types, values, strict=True):
+    for known, value in zip(query.types, query.values, strict=True):
         if known is not None and (
             value is None or value.size > _SMALL or value.dtype.kind not in "iub"
         ):
             return None
         inputs.append(value)
     try:
-        results = evaluate(Call(op, attrs, tuple(inputs), len(outputs)))
+        results = evaluate(Call(query.op, query.attrs, tuple(inputs), len(outputs)))
     except (ModelError, UnsupportedError):
         return None
     found = [result for result in results if isinstance(result, np.ndarray)]

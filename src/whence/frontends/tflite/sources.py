@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.errors import ModelError
+from whence.frontends.importer import OperatorOrigin
 from whence.frontends.origin_metadata import (
     EARLIER_TOOL,
     FOLDED,
@@ -37,7 +38,6 @@ from whence.frontends.origin_metadata import (
     read_tombstones,
 )
 from whence.frontends.tflite.records import ModelRecord, OperatorRecord, SubgraphRecord
-from whence.frontends.tflite.scope import OperatorOrigin
 from whence.provenance import NO_ORIGIN, Ledger, Origin, Reason, SourceOp, Tombstone
 from whence.provenance.luci_tables import OP_TABLE, SOURCE_TABLE, LuciTables, origins, read_tables
 

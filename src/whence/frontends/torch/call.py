@@ -16,18 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from whence.errors import UnsupportedError
-from whence.frontends.origin_metadata import LOAD
+from whence.frontends.importer import Constants, NodeImporter, OperatorOrigin, renamed
 from whence.frontends.torch.sources import Sources, describe
 from whence.frontends.torch.tensors import dtype_of
 from whence.graph.graph import Graph
-from whence.graph.node import Node, Ref
-from whence.ops.definition import Attr, TypeQuery
-from whence.provenance import EdgeKind
+from whence.graph.node import Ref
 from whence.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -49,34 +46,26 @@ class Reading:
     sources: Sources
     values: dict[str, Value] = field(default_factory=dict)
     """By name of a node of PyTorch's graph."""
-    _shared: dict[tuple[str, tuple[int, ...], bytes], Ref] = field(default_factory=dict)
+    constants: Constants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.constants = Constants(self.graph)
 
     def const(self, array: np.ndarray, name: str = "") -> Ref:
-        """A constant; small unnamed ones are shared."""
-        small = not name and array.nbytes <= _SMALL
-        key = (str(array.dtype), array.shape, array.tobytes()) if small else None
-        if key is not None and key in self._shared:
-            return self._shared[key]
-        node = Node(
-            self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name
-        )
-        ref = self.graph.prepend(node).ref()
-        if key is not None:
-            self._shared[key] = ref
-        return ref
+        return self.constants.add(array, name)
 
 
-class AtenCall:
+class AtenCall(NodeImporter):
     """One node of PyTorch's graph while it is mapped."""
 
     def __init__(self, reading: Reading, node: FxNode) -> None:
+        self.source_number = number = reading.sources.numbers[node.name]
+        source = reading.sources.operators[number - 1]
+        place = OperatorOrigin(source.name, number, frozenset((number,)))
+        super().__init__(reading.graph, reading.constants, place, source.op)
         self.reading = reading
         self.node = node
-        self.source_number = reading.sources.numbers[node.name]
-        self._source = reading.sources.operators[self.source_number - 1]
         self.args = _named_arguments(node)
-        self._pending: list[Node] = []
-        self._types: dict[int, tuple[Any, ...]] = {}
         self._result: Value = None
         self._is_alias = False
 
@@ -128,7 +117,7 @@ class AtenCall:
             known = self.reading.values.get(given.name)
             if isinstance(known, int | float):
                 return known
-            if isinstance(known, Ref) and (value := self._constant(known)) is not None:
+            if isinstance(known, Ref) and (value := self.value_of(known)) is not None:
                 return value.item() if value.size == 1 else self.unsupported(f"'{name}'")
             self.unsupported(
                 f"'{name}' is computed from shapes that are open; whence needs it fixed"
@@ -204,9 +193,6 @@ class AtenCall:
 
     # ---- values ----
 
-    def const(self, array: np.ndarray, name: str = "") -> Ref:
-        return self.reading.const(array, name)
-
     def numbers(self, *values: int) -> Ref:
         """A list of whole numbers, as canonical operators take axes and shapes."""
         return self.const(np.array(values, np.int64))
@@ -233,71 +219,25 @@ class AtenCall:
             return self.whole(dims[0])
         return self.emit("Concat", [self.whole(dim) for dim in dims], {"axis": 0})
 
+    def type_of(self, ref: Ref) -> TensorType:
+        kind = super().type_of(ref)
+        assert isinstance(kind, TensorType)
+        return kind
+
     def _known_int(self, dim: Any) -> int | None:
         if not is_node(dim):
             return int(dim)
         known = self.reading.values.get(dim.name)
         return known if isinstance(known, int) else None
 
-    def _constant(self, ref: Ref) -> np.ndarray | None:
-        node = self.reading.graph.get(ref.node)
-        return node.value if node is not None and node.is_const else None
-
-    def type_of(self, ref: Ref) -> TensorType:
-        own = self._types.get(ref.node)
-        kind = self.reading.graph.type_of(ref) if own is None else own[ref.index]
-        assert isinstance(kind, TensorType)
-        return kind
-
     # ---- nodes ----
-
-    @overload
-    def emit(
-        self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr] | None = None
-    ) -> Ref: ...
-    @overload
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[Ref | None],
-        attrs: Mapping[str, Attr] | None = None,
-        *,
-        outputs: int,
-    ) -> list[Ref]: ...
-    def emit(
-        self,
-        op: str,
-        inputs: Sequence[Ref | None],
-        attrs: Mapping[str, Attr] | None = None,
-        *,
-        outputs: int | None = None,
-    ) -> Ref | list[Ref]:
-        """A canonical operator. One reference, or a list of them when `outputs` says how many it
-        makes.
-        """
-        given = list(inputs)
-        while given and given[-1] is None:
-            given.pop()
-        attrs = attrs or {}
-        graph = self.reading.graph
-        types = tuple(None if ref is None else self.type_of(ref) for ref in given)
-        values = tuple(None if ref is None else self._constant(ref) for ref in given)
-        found = graph.inference.infer(TypeQuery(op, attrs, types, values, outputs or 1))
-        node = Node(graph.new_id(), op, given, found, attrs, name=self._source.name)
-        node.origin = frozenset((self.source_number,))
-        self._pending.append(node)
-        self._types[node.id] = node.outputs
-        return node.ref() if outputs is None else [node.ref(index) for index in range(outputs)]
 
     def cast(self, ref: Ref, dtype: DType) -> Ref:
         """The value as `dtype`; the same one when it is that already."""
-        kind = self.type_of(ref)
-        if kind.dtype is dtype:
-            return ref
-        known = self._constant(ref)
+        known = self.value_of(ref)
         if known is not None and known.nbytes <= _SMALL:
             return self.const(known.astype(dtype.numpy))
-        return self.emit("Cast", [ref], {"to": int(dtype)})
+        return super().cast(ref, dtype)
 
     def transpose(self, ref: Ref, order: Sequence[int]) -> Ref:
         if list(order) == list(range(len(order))):
@@ -332,18 +272,14 @@ class AtenCall:
                 None if ref is None else self._as_declared(ref, kind)
                 for ref, kind in zip(result, kinds, strict=False)
             ]
-        made = {ref.node for ref in _refs(result)}
-        keeper = next((node for node in reversed(self._pending) if node.id in made), None)
+        keeper = self.keep(_refs(result), 0)
         if keeper is None and self._pending:
             keeper = self._pending[-1]
         if keeper is not None and self.reading.sources.last[self.source_number] == self.node.name:
-            result = self._rename(keeper, self.source_number, result)
-        ledger = self.reading.graph.ledger
-        for node in self._pending:
-            self.reading.graph.append(node)
-            if node.id != self.source_number:
-                rule = f"{self._source.op} in canonical operators"
-                ledger.record(node.id, [(self.source_number, EdgeKind.LOWER)], LOAD, rule)
+            old = keeper.id
+            self.rename(keeper, self.source_number)
+            result = _with_number(result, old, self.source_number)
+        self.enter()
         self.reading.values[self.node.name] = result
 
     def _as_declared(self, ref: Ref, meta: Any) -> Ref:
@@ -352,22 +288,12 @@ class AtenCall:
         """
         if hasattr(meta, "dtype"):
             ref = self.cast(ref, dtype_of(meta.dtype))
-        if all(node.id != ref.node for node in self._pending):
+        if not self.makes(ref):
             ref = self.emit("Identity", [ref])
         return ref
 
-    def _rename(self, keeper: Node, number: int, result: Value) -> Value:
-        old, keeper.id = keeper.id, number
-        for node in self._pending:
-            node.inputs = tuple(_renamed(ref, old, number) for ref in node.inputs)
-        if isinstance(result, Ref):
-            return _renamed(result, old, number)
-        if isinstance(result, list):
-            return [_renamed(ref, old, number) for ref in result]
-        return result
-
-    def unsupported(self, message: str) -> NoReturn:
-        raise UnsupportedError(f"{describe(self.node)}: {message}")
+    def __str__(self) -> str:
+        return describe(self.node)
 
 
 def is_node(given: Any) -> bool:
@@ -388,8 +314,12 @@ def scalar_dtype(value: Any) -> DType:
     return DType.F32 if isinstance(value, float) or name == "SymFloat" else DType.I64
 
 
-def _renamed(ref: Ref | None, old: int, number: int) -> Ref | None:
-    return Ref(number, ref.index) if ref is not None and ref.node == old else ref
+def _with_number(result: Value, old: int, number: int) -> Value:
+    if isinstance(result, Ref):
+        return renamed(result, old, number)
+    if isinstance(result, list):
+        return [renamed(ref, old, number) for ref in result]
+    return result
 
 
 def _refs(result: Value) -> list[Ref]:
