@@ -179,7 +179,6 @@ class Inlining:
         rewriter.applied(change, touched)
         # The condition, or the number of iterations, did its work here. What a branch captured may still
         # be wanted, or is simply dead.
-        # Those that say whether, or how often, a nested graph runs.
         deciding = REGISTRY[holder.op].operands
         remove_unread(
             rewriter,
