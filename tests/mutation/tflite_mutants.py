@@ -121,7 +121,7 @@ class TfliteMutant:
             changed = self.pick(_NUMBERS)
         elif isinstance(value, float):
             changed = self.pick(_SCALES)
-        elif value is not None and len(value):
+        elif value is not None and not isinstance(value, str | bytes) and len(value):
             changed = [int(each) for each in value]
             changed[int(self.rng.integers(len(changed)))] = self.pick(_NUMBERS)
         else:

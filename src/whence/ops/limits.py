@@ -30,6 +30,8 @@ MAX_TEXT = 1 << 28
 """Characters, or pieces, that one operator on text may make."""
 MAX_FOLDED_TEXT = 1 << 20
 """Characters of constants that operators on text are evaluated on while compiling."""
+MAX_SKIPPED_WORDS = 1 << 12
+"""The largest `max_skip_count` of a TfIdfVectorizer, whose reference goes through all of them."""
 
 
 def check_sparse(found: str, nbytes: int, held: int) -> None:

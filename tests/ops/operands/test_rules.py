@@ -40,6 +40,8 @@ HEADS = {"q_num_heads": 3, "kv_num_heads": 3}
 SERIES = t(F, 5, 2, 3)
 ROTARY = t(F, 1, 2, 5, 8)
 REFUSED: dict[str, Case] = {
+    "softmax of codes": ("Softmax", [t(U, 4)], {}, "it takes floating-point numbers"),
+    "skipped words": ("TfIdfVectorizer", [t(DType.I32, 2, 6)], {"max_skip_count": 2**62}, "limit"),
     "softmax": ("Softmax", [X], {"axis": 7}, "axis 7 does not exist"),
     "log softmax": ("LogSoftmax", [X], {"axis": -3}, "axis -3 does not exist"),
     "hardmax": ("Hardmax", [X], {"axis": 2}, "axis 2 does not exist"),

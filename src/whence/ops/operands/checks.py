@@ -114,6 +114,15 @@ def demand_numbers(query: TypeQuery, index: int) -> None:
         raise ModelError(f"{query.op}: input {index} is {query.types[index]}, it takes numbers")
 
 
+def demand_reals(query: TypeQuery, index: int) -> None:
+    """Input `index` has elements with fractions, of whatever precision."""
+    found = dtype_of(query, index)
+    if found is not DType.UNDEFINED and not found.is_float:
+        raise ModelError(
+            f"{query.op}: input {index} is {query.types[index]}, it takes floating-point numbers"
+        )
+
+
 def demand_same_elements(query: TypeQuery, index: int, other: int) -> None:
     """Inputs `index` and `other` have elements of one type."""
     found, wanted = dtype_of(query, index), dtype_of(query, other)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import TypeQuery
+from whence.ops.limits import MAX_SKIPPED_WORDS
 from whence.ops.operands.checks import (
     Check,
     along,
@@ -17,6 +18,7 @@ from whence.ops.operands.checks import (
     demand_numbers,
     demand_one,
     demand_rank,
+    demand_reals,
     divided,
     exceeds,
     shape_of,
@@ -84,6 +86,20 @@ def _mean_variance_normalisation(query: TypeQuery) -> None:
         axis_in(query, axis, shape_of(query, 0), name="axes")
 
 
+def _reals_along(query: TypeQuery) -> None:
+    demand_reals(query, 0)
+    along(-1)(query)
+
+
+def _skipped_words(query: TypeQuery) -> None:
+    count = get_int(query.attrs, "max_skip_count", 0)
+    if not 0 <= count <= MAX_SKIPPED_WORDS:
+        raise ModelError(
+            f"{query.op}: max_skip_count is {count}; it should be at least 0, and the limit is"
+            f" {MAX_SKIPPED_WORDS}"
+        )
+
+
 def _hardmax(query: TypeQuery) -> None:
     demand_numbers(query, 0)
     along(-1)(query)
@@ -114,7 +130,8 @@ RULES: Mapping[str, Check] = {
     "RMSNormalization": _row_normalisation(1),
     "MeanVarianceNormalization": _mean_variance_normalisation,
     "LRN": _local_response,
-    **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), along(-1)),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), _reals_along),
+    "TfIdfVectorizer": _skipped_words,
     "Hardmax": _hardmax,
     **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),
     **dict.fromkeys(("CumSum", "CumProd"), _running),
