@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Whence
 from tests.cli.conftest import whence as whence_command
 from tests.debugdb.making import DATA
-from tests.foreign import tensorrt_files
+from tests.foreign import executorch_files, tensorrt_files
 from tests.foreign.models import make
 from tests.foreign.record import FOLDER
 from whence.attribution.profile import Profile
@@ -85,6 +85,38 @@ def test_tensorrt(tmp_path: Path) -> None:
     assert moved.inserted
     assert [names[part.id] for part in moved.origin] == ["b_conv1", "b_conv2"]
     assert "7 of 7 data edges between kernels are edges of the engine's graph" in found.notes
+
+
+def test_executorch(tmp_path: Path) -> None:
+    dump, record = executorch_files.write(tmp_path)
+    assert detect(dump) == "executorch"
+    found = import_trace(dump, make("residual", tmp_path), graph=record)
+    assert closes(found)
+    assert found.wall_ns == 100_000
+    # What is in no event, and what a delegate does besides its operators.
+    assert found.residual_ns == {"dispatch": 5_000, "uncertain: DELEGATE_CALL": 5_000}
+    names = {row.id: row.name for row in found.sources}
+    told = {
+        kernel.name: ([names[part.id] for part in kernel.origin], kernel.time_ns)
+        for kernel in found.kernels
+    }
+    assert told["0 convolution.out"] == (["stem", "stem_bn", "stem_relu"], 20_000)
+    assert told["1.0 Convolution (NHWC, F32) IGEMM"] == (["a_conv1", "a_bn1", "a_relu1"], 30_000)
+    assert told["1.1 Convolution (NHWC, F32) IGEMM"][0] == ["a_conv2", "a_bn2", "a_add", "a_relu2"]
+    assert told["1 DELEGATE_CALL"] == ([], 5_000)
+
+
+def test_damaged_dumps_are_refused(tmp_path: Path) -> None:
+    dump, record = executorch_files.write(tmp_path)
+    model, whole = make("residual", tmp_path), dump.read_bytes()
+    for content in (whole[:20], whole[:8] + bytes(40), b"\xff\xff\xff\x7fED00" + whole[8:]):
+        dump.write_bytes(content)
+        with pytest.raises(ModelError, match=r"ETDump|no profiled operators"):
+            import_trace(dump, model, graph=record, format_name="executorch")
+    dump.write_bytes(whole)
+    record.write_bytes(b"no zip")
+    with pytest.raises(ModelError, match="is no ETRecord"):
+        import_trace(dump, model, graph=record)
 
 
 @pytest.mark.parametrize("name", ["regor_u55.xml", "regor_u85.xml"])

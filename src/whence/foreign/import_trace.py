@@ -16,6 +16,7 @@ FORMATS = {
     "onnxruntime": "its trace (enable_profiling); --graph the model that optimized_model_filepath wrote",
     "openvino": "an execution graph (.xml); --graph a detailed counters report, if there is one",
     "tensorrt": "trtexec --exportProfile; --graph what --exportLayerInfo wrote",
+    "executorch": "an ETDump; --graph the ETRecord that was generated with the program",
     "vela": "Vela's debug database (.xml)",
 }
 _START = 1 << 16
@@ -37,7 +38,7 @@ def import_trace(
         raise InputError(f"there is no format '{kind}'; there is {', '.join(FORMATS)}")
     if kind == "vela":
         return _vela(trace, model)
-    if graph is None and kind in ("onnxruntime", "tensorrt"):
+    if graph is None and kind in ("onnxruntime", "tensorrt", "executorch"):
         raise InputError(f"a trace of {kind} needs --graph: {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
     return attribute(subject, _read(kind, subject.source, trace, graph))[0]
@@ -53,9 +54,13 @@ def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Re
         from whence.foreign.openvino_xml import read_openvino_xml
 
         return read_openvino_xml(source, trace, graph)
+    assert graph is not None
+    if kind == "executorch":
+        from whence.foreign.executorch_reader import read_executorch
+
+        return read_executorch(source, trace, graph)
     from whence.foreign.tensorrt_reader import read_tensorrt
 
-    assert graph is not None
     return read_tensorrt(source, trace, graph)
 
 
@@ -81,6 +86,8 @@ def detect(trace: Path) -> str:
             start = file.read(_START)
     except OSError as error:
         raise ModelError(f"cannot read '{trace}': {error.strerror}") from None
+    if start[4:8] == b"ED00":
+        return "executorch"
     if b"<net" in start:
         return "openvino"
     if b"<debug" in start:

@@ -27,6 +27,7 @@ from whence.foreign.read_recording import read_recording
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
 from whence.graph import Graph
+from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.report.files import WRITERS
 from whence.report.html.page import page
 from whence.runtime.environment import environment
@@ -93,6 +94,12 @@ def load_source(path: Path, shapes: Shapes | None = None) -> Graph:
         from whence.frontends.tflite.reader import read_tflite
 
         graph = read_tflite(path, shapes=shapes)
+    elif path.suffix.lower() == ".pt2":
+        from whence.frontends.torch.exported import load_exported, read_exported
+
+        graph = read_exported(load_exported(path), name=path.stem)
+        if shapes:
+            graph = fix_input_shapes(graph, shapes)
     else:
         from whence.frontends.onnx.reader import read_onnx
 

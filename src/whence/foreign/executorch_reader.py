@@ -1,0 +1,250 @@
+"""A recording of ExecuTorch, from an ETDump (what its event tracer wrote on the device) and the
+ETRecord that was generated when the program was exported.
+
+1. Events have the number of the instruction they belong to: `OPERATOR_CALL`, `DELEGATE_CALL`, and
+   what a delegate noted of its own operators, with a delegate debug id. `Method::execute` is a run.
+2. The ETRecord maps instructions to debug handles, and delegate ids to several of them. Operators of
+   the edge program in it have such a handle, and the names of the operators that they stem from in
+   the program of `torch.export`.
+
+Field numbers are those of ExecuTorch's etdump_schema_flatcc.fbs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flatbuffers.encode
+import flatbuffers.number_types as types
+import numpy as np
+from flatbuffers.table import Table
+
+from whence.errors import ModelError
+from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.source import SourceGraph
+
+IDENTIFIER = b"ED00"
+_CALLS = frozenset({"OPERATOR_CALL", "DELEGATE_CALL"})
+_EXECUTE = "Method::execute"
+_MOST_EVENTS = 5_000_000
+"""A small file may claim many: its lists may overlap."""
+Key = tuple[int, str]
+"""An instruction, and the delegate's own id of an operator in it; empty for the whole call."""
+
+
+class ProfileEvent(NamedTuple):
+    name: str
+    instruction: int
+    delegate_id: str
+    begin: int
+    end: int
+
+
+class _Run(NamedTuple):
+    wall_ns: int
+    spent_ns: Mapping[Key, int]
+    names: Mapping[Key, str]
+
+
+def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
+    runs = [found for events in read_etdump(dump) if (found := _run(events)) is not None]
+    if not runs:
+        raise ModelError(
+            f"'{dump}' has no profiled operators: is the runtime built with the event tracer"
+            " (EXECUTORCH_ENABLE_EVENT_TRACER)?"
+        )
+    handles = read_handles(record)
+    keys = sorted({key for run in runs for key in run.spent_ns})
+    names = {key: name for run in runs for key, name in run.names.items()}
+    nodes = tuple(
+        EngineNode(
+            number,
+            f"{key[0]}{f'.{key[1]}' if key[1] else ''} {names[key]}",
+            names[key],
+            holds=tuple(
+                dict.fromkeys(
+                    source.by_name[name]
+                    for name in handles.get(key, ())
+                    if source.by_name.get(name) in source.live
+                )
+            ),
+            is_composite=True,
+        )
+        for number, key in enumerate(keys)
+    )
+    spent = np.array(
+        [[run.spent_ns.get(key, 0) for key in keys] for run in runs], np.int64
+    ).reshape(len(runs), len(keys))
+    return Recording(
+        engine="executorch",
+        version="",
+        threads=1,
+        nodes=nodes,
+        runs_ns=tuple(run.wall_ns for run in runs),
+        node_ns=spent,
+        node_calls=np.array([sum(key in run.spent_ns for run in runs) for key in keys], np.int64),
+        residual_ns={"dispatch": sum(run.wall_ns for run in runs) - int(spent.sum())},
+        notes=("an ETDump has no edges: where kernels get their operands is not checked",),
+    )
+
+
+def _run(events: list[ProfileEvent]) -> _Run | None:
+    """Of one block of events; none where no operator ran."""
+    spent: dict[Key, int] = defaultdict(int)
+    names: dict[Key, str] = {}
+    inside: dict[int, int] = defaultdict(int)
+    for event in events:
+        if event.delegate_id:
+            inside[event.instruction] += event.end - event.begin
+        elif event.name not in _CALLS:
+            # The kernel that an OPERATOR_CALL calls: its name says what the call does.
+            if event.instruction >= 0:
+                names[event.instruction, ""] = event.name.removeprefix("native_call_")
+            continue
+        key = (event.instruction, event.delegate_id)
+        spent[key] += event.end - event.begin
+        names.setdefault(key, event.name)
+    for instruction, time in inside.items():
+        if (instruction, "") in spent:
+            spent[instruction, ""] = max(0, spent[instruction, ""] - time)
+    wall = sum(event.end - event.begin for event in events if event.name == _EXECUTE)
+    return _Run(max(wall, sum(spent.values())), spent, names) if spent else None
+
+
+def read_handles(record: Path) -> dict[Key, tuple[str, ...]]:
+    """By instruction, or operator of a delegate: the names of the operators it stands for."""
+    try:
+        with zipfile.ZipFile(record) as file:
+            listed = file.namelist()
+            program = json.loads(file.read("edge_dialect_exported_program"))
+            instructions = _json(file, listed, "debug_handle_map")
+            delegates = _json(file, listed, "delegate_map")
+        operators = _operators(program)
+        found: dict[Key, tuple[str, ...]] = {}
+        for method in instructions.values():
+            for instruction, handles in method.items():
+                found[int(instruction), ""] = _named(operators, handles)
+        for method in delegates.values():
+            for instruction, delegate in method.items():
+                for number, handles in delegate.get("delegate_map", {}).items():
+                    found[int(instruction), str(number)] = _named(operators, handles)
+    except FileNotFoundError:
+        raise ModelError(f"'{record}': no such file") from None
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"'{record}' is no ETRecord: {type(error).__name__} {error}") from error
+    return found
+
+
+def _json(file: zipfile.ZipFile, listed: list[str], name: str) -> dict[str, Any]:
+    found = json.loads(file.read(name)) if name in listed else {}
+    # Older records have one method, and no level for it.
+    flat = found and not all(isinstance(value, dict) for value in found.values())
+    return {"forward": found} if flat else found
+
+
+def _named(operators: Mapping[int, list[str]], handles: int | list[int]) -> tuple[str, ...]:
+    each = handles if isinstance(handles, list) else [handles]
+    return tuple(dict.fromkeys(name for handle in each for name in operators.get(int(handle), ())))
+
+
+def _operators(program: Mapping[str, Any]) -> dict[int, list[str]]:
+    """By debug handle: the operators of the exported program that its edge operators stem from."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for node in program["graph_module"]["graph"]["nodes"]:
+        metadata = node.get("metadata", {})
+        if "debug_handle" not in metadata:
+            continue
+        names = [*_ancestors(json.loads(metadata.get("from_node", "[]")))]
+        if not names:
+            names = [
+                output["as_tensor"]["name"]
+                for output in node.get("outputs", ())
+                if "as_tensor" in output
+            ]
+        found[int(metadata["debug_handle"])] += names
+    return found
+
+
+def _ancestors(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
+    """The oldest ones."""
+    for node in nodes:
+        before = node.get("from_node") or []
+        if before:
+            yield from _ancestors(before)
+        else:
+            yield str(node["name"])
+
+
+def read_etdump(path: Path) -> list[list[ProfileEvent]]:
+    """The profiling events of every run."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read '{path}': {error.strerror}") from None
+    if data[4:8] != IDENTIFIER:
+        raise ModelError(f"'{path}' is no ETDump: it has no identifier {IDENTIFIER.decode()}")
+    try:
+        root = Table(
+            bytearray(data), flatbuffers.encode.Get(types.UOffsetTFlags.packer_type, data, 0)
+        )
+        count = itertools.count()
+        return [
+            [
+                _event(profile)
+                for event in _tables(run, 3)
+                if _within_limit(next(count)) and (profile := _table(event, 0)) is not None
+            ]
+            for run in _tables(root, 1)
+        ]
+    except (ValueError, IndexError, TypeError, struct.error) as error:
+        raise ModelError(f"'{path}' is a damaged ETDump: {error}") from error
+
+
+def _within_limit(count: int) -> bool:
+    if count >= _MOST_EVENTS:
+        raise ValueError(f"more than {_MOST_EVENTS} events")
+    return True
+
+
+def _event(table: Table) -> ProfileEvent:
+    number = _scalar(table, 3, types.Int32Flags, -1)
+    text = _text(table, 4)
+    return ProfileEvent(
+        _text(table, 0),
+        _scalar(table, 2, types.Int32Flags, -1),
+        text or (str(number) if number >= 0 else ""),
+        _scalar(table, 6, types.Uint64Flags, 0),
+        _scalar(table, 7, types.Uint64Flags, 0),
+    )
+
+
+def _slot(table: Table, field: int) -> int:
+    return int(table.Offset(4 + 2 * field))
+
+
+def _scalar(table: Table, field: int, flags: Any, default: int) -> int:
+    at = _slot(table, field)
+    return int(table.Get(flags, at + table.Pos)) if at else default
+
+
+def _text(table: Table, field: int) -> str:
+    at = _slot(table, field)
+    return bytes(table.String(at + table.Pos)).decode("utf-8", "replace") if at else ""
+
+
+def _table(table: Table, field: int) -> Table | None:
+    at = _slot(table, field)
+    return Table(table.Bytes, table.Indirect(at + table.Pos)) if at else None
+
+
+def _tables(table: Table, field: int) -> Iterator[Table]:
+    at = _slot(table, field)
+    for index in range(table.VectorLen(at) if at else 0):
+        yield Table(table.Bytes, table.Indirect(table.Vector(at) + 4 * index))
