@@ -48,7 +48,13 @@ def assemble(
 ) -> tuple[Profile, Placement]:
     """The profile, and the placement behind it."""
     costs = CostModel(rates_for(Toolchain()))
-    placement = place(source, recording.nodes, costs, source_costs(source.graph, costs, shapes))
+    placement = place(
+        source,
+        recording.nodes,
+        costs,
+        source_costs(source.graph, costs, shapes),
+        has_edges=recording.has_edges,
+    )
     totals = recording.node_ns.sum(axis=0, dtype=np.int64)
     residual = dict(recording.residual_ns)
     kernels = []

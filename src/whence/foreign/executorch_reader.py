@@ -91,6 +91,7 @@ def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
         node_ns=spent,
         node_calls=np.array([sum(key in run.spent_ns for run in runs) for key in keys], np.int64),
         residual_ns={"dispatch": sum(run.wall_ns for run in runs) - int(spent.sum())},
+        has_edges=False,
         notes=("an ETDump has no edges: where kernels get their operands is not checked",),
     )
 

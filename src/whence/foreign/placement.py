@@ -41,11 +41,13 @@ def place(
     nodes: tuple[EngineNode, ...],
     model: CostModel,
     costs: Mapping[int, SourceCost],
+    *,
+    has_edges: bool = True,
 ) -> Placement:
     engine = EngineGraph(nodes)
     regions = find_regions(source, engine)
     engine = EngineGraph(nodes, regions)
-    checks = check_regions(source, engine, regions)
+    checks = check_regions(source, engine, regions, has_edges=has_edges)
     places = []
     for node in nodes:
         region = regions.get(node.number)

@@ -32,4 +32,10 @@ def read_recording(source: SourceGraph, folder: Path) -> Recording:
             return read_openvino(
                 source, folder / "openvino.json", walls, version=version, threads=threads
             )
+        case "litert":
+            from whence.foreign.litert_reader import read_litert
+
+            return read_litert(
+                source, folder / "litert.json", walls, version=version, threads=threads
+            )
     raise AssertionError(f"no reader for {told['engine']}")

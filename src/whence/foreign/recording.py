@@ -42,6 +42,8 @@ class EngineNode:
     """The source operators whose results it hands on, by tensor names."""
     holds: tuple[int, ...] = ()
     """Source operators that are in it, by names."""
+    is_whole: bool = False
+    """What it makes and holds is all that is in it: nothing is to be added."""
     runs: bool = True
     """False for inputs, outputs and what is computed when the model is loaded."""
     is_layout: bool = False
@@ -87,4 +89,6 @@ class Recording:
     """One run of middling length."""
     timeline_ns: int = 0
     overhead_ratio: float = 0.0
+    has_edges: bool = True
+    """Does the engine say where its nodes get their operands from?"""
     notes: tuple[str, ...] = ()

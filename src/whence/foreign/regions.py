@@ -119,10 +119,11 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
         running = [number for number in own if number in source.live] or list(own)
         if running:
             evidence = Evidence.TENSOR if node.makes else Evidence.NAME
-            found[node.number] = Region(node, evidence, _behind(source, running, named))
+            inside = set(running) if node.is_whole else _behind(source, running, named)
+            found[node.number] = Region(node, evidence, inside)
     claims = claims_of(found)
     for region in found.values():
-        if region.evidence is Evidence.NAME:
+        if region.evidence is Evidence.NAME and not region.node.is_whole:
             _take_epilogue(source, engine, found, claims, region, named)
     _settle_heavy(source, engine, found, claims)
     for node in engine.nodes.values():
@@ -388,6 +389,7 @@ def _place_last(
             for maker in source[number].feeds_from
             for each in claims.get(maker, ())
             if regions[each].evidence is not Evidence.TENSOR
+            and not regions[each].node.is_whole
             and _comes_from(source, engine, claims, regions[each], number)
         ]
         if len(set(able)) == 1:

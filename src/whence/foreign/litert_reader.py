@@ -1,0 +1,194 @@
+"""A recording of LiteRT, from the events of its profiler.
+
+1. An operator that LiteRT runs itself has an event with its number in the file: that is exact.
+2. The XNNPACK delegate runs the others as operators of its own, in the order of the file, and says
+   only their types (`Convolution (NHWC, F32) IGEMM`). Convolutions, products and the like are
+   matched with those of the file one by one, in order, if there are as many of each kind; what
+   stands between two of them is matched by type, where only one operator there has it.
+3. What cannot be told apart that way is uncertain.
+
+Times are whole microseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from whence.attribution.rows import Event
+from whence.errors import ModelError
+from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.source import SourceGraph
+
+_OPERATOR, _DELEGATED = 2, 8
+_INVOKE = "Invoke"
+MICROSECONDS = "times of single operators are whole microseconds; what that leaves is in dispatch"
+# What XNNPACK calls its operators, and what they are made of: the first that matches.
+_KINDS = (
+    (re.compile(r"Deconvolution"), ("TRANSPOSE_CONV",)),
+    (re.compile(r"Convolution .*DWConv"), ("DEPTHWISE_CONV_2D", "CONV_2D")),
+    (re.compile(r"Convolution"), ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")),
+    (re.compile(r"Fully Connected"), ("FULLY_CONNECTED", "CONV_2D")),
+    (re.compile(r"Batch Matrix Multiply"), ("BATCH_MATMUL",)),
+    (re.compile(r"Max Pooling"), ("MAX_POOL_2D",)),
+    (re.compile(r"(Global )?(Average Pooling|Mean)"), ("AVERAGE_POOL_2D", "MEAN")),
+    (re.compile(r"Sum|Reduce Sum"), ("SUM", "MEAN", "AVERAGE_POOL_2D")),
+    (re.compile(r"Max \(ND\)"), ("REDUCE_MAX",)),
+    (re.compile(r"Resize Bilinear"), ("RESIZE_BILINEAR",)),
+    (re.compile(r"Soft[Mm]ax"), ("SOFTMAX",)),
+    (re.compile(r"Sigmoid"), ("LOGISTIC",)),
+    (re.compile(r"Tanh"), ("TANH",)),
+    (re.compile(r"Hard ?[Ss]wish"), ("HARD_SWISH",)),
+    (re.compile(r"Leaky ?ReLU"), ("LEAKY_RELU",)),
+    (re.compile(r"PReLU|Prelu"), ("PRELU",)),
+    (re.compile(r"Add"), ("ADD",)),
+    (re.compile(r"Subtract"), ("SUB",)),
+    (re.compile(r"Multiply"), ("MUL",)),
+    (re.compile(r"Divide"), ("DIV",)),
+    (re.compile(r"Maximum"), ("MAXIMUM",)),
+    (re.compile(r"Minimum"), ("MINIMUM",)),
+    (re.compile(r"Clamp"), ("RELU", "RELU6", "RELU_N1_TO_1")),
+    (re.compile(r"Transpose"), ("TRANSPOSE",)),
+    (re.compile(r"Constant Pad"), ("PAD", "PADV2")),
+    (re.compile(r"Slice"), ("SLICE", "STRIDED_SLICE", "SPLIT", "SPLIT_V")),
+    (re.compile(r"Convert"), ("QUANTIZE", "DEQUANTIZE", "CAST")),
+    (re.compile(r"Static Reshape"), ("RESHAPE", "SQUEEZE", "EXPAND_DIMS")),
+    (re.compile(r"Copy"), ("CONCATENATION", "RESHAPE", "READ_VARIABLE", "ASSIGN_VARIABLE", "PACK")),
+)  # fmt: skip
+_ANCHORS = frozenset({
+    "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "MAX_POOL_2D", "RESIZE_BILINEAR", "SOFTMAX", "TRANSPOSE_CONV",
+})  # fmt: skip
+_HEAVY = frozenset({
+    "BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV",
+})  # fmt: skip
+
+
+class _Step(NamedTuple):
+    """One operator as it ran."""
+
+    tag: str
+    operator: int
+    """Its number in the file; -1 for one of the delegate's."""
+    elapsed_us: int
+
+
+def read_litert(
+    source: SourceGraph,
+    path: Path,
+    walls: Sequence[int],
+    *,
+    version: str = "",
+    threads: int = 1,
+) -> Recording:
+    try:
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+        steps = [_steps(run) for run in runs]
+        invoked = [
+            max((row[2] for row in run if row[0] == _INVOKE and row[1] == 1), default=0)
+            for run in runs
+        ]
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ModelError(f"'{path}' is no recording of LiteRT: {error}") from error
+    if not steps or len(steps) != len(walls) or len({len(run) for run in steps}) != 1:
+        raise ModelError(f"'{path}': the runs of LiteRT are not alike, or not {len(walls)}")
+    nodes = _nodes(source, steps[-1])
+    spent = np.array([[step.elapsed_us * 1000 for step in run] for run in steps], np.int64)
+    residual = {"dispatch": 0, "session": 0}
+    wall = []
+    for mine, outer, inner in zip(spent.sum(axis=1).tolist(), walls, invoked, strict=True):
+        within = max(inner * 1000, mine)
+        wall.append(max(int(outer), within))
+        residual["dispatch"] += within - mine
+        residual["session"] += wall[-1] - within
+    events, at = [], 0
+    for node, each in zip(nodes, spent[-1].tolist(), strict=True):
+        events.append(Event(node.number, at, at + each))
+        at += each
+    return Recording(
+        engine="litert",
+        version=version,
+        threads=threads,
+        nodes=nodes,
+        runs_ns=tuple(wall),
+        node_ns=spent,
+        node_calls=np.full(len(nodes), len(walls), np.int64),
+        residual_ns=residual,
+        timeline=tuple(events),
+        timeline_ns=max(at, wall[-1]),
+        has_edges=False,
+        notes=(MICROSECONDS, "LiteRT says nothing of edges between its operators"),
+    )
+
+
+def _steps(run: Sequence[Sequence[object]]) -> list[_Step]:
+    """Operators of the main graph, in order. Those of others run within one of them."""
+    found = []
+    for tag, kind, elapsed, operator, subgraph in run:
+        if subgraph == 0 and kind in (_OPERATOR, _DELEGATED):
+            number = int(str(operator)) if kind == _OPERATOR else -1
+            found.append(_Step(str(tag), number, int(str(elapsed))))
+    return found
+
+
+def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...]:
+    place = {
+        position: number for number in source.operators for position in _positions(source, number)
+    }
+    own = {step.operator for step in steps if step.operator >= 0}
+    left = [place[position] for position in sorted(place) if position not in own]
+    delegated = [position for position, step in enumerate(steps) if step.operator < 0]
+    matched = _match(source, [steps[position].tag for position in delegated], left)
+    holds = {position: matched.get(index) for index, position in enumerate(delegated)}
+    found = []
+    for position, step in enumerate(steps):
+        number = place.get(step.operator) if step.operator >= 0 else holds[position]
+        found.append(
+            EngineNode(
+                position,
+                f"{position} {step.tag}",
+                step.tag,
+                holds=() if number is None else (number,),
+                is_whole=True,
+                is_composite=number is not None and source[number].op in _HEAVY,
+            )
+        )
+    return tuple(found)
+
+
+def _positions(source: SourceGraph, number: int) -> tuple[int, ...]:
+    origin = source.graph.ledger.source(number)
+    return () if origin.scope else (origin.positions or ())
+
+
+def _match(source: SourceGraph, tags: Sequence[str], operators: Sequence[int]) -> dict[int, int]:
+    """By position of one of the delegate's operators: the operator of the file."""
+    kinds = [_kinds(tag) for tag in tags]
+    anchors = [at for at, kind in enumerate(kinds) if set(kind) & _ANCHORS]
+    candidates = [number for number in operators if source[number].op in _ANCHORS]
+    if len(anchors) != len(candidates) or any(
+        source[number].op not in kinds[at] for at, number in zip(anchors, candidates, strict=False)
+    ):
+        return {}
+    found = dict(zip(anchors, candidates, strict=True))
+    bounds = [(-1, -1), *((at, operators.index(found[at])) for at in anchors)]
+    bounds.append((len(tags), len(operators)))
+    for (first, low), (last, high) in itertools.pairwise(bounds):
+        between = operators[low + 1 : high]
+        for at in range(first + 1, last):
+            fitting = [number for number in between if source[number].op in kinds[at]]
+            alike = [other for other in range(first + 1, last) if kinds[other] == kinds[at]]
+            if len(fitting) == 1:
+                found[at] = fitting[0]
+            elif len(fitting) == len(alike):
+                found[at] = fitting[alike.index(at)]
+    return found
+
+
+def _kinds(tag: str) -> tuple[str, ...]:
+    return next((kinds for pattern, kinds in _KINDS if pattern.match(tag)), ())
