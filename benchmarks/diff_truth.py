@@ -68,7 +68,7 @@ def main() -> None:
         first = compare(before, slowed(after, chosen.id)).operators[0]
         asked += 1
         named += first.name == chosen.name and first.verdict is Verdict.SLOWER
-        print(f"{pair + 1:3}  changed wrongly {len(wrong)}, named {named} of {asked}", flush=True)
+        print(f"{pair + 1:3}  changed wrongly {wrong}, named {named} of {asked}", flush=True)
     print(
         f"of {options.pairs} pairs of identical runs: {len(wrong)} operators called changed {wrong}"
     )

@@ -147,7 +147,7 @@ def test_hostile_names_are_shown_and_do_nothing(page: Any) -> None:
         type_into_search(
             page, f'"{shown}"' if '"' not in shown else shown.split('"', maxsplit=1)[0].split()[0]
         )
-        assert any(shown in name for name in texts(page, "#operator-rows", 2))
+        assert any(shown in name for name in texts(page, "#operator-rows", 3))
     open_lineage(page)
     for row in rows(page, "#pane-operators"):
         point_at(page, row)
@@ -170,26 +170,47 @@ def test_light_and_dark(page: Any) -> None:
 
 def test_the_table_is_sorted_by_time_and_then_as_asked(page: Any, profile: Profile) -> None:
     by_time = sorted(profile.sources, key=lambda row: (-row.time_ns, row.id))
-    count = len(texts(page, "#operator-rows", 2))
-    assert texts(page, "#operator-rows", 2) == [escape(row.name) for row in by_time][:count]
-    heading = find(page, "#operators .headings > :nth-child(4)")
+    count = len(texts(page, "#operator-rows", 3))
+    assert texts(page, "#operator-rows", 3) == [escape(row.name) for row in by_time][:count]
+    heading = find(page, "#operators .headings > :nth-child(5)")
     heading.find_element("css selector", "button").click()
-    types = texts(page, "#operator-rows", 3)
+    types = texts(page, "#operator-rows", 4)
     assert heading.get_attribute("aria-sort") == "ascending"
     assert types == sorted(types)
     assert types[0] == "Add"
     heading.find_element("css selector", "button").click()
     assert heading.get_attribute("aria-sort") == "descending"
-    assert texts(page, "#operator-rows", 3)[0] == "Softmax"
+    assert texts(page, "#operator-rows", 4)[0] == "Softmax"
+
+
+def test_what_next_has_findings_a_roofline_and_memory(page: Any, profile: Profile) -> None:
+    best = find(page, "#best")
+    first = profile.findings[0]
+    assert best.text.endswith(escape(first.title))
+    best.click()
+    assert find(page, "#tab-advice").get_attribute("aria-selected") == "true"
+    items = page.find_elements("css selector", "#findings li")
+    assert [escape(each.title) for each in profile.findings] == [
+        item.find_element("css selector", "b").text for item in items
+    ]
+    assert "GFLOP/s" in find(page, "#roofline-facts").text
+    assert "alive at kernel" in find(page, "#memory-facts").text
+    find(page, "#roofline").send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+    heaviest = max(
+        (row for row in profile.kernels if row.flops and row.bytes), key=lambda row: row.time_ns
+    )
+    assert f"kernel {heaviest.id} " in find(page, "#pinned").text
+    find(page, "#memory").send_keys(Keys.ARROW_RIGHT)
+    assert f"kernel {profile.kernels[0].id} " in find(page, "#detail").text
 
 
 def test_a_search_filters_everything(page: Any, profile: Profile) -> None:
     relus = [row for row in profile.sources if row.op == "Relu"]
     type_into_search(page, "type:relu block2")
-    assert texts(page, "#operator-rows", 3) == ["Relu"]
+    assert texts(page, "#operator-rows", 4) == ["Relu"]
     assert find(page, "#found").text.startswith(f"1 of {len(profile.sources)} operators")
     type_into_search(page, 'type:"relu"')
-    assert set(texts(page, "#operator-rows", 3)) == {"Relu"}
+    assert set(texts(page, "#operator-rows", 4)) == {"Relu"}
     assert find(page, "#found").text.startswith(f"{len(relus)} of ")
     open_lineage(page)
     assert find(page, "#count-operators").text == f"{len(relus)} of {len(profile.sources)}"
@@ -204,7 +225,7 @@ def test_a_search_filters_everything(page: Any, profile: Profile) -> None:
 
 def test_a_pass_finds_the_operators_it_worked_on(page: Any) -> None:
     type_into_search(page, "fold_batch_norm")
-    found = set(texts(page, "#operator-rows", 3))
+    found = set(texts(page, "#operator-rows", 4))
     assert "BatchNormalization" in found
     assert "Softmax" not in found
 
@@ -473,7 +494,7 @@ def test_five_thousand_operators_are_a_small_page(browser: Any, tmp_path: Path) 
     assert lit(browser, "#pane-kernels", 1)
     find(browser, "#tab-time").click()
     type_into_search(browser, "stage3 type:type7")
-    assert len(texts(browser, "#operator-rows", 2)) > 10
+    assert len(texts(browser, "#operator-rows", 3)) > 10
     assert browser.execute_script("return document.querySelectorAll('*').length") < 1200
     assert browser.get_log("browser") == []
 

@@ -14,6 +14,7 @@ from whence.attribution.became import Whereabouts, describe
 from whence.attribution.cost_model import CostModel
 from whence.attribution.efficiency import NOT_KNOWN, Efficiency, efficiency_of
 from whence.attribution.leave_out import Measured
+from whence.attribution.memory_use import memory_use
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.noise import block_lows
 from whence.attribution.policy import EXACT, HALVES, MODELLED
@@ -160,6 +161,7 @@ def assemble(
         ),
         environment=dict(environment or {}),
         rates=rates if engine == "cpu" else None,
+        memory=memory_use(program) if engine == "cpu" else None,
         background=Background(source_graph, program, split, measured.samples),
         writers=tuple(writers),
     )

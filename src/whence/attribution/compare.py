@@ -9,7 +9,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whence.attribution.noise import block_lows, change_of
+from whence.attribution.noise import block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
 from whence.attribution.rows import NO_BAND, Band
 
@@ -72,11 +72,12 @@ def compare(before: Profile, after: Profile) -> Comparison:
     old, new = ({row.name: row for row in profile.sources} for profile in (before, after))
     whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
     totals = _totals(before), _totals(after)
+    disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
         if was is not None and now is not None:
-            verdict = _verdict(was.band, now.band, (was.blocks, now.blocks), totals)
+            verdict = _verdict(was.band, now.band, (was.blocks, now.blocks), totals, disturbed)
             found.append(Difference(name, was.band, now.band, verdict))
         else:
             found.append(
@@ -89,7 +90,7 @@ def compare(before: Profile, after: Profile) -> Comparison:
             )
     found.sort(key=lambda each: (each.verdict is Verdict.SAME, -abs(each.change_ns)))
     was_all, now_all = before.band, after.band
-    verdict = _verdict(was_all, now_all, whole, whole)
+    verdict = _verdict(was_all, now_all, whole, whole, disturbed)
     return Comparison(Difference("the whole model", was_all, now_all, verdict), tuple(found))
 
 
@@ -104,9 +105,9 @@ def _totals(profile: Profile) -> tuple[int, ...]:
 _Both = tuple[Sequence[int], Sequence[int]]
 
 
-def _verdict(was: Band, now: Band, blocks: _Both, totals: _Both) -> Verdict:
+def _verdict(was: Band, now: Band, blocks: _Both, totals: _Both, disturbed: float) -> Verdict:
     if all(blocks) and all(totals):
-        change = change_of(*blocks, *totals)
+        change = change_of(*blocks, *totals, disturbed)
         return Verdict.SLOWER if change > 0 else Verdict.FASTER if change < 0 else Verdict.SAME
     if now.low_ns > was.high_ns:
         return Verdict.SLOWER

@@ -20,6 +20,7 @@ import numpy as np
 
 from whence.attribution.findings import Finding, find
 from whence.attribution.local_paths import shorten_location
+from whence.attribution.memory_use import MemoryUse
 from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
 from whence.attribution.rows import (
@@ -100,6 +101,8 @@ class Profile:
     """
     rates: MachineRates | None = field(default=None, repr=False)
     """How fast the machine is; `None` in profiles of other tools, and of before it was measured."""
+    memory: MemoryUse | None = field(default=None, repr=False)
+    """What memory a run needs, step by step; `None` where nobody knows."""
     background: Background | None = field(default=None, repr=False, compare=False)
     writers: tuple[Writer, ...] = field(default=(), repr=False, compare=False)
     render: Render | None = field(default=None, repr=False, compare=False)
@@ -253,6 +256,7 @@ class Profile:
             "overhead_ratio": self.overhead_ratio,
             "environment": dict(self.environment),
             "machine": None if self.rates is None else encode(self.rates),
+            "memory": None if self.memory is None else dataclasses.asdict(self.memory),
             "coverage": dataclasses.asdict(self.coverage),
             "policy": self.policy,
             "notes": list(self.notes),

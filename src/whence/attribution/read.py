@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from whence.attribution.memory_use import Held, MemoryUse
 from whence.attribution.profile import SCHEMA, Profile
 from whence.attribution.rows import Band, Distribution, Event, KernelRow, Part, SourceRow
 from whence.calibration.record import decode
@@ -55,8 +56,22 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         timeline_ns=int(content.get("timeline_ns", 0)),
         policy=str(content.get("policy", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
+        memory=_memory(content["memory"]) if content.get("memory") else None,
         rates=decode(content["machine"]) if content.get("machine") else None,
         environment={str(name): str(fact) for name, fact in content.get("environment", {}).items()},
+    )
+
+
+def _memory(content: Mapping[str, Any]) -> MemoryUse:
+    return MemoryUse(
+        int(content["weights_bytes"]),
+        int(content["arena_bytes"]),
+        int(content["scratch_bytes"]),
+        tuple(int(size) for size in content["alive_bytes"]),
+        tuple(
+            Held(int(size), int(first), int(last), tuple(int(each) for each in sources), str(kind))
+            for size, first, last, sources, kind in content["held"]
+        ),
     )
 
 

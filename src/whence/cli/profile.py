@@ -16,6 +16,7 @@ from whence.cli.engines import PreciseOption, parse_engine
 from whence.cli.other_engines import NAMES, profile_elsewhere
 from whence.cli.shapes import ShapeOption, Shapes, mention_open_shapes, parse_shapes
 from whence.report.files import WRITERS
+from whence.report.memory import print_memory
 from whence.report.terminal import print_profile
 
 
@@ -68,6 +69,9 @@ def profile(
         Path | None,
         typer.Option("--json", help="Write profile.json to this file.", show_default=False),
     ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Say also what memory a run needs, and who holds it.")
+    ] = False,
     full_paths: Annotated[
         bool, typer.Option("--full-paths", help="Keep the paths of this machine as they are.")
     ] = False,
@@ -111,6 +115,8 @@ def profile(
         files.append(json_file)
     console = out()
     print_profile(console, shown, by, limit, depth=depth)
+    if memory:
+        print_memory(console, shown)
     for file in files:
         console.print(safe(f" → {file}", "dim"), soft_wrap=True)
 

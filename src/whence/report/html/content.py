@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from whence.attribution.findings import Finding
 from whence.attribution.profile import Background, Profile
 from whence.attribution.rows import KernelRow, SourceRow
 from whence.graph import Graph, Node
@@ -51,6 +52,10 @@ def content(profile: Profile) -> dict[str, Any]:
             for event in profile.timeline
         ],
         "timeline_ns": profile.timeline_ns,
+        "findings": [_finding(each, number, kernel_number) for each in profile.findings],
+        "roofline": _roofline(profile),
+        "memory": _memory(profile, number),
+        "distribution_ns": list(profile.distribution),
         "has_graph": profile.background is not None,
     }
 
@@ -77,13 +82,59 @@ def _operators(
             "line": escape(row.line),
             "became": escape(row.became),
             "kernels": [kernel_number[kernel] for kernel in row.kernels],
+            "of_peak": round(row.of_peak, 4),
+            "bound": row.bound,
         }
         for row in sources
     )
-    return _columns(
-        rows,
-        ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became", "kernels"),
-    )
+    names = ("name", "type", "fate", "time_ns", "inserted_ns", "modules", "line", "became")
+    return _columns(rows, (*names, "kernels", "of_peak", "bound"))
+
+
+def _finding(
+    each: Finding, number: Mapping[int, int], kernel_number: Mapping[int, int]
+) -> dict[str, Any]:
+    return {
+        "title": escape(each.title),
+        "advice": escape(each.advice),
+        "prize_ns": each.prize_ns,
+        "evidence": [escape(fact) for fact in each.evidence],
+        "kernels": [kernel_number[kernel] for kernel in each.kernels if kernel in kernel_number],
+        "operators": [number[source] for source in each.sources if source in number],
+    }
+
+
+def _roofline(profile: Profile) -> dict[str, Any] | None:
+    """What the machine does at most with as many threads: GFLOP/s, and GB/s by level."""
+    rates = profile.rates
+    if rates is None:
+        return None
+    return {
+        "measured": rates.measured,
+        "peaks": [
+            [str(unit), rate.at(profile.threads, rates.threads)]
+            for unit, rate in rates.peak.items()
+        ],
+        "levels": [
+            [level.name, rates.bandwidth_of(level, profile.threads)] for level in rates.levels
+        ],
+    }
+
+
+def _memory(profile: Profile, number: Mapping[int, int]) -> dict[str, Any] | None:
+    use = profile.memory
+    if use is None:
+        return None
+    return {
+        "weights_bytes": use.weights_bytes,
+        "arena_bytes": use.arena_bytes,
+        "alive_bytes": list(use.alive_bytes),
+        "peak_step": use.peak_step,
+        "held": [
+            [held.bytes, [number[each] for each in held.sources if each in number], held.type]
+            for held in use.held
+        ],
+    }
 
 
 def _kernels(
@@ -110,6 +161,10 @@ def _kernels(
             "inserted": row.inserted,
             "parts": [[number[part.id], part.time_ns] for part in row.origin],
             "function": functions[symbol][0] if symbol in functions else -1,
+            "flops": row.flops,
+            "bytes": row.bytes,
+            "of_peak": round(row.of_peak, 4),
+            "bound": row.bound,
         }
 
     names = (
@@ -125,6 +180,10 @@ def _kernels(
         "inserted",
         "parts",
         "function",
+        "flops",
+        "bytes",
+        "of_peak",
+        "bound",
     )
     return _columns(map(told, profile.kernels), names)
 

@@ -63,6 +63,7 @@ function describe(chosen) {
   return [`kernel ${KERNELS.id[item]} ${KERNELS.name[item]}`, [
     `${duration(perRun(KERNELS.time_ns[item]))} per run`, percent(shareOf(KERNELS.time_ns[item])), `${duration(KERNELS.min_ns[item])} at best`,
     KERNELS.waited_ns[item] * 20 > KERNELS.time_ns[item] ? `${percent(KERNELS.waited_ns[item] / KERNELS.time_ns[item])} of it waiting for threads` : '',
+    KERNELS.of_peak[item] ? `${percent(KERNELS.of_peak[item])} of peak, ${KERNELS.bound[item]}` : '',
     calls > 1 ? `${calls.toFixed(calls % 1 ? 1 : 0)} calls per run` : '', KERNELS.ops[item].join(', '),
     KERNELS.native[item] ? '' : `reference implementation: ${KERNELS.why_reference[item] || 'no native kernel'}`,
     KERNELS.inserted[item] ? 'a layout change, charged to the operators that caused it' : '',

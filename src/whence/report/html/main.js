@@ -4,10 +4,13 @@ writeHeading();
 const lineage = new Lineage();
 const treemap = new Treemap(byId('treemap'));
 const timeline = new Timeline(byId('timeline'));
-const views = { time: ['tab-time', 'view-time'], lineage: ['tab-lineage', 'view-lineage'] };
+const views = { time: ['tab-time', 'view-time'], lineage: ['tab-lineage', 'view-lineage'], advice: ['tab-advice', 'view-advice'] };
+const roofline = new Roofline(byId('roofline'));
+const memory = new MemoryChart(byId('memory'));
+writeFindings(() => openView('advice'));
 const detail = new Detail();
 // The lineage asks the browser where things are, which is quick before the others have changed the page.
-selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, timeline, detail);
+selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, timeline, roofline, memory, detail);
 detail.show();
 
 function openView(name) {
@@ -29,7 +32,9 @@ for (const [name, [tab]] of Object.entries(views)) {
   byId(tab).addEventListener('click', () => openView(name));
   byId(tab).addEventListener('keydown', (event) => {
     if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return;
-    const other = name === 'time' ? 'lineage' : 'time';
+    const order = Object.keys(views);
+    const step = event.key === 'ArrowLeft' ? -1 : 1;
+    const other = order[(order.indexOf(name) + step + order.length) % order.length];
     openView(other);
     byId(views[other][0]).focus();
   });
@@ -54,10 +59,13 @@ document.addEventListener('keydown', (event) => {
   else if (event.key === '/') byId('search').focus();
   else if (event.key === '1') openView('time');
   else if (event.key === '2') openView('lineage');
+  else if (event.key === '3') openView('advice');
   else return;
   event.preventDefault();
 });
 window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   treemap.draw();
   timeline.draw();
+  roofline.draw();
+  memory.draw();
 });

@@ -5,6 +5,7 @@ const LARGEST_NS = OPS.time_ns.reduce((most, time) => Math.max(most, time), 1);
 const COLUMNS = [
   { title: 'share', number: true, value: (item) => OPS.time_ns[item] },
   { title: 'time/run', number: true, value: (item) => OPS.time_ns[item] },
+  { title: 'of peak', number: true, value: (item) => OPS.of_peak[item] },
   { title: 'operator', value: (item) => OPS.name[item] },
   { title: 'type', value: (item) => OPS.type[item] },
   { title: 'module', value: (item) => moduleNames[item] },
@@ -22,7 +23,7 @@ function room({ value }) {
 class OperatorTable {
   constructor(box) {
     this.box = box;
-    box.style.setProperty('--columns', `128px 70px ${COLUMNS.slice(2).map(room).join(' ')}`);
+    box.style.setProperty('--columns', `128px 70px 64px ${COLUMNS.slice(3).map(room).join(' ')}`);
     box.setAttribute('aria-rowcount', String(COUNT.operator));
     this.sort = { column: 0, down: true };
     this.list = new WindowedList(box.querySelector('.rows'), {
@@ -76,20 +77,22 @@ class OperatorTable {
   build(row) {
     const share = make('div', 'share');
     share.append(make('i'), make('b'));
-    row.append(share, make('div', 'right'), middle(), make('div', 'dim'), middle(), ...(HAS_LINES ? [middle()] : []), middle());
+    row.append(share, make('div', 'right'), make('div', 'right dim'), middle(), make('div', 'dim'), middle(), ...(HAS_LINES ? [middle()] : []), middle());
     for (const [place, cell] of [...row.children].entries()) {
       cell.setAttribute('role', 'gridcell');
-      if (place > 2) cell.classList.add('dim');
+      if (place > 3) cell.classList.add('dim');
     }
   }
 
   fill(row, item) {
     const time = OPS.time_ns[item];
-    const [share, duty, name, type, module, ...rest] = row.children;
+    const [share, duty, peak, name, type, module, ...rest] = row.children;
     share.firstChild.style.setProperty('--part', `${(time / LARGEST_NS) * 100}%`);
     share.firstChild.style.setProperty('--fill', `var(${colourOf(OPS.type[item])})`);
     share.lastChild.textContent = time ? percent(shareOf(time)) : '–';
     duty.textContent = time ? duration(perRun(time)) : '–';
+    peak.textContent = OPS.of_peak[item] ? percent(OPS.of_peak[item]) : '';
+    peak.title = OPS.bound[item] ? `bound by ${OPS.bound[item]}` : '';
     fillMiddle(name, OPS.name[item]);
     type.textContent = OPS.type[item];
     fillMiddle(module, moduleNames[item]);
