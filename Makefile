@@ -2,7 +2,8 @@
 PYTHON      ?= python3
 VENV        := .venv
 BIN         := $(VENV)/bin
-PYTEST_ARGS ?= -n auto
+# Tests of one file stay with one worker for the most part, so that what they share is made once.
+PYTEST_ARGS ?= -n auto --dist worksteal
 ZOO_ARGS    ?=
 BENCH_ARGS  ?=
 
@@ -16,8 +17,14 @@ help: ## list what can be done
 demo: $(VENV)/.with-base ## read a word from a picture with a trained model, and see where the time goes
 	$(BIN)/whence demo
 
-test: lint ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)
-	$(BIN)/pytest $(PYTEST_ARGS)
+# Types are checked by one core while the tests begin, so that none is idle.
+test: $(VENV)/.with-dev ## everything that CI runs: lint, types, tests (PYTEST_ARGS="-m 'not slow'" leaves out the slow ones)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict & types=$$!; \
+	$(BIN)/pytest $(PYTEST_ARGS); tests=$$?; \
+	wait $$types || { echo "mypy --strict found errors, above"; exit 1; }; \
+	exit $$tests
 
 lint: $(VENV)/.with-dev ## style and types, without the tests
 	$(BIN)/ruff check .
