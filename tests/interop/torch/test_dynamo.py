@@ -120,6 +120,15 @@ def test_a_function_and_sizes_as_arguments() -> None:
             _same(model(x, n), scaled(x, n))
 
 
+def test_tensors_made_by_the_traced_code() -> None:
+    def shifted(x: Any) -> Any:
+        return x + torch.tensor([1.0, 2.0]) * torch.as_tensor([[3.0]])
+
+    x = torch.randn(4, 2)
+    with torch.no_grad():
+        _same(torch.compile(shifted, backend=compile_fx)(x), shifted(x))
+
+
 def test_the_backend_is_registered() -> None:
     from importlib.metadata import entry_points
 

@@ -15,7 +15,7 @@ from whence.frontends.origin_metadata import LOAD
 from whence.frontends.torch.call import AtenCall, Reading, is_node, meta_of, scalar_dtype
 from whence.frontends.torch.operators import MAPPINGS, operator_key
 from whence.frontends.torch.sources import Sources, describe
-from whence.frontends.torch.tensors import dtype_of
+from whence.frontends.torch.tensors import array_of, dtype_of
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.ops.definition import Attr
@@ -88,11 +88,25 @@ def read_program(program: TracedProgram) -> Graph:
                 results = node.args[0]
             elif node.op == "call_function":
                 _add_operator(reading, node)
+            elif node.op == "get_attr":
+                reading.values[node.name] = _attribute(reading, node)
             elif node.op != "placeholder":
                 raise UnsupportedError(f"{describe(node)}: whence reads no nodes of kind {node.op}")
         _add_outputs(reading, program, results)
         _account_for_the_rest(graph, program.sources)
     return graph
+
+
+def _attribute(reading: Reading, node: FxNode) -> Ref:
+    """A tensor that the traced code made itself, and the graph holds."""
+    found: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        found = getattr(found, part, None)
+    if not hasattr(found, "data_ptr"):
+        raise UnsupportedError(
+            f"operators that use {node.target!r}: whence reads no graphs inside graphs of PyTorch"
+        )
+    return reading.const(array_of(found), str(node.target))
 
 
 def _add_inputs(reading: Reading, program: TracedProgram) -> None:
