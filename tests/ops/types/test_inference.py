@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.ops.onnx_cases import cases, type_variants
 from whence.errors import ModelError, UnsupportedError
 from whence.ops.definition import TypeQuery
+from whence.ops.types import inference
 from whence.ops.types.inference import Inference, from_type_proto, infer, to_type_proto
 from whence.types import (
     UNKNOWN,
@@ -213,3 +214,19 @@ def test_type_protos_round_trip(kind: ValueType) -> None:
 
 def test_an_empty_type_proto_is_unknown() -> None:
     assert from_type_proto(onnx.TypeProto()) == UNKNOWN
+
+
+def test_elementwise_operators_of_the_same_types_are_inferred_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(inference, "check_operands", lambda query: asked.append(query.op))
+    kind, scalar = TensorType(DType.F32, (2, 3)), TensorType(DType.F32, ())
+    known = Inference()
+    for _ in range(3):
+        assert known.infer(TypeQuery("Add", {}, (kind, scalar), (None, None), 1)) == (kind,)
+    assert known.infer(TypeQuery("Add", {}, (scalar, scalar), (None, None), 1)) == (scalar,)
+    # Attributes may be wrong, and values may decide.
+    for _ in range(2):
+        known.infer(TypeQuery("Transpose", {"perm": (1, 0)}, (kind,), (None,), 1))
+    assert asked == ["Add", "Add", "Transpose", "Transpose"]

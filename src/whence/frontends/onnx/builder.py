@@ -292,7 +292,7 @@ class NodeBuilder:
             if types is None:
                 check_signature(op, record, inputs, len(outputs), attrs)
             found = self._infer(op, inputs, attrs, len(outputs)) if types is None else types
-            if self.declared:
+            if not self.declared.keys().isdisjoint(outputs):
                 found = self._declared_elements(node_id, found, outputs)
             node = Node(
                 node_id, op, inputs, found, attrs, name=record.name, origin=origin, bodies=bodies

@@ -161,10 +161,10 @@ class Planner:
         inputs, outputs = list(node.input), list(node.output)
         op, domain, given = node.op_type, default_domain(node.domain), node.name
         check_texts((op, domain, given, *inputs, *outputs))
-        metadata = (
-            {entry.key: entry.value for entry in node.metadata_props} if node.metadata_props else {}
-        )
-        check_texts((*metadata, *metadata.values()))
+        metadata: dict[str, str] = {}
+        if node.metadata_props:
+            metadata = {entry.key: entry.value for entry in node.metadata_props}
+            check_texts((*metadata, *metadata.values()))
         origins = read_origin_metadata(metadata, self._n_first, given) if self._continues else None
         number = 0 if origins is not None else len(self.sources) + 1
         if not op:

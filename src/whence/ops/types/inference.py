@@ -13,7 +13,7 @@ import onnx.helper
 import onnx.shape_inference
 
 from whence.errors import ModelError
-from whence.ops.definition import Infer, TypeQuery, Value
+from whence.ops.definition import Infer, OpDef, TypeQuery, Value
 from whence.ops.fallback import first_line
 from whence.ops.operands.rules import check_operands
 from whence.ops.registry import lookup
@@ -44,8 +44,8 @@ def infer(query: TypeQuery) -> tuple[ValueType, ...]:
 
 
 class Inference:
-    """Inference that remembers what it asked the `onnx` package, which takes some 100 µs to answer.
-    One for each graph being built.
+    """Inference that remembers what it found for elementwise operators, and what it asked the
+    `onnx` package, which takes some 100 µs to answer. One for each graph being built.
     """
 
     def __init__(self) -> None:
@@ -64,8 +64,20 @@ class Inference:
             ) from error
 
     def _infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
+        known = lookup(query.op)
+        if known.formula is None or query.attrs:
+            return self._infer_anew(query, known)
+        # What is computed element by element follows from the operands' types alone, and layers
+        # that repeat have the same ones.
+        key = (query.op, query.types, query.n_outputs)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._infer_anew(query, known)
+        return found
+
+    def _infer_anew(self, query: TypeQuery, known: OpDef) -> tuple[ValueType, ...]:
         check_operands(query)
-        rule = lookup(query.op).infer
+        rule = known.infer
         if rule is not None:
             return _possible(query, _exactly(_apply(rule, query), query.n_outputs))
         values = tuple(_small(value) for value in query.values)
