@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import onnx.defs
 import pytest
 
+import whence.ops
 from whence.ops.definition import OpClass, OpDef, Pattern
 from whence.ops.operand import CODING, DATA, INDEX, PARAMETER, TYPE, named, variadic
 from whence.ops.registry import REGISTRY, form_of, operators
@@ -95,3 +99,19 @@ def test_what_moves_elements() -> None:
         "Transpose", "Unsqueeze",
     }  # fmt: skip
     assert operators(Trait.MOVES) < operators(Trait.SELECTS)
+
+
+def test_operands_are_read_by_names_that_exist() -> None:
+    """`Node.operand` is `None` for a name that the operator does not have, so a wrong one would
+    never show.
+    """
+    known = {name for each in REGISTRY.values() for name in each.operands.names}
+    asked = {
+        (path.name, name)
+        for path in Path(whence.ops.__file__).parent.parent.rglob("*.py")
+        for name in re.findall(r'\.operand\("(\w+)"\)', path.read_text(encoding="utf-8"))
+    }
+    # Readers of other formats read by the names of those.
+    wrong = {(file, name) for file, name in asked if name not in known and file != "call.py"}
+    assert len(asked) > 20
+    assert not wrong

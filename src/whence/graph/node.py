@@ -118,8 +118,10 @@ class Node:
         return self.inputs[index] if index < len(self.inputs) else None
 
     def operand(self, name: str) -> Ref | None:
-        """The operand that the operator's definition calls `name`, or `None` when it is absent."""
-        index = REGISTRY[self.op].operands.positions[name]
+        """The operand that the operator's definition calls `name`; `None` when it is absent, or the
+        operator has none of that name, as Conv has no addend.
+        """
+        index = REGISTRY[self.op].operands.positions.get(name, len(self.inputs))
         return self.inputs[index] if index < len(self.inputs) else None
 
     def is_a(self, *ops: str) -> bool:

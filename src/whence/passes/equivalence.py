@@ -136,7 +136,7 @@ def _draws(graph: Graph, node: Node) -> bool:
     if node.op != "Dropout":
         return True
     # Dropout only draws in training.
-    training = node.input(2)
+    training = node.operand("training_mode")
     value = graph.const_value(training)
     return training is not None and (value is None or bool(value.reshape(-1)[0]))
 

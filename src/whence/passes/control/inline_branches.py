@@ -73,7 +73,7 @@ def _plan_if(graph: Graph, node: Node) -> Inlining | None:
 
 def _plan_loop(graph: Graph, node: Node) -> Inlining | None:
     trips = const_ints(graph, node.input(0))
-    proceeds = True if node.input(1) is None else const_bool(graph, node.input(1))
+    proceeds = True if node.operand("cond") is None else const_bool(graph, node.operand("cond"))
     formal = len(node.inputs) - capture_count(node)
     carried = node.inputs[2:formal]
     # Loop(0, c, v, f) = Loop(n, false, v, f) = v

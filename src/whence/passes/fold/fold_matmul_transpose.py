@@ -104,11 +104,11 @@ def _transposed_operand(node: Node, rewriter: Rewriter) -> bool:
 def _transposed_result(node: Node, rewriter: Rewriter) -> bool:
     graph = rewriter.graph
     transpose = unique_consumer(graph, node, "Transpose")
-    bias = graph.const_value(node.input(2))
+    bias = graph.const_value(node.operand("C"))
     if (
         transpose is None
         or not _is_transposition(transpose)
-        or (node.input(2) is not None and (bias is None or bias.ndim > 2))
+        or (node.operand("C") is not None and (bias is None or bias.ndim > 2))
     ):
         return False
     # (a·b + c)^T = b^T·a^T + c^T
@@ -169,7 +169,7 @@ def _scaled_result(node: Node, rewriter: Rewriter) -> bool:
     if scaling is None or found is None or found[0] != node.ref():
         return False
     changes = _scaled(
-        graph, node, found[1], ("alpha",) if node.input(2) is None else ("alpha", "beta")
+        graph, node, found[1], ("alpha",) if node.operand("C") is None else ("alpha", "beta")
     )
     if not changes:
         return False

@@ -88,7 +88,7 @@ class FoldPad(RulePass):
 
 def _padding(graph: Graph, node: Node) -> _Padding | None:
     data = node.input(0)
-    kind, amounts = tensor_of(graph, data), graph.const_value(node.input(1))
+    kind, amounts = tensor_of(graph, data), graph.const_value(node.operand("pads"))
     if (
         data is None
         or kind is None
@@ -99,12 +99,16 @@ def _padding(graph: Graph, node: Node) -> _Padding | None:
         return None
     rank = kind.rank
     axes = list(range(rank))
-    if node.input(3) is not None:
-        given = graph.const_value(node.input(3))
+    if node.operand("axes") is not None:
+        given = graph.const_value(node.operand("axes"))
         if given is None:
             return None
         axes = [int(axis) % rank for axis in given.reshape(-1)]
-    value = np.zeros(()) if node.input(2) is None else graph.const_value(node.input(2))
+    value = (
+        np.zeros(())
+        if node.operand("constant_value") is None
+        else graph.const_value(node.operand("constant_value"))
+    )
     # A constant without a value means zero.
     if (
         value is None
@@ -184,7 +188,7 @@ def _lower_bound(graph: Graph, ref: Ref) -> float:
     if node.op in operators(Trait.NOT_NEGATIVE):
         return 0.0
     bounds = [graph.const_value(ref) for ref in node.inputs[1:] if ref is not None]
-    if node.op != "Clip" or node.input(1) is None:
+    if node.op != "Clip" or node.operand("min") is None:
         return -np.inf
     # The upper bound wins where the two contradict each other.
     return min(

@@ -115,7 +115,7 @@ def _fold_into_batch_norm(node: Node, operands: WithConst, rewriter: Rewriter) -
         or get_int(bn.attrs, "training_mode", 0)
     ):
         return False
-    scale, bias = graph.const_value(bn.input(1)), graph.const_value(bn.input(2))
+    scale, bias = graph.const_value(bn.operand("scale")), graph.const_value(bn.operand("B"))
     if (
         scale is None
         or bias is None

@@ -78,9 +78,9 @@ def _adds_nothing(graph: Graph, node: Node) -> bool:
     if node.op == "MatMul":
         operands = [tensor_of(graph, ref) for ref in node.inputs]
         return all(operand is not None and operand.rank == 2 for operand in operands)
-    bias = graph.const_value(node.input(2))
+    bias = graph.const_value(node.operand("C"))
     return (
-        node.input(2) is None
+        node.operand("C") is None
         or get_float(node.attrs, "beta", 1.0) == 0
         or (bias is not None and not np.any(bias))
     )

@@ -199,8 +199,8 @@ def _convolution(graph: Graph, node: Node, weights: np.ndarray) -> Linear | None
     if weights.ndim < 3 or groups < 1 or n_in % groups or n_out % groups:
         return None
     bias = None
-    if node.input(2) is not None:
-        bias = _row(graph.const_value(node.input(2)), n_out)
+    if node.operand("B") is not None:
+        bias = _row(graph.const_value(node.operand("B")), n_out)
         if bias is None:
             return None
     padded = transposed or _is_padded(node, weights.shape[2:])

@@ -97,7 +97,7 @@ class BlockChannels(RulePass):
     def _block_convolution(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
         x, y, w = (static_float(graph, ref) for ref in (node.inputs[0], node.ref(), node.inputs[1]))
-        source, bias, addend = node.inputs[0], node.input(2), node.input(3)
+        source, bias, addend = node.inputs[0], node.operand("B"), node.operand("Z")
         if (
             x is None
             or y is None

@@ -304,8 +304,8 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
     if (
         starts is None
         or ends is None
-        or (axes is None) != (node.input(3) is None)
-        or (steps is None) != (node.input(4) is None)
+        or (axes is None) != (node.operand("axes") is None)
+        or (steps is None) != (node.operand("steps") is None)
     ):
         return None
     axes = tuple(axis % layout.rank for axis in (range(len(starts)) if axes is None else axes))
@@ -323,8 +323,8 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
 
 
 def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: int) -> Form | None:
-    pads, axes = integers(graph, node.input(1)), integers(graph, node.input(3))
-    if pads is None or (axes is None) != (node.input(3) is None):
+    pads, axes = integers(graph, node.operand("pads")), integers(graph, node.operand("axes"))
+    if pads is None or (axes is None) != (node.operand("axes") is None):
         return None
     axes = tuple(axis % layout.rank for axis in (range(layout.rank) if axes is None else axes))
     wanted = [0] * 10
@@ -335,7 +335,9 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: in
     return Form(
         (
             BlockedStep(
-                "Pad", (Twin(source), np.array(wanted, np.int64), node.input(2)), node.attrs
+                "Pad",
+                (Twin(source), np.array(wanted, np.int64), node.operand("constant_value")),
+                node.attrs,
             ),
         ),
         (layout,),

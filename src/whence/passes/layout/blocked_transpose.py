@@ -73,7 +73,7 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
     """A transposed convolution with constant weights, in one group and with nothing added to its
     sum, as a blocked convolution and a shuffle.
     """
-    source, bias = node.inputs[0], graph.const_value(node.input(2))
+    source, bias = node.inputs[0], graph.const_value(node.operand("B"))
     x, y, weights = (
         static_float(graph, source),
         static_float(graph, node.ref()),
@@ -90,8 +90,8 @@ def transposed_form(graph: Graph, node: Node, layouts: Layouts, block: int) -> F
         return None
     if (
         get_int(node.attrs, "group", 1) != 1
-        or node.input(3) is not None
-        or (node.input(2) is not None and bias is None)
+        or node.operand("Z") is not None
+        or (node.operand("B") is not None and bias is None)
     ):
         return None
     geometry = make_transposition(node.op, node.attrs, x[2:], weights.shape[2:])

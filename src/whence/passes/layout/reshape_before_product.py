@@ -93,10 +93,10 @@ def _is_by_rows(graph: Graph, node: Node) -> bool:
     """Does every row of the result follow from the same row of `a` alone, in the same way?"""
     if node.op == "MatMul":
         return True
-    bias = shape_of(graph, node.input(2))
+    bias = shape_of(graph, node.operand("C"))
     same_for_all = (
         bias is not None
         and all(dim == 1 for dim in bias[:-1])
         and get_float(node.attrs, "beta", 1.0) == 1.0
     )
-    return not get_int(node.attrs, "transA", 0) and (node.input(2) is None or same_for_all)
+    return not get_int(node.attrs, "transA", 0) and (node.operand("C") is None or same_for_all)

@@ -138,8 +138,8 @@ def _without(perm: Perm, gone: set[int], node: Node) -> Perm:
 
 
 def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    axes = integers(graph, node.input(1))
-    if node.input(1) is not None and axes is None:
+    axes = integers(graph, node.operand("axes"))
+    if node.operand("axes") is not None and axes is None:
         return None
     if not axes and get_int(node.attrs, "noop_with_empty_axes", 0):
         return Rewritten((data, *node.inputs[1:]), node.attrs, perm)
@@ -154,8 +154,8 @@ def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
 
 
 def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
-    pads, axes = integers(graph, node.input(1)), integers(graph, node.input(3))
-    if pads is None or (node.input(3) is not None and axes is None):
+    pads, axes = integers(graph, node.operand("pads")), integers(graph, node.operand("axes"))
+    if pads is None or (node.operand("axes") is not None and axes is None):
         return None
     axes = tuple(range(len(perm))) if axes is None else axes
     if len(pads) != 2 * len(axes):
@@ -165,15 +165,15 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
         for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
     )
     new = _ints([begin for _, begin, _ in moved] + [end for _, _, end in moved])
-    new_axes = None if node.input(3) is None else _ints([axis for axis, _, _ in moved])
-    return Rewritten((data, new, node.input(2), new_axes), node.attrs, perm)
+    new_axes = None if node.operand("axes") is None else _ints([axis for axis, _, _ in moved])
+    return Rewritten((data, new, node.operand("constant_value"), new_axes), node.attrs, perm)
 
 
 def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     starts = shape_of(graph, node.inputs[1])
-    axes = integers(graph, node.input(3))
+    axes = integers(graph, node.operand("axes"))
     if (
-        node.input(3) is None
+        node.operand("axes") is None
         and starts is not None
         and len(starts) == 1
         and isinstance(starts[0], int)
@@ -187,7 +187,7 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
             node.inputs[1],
             node.inputs[2],
             _ints([perm[axis % len(perm)] for axis in axes]),
-            node.input(4),
+            node.operand("steps"),
         ),
         node.attrs,
         perm,
@@ -196,7 +196,7 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
 
 def _resize(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     """The axes that are named move; when none are, the scales or sizes of all do."""
-    if node.input(1) is not None:
+    if node.operand("roi") is not None:
         return None
     axes = get_ints(node.attrs, "axes")
     if axes:

@@ -65,7 +65,7 @@ def _single(graph: Graph, node: Node) -> ActivationMatch | None:
 
 def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
     """One slope for all elements is LeakyRelu."""
-    slope, kind = graph.const_value(node.input(1)), tensor_of(graph, node.input(0))
+    slope, kind = graph.const_value(node.operand("slope")), tensor_of(graph, node.input(0))
     if (
         slope is None
         or slope.size != 1
@@ -78,7 +78,10 @@ def _prelu(graph: Graph, node: Node) -> ActivationMatch | None:
 
 
 def _clip(graph: Graph, node: Node) -> ActivationMatch | None:
-    low, high = _bound(graph, node.input(1), -math.inf), _bound(graph, node.input(2), math.inf)
+    low, high = (
+        _bound(graph, node.operand("min"), -math.inf),
+        _bound(graph, node.operand("max"), math.inf),
+    )
     return None if low is None or high is None else ActivationMatch("Clip", low, high, (node,))
 
 

@@ -76,10 +76,10 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
     """
     signal, window, step = (
         tensor_of(graph, node.inputs[0]),
-        graph.const_value(node.input(2)),
-        graph.const_value(node.input(1)),
+        graph.const_value(node.operand("window")),
+        graph.const_value(node.operand("frame_step")),
     )
-    given = graph.const_value(node.input(3))
+    given = graph.const_value(node.operand("frame_length"))
     shape = None if signal is None else signal.static_shape
     if (
         signal is None
@@ -91,8 +91,8 @@ def _waves(graph: Graph, node: Node) -> tuple[np.ndarray, int] | None:
         or (window is not None and window.ndim != 1)
     ):
         return None
-    if (node.input(2) is not None and window is None) or (
-        node.input(3) is not None and given is None
+    if (node.operand("window") is not None and window is None) or (
+        node.operand("frame_length") is not None and given is None
     ):
         return None
     length = (

@@ -91,7 +91,7 @@ def _geometry(graph: Graph, node: Node) -> tuple[tuple[int, ...], np.ndarray, Wi
         or any(ref is not None and static_float(graph, ref) is None for ref in node.inputs[2:])
     ):
         return None
-    addend = node.input(3)
+    addend = node.operand("Z")
     if addend is not None and static_float(graph, addend) != made:
         return None
     return shape, weights, make_window(node.op, node.attrs, shape[2:], weights.shape[2:])
@@ -129,13 +129,13 @@ class Flattening:
         attrs = self._attrs((window.kernel[0], 1), (window.strides[0], 1), (window.dilations[0], 1))
         attrs["pads"] = (window.begins[0], 0, window.ends[0], 0)
         source = self.node.inputs[0]
-        addend = self.node.input(3)
+        addend = self.node.operand("Z")
         plain = (batch, self._made[1], self._made[2], height * width)
         result = self._conv(
             self._reshape(source, (batch, channels, depth, height * width)),
             self.weights[..., 0],
             attrs,
-            self.node.input(2),
+            self.node.operand("B"),
             None if addend is None else self._reshape(addend, plain),
         )
         self._finish(self._reshape(result, self._made))
@@ -148,7 +148,7 @@ class Flattening:
         attrs["pads"] = (*window.begins[1:], *window.ends[1:])
         padded = self._padded()
         slices = [self._slices(padded, tap) for tap in range(taps)]
-        addend = self.node.input(3)
+        addend = self.node.operand("Z")
         images = (batch * out, channels, height, width)
         total: Ref | None = None
         if addend is not None:
@@ -159,7 +159,7 @@ class Flattening:
             joined = np.concatenate([self.weights[:, :, tap] for tap in range(taps)], axis=1)
             images = (batch * out, taps * channels, height, width)
             result = self._conv(
-                self._reshape(side_by_side, images), joined, attrs, self.node.input(2), total
+                self._reshape(side_by_side, images), joined, attrs, self.node.operand("B"), total
             )
         else:
             middle = {
@@ -171,7 +171,7 @@ class Flattening:
                     self._reshape(part, images),
                     np.ascontiguousarray(self.weights[:, :, tap]),
                     attrs if is_last else middle,
-                    self.node.input(2) if is_last else None,
+                    self.node.operand("B") if is_last else None,
                     total,
                 )
             assert total is not None

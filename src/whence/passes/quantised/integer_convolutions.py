@@ -49,7 +49,7 @@ def to_second(rank: int) -> tuple[int, ...]:
 def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
     """True when the rule applied."""
     graph, node = rewriter.graph, match.op
-    x, w, ref = match.operand(0), match.operand(1), node.input(2)
+    x, w, ref = match.operand(0), match.operand(1), node.operand("B")
     transposed, last = node.op.endswith("Transpose"), node.op.startswith("ChannelsLast")
     if (
         x is None
@@ -117,10 +117,14 @@ def rewrite_convolution(match: QuantisedOp, rewriter: Rewriter) -> bool:
 def rewrite_conv_integer(node: Node, rewriter: Rewriter) -> None:
     graph = rewriter.graph
     x, weights = tensor_of(graph, node.inputs[0]), graph.const_value(node.inputs[1])
-    zero = None if node.input(2) is None else tensor_of(graph, node.input(2))
+    zero = (
+        None
+        if node.operand("x_zero_point") is None
+        else tensor_of(graph, node.operand("x_zero_point"))
+    )
     if x is None or x.rank is None or weights is None or weights.ndim != x.rank or x.rank < 3:
         return
-    if node.input(2) is not None and (zero is None or zero.elements != 1):
+    if node.operand("x_zero_point") is not None and (zero is None or zero.elements != 1):
         return
     absorbed = consts_with_origin(graph, node.inputs)
     edit = rewriter.edit(*absorbed, node, rule="conv_integer(x) = integer_conv(x), channels last")

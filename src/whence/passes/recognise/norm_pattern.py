@@ -66,7 +66,7 @@ class Norm:
 
 def inverse_root(graph: Graph, node: Node) -> InverseRoot | None:
     """The root of a mean square that `node`, a Sqrt or a Pow by ±½, computes."""
-    exponent = 0.5 if node.op == "Sqrt" else scalar(graph, node.input(1))
+    exponent = 0.5 if node.op == "Sqrt" else scalar(graph, node.operand("Y"))
     below = node.inputs[0]
     if exponent not in {0.5, -0.5} or below is None:
         return None

@@ -152,7 +152,7 @@ def _ramp(gate: Gate, top: float) -> Polynomial:
 
 def _clip_top(graph: Graph, clip: Node) -> float | None:
     """The upper bound of a Clip from 0 to a positive number."""
-    low, high = scalar(graph, clip.input(1)), scalar(graph, clip.input(2))
+    low, high = scalar(graph, clip.operand("min")), scalar(graph, clip.operand("max"))
     return high if low == 0 and high is not None and 0 < high < math.inf else None
 
 

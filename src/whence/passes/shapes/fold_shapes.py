@@ -199,7 +199,10 @@ class _Walk:
 
     # x[a : length of x] = x[a:]
     def _slice_to_the_end(self, node: Node) -> None:
-        ends, starts = self.values.of(node.input(2)), self.values.numbers(node.input(1))
+        ends, starts = (
+            self.values.of(node.operand("ends")),
+            self.values.numbers(node.operand("starts")),
+        )
         dims = self.values.dims(node.inputs[0]) if node.inputs[0] is not None else None
         if (
             ends is None
@@ -211,10 +214,14 @@ class _Walk:
             return
         axes = (
             tuple(range(len(starts)))
-            if node.input(3) is None
-            else self.values.numbers(node.input(3))
+            if node.operand("axes") is None
+            else self.values.numbers(node.operand("axes"))
         )
-        steps = (1,) * len(starts) if node.input(4) is None else self.values.numbers(node.input(4))
+        steps = (
+            (1,) * len(starts)
+            if node.operand("steps") is None
+            else self.values.numbers(node.operand("steps"))
+        )
         if (
             axes is None
             or steps is None

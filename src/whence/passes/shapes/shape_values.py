@@ -196,7 +196,7 @@ def _regrouped(values: ShapeValues, node: Node) -> KnownElements | None:
 
 
 def _gather(values: ShapeValues, node: Node) -> KnownElements | None:
-    data, chosen = values.of(node.inputs[0]), values.of(node.input(1))
+    data, chosen = values.of(node.inputs[0]), values.of(node.operand("indices"))
     places = None if chosen is None else chosen.numbers
     if (
         data is None
@@ -212,10 +212,10 @@ def _gather(values: ShapeValues, node: Node) -> KnownElements | None:
 def _slice(values: ShapeValues, node: Node) -> KnownElements | None:
     data, start, end = (
         values.of(node.inputs[0]),
-        values.numbers(node.input(1)),
-        values.numbers(node.input(2)),
+        values.numbers(node.operand("starts")),
+        values.numbers(node.operand("ends")),
     )
-    step = (1,) if node.input(4) is None else values.numbers(node.input(4))
+    step = (1,) if node.operand("steps") is None else values.numbers(node.operand("steps"))
     if (
         data is None
         or data.scalar

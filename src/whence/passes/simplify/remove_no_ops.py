@@ -111,7 +111,10 @@ def _identity(graph: Graph, node: Node) -> Ref | None:
 
 # Dropout(x) = x outside training
 def _dropout(graph: Graph, node: Node) -> Ref | None:
-    training = node.input(2) is not None and const_bool(graph, node.input(2)) is not False
+    training = (
+        node.operand("training_mode") is not None
+        and const_bool(graph, node.operand("training_mode")) is not False
+    )
     return None if training or _is_read(graph, node, 1) else node.inputs[0]
 
 
@@ -122,7 +125,7 @@ def _only_input(graph: Graph, node: Node) -> Ref | None:
 
 # Clip(x, -inf, inf) = x
 def _clip(graph: Graph, node: Node) -> Ref | None:
-    for ref, bound in ((node.input(1), -np.inf), (node.input(2), np.inf)):
+    for ref, bound in ((node.operand("min"), -np.inf), (node.operand("max"), np.inf)):
         value = graph.const_value(ref)
         if ref is not None and (
             value is None or value.dtype.kind != "f" or not is_filled_with(value, bound)
@@ -133,7 +136,7 @@ def _clip(graph: Graph, node: Node) -> Ref | None:
 
 # a reduction over nothing, or over axes of length 1 that stay, is x
 def _reduce(graph: Graph, node: Node) -> Ref | None:
-    axes = () if node.input(1) is None else const_ints(graph, node.input(1))
+    axes = () if node.operand("axes") is None else const_ints(graph, node.operand("axes"))
     shape = _shape(graph, node.inputs[0])
     if axes is None:
         return None
@@ -182,7 +185,7 @@ def _cast_like(graph: Graph, node: Node) -> Ref | None:
 def _reshape(graph: Graph, node: Node) -> Ref | None:
     if _same_shape(graph, node):
         return node.inputs[0]
-    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.input(1))
+    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(before) != len(target):
         return None
     copies = not _int(node, "allowzero", 0)
@@ -204,7 +207,7 @@ def _flatten(graph: Graph, node: Node) -> Ref | None:
 def _squeeze(graph: Graph, node: Node) -> Ref | None:
     return (
         node.inputs[0]
-        if const_ints(graph, node.input(1)) == () or _same_shape(graph, node)
+        if const_ints(graph, node.operand("axes")) == () or _same_shape(graph, node)
         else None
     )
 
@@ -220,7 +223,7 @@ def _transpose(graph: Graph, node: Node) -> Ref | None:
 
 # Expand(x, a shape that x covers) = x
 def _expand(graph: Graph, node: Node) -> Ref | None:
-    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.input(1))
+    before, target = _shape(graph, node.inputs[0]), const_ints(graph, node.operand("shape"))
     if before is None or target is None or len(target) > len(before):
         return node.inputs[0] if _same_shape(graph, node) else None
     return (
@@ -234,20 +237,27 @@ def _expand(graph: Graph, node: Node) -> Ref | None:
 
 # Tile(x, 1 1 ...) = x
 def _tile(graph: Graph, node: Node) -> Ref | None:
-    repeats = const_ints(graph, node.input(1))
+    repeats = const_ints(graph, node.operand("repeats"))
     return node.inputs[0] if repeats is not None and all(count == 1 for count in repeats) else None
 
 
 # Pad(x, nothing) = x
 def _pad(graph: Graph, node: Node) -> Ref | None:
-    pads = const_ints(graph, node.input(1))
+    pads = const_ints(graph, node.operand("pads"))
     return node.inputs[0] if pads is not None and not any(pads) else None
 
 
 # x[0:] = x
 def _slice(graph: Graph, node: Node) -> Ref | None:
-    starts, ends = const_ints(graph, node.input(1)), const_ints(graph, node.input(2))
-    steps = (1,) * len(starts or ()) if node.input(4) is None else const_ints(graph, node.input(4))
+    starts, ends = (
+        const_ints(graph, node.operand("starts")),
+        const_ints(graph, node.operand("ends")),
+    )
+    steps = (
+        (1,) * len(starts or ())
+        if node.operand("steps") is None
+        else const_ints(graph, node.operand("steps"))
+    )
     if steps is None or any(step != 1 for step in steps):
         return None
     if (
@@ -275,9 +285,9 @@ def _same_static_shape(graph: Graph, node: Node) -> bool:
 def _split(graph: Graph, node: Node) -> Ref | None:
     if len(node.outputs) != 1:
         return None
-    if node.input(1) is None:
+    if node.operand("split") is None:
         return node.inputs[0] if _int(node, "num_outputs", 1) == 1 else None
-    sizes = const_ints(graph, node.input(1))
+    sizes = const_ints(graph, node.operand("split"))
     return node.inputs[0] if sizes is not None and len(sizes) == 1 else None
 
 
@@ -293,10 +303,10 @@ def _blocks(graph: Graph, node: Node) -> Ref | None:
 def _resize(graph: Graph, node: Node) -> Ref | None:
     if _text(node, "coordinate_transformation_mode", "half_pixel").startswith("tf_"):
         return None
-    scales = graph.const_value(node.input(2))
+    scales = graph.const_value(node.operand("scales"))
     if scales is not None and scales.size:
         return node.inputs[0] if is_filled_with(scales, 1) else None
-    sizes, shape = const_ints(graph, node.input(3)), _shape(graph, node.inputs[0])
+    sizes, shape = const_ints(graph, node.operand("sizes")), _shape(graph, node.inputs[0])
     if sizes is None or shape is None:
         return None
     axes = node.attrs.get("axes")
@@ -354,7 +364,7 @@ def _is_tensor(graph: Graph, ref: Ref) -> bool:
 
 # SequenceAt([x0, x1, ...], i) = xi
 def _sequence_at(graph: Graph, node: Node) -> Ref | None:
-    items, index = _items(graph, node), const_ints(graph, node.input(1))
+    items, index = _items(graph, node), const_ints(graph, node.operand("position"))
     if (
         items is None
         or index is None

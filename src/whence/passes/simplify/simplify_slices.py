@@ -87,11 +87,22 @@ def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:
 
 def _cuts(graph: Graph, node: Node) -> dict[int, Cut] | None:
     """What a `Slice` takes, by axis; `None` unless all of it is constant."""
-    starts, ends = const_ints(graph, node.input(1)), const_ints(graph, node.input(2))
+    starts, ends = (
+        const_ints(graph, node.operand("starts")),
+        const_ints(graph, node.operand("ends")),
+    )
     if starts is None or ends is None or node.inputs[0] is None:
         return None
-    axes = tuple(range(len(starts))) if node.input(3) is None else const_ints(graph, node.input(3))
-    steps = (1,) * len(starts) if node.input(4) is None else const_ints(graph, node.input(4))
+    axes = (
+        tuple(range(len(starts)))
+        if node.operand("axes") is None
+        else const_ints(graph, node.operand("axes"))
+    )
+    steps = (
+        (1,) * len(starts)
+        if node.operand("steps") is None
+        else const_ints(graph, node.operand("steps"))
+    )
     kind = graph.type_of(node.inputs[0])
     rank = kind.rank if isinstance(kind, TensorType) else None
     if axes is None or steps is None or (rank is None and min(axes, default=0) < 0) or 0 in steps:
@@ -237,14 +248,14 @@ def _concat_of_split(node: Node, rewriter: Rewriter) -> bool:
     ):
         return False
     # Outputs that nobody reads may be missing from the node.
-    sizes = const_ints(graph, split.input(1))
+    sizes = const_ints(graph, split.operand("split"))
     complete = (
         len(sizes) == len(split.outputs)
         if sizes is not None
         else split.attrs.get("num_outputs", len(split.outputs)) == len(split.outputs)
     )
     if (
-        (sizes is None and split.input(1) is not None)
+        (sizes is None and split.operand("split") is not None)
         or not complete
         or _axis(graph, node, node.inputs[0]) != _axis(graph, split, split.inputs[0])
     ):
@@ -388,7 +399,7 @@ def _split_of_concat(node: Node, rewriter: Rewriter) -> bool:
 # [x, y][i] = y[i - len x]
 def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
     graph, source = rewriter.graph, producer_of(rewriter.graph, node.inputs[0], "Concat")
-    index = graph.const_value(node.input(1))
+    index = graph.const_value(node.operand("indices"))
     if source is None or index is None or index.ndim != 0:
         return False
     parts, axis = _parts(graph, source), _axis(graph, node, node.inputs[0])
