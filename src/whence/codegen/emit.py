@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from whence.codegen.c_text import c_comment
 from whence.codegen.micro_integer_depthwise import write_integer_slide
 from whence.codegen.micro_integer_product import write_integer_product
-from whence.codegen.micro_recurrent import write_recurrent
 from whence.codegen.micro_vector_loop import VectorLoop, with_vector_loops, write_vector_loop
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import Micros, render_kernel
@@ -22,12 +21,10 @@ from whence.errors import UnsupportedError
 from whence.kernels.integer.depthwise import IntegerSlide
 from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
-from whence.kernels.recurrent import Recurrent
 
 MICROS: Micros = {
     IntegerProduct: write_integer_product,
     IntegerSlide: write_integer_slide,
-    Recurrent: write_recurrent,
     VectorLoop: write_vector_loop,
 }
 

@@ -25,6 +25,7 @@ from whence.errors import UnsupportedError
 from whence.kernels.ir import (
     FULLY,
     SCRATCH,
+    SHARED,
     TASK,
     Accumulate,
     Accumulator,
@@ -46,6 +47,7 @@ from whence.kernels.ir import (
     Loop,
     LoopKind,
     MatrixTileStmt,
+    Meeting,
     Micro,
     Number,
     Place,
@@ -55,6 +57,7 @@ from whence.kernels.ir import (
     SetCount,
     Stmt,
     Store,
+    Swap,
     Transpose,
     Variable,
     While,
@@ -64,6 +67,9 @@ HEADER = 64
 """Bytes before scratch memory at which the pointer to the workers of a kernel stands; see
 whence_runtime.h.
 """
+
+GANG = f"(*(w_gang **)((char *)scratch - {HEADER}))"
+"""The workers that do a kernel together."""
 
 Micros = Mapping[type[Micro], Callable[["CWriter", Micro], None]]
 """How each family of micro-kernels is written out."""
@@ -151,6 +157,10 @@ class CWriter(ExpressionWriter):
                 self.pointer(stmt)
             case Advance(pointer, by):
                 self.line(f"{pointer} += {self.count(by)};")
+            case Swap(one, other):
+                kept = self.fresh("swap")
+                self.line(f"__auto_type {kept} = {one};")
+                self.line(f"{one} = {other}, {other} = {kept};")
             case Prefetch(pointer, offset, nearest):
                 near = "" if nearest else ", 0, 2"
                 self.line(f"__builtin_prefetch({pointer} + {self.count(offset)}{near});")
@@ -231,7 +241,9 @@ class CWriter(ExpressionWriter):
     def pointer(self, pointer: LetPointer) -> None:
         kind = f"{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
         offset = self.count(pointer.offset)
-        base = f"({kind})scratch" if pointer.base == SCRATCH else pointer.base
+        base = {SCRATCH: f"({kind})scratch", SHARED: f"({kind}){GANG}->shared"}.get(
+            pointer.base, pointer.base
+        )
         alone = "restrict " if pointer.is_alone else ""
         self.line(f"{kind}{alone}{pointer.name} = {base}{f' + {offset}' if offset != '0' else ''};")
 
@@ -245,7 +257,9 @@ class CWriter(ExpressionWriter):
             self.line(line)
 
     def barrier(self, barrier: Barrier) -> None:
-        raise UnsupportedError(f"work items of one {barrier.of.value} do not wait for each other")
+        if barrier.of is not Meeting.WORKERS:
+            raise UnsupportedError(f"work items of a {barrier.of.value} do not wait for each other")
+        self.line(f"{GANG}->meet({GANG});")
 
     def tables(self) -> list[str]:
         """The definitions of the tables that expressions written so far read."""

@@ -22,8 +22,11 @@ from dataclasses import dataclass
 
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
+    BEGIN,
+    END,
     FULLY,
     SCRATCH,
+    SHARED,
     TASK,
     Advance,
     Array,
@@ -60,7 +63,7 @@ from whence.kernels.ir import (
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
-_RESERVED = (TASK, SCRATCH, "begin", "end", "buf")
+_RESERVED = (TASK, SCRATCH, SHARED, BEGIN, END, "buf")
 """What the function around every program has names for."""
 
 
@@ -243,6 +246,12 @@ class Builder:
         """A pointer into the worker's private memory, so many elements behind its start."""
         name = self._name(name)
         self.add(LetPointer(name, SCRATCH, count(offset), dtype, is_written=True, is_alone=alone))
+        return Pointer(name, dtype)
+
+    def memory(self, name: str, base: str, dtype: DType, offset: int) -> Pointer:
+        """A pointer into `SCRATCH` or `SHARED` memory that may change places with another."""
+        name = self._name(name)
+        self.add(LetPointer(name, base, count(offset), dtype, True, False, True))
         return Pointer(name, dtype)
 
     def pointer(

@@ -17,7 +17,8 @@ import numpy as np
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
-from whence.kernels.ir import Buffer, Expr, Kernel, Micro, Name
+from whence.kernels.ir import Buffer, Expr, Kernel, Name
+from whence.kernels.recurrent_program import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase, Recurrent
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
 from whence.ops.neural.activation import ACTIVATIONS
@@ -37,94 +38,6 @@ _BUSY = 8
 _STEPS = 64
 # Weights of the state from which on a step takes longer than it takes the workers to meet.
 _TOGETHER = 1 << 17
-
-BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
-HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A product with the state and what follows for each unit: values by name, in order, from the
-    sums `x0`, `x1`, ... of the gates it makes.
-
-    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are
-    its peepholes, `late` its late bias.
-    """
-
-    gates: tuple[int, ...]
-    from_reset: bool
-    """The product is with the reset state instead of the state."""
-    lets: tuple[tuple[str, Expr], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Recurrent(Micro):
-    """A whole layer as one statement; a renderer writes the loops."""
-
-    gates: int
-    directions: int
-    time: int
-    batch: int
-    inputs: int
-    hidden: int
-    rows: int
-    """Sequences in a work item."""
-    together: bool
-    """One sequence in one direction: the workers divide the panels among them and meet after every
-    phase. A work item is a panel.
-    """
-    tile: Tile
-    vectors: int
-    """Vectors of units in a panel."""
-    steps: int
-    reverse: tuple[bool, ...]
-    batch_first: bool
-    late: int | None
-    """The gate whose sum with the state starts from its own bias and is kept apart from the
-    input's.
-    """
-    phases: tuple[tuple[Phase, ...], ...]
-    """By direction."""
-    x: str
-    w: str
-    r: str
-    bias: str | None
-    lengths: str | None
-    start: str | None
-    start_cell: str | None
-    peepholes: str | None
-    outputs: tuple[str | None, ...]
-    """All hidden states, the last, and the last cell state, as far as they are asked for."""
-
-    @property
-    def units(self) -> int:
-        return self.vectors * self.tile.lanes
-
-    @property
-    def panels(self) -> int:
-        return -(-self.hidden // self.units)
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return self.gates * self.units
-
-    @property
-    def blocks(self) -> int:
-        return self.batch // self.rows
-
-    @property
-    def padded(self) -> int:
-        return self.panels * self.units
-
-    @property
-    def has_cell(self) -> bool:
-        return self.gates == 4
-
-    @property
-    def scratch(self) -> tuple[int, int]:
-        """Floats of the input's products, and of one state."""
-        return self.steps * self.rows * self.panels * self.width, self.rows * self.padded
 
 
 def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:

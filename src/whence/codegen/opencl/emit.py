@@ -24,7 +24,7 @@ from whence.kernels.conv.depthwise_program import Slide
 from whence.kernels.conv.direct_program import Conv
 from whence.kernels.ir import Kernel
 from whence.kernels.product.gemm_program import Gemm
-from whence.kernels.recurrent import Recurrent
+from whence.kernels.recurrent_program import Recurrent
 from whence.kernels.tile import Tile
 
 MICROS: Micros = {

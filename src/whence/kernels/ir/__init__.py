@@ -45,8 +45,11 @@ from whence.kernels.ir.matrix_tiles import (
     TileZero,
 )
 from whence.kernels.ir.statements import (
+    BEGIN,
+    END,
     FULLY,
     SCRATCH,
+    SHARED,
     Accumulate,
     Accumulator,
     Advance,
@@ -69,6 +72,7 @@ from whence.kernels.ir.statements import (
     SetCount,
     Stmt,
     Store,
+    Swap,
     Transpose,
     Variable,
     While,
@@ -97,9 +101,12 @@ from whence.kernels.ir.values import (
 )
 
 __all__ = [
+    "BEGIN",
+    "END",
     "FULLY",
     "ONE",
     "SCRATCH",
+    "SHARED",
     "TASK",
     "Accumulate",
     "Accumulator",
@@ -158,6 +165,7 @@ __all__ = [
     "Splat",
     "Stmt",
     "Store",
+    "Swap",
     "Table",
     "TileConfigure",
     "TileLoad",

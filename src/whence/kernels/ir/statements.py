@@ -194,6 +194,10 @@ class Constants:
 
 SCRATCH = "scratch"
 """The private memory of a worker, as what a pointer points into."""
+SHARED = "shared"
+"""The memory that all workers of a kernel share, where they work together."""
+BEGIN, END = "begin", "end"
+"""The counters of the work items that a call of the kernel is for: from, to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +223,14 @@ class Advance:
 
     pointer: str
     by: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Two pointers change places."""
+
+    one: str
+    other: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +295,7 @@ Stmt: TypeAlias = (
     | Constants
     | LetPointer
     | Advance
+    | Swap
     | Prefetch
     | Fill
     | Transpose

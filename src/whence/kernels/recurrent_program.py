@@ -1,0 +1,518 @@
+"""Recurrent layers as programs: the input's products for many steps at once, then step by step the
+products with the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.expressions import apply, choose
+from whence.kernels.ir import (
+    BEGIN,
+    END,
+    FULLY,
+    SCRATCH,
+    SHARED,
+    Barrier,
+    Count,
+    Counter,
+    CountValue,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Meeting,
+    Micro,
+    Name,
+    Splat,
+    Stmt,
+    Swap,
+    ValueCount,
+    chosen,
+    count,
+    least,
+    walk,
+)
+from whence.kernels.tile import Tile
+from whence.types import DType
+
+ZERO = Literal(0.0, DType.F32)
+BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
+HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A product with the state and what follows for each unit: values by name, in order, from the
+    sums `x0`, `x1`, ... of the gates it makes.
+
+    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are
+    its peepholes, `late` its late bias.
+    """
+
+    gates: tuple[int, ...]
+    from_reset: bool
+    """The product is with the reset state instead of the state."""
+    lets: tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent(Micro):
+    """A whole layer. Work item t is a block of sequences in one direction, or a panel of units."""
+
+    gates: int
+    directions: int
+    time: int
+    batch: int
+    inputs: int
+    hidden: int
+    rows: int
+    """Sequences in a work item."""
+    together: bool
+    """One sequence in one direction: the workers divide the panels among them and meet after every
+    phase. A work item is a panel.
+    """
+    tile: Tile
+    vectors: int
+    """Vectors of units in a panel."""
+    steps: int
+    reverse: tuple[bool, ...]
+    batch_first: bool
+    late: int | None
+    """The gate whose sum with the state starts from its own bias and is kept apart from the
+    input's.
+    """
+    phases: tuple[tuple[Phase, ...], ...]
+    """By direction."""
+    x: str
+    w: str
+    r: str
+    bias: str | None
+    lengths: str | None
+    start: str | None
+    start_cell: str | None
+    peepholes: str | None
+    outputs: tuple[str | None, ...]
+    """All hidden states, the last, and the last cell state, as far as they are asked for."""
+
+    @property
+    def units(self) -> int:
+        return self.vectors * self.tile.lanes
+
+    @property
+    def panels(self) -> int:
+        return -(-self.hidden // self.units)
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        return self.gates * self.units
+
+    @property
+    def blocks(self) -> int:
+        return self.batch // self.rows
+
+    @property
+    def padded(self) -> int:
+        return self.panels * self.units
+
+    @property
+    def has_cell(self) -> bool:
+        return self.gates == 4
+
+    @property
+    def scratch(self) -> tuple[int, int]:
+        """Floats of the input's products, and of one state."""
+        return self.steps * self.rows * self.panels * self.width, self.rows * self.padded
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        if self.together:
+            # Its own panels are all a worker computes; the states of all units it reads from the
+            # memory that all share.
+            panels = (Counter(BEGIN), Counter(END))
+            _layer(build, self, panels, count(0), count(0))
+        else:
+            with build.tasks(kernel.tasks) as task:
+                direction = build.count("direction", task // self.blocks)
+                first = build.count("first", task % self.blocks * self.rows)
+                _layer(build, self, (count(0), count(self.panels)), direction, first)
+        return build.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What the parts of a work item share."""
+
+    it: Recurrent
+    panels: tuple[Count, Count]
+    """That it computes: from, to."""
+    direction: Count
+    first: Count
+    """The first of its sequences."""
+    w: Pointer
+    r: Pointer
+    products: Pointer
+    """The input's share of every gate."""
+    now: Pointer
+    """States of the step before."""
+    next: Pointer
+    """States that this step makes."""
+    cells: Pointer
+    resets: Pointer
+
+    def state_place(self, i: Count, unit: Count) -> Count:
+        """Where a state lies among all directions and sequences."""
+        it, row = self.it, self.first + i
+        if it.batch_first:
+            return (row * it.directions + self.direction) * it.hidden + unit
+        return (self.direction * it.batch + row) * it.hidden + unit
+
+    @property
+    def own_units(self) -> tuple[Count, Count]:
+        """The units that a worker stores, all of them unless it works together with others."""
+        it = self.it
+        if not it.together:
+            return count(0), count(it.hidden)
+        return self.panels[0] * it.units, least(self.panels[1] * it.units, it.hidden)
+
+
+def _layer(
+    build: Builder, it: Recurrent, panels: tuple[Count, Count], direction: Count, first: Count
+) -> None:
+    products, state = it.scratch
+    place = (SHARED if it.together else SCRATCH, DType.F32)
+    states = [
+        build.memory(name, *place, products + number * state)
+        for number, name in enumerate(("now", "next", "cells", "resets"))
+    ]
+    layer = _Layer(
+        it,
+        panels,
+        direction,
+        first,
+        build.pointer("w", build.buffer(it.w), direction * (it.panels * it.inputs * it.width)),
+        build.pointer("r", build.buffer(it.r), direction * (it.panels * it.hidden * it.width)),
+        build.memory("products", SCRATCH, DType.F32, 0),
+        *states,
+    )
+    if it.together:
+        with build.when(panels[0].equals(0)):
+            _start(build, layer)
+        build.add(Barrier(Meeting.WORKERS))
+    else:
+        _start(build, layer)
+    backwards = direction if it.reverse == (False, True) else count(int(it.reverse[0]))
+    with build.loop("done", it.time, step=it.steps) as done:
+        steps = build.count("count", least(it.time - done, it.steps))
+        low = build.count("low", chosen(backwards.equals(1), it.time - done - steps, done))
+        _project(build, layer, low, steps)
+        _steps(build, layer, backwards, low, steps)
+    begin, end = layer.own_units
+    for target, source in ((it.outputs[1], layer.now), (it.outputs[2], layer.cells)):
+        if target is not None:
+            with build.loop("i", it.rows) as i, build.loop("u", end, begin=begin) as u:
+                made = build.buffer(target)[layer.state_place(i, u)]
+                build.assign(made, source[i * it.padded + u])
+
+
+def _start(build: Builder, layer: _Layer) -> None:
+    it = layer.it
+    for target, source in ((layer.now, it.start), (layer.cells, it.start_cell)):
+        if target is layer.cells and not it.has_cell:
+            continue
+        with build.loop("i", it.rows) as i:
+            if source is not None:
+                with build.loop("u", it.hidden) as u:
+                    value = build.buffer(source)[layer.state_place(i, u)]
+                    build.assign(target[i * it.padded + u], value)
+            begin = it.hidden if source is not None else 0
+            with build.loop("u", it.padded, begin=begin) as u:
+                build.assign(target[i * it.padded + u], ZERO)
+    # Units that only fill up a vector are computed from zeros and stay what they are; no other unit
+    # reads them.
+    with build.loop("u", it.rows * it.padded) as u:
+        build.assign(layer.next[u], ZERO)
+        build.assign(layer.resets[u], ZERO)
+
+
+def _project(build: Builder, layer: _Layer, low: Count, steps: Count) -> None:
+    """The input's share of every gate for the next steps, biases included."""
+    it = layer.it
+    step, row = (
+        (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
+    )
+    height = max(1, min(24 // (it.gates * it.vectors), it.steps))
+    with build.loop("panel", layer.panels[1], begin=layer.panels[0]) as panel:
+        bias = _bias(build, layer, panel)
+        b = build.pointer("b", layer.w, panel * (it.inputs * it.width))
+        with build.loop("i", it.rows) as i:
+            source = build.pointer("from", build.buffer(it.x), low * step + (layer.first + i) * row)
+            to = build.pointer(
+                "to", layer.products, (i * it.panels + panel) * it.width, written=True
+            )
+            whole = build.count("whole", steps // height * height)
+            with build.loop("t", whole, step=height) as t:
+                _tile(build, it, height, step, t, bias, b, source, to)
+            if height > 1:
+                with build.loop("t", steps, begin=whole) as t:
+                    _tile(build, it, 1, step, t, bias, b, source, to)
+
+
+def _bias(build: Builder, layer: _Layer, panel: Count) -> Memory:
+    """What the sums of a panel begin with: the biases of the input and of the state, but for the
+    gate whose second bias comes later.
+    """
+    it = layer.it
+    bias = build.array("bias", it.width)
+    if it.bias is None:
+        with build.loop("j", it.width) as j:
+            build.assign(bias[j], ZERO)
+        return bias
+    with build.loop("g", it.gates) as g, build.loop("u", it.units) as u:
+        unit = build.count("unit", panel * it.units + u)
+        both = build.pointer(
+            "both",
+            build.buffer(it.bias),
+            layer.direction * (2 * it.gates * it.hidden) + g * it.hidden + unit,
+        )
+        with build.when(unit < it.hidden):
+            build.assign(bias[g * it.units + u], both[0])
+            total = both[0] + both[it.gates * it.hidden]
+            if it.late is None:
+                build.assign(bias[g * it.units + u], total)
+            else:
+                with build.when(g.differs(it.late)):
+                    build.assign(bias[g * it.units + u], total)
+        with build.otherwise():
+            build.assign(bias[g * it.units + u], ZERO)
+    return bias
+
+
+def _tile(
+    build: Builder,
+    it: Recurrent,
+    rows: int,
+    step: int,
+    t: Count,
+    bias: Memory,
+    b: Pointer,
+    source: Pointer,
+    to: Pointer,
+) -> None:
+    """The products of `rows` steps of one sequence with a panel of weights."""
+    lanes, vectors = it.tile.lanes, it.gates * it.vectors
+    sums = build.array("sum", rows, vectors, lanes=lanes)
+    with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
+        build.assign(sums[m, j], bias.vector(j * lanes, lanes))
+    _accumulate(
+        build, it, sums, rows, vectors, it.inputs, lambda m, k: source[(t + m) * step + k], b
+    )
+    with build.unrolled(("m", rows), ("j", vectors)) as (m, j):
+        place = (t + m) * (it.rows * it.panels * it.width) + j * lanes
+        build.assign(to.vector(place, lanes), sums[m, j])
+
+
+def _accumulate(
+    build: Builder,
+    it: Recurrent,
+    sums: Memory,
+    rows: int,
+    vectors: int,
+    depth: int,
+    value: Callable[[Count, Count], Expr],
+    b: Pointer,
+) -> None:
+    """sum[m][j] += Σ_k value(m, k) · b[k][j]"""
+    lanes = it.tile.lanes
+    with build.loop("k", depth) as k, build.loop("m", rows, unroll=FULLY) as m:
+        x = build.let("x", Splat(value(m, k), lanes))
+        with build.loop("j", vectors, unroll=FULLY) as j:
+            build.accumulate(sums[m, j], x * b.vector(k * it.width + j * lanes, lanes))
+
+
+def _steps(build: Builder, layer: _Layer, backwards: Count, low: Count, steps: Count) -> None:
+    it = layer.it
+    with build.loop("s", steps) as s:
+        at = build.count("at", chosen(backwards.equals(1), steps - 1 - s, s))
+        t = build.count("t", low + at)
+        shares = build.pointer("shares", layer.products, at * (it.rows * it.panels * it.width))
+        if it.directions == 1 or it.phases[0] == it.phases[1]:
+            _phases(build, layer, it.phases[0], s, t, shares)
+        else:
+            for number, phases in enumerate(it.phases):
+                with build.when(layer.direction.equals(number)):
+                    _phases(build, layer, phases, s, t, shares)
+        _store_step(build, layer, t)
+        build.add(Swap(layer.now.name, layer.next.name))
+
+
+def _phases(
+    build: Builder,
+    layer: _Layer,
+    phases: tuple[Phase, ...],
+    s: Count,
+    t: Count,
+    shares: Pointer,
+) -> None:
+    begin, end = layer.panels
+    for number in range(len(phases)):
+        # There and back: what a step read last, the next one finds in the cache, where all of the
+        # weights would not fit.
+        with build.loop("order", end, begin=begin) as order:
+            back = begin + end - 1 - order
+            panel = build.count("panel", chosen((s % 2).equals(1), back, order))
+            _phase(build, layer, phases, number, panel, t, shares)
+        if layer.it.together:
+            build.add(Barrier(Meeting.WORKERS))
+
+
+def _phase(
+    build: Builder,
+    layer: _Layer,
+    phases: tuple[Phase, ...],
+    number: int,
+    panel: Count,
+    t: Count,
+    shares: Pointer,
+) -> None:
+    it, phase = layer.it, phases[number]
+    lanes, vectors = it.tile.lanes, len(phase.gates) * it.vectors
+    state = layer.resets if phase.from_reset else layer.now
+    skipped = phase.gates[0] * it.units
+    b = build.pointer("b", layer.r, panel * (it.hidden * it.width) + skipped)
+    sums = build.array("sum", it.rows, vectors, lanes=lanes)
+    with build.unrolled(("i", it.rows), ("j", vectors)) as (i, j):
+        build.assign(sums[i, j], zeros(lanes))
+    _accumulate(
+        build, it, sums, it.rows, vectors, it.hidden, lambda i, k: state[i * it.padded + k], b
+    )
+    gate = build.array("gate", it.rows * vectors * lanes)
+    with build.unrolled(("i", it.rows), ("j", vectors)) as (i, j):
+        build.assign(gate.vector(i * (vectors * lanes) + j * lanes, lanes), sums[i, j])
+    tail = it.hidden % it.units
+    limit = chosen(panel.equals(it.panels - 1), tail, it.units) if tail else count(it.units)
+    with build.loop("i", it.rows) as i:
+        share = build.pointer("share", shares, (i * it.panels + panel) * it.width)
+        unit0 = build.count("unit0", panel * it.units)
+        unit = _Unit(build, layer, phases, number, share, gate, i * (vectors * lanes), unit0)
+        unit.prepare(i, t)
+        with build.loop("u", limit, vectorise=True) as u:
+            unit.compute(i, u)
+
+
+def _store_step(build: Builder, layer: _Layer, t: Count) -> None:
+    it, target = layer.it, layer.it.outputs[0]
+    if target is None:
+        return
+    begin, end = layer.own_units
+    with build.loop("i", it.rows) as i:
+        row = layer.first + i
+        place = (
+            ((row * it.time + t) * it.directions + layer.direction) * it.hidden
+            if it.batch_first
+            else ((t * it.directions + layer.direction) * it.batch + row) * it.hidden
+        )
+        to = build.pointer("to", build.buffer(target), place, written=True)
+
+        def store(ends: bool, i: Count = i, to: Pointer = to) -> None:
+            with build.loop("u", end, begin=begin) as u:
+                build.assign(to[u], ZERO if ends else layer.next[i * it.padded + u])
+
+        if it.lengths is None:
+            store(False)
+        else:
+            lengths = build.buffer(it.lengths, DType.I32)
+            with build.when(t < ValueCount(lengths[row])):
+                store(False)
+            with build.otherwise():
+                store(True)
+
+
+def names_read(phase: Phase) -> set[str]:
+    """The values that a phase reads."""
+    return {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What a unit makes of the sums of a phase's gates."""
+
+    build: Builder
+    layer: _Layer
+    phases: tuple[Phase, ...]
+    number: int
+    share: Pointer
+    """Of the input, by gate."""
+    gate: Memory
+    """The sums, by sequence and gate."""
+    row: Count
+    """Where the sequence's begin."""
+    unit0: Count
+    peepholes: dict[int, Pointer] = field(default_factory=dict)
+    late_bias: Pointer | None = None
+    alive: Expr | None = None
+
+    def prepare(self, i: Count, t: Count) -> None:
+        """What all units of a panel have in common."""
+        it, build, read = self.layer.it, self.build, names_read(self.phases[self.number])
+        direction = self.layer.direction
+        if it.lengths is not None:
+            lengths = build.buffer(it.lengths, DType.I32)
+            self.alive = build.let(
+                "alive",
+                apply(Fn.LT, CountValue(t, DType.I32), lengths[self.layer.first + i]),
+            )
+        for slot in range(3):
+            if f"p{slot}" in read:
+                assert it.peepholes is not None
+                place = direction * (3 * it.hidden) + slot * it.hidden + self.unit0
+                self.peepholes[slot] = build.pointer(
+                    f"peep{slot}", build.buffer(it.peepholes), place
+                )
+        if "late" in read and it.bias is not None:
+            offset = it.gates * it.hidden + (it.late or 0) * it.hidden
+            place = direction * (2 * it.gates * it.hidden) + offset + self.unit0
+            self.late_bias = build.pointer("late_bias", build.buffer(it.bias), place)
+
+    def compute(self, i: Count, u: Count) -> None:
+        it, build, layer = self.layer.it, self.build, self.layer
+        phase = self.phases[self.number]
+        place = build.count("place", i * it.padded + self.unit0 + u)
+        late = None if self.late_bias is None else self.late_bias[u]
+        for local, gate in enumerate(phase.gates):
+            recurrent = self.gate[self.row + local * it.units + u]
+            share = self.share[gate * it.units + u]
+            if gate == it.late and not phase.from_reset:
+                # The state's share is reset on its own, with its own bias.
+                build.bind_value(f"x{gate}", share)
+                build.bind_value("late", recurrent if late is None else recurrent + late)
+            else:
+                build.bind_value(f"x{gate}", share + recurrent)
+                if gate == it.late:
+                    build.bind_value("late", ZERO if late is None else late)
+        read, made = names_read(phase), {name for name, _ in phase.lets}
+        for name, source in (("before", layer.now), ("cell", layer.cells)):
+            if name in read:
+                build.bind_value(name, source[place])
+        for slot, peephole in self.peepholes.items():
+            build.bind_value(f"p{slot}", peephole[u])
+        if "update" in read - made:
+            build.bind_value("update", layer.next[place])
+        values = {name: build.bind_value(name, value) for name, value in phase.lets}
+        later = self.phases[self.number + 1 :]
+        if "update" in made and any("update" in names_read(each) for each in later):
+            # Left where the new state will be, until that is made from it.
+            build.assign(layer.next[place], values["update"])
+        if RESET in made:
+            build.assign(layer.resets[place], values[RESET])
+        if NEW_CELL in made:
+            build.assign(layer.cells[place], self._kept(values[NEW_CELL], layer.cells[place]))
+        if HIDDEN in made:
+            build.assign(layer.next[place], self._kept(values[HIDDEN], layer.now[place]))
+
+    def _kept(self, value: Expr, before: Expr) -> Expr:
+        """The value, while the sequence goes on; then what was before."""
+        return value if self.alive is None else choose(self.alive, value, before)
