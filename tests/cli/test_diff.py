@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,32 @@ def _write(profile: Profile, file: Path, conv_ns: int) -> None:
     runs = tuple(2 * conv_ns for _ in profile.runs_ns)
     profile = dataclasses.replace(profile, sources=(slow, *rest), runs_ns=runs)
     file.write_text(profile.to_json(), encoding="utf-8")
+
+
+def test_a_page_has_both_profiles_and_what_changed(
+    whence: Whence, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "out" / "diff.html"
+    done = whence("diff", *two, "--html", file)
+    assert done.code == 0
+    text = file.read_text()
+    assert "default-src 'none'" in text
+    (block,) = re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)
+    content = json.loads(block)
+    assert content["operators"][0]["ns"] == [100_000, 120_000]
+    assert content["operators"][0]["verdict"] == "slower"
+    assert len(content["profiles"]) == 2
+
+
+def test_models_without_an_operator_in_common_are_refused(
+    whence: Whence, two: tuple[Path, Path], tmp_path: Path
+) -> None:
+    content = json.loads(two[1].read_text())
+    for row in content["sources"]:
+        row["name"] = f"other/{row['name']}"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(content))
+    refused = whence("diff", two[0], other)
+    assert refused.code == 1
+    assert "without an operator in common" in refused.err
+    assert whence("diff", two[0], other, "--force").code == 0

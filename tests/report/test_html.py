@@ -22,6 +22,7 @@ from tests.report.browser import ATTACKS, attacked_profile
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.graph.printer import escape
+from whence.report import diff_page
 from whence.report.files import WRITERS
 from whence.report.html import page as page_module
 from whence.report.html import write_html
@@ -195,4 +196,6 @@ def test_every_part_of_the_page_is_used() -> None:
         for file in resources.files("whence.report.html").iterdir()
         if file.name.endswith((".js", ".css", ".html"))
     }
-    assert names == {*page_module._SCRIPTS, "report.css", "page.html"}
+    engines = {"engines.css", "engines.html", "engines.js"}
+    differences = {*diff_page.STYLES, *diff_page.SCRIPTS, "diff.html"}
+    assert names == {*page_module._SCRIPTS, "report.css", "page.html"} | engines | differences

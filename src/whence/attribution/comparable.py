@@ -28,6 +28,12 @@ def differences(before: Profile, after: Profile) -> list[str]:
     return found
 
 
+def share_operators(before: Profile, after: Profile) -> bool:
+    """Is there an operator that both have, or has one of them none at all?"""
+    old, new = ({row.name for row in profile.sources} for profile in (before, after))
+    return bool(old & new) or not old or not new
+
+
 def _facts(before: Profile, after: Profile, name: str) -> tuple[str, str]:
     return before.environment.get(name, ""), after.environment.get(name, "")
 

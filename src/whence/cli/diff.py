@@ -12,12 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from whence.attribution.comparable import differences
+from whence.attribution.comparable import differences, share_operators
 from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.read import read_profile
-from whence.cli.console import err, out, safe
+from whence.cli.console import check_file, err, out, safe
+from whence.errors import InputError
 from whence.graph.printer import escape
 from whence.report.comparison import as_annotations, as_json, as_markdown, percent
+from whence.report.diff_page import diff_page
 from whence.report.terminal import duration, shorten
 
 _LIMIT = re.compile(r"(?P<number>\d+(\.\d+)?)\s*%?")
@@ -51,6 +53,19 @@ def diff(
     json_output: Annotated[
         bool, typer.Option("--json", help="Print JSON in place of the table.")
     ] = False,
+    html_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write a page with both as treemaps, slower red and faster blue.",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Compare profiles of models that have nothing in common."),
+    ] = False,
     github: Annotated[
         bool,
         typer.Option(
@@ -65,13 +80,25 @@ def diff(
     [dim]whence profile model.onnx -o before/[/dim]      ... change something ...
     [dim]whence diff before/ after/ --fail-over 5%[/dim]
     [dim]whence diff before/ after/ --fail-over 5 --github[/dim]
+    [dim]whence diff before/ after/ --html diff.html[/dim]
     """
     allowed = _parse_limit(fail_over)
+    check_file(html_file)
     old, new = read_profile(before), read_profile(after)
     warnings = differences(old, new)
     for warning in warnings:
         err().print(safe(f"whence: {warning}", "yellow"), soft_wrap=True)
+    if not force and not share_operators(old, new):
+        raise InputError(
+            f"'{before}' and '{after}' are profiles of different models, without an operator in"
+            " common; --force compares them all the same"
+        )
     found = compare(old, new)
+    if html_file is not None:
+        page = diff_page(old, new, found, warnings)
+        html_file.parent.mkdir(parents=True, exist_ok=True)
+        html_file.write_text(page, encoding="utf-8")
+        err().print(safe(f" → {html_file}", "dim"), soft_wrap=True)
     over = found.over(allowed) if allowed is not None else []
     if json_output:
         typer.echo(as_json(found, warnings))
