@@ -43,19 +43,11 @@ def prepare_with_report(
     progress: Progress | None = None,
 ) -> list[PassReport]:
     """As `prepare`, and say what each pass did."""
-    from whence.frontends.files import without_collection
-    from whence.passes.manager import run_passes
-    from whence.passes.plugins import portable_passes, prepare_passes
+    from whence.building.prepare import prepare_graph
 
     check_graph_argument(graph, "what is prepared is a graph, as whence.load gives it")
-
-    passes = (
-        portable_passes()
-        if portable
-        else prepare_passes(None if engine is None else engine.backend.generator().preferences)
-    )
-    with without_collection():
-        return run_passes(graph, passes, check=check, progress=progress)
+    preferences = None if engine is None else engine.backend.generator().preferences
+    return prepare_graph(graph, preferences, portable=portable, check=check, progress=progress)
 
 
 def prepare_again(

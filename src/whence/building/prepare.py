@@ -7,8 +7,26 @@ from whence.building.build import build_for
 from whence.building.program import Program
 from whence.frontends.files import without_collection
 from whence.graph import Graph
-from whence.passes.manager import run_passes
-from whence.passes.plugins import prepare_passes
+from whence.passes.manager import CheckLevel, run_passes
+from whence.passes.plugins import portable_passes, prepare_passes
+from whence.passes.preferences import Preferences
+from whence.provenance import PassReport
+
+
+def prepare_graph(
+    graph: Graph,
+    preferences: Preferences | None = None,
+    *,
+    portable: bool = False,
+    check: CheckLevel | None = None,
+    progress: Progress | None = None,
+) -> list[PassReport]:
+    """Run all passes over the graph, in place: as a backend prefers them, or those that stay within
+    the operators of the ONNX standard. Returns what each did.
+    """
+    passes = portable_passes() if portable else prepare_passes(preferences)
+    with without_collection():
+        return run_passes(graph, passes, check=check, progress=progress)
 
 
 def prepare_and_build(
@@ -22,8 +40,7 @@ def prepare_and_build(
     """The program of a graph, which is changed on the way and keeps no constant that only kernels
     read.
     """
-    with without_collection():
-        run_passes(graph, prepare_passes(backend.generator().preferences))
+    prepare_graph(graph, backend.generator().preferences)
     if tune:
         backend.tune(graph, fusion=fusion, progress=progress)
     program = build_for(graph, backend, fusion=fusion, progress=progress)

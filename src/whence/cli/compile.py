@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
-from whence.api import load, prepare
+from whence.api import load
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import build_program
 from whence.backends.opencl.export import export_opencl, plan_export
+from whence.backends.opencl.generator import PREFERENCES
 from whence.building.export import export, identifier
+from whence.building.prepare import prepare_graph
 from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, check_folder, out, progress, safe
 from whence.cli.shapes import ShapeOption, parse_shapes
@@ -104,7 +106,7 @@ def compile_command(
                 f"'{model.name}' leaves input shapes open: fix them with {fixed}"
             )
         read = graph.copy()
-        prepare(graph)
+        prepare_graph(graph, PREFERENCES if engine == "opencl" else None)
         if tune:
             tuner = CpuBackend(threads=threads, toolchain=toolchain)
             findings, tuned = tuner.tune(graph, fusion=fusion, progress=show), tuner.tuned

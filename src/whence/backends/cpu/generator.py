@@ -25,6 +25,7 @@ from whence.graph import Graph
 from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
+from whence.passes.preferences import Preferences
 
 
 def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
@@ -60,6 +61,12 @@ class CpuGenerator(CodeGenerator):
     """May float32 products be made of bfloat16 ones (see `kernels/bf16x2.py`)? Whether the outputs
     show it is for the caller to see.
     """
+    channel_block: int | None = 16
+    """Channels that convolutions work on at a time: a vector of AVX-512, two of AVX2, four of NEON."""
+
+    @property
+    def preferences(self) -> Preferences:
+        return Preferences(channel_block=self.channel_block)
 
     @property
     def tile(self) -> Tile:

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from whence.backends.opencl.backend import OpenClBackend
 
 
+PREFERENCES = Preferences(channel_block=TILE.lanes, concat_in_place=False)
+"""A device keeps every value in memory of its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
     """A program before anything of it is on a device."""
@@ -70,8 +74,7 @@ class OpenClGenerator(CodeGenerator):
 
     @property
     def preferences(self) -> Preferences:
-        # A device keeps every value in memory of its own.
-        return Preferences(channel_block=TILE.lanes, concat_in_place=False)
+        return PREFERENCES
 
     @property
     def tile(self) -> Tile:
@@ -161,11 +164,11 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
         Cache(),
         cache_key("opencl", source, device.name, device.version, device.driver_version, *options),
     )
-    kept = cache.map(key)
-    if kept is not None:
+    cached = cache.map(key)
+    if cached is not None:
         # A binary that the driver no longer takes is compiled anew.
         with contextlib.suppress(cl.RuntimeError, cl.LogicError):
-            return cl.Program(engine.context, [device], [bytes(kept)]).build(options=options)
+            return cl.Program(engine.context, [device], [bytes(cached)]).build(options=options)
     try:
         built = cl.Program(engine.context, source).build(
             options=options, devices=[device], cache_dir=False
@@ -185,7 +188,7 @@ def _compile(engine: OpenClBackend, source: str) -> Any:
         except (CacheError, OSError) as error:
             # What was compiled runs all the same.
             warnings.warn(
-                f"the kernels are not kept for the next start: {error}",
+                f"the kernels are not cached for the next start: {error}",
                 RuntimeWarning,
                 stacklevel=2,
             )
