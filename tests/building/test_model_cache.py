@@ -349,7 +349,7 @@ def test_a_full_disk_is_a_warning(
 
     with monkeypatch.context() as patch:
         patch.setattr(Cache, "keep_content", no_space)
-        with pytest.warns(RuntimeWarning, match="not kept for the next start: no space left"):
+        with pytest.warns(RuntimeWarning, match="not cached for the next start: no space left"):
             model = api.compile_model(path, engine=engine)
     assert_same(outputs(model(X)), outputs(api.compile_model(path, engine=engine)(X)))
 

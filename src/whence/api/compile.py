@@ -96,7 +96,7 @@ def compile_model(
 
 
 class CompileOptions(NamedTuple):
-    """How a model is compiled, the engine apart."""
+    """How a model is compiled, besides for which engine."""
 
     shapes: Shapes
     """Of inputs that the file leaves open."""

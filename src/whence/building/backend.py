@@ -127,13 +127,13 @@ class CodeGenerator(ABC):
 
 
 class CacheIdentity(NamedTuple):
-    """Where compiled models are kept for the next start, and what they depend on."""
+    """Where compiled models are cached for the next start, and what they depend on."""
 
     cache: Cache
     parts: Callable[[], tuple[str, ...]]
     """Everything of the device that can change a program; asked each time, as tuning changes it."""
     options: Mapping[str, Any]
-    """What opens the same device in another process, `index` apart."""
+    """What opens the same device in another process, besides `index`."""
 
 
 class DeviceRow(NamedTuple):

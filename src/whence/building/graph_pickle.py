@@ -54,7 +54,7 @@ def dump(what: object) -> bytes:
 
 
 def load(data: bytes | memoryview) -> Any:
-    """What was frozen. Raises `pickle.UnpicklingError` for anything else."""
+    """What was dumped. Raises `pickle.UnpicklingError` for anything else."""
     return _Unpickler(io.BytesIO(data)).load()
 
 

@@ -1,7 +1,7 @@
 """Concatenations and splits that are not carried out, because their parts lie within their whole.
 
-1. A Split or Slice whose outputs are stretches of its input is a view of it.
-2. A value that is a stretch of a Concat's output is made there. What views of one value are inputs
+1. A Split or Slice whose outputs are contiguous ranges of its input is a view of it.
+2. A value that is a contiguous range of a Concat's output is made there. What views of one value are inputs
    one after the other, and all of it, count as that
    value; and what parts of one value do so, too: `concat(a, b, c)` after `concat(a, b)` has the
    latter as its first part.
@@ -29,9 +29,9 @@ from whence.types import TensorType
 
 def concat_in_place(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], Aliasing]:
     """The steps that are left to do, and where the values lie that the others would have copied."""
-    sharer = _InPlaceConcat(graph, steps)
-    left = [kept for step in steps for kept in sharer.keep(step)]
-    return left, Aliasing(sharer.views, sharer.parts)
+    concat = _InPlaceConcat(graph, steps)
+    left = [rest for step in steps for rest in concat.remaining(step)]
+    return left, Aliasing(concat.views, concat.parts)
 
 
 class _InPlaceConcat:
@@ -54,7 +54,7 @@ class _InPlaceConcat:
         state.
         """
 
-    def keep(self, step: Step) -> Iterator[Step]:
+    def remaining(self, step: Step) -> Iterator[Step]:
         """The step, what is left of it, or nothing."""
         node = step.members[0]
         if len(step.members) > 1 or not is_native(self.graph, step):

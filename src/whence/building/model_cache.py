@@ -283,7 +283,7 @@ class CachedModel:
             self._cache.prune()
         except (CacheError, OSError) as error:
             warnings.warn(
-                f"the compiled model is not kept for the next start: {error}",
+                f"the compiled model is not cached for the next start: {error}",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -98,18 +98,18 @@ class Stopwatch:
 
     def __init__(self, place: int = -1, nanoseconds: int = 500) -> None:
         self.place, self.nanoseconds = place, nanoseconds
-        self.heats: list[int] = []
+        self.trials: list[int] = []
 
     def __call__(
         self,
         _engine: CpuBackend,
-        heats: Sequence[Sequence[Candidate]],
+        trials: Sequence[Sequence[Candidate]],
         _bytes: int,
         _progress: Progress | None,
     ) -> Iterator[list[int]]:
-        for heat in heats:
-            self.heats.append(len(heat))
-            times = [1000] * len(heat)
+        for trial in trials:
+            self.trials.append(len(trial))
+            times = [1000] * len(trial)
             times[self.place] = self.nanoseconds
             yield times
 
@@ -144,8 +144,8 @@ def test_the_shortest_time_wins(engine: CpuBackend) -> None:
         (2, True, True),
         (1, True, True),
     ]
-    assert len(watch.heats) == 2
-    assert min(watch.heats) > 2
+    assert len(watch.trials) == 2
+    assert min(watch.trials) > 2
     assert [(each.winner.nanoseconds, each.winner.usual_nanoseconds) for each in findings] == [
         (500, 1000)
     ] * 2
@@ -289,7 +289,7 @@ def test_a_damaged_file_is_as_good_as_none(
     watch = Stopwatch()
     with pytest.warns(RuntimeWarning, match="is damaged"):
         tune(_prepared(), again, measure=watch)
-    assert len(watch.heats) == 2
+    assert len(watch.trials) == 2
     assert _file(folder).read_bytes() == good
 
 
@@ -384,7 +384,7 @@ def test_compiling_with_tuning(
 
 
 def test_a_race(engine: CpuBackend) -> None:
-    heats: list[Sequence[Candidate]] = []
+    trials: list[Sequence[Candidate]] = []
 
     def keep(
         _engine: CpuBackend,
@@ -393,11 +393,11 @@ def test_a_race(engine: CpuBackend) -> None:
         _progress: Progress | None,
     ) -> Iterator[list[int]]:
         assert model_bytes >= 4 * (2 * 16 * 16 * 9 + 1024 * 40)
-        heats.extend(given)
+        trials.extend(given)
         return Stopwatch()(_engine, given, model_bytes, _progress)
 
     tune(_prepared(), engine, measure=keep)
-    one, two = heats[0][0], heats[0][-1]
+    one, two = trials[0][0], trials[0][-1]
     # C has no such type.
     refused = replace(
         one,

@@ -91,17 +91,17 @@ class Candidate:
 
 def time_candidates(
     engine: CpuBackend,
-    heats: Sequence[Sequence[Candidate]],
+    trials: Sequence[Sequence[Candidate]],
     model_bytes: int,
     progress: Progress | None = None,
 ) -> Iterator[list[int]]:
-    """For each heat, the time of each of its kernels in nanoseconds. All are compiled before the
+    """For each trial, the time of each of its kernels in nanoseconds. All are compiled before the
     first is timed.
 
     `model_bytes` is what the constants of the whole model take. A kernel that cannot be compiled
     takes for ever.
     """
-    candidates = [candidate for heat in heats for candidate in heat]
+    candidates = [candidate for trial in trials for candidate in trial]
     emitted = emit(
         [candidate.kernel for candidate in candidates], [["a candidate"] for _ in candidates]
     )
@@ -118,13 +118,13 @@ def time_candidates(
     far = _Far(
         max([min(model_bytes, _MOST_FAR), *(candidate.weight_bytes for candidate in candidates)])
     )
-    for done, heat in enumerate(heats):
-        yield _Heat(engine, library, far).run(heat, [next(symbols) for _ in heat])
+    for done, trial in enumerate(trials):
+        yield _Trial(engine, library, far).run(trial, [next(symbols) for _ in trial])
         if progress is not None:
-            progress("timing candidates", done + 1, len(heats))
+            progress("timing candidates", done + 1, len(trials))
 
 
-class _Heat:
+class _Trial:
     """Racers that compute the same from the same operands."""
 
     def __init__(self, engine: CpuBackend, library: Library, far: _Far) -> None:
@@ -134,15 +134,15 @@ class _Heat:
         self._other = _pieces(min(2 * engine.toolchain.target.l2, far.size) * engine.threads)
         self._operands: dict[tuple[bool, Ref], np.ndarray] = {}
 
-    def run(self, heat: Sequence[Candidate], symbols: Sequence[str]) -> list[int]:
+    def run(self, trial: Sequence[Candidate], symbols: Sequence[str]) -> list[int]:
         # Choices that come to the same code are one candidate.
         candidates = {
-            symbol: candidate for candidate, symbol in zip(heat, symbols, strict=True) if symbol
+            symbol: candidate for candidate, symbol in zip(trial, symbols, strict=True) if symbol
         }
         self._prepare(candidates.values())
         ready = {symbol: self._ready(candidate, symbol) for symbol, candidate in candidates.items()}
         if not ready:
-            return [NEVER] * len(heat)
+            return [NEVER] * len(trial)
         for each in ready.values():
             self._time(each)
         # What the cost model takes stays to the end: the gain is counted from it.

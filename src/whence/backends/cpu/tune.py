@@ -1,5 +1,5 @@
 """Choosing kernels by timing them: for every problem of a graph that is new here, all candidates
-run on this machine, and the winner is kept.
+run on this machine, and the winner is recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Measure: TypeAlias = (
     "Callable[[CpuBackend, Sequence[Sequence[Candidate]], int, Progress | None],"
     " Iterable[Sequence[int]]]"
 )
-"""Times kernels of a model whose constants take so many bytes: for each heat, nanoseconds of each
+"""Times kernels of a model whose constants take so many bytes: for each trial, nanoseconds of each
 kernel. `time_candidates`, or what stands in for it.
 """
 
@@ -59,7 +59,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Heat:
+class _Trial:
     problem: str
     choices: tuple[Choice, ...]
     candidates: tuple[Candidate, ...]
@@ -76,34 +76,36 @@ def tune(
     """Find the fastest kernels for a prepared graph, which still has its constants, and remember
     them in `engine.tuned`.
     """
-    layers, heats = _problems(
+    layers, trials = _problems(
         graph, fusion, tile_for(engine.toolchain, engine.threads, bf16x2=True)
     )
     known = engine.tuned.winners
-    heats = [heat for heat in heats if heat.problem not in known]
+    trials = [trial for trial in trials if trial.problem not in known]
     found: dict[str, Winner] = {}
     constants = sum(node.value.nbytes for node in graph if node.value is not None)
     times = (
-        measure(engine, [heat.candidates for heat in heats], constants, progress) if heats else ()
+        measure(engine, [trial.candidates for trial in trials], constants, progress)
+        if trials
+        else ()
     )
-    for heat, measured in zip(heats, times, strict=True):
+    for trial, measured in zip(trials, times, strict=True):
         if measured[0] < NEVER:
-            found[heat.problem] = _winner(heat, measured)
+            found[trial.problem] = _winner(trial, measured)
     if found:
         engine.tuned.add(found)
-    kept = engine.tuned.winners
+    winners = engine.tuned.winners
     return tuple(
-        Finding(problem, count, kept[problem], problem in found)
+        Finding(problem, count, winners[problem], problem in found)
         for problem, count in layers.items()
-        if problem in kept
+        if problem in winners
     )
 
 
-def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list[_Heat]]:
+def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list[_Trial]]:
     """How many kernels each problem stands for, and who competes for it."""
     fused = fuse(graph, find_groups(graph, fusion))
     layers: Counter[str] = Counter()
-    heats: dict[str, _Heat] = {}
+    trials: dict[str, _Trial] = {}
     for step in lower(fused, tile):
         if step.kernel is None:
             continue
@@ -115,7 +117,7 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
         problem = problem_of(group, anchor, tile)
         if problem is None:
             continue
-        if problem not in heats:
+        if problem not in trials:
             choices = candidates(group, anchor, tile)
             kernels = [
                 _candidate(group, choice, anchor_id=anchor.id, tile=tile) for choice in choices
@@ -127,13 +129,13 @@ def _problems(graph: Graph, fusion: str, tile: Tile) -> tuple[Counter[str], list
             ]
             if len(pairs) < 2 or pairs[0][0] != choices[0]:
                 continue
-            heats[problem] = _Heat(
+            trials[problem] = _Trial(
                 problem,
                 tuple(choice for choice, _ in pairs),
                 tuple(candidate for _, candidate in pairs),
             )
         layers[problem] += 1
-    return layers, list(heats.values())
+    return layers, list(trials.values())
 
 
 def _candidate(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> Candidate | None:
@@ -150,9 +152,9 @@ def _candidate(group: Group, choice: Choice, *, anchor_id: int, tile: Tile) -> C
         return None
 
 
-def _winner(heat: _Heat, measured: Sequence[int]) -> Winner:
-    usual, usual_ns = heat.choices[0], measured[0]
+def _winner(trial: _Trial, measured: Sequence[int]) -> Winner:
+    usual, usual_ns = trial.choices[0], measured[0]
     best = min(range(len(measured)), key=measured.__getitem__)
     if measured[best] > _WORTHWHILE * usual_ns:
         return Winner(usual, usual_ns, usual, usual_ns)
-    return Winner(heat.choices[best], measured[best], usual, usual_ns)
+    return Winner(trial.choices[best], measured[best], usual, usual_ns)
