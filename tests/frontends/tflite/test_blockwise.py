@@ -8,6 +8,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 import whence
 from tests.frontends.tflite.making import Model, read, run_litert, run_whence
+from tests.frontends.tflite.runtimes import convert, operators
 from whence.errors import ModelError
 
 RNG = np.random.default_rng(12)
@@ -55,3 +56,26 @@ def test_scales_that_do_not_fit_are_refused(columns, size):
     codes = np.zeros((OUT, DEPTH), np.int8)
     with pytest.raises(ModelError, match="blocks of"):
         read(blockwise(codes, np.ones((OUT, columns), np.float16), size=size))
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("suffix", [".tflite", ".circle"])
+def test_written_back(keep, suffix, tmp_path):
+    codes = RNG.integers(-8, 8, (OUT, DEPTH)).astype(np.int8)
+    scales = (0.01 + 0.02 * RNG.random((OUT, DEPTH // BLOCK))).astype(np.float16)
+    model = blockwise(codes, scales, keep=keep)
+    path = tmp_path / f"again{suffix}"
+    record = convert(model, path)
+    assert operators(record) == ["FULLY_CONNECTED"]
+    (weights,) = [each for each in record.subgraphs[0].tensors if each.type == "INT4"]
+    assert weights.quantisation is not None
+    assert weights.quantisation.blocks is not None
+    x = RNG.normal(size=(2, 3, DEPTH) if keep else (2, DEPTH)).astype(np.float32)
+    np.testing.assert_array_equal(
+        whence.compile(whence.load(path))(x), whence.compile(read(model))(x)
+    )
+    if suffix == ".tflite":
+        (before,), (after,) = (
+            run_litert(each, [x], reference=False) for each in (model, path.read_bytes())
+        )
+        np.testing.assert_array_equal(after, before)

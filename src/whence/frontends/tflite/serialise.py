@@ -25,8 +25,11 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.frontends.tflite.option_tables import option_table
 from whence.frontends.tflite.records import (
+    CIRCLE,
     IDENTIFIERS,
     PACKAGES,
+    TFLITE,
+    BlocksRecord,
     ModelRecord,
     OperatorRecord,
     QuantisationRecord,
@@ -37,6 +40,8 @@ from whence.frontends.tflite.schema import Option, enum_names
 
 _ALIGNMENT = 16
 _PLACEHOLDER = 127
+_BLOCKWISE = {TFLITE: 2, CIRCLE: 3}
+"""The number of `BlockwiseQuantization` among the forms of quantisation."""
 _MOST_INLINE = 1_900_000_000
 _CUSTOM = "CUSTOM:"
 
@@ -158,7 +163,17 @@ class _Writer:
             "ZeroPoint": self._numpy(found.zero_points.astype(np.int64)),
             "QuantizedDimension": found.axis,
         }
+        if found.blocks is not None:
+            fields["DetailsType"] = _BLOCKWISE[self._form]
+            fields["Details"] = self._blocks(found.blocks)
         return self._table("QuantizationParameters", fields)
+
+    def _blocks(self, blocks: BlocksRecord) -> int:
+        """The table `BlockwiseQuantization`, whose class not every package of the schema has."""
+        self._builder.StartObject(3)
+        for slot, number in enumerate((blocks.scales, blocks.zero_points, blocks.size)):
+            self._builder.PrependInt32Slot(slot, number, 0)
+        return int(self._builder.EndObject())
 
     def _operator(self, operator: OperatorRecord) -> int:
         code = self._codes.setdefault((operator.name, operator.version), len(self._codes))

@@ -1,7 +1,8 @@
-"""Operators that go out as they came: recurrent layers on codes.
+"""Operators that go out as they came: recurrent layers on codes, and products with weights in codes
+of which the graph does not say how a runtime multiplies them.
 
-LiteRT computes them in integers of its own, which the graph has in many small operators that no file
-could say as one again. So such an operator is read as a `Call`: the graph that it holds computes it,
+LiteRT computes such layers in integers of its own, which the graph has in many small operators that
+no file could say as one again. So such an operator is read as a `Call`: the graph that it holds computes it,
 and its attribute `record` is a TFLite or Circle model of this operator alone, with its weights, its
 options and what its tensors mean. Passes for compiling put the graph in its place; writers of both
 formats take the record.
@@ -12,6 +13,7 @@ variables that it keeps; its outputs are what it makes, then the variables' next
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +26,7 @@ from whence.frontends.tflite.records import (
     ABSENT,
     CIRCLE,
     TFLITE,
+    BlocksRecord,
     ModelRecord,
     OperatorRecord,
     SubgraphRecord,
@@ -39,17 +42,19 @@ _VERSIONS = {TFLITE: 3, CIRCLE: 0}
 
 
 def is_written_back(call: OperatorCall) -> bool:
-    """Is it a recurrent layer with weights or activations in codes?"""
-    if call.record.name not in KEEPING or call.record.name == "GRU":
-        return False
+    """Is it a recurrent layer with weights or activations in codes, a product of real numbers and
+    codes, or has it weights quantised by blocks?
+    """
     tensors = [call.tensor(index) for index in range(call.n_inputs) if call.has(index)]
-    # Sparse weights and blocks refer to more than the tensor itself.
-    if any(
-        each.sparsity is not None or (each.quantisation is not None and each.quantisation.blocks)
-        for each in tensors
-    ):
+    # Sparse weights are stored densely once they are read.
+    if any(each.sparsity is not None for each in tensors):
         return False
-    return any(quantisation_of(each) is not None for each in tensors)
+    quantised = [quantisation_of(each) is not None for each in tensors]
+    if call.record.name == "BATCH_MATMUL":
+        return any(quantised) and not all(quantised)
+    return any(each.quantisation is not None and each.quantisation.blocks for each in tensors) or (
+        call.record.name in KEEPING and call.record.name != "GRU" and any(quantised)
+    )
 
 
 def call_body(call: OperatorCall, mapper: Mapper) -> None:
@@ -85,7 +90,8 @@ def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
     that it keeps; its outputs are what the operator makes.
     """
     record, reading = call.record, call.scope.reading
-    listed = (*given, *kept, *record.inputs, *record.intermediates, *record.outputs)
+    listed = [*given, *kept, *record.inputs, *record.intermediates, *record.outputs]
+    listed += [each for index in listed if index != ABSENT for each in _scales_of(call, index)]
     found = dict.fromkeys(index for index in listed if index != ABSENT)
     places = {index: place for place, index in enumerate(found)}
     buffers: list[np.ndarray] = [np.empty(0, np.uint8)]
@@ -93,6 +99,7 @@ def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
     for index in places:
         tensor = call.subgraph.tensor(index)
         data = reading.model.buffers[tensor.buffer] if tensor.buffer else buffers[0]
+        tensor = renumber_blocks(tensor, lambda index: places.get(index, ABSENT))
         tensors.append(replace(tensor, buffer=len(buffers) if data.nbytes else 0))
         if data.nbytes:
             buffers.append(data)
@@ -114,6 +121,25 @@ def _model_of(call: OperatorCall, given: list[int], kept: list[int]) -> bytes:
     subgraph = SubgraphRecord(record.name, tuple(tensors), inputs, outputs, (operator,))
     form = reading.model.format
     return serialise(ModelRecord(form, _VERSIONS[form], "", (subgraph,), tuple(buffers), (), ()))
+
+
+def _scales_of(call: OperatorCall, index: int) -> list[int]:
+    """The tensors that hold scales and zero points of another."""
+    found = call.subgraph.tensor(index).quantisation
+    if found is None or found.blocks is None:
+        return []
+    return [each for each in (found.blocks.scales, found.blocks.zero_points) if each != ABSENT]
+
+
+def renumber_blocks(tensor: TensorRecord, number: Callable[[int], int]) -> TensorRecord:
+    """The tensor in a file where those that hold its scales have other numbers."""
+    found = tensor.quantisation
+    if found is None or found.blocks is None:
+        return tensor
+    blocks = BlocksRecord(
+        number(found.blocks.scales), number(found.blocks.zero_points), found.blocks.size
+    )
+    return replace(tensor, quantisation=replace(found, blocks=blocks))
 
 
 @dataclass(frozen=True, slots=True)

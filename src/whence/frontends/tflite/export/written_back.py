@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from whence.frontends.tflite.export.call import ExportCall, Exports
 from whence.frontends.tflite.records import ABSENT
-from whence.frontends.tflite.written_back import written_call
+from whence.frontends.tflite.written_back import renumber_blocks, written_call
 
 
 def _call(call: ExportCall) -> None:
@@ -27,7 +27,10 @@ def _call(call: ExportCall) -> None:
         if index == ABSENT:
             return None
         if index not in made:
-            record = written.tensors[index]
+            record = renumber_blocks(
+                written.tensors[index],
+                lambda each: ABSENT if (new := tensor(each)) is None else new,
+            )
             made[index] = subgraph.copy_of(record, written.model.buffers[record.buffer])
         return made[index]
 
