@@ -21,6 +21,7 @@ from whence.frontends.tflite.records import read_records
 from whence.graph import Node
 from whence.passes.control.inline_calls import InlineCalls
 from whence.passes.manager import run_passes
+from whence.types import TensorType
 
 ABSENT = -1
 
@@ -103,6 +104,7 @@ def test_real_numbers_times_codes(name, asymmetric, tmp_path):
     content = MODELS[name](asymmetric_quantize_inputs=asymmetric).bytes()
     graph = read(content)
     kind = graph.inputs[0].type
+    assert isinstance(kind, TensorType)
     rng = np.random.default_rng(4)
     calls = [[rng.normal(size=kind.static_shape).astype(np.float32)] for _ in range(5)]
     path = tmp_path / "again.tflite"

@@ -126,10 +126,11 @@ def model_source(planned: DeviceExport, stem: str) -> str:
         rows.append(
             f"{{{c_string(launch.launch.symbol)}, {len(geometry.items)}, {items}, {group},"
             f" {len(slots)}, {len(launch.places)}, {len(conditions)}, {wanted}u,"
-            f" {int(launch.launch.scratch_bytes > 0)}}}"
+            f" {int(launch.launch.scratch_bytes > 0)}, {int(launch.launch.checks)}}}"
         )
         slots += [c_slot(place) for place in (*launch.places, *conditions)]
     scratch = max((launch.launch.scratch_bytes for launch in planned.launches), default=0)
+    checks = any(launch.launch.checks for launch in planned.launches)
     largest = max(
         (math.prod(launch.launch.geometry.group) for launch in planned.launches), default=1
     )
@@ -138,7 +139,7 @@ def model_source(planned: DeviceExport, stem: str) -> str:
         *table("wh_slot slots", slots, "{0}"),
         (
             f"static const wh_launch_plan launch_plan = {{launches, slots, {len(rows)}, {scratch},"
-            f" {largest}, {int(planned.needs_doubles)}}};"
+            f" {largest}, {int(planned.needs_doubles)}, {int(checks)}}};"
         ),
     ]
     return described_model(planned.program, stem, tables, "0, &launch_plan")

@@ -24,12 +24,16 @@ from whence.graph.interpreter import evaluate_node
 from whence.graph.state import fitting
 from whence.ops.definition import Value
 from whence.runtime.device_memory import DeviceMemory
+from whence.runtime.faults import index_fault
 from whence.runtime.host_arrays import copied, dense
 from whence.runtime.host_steps import as_declared
 from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.backends.opencl.backend import OpenClBackend
+
+
+_FAULT = np.dtype(np.int32)
 
 
 class OpenClInstance:
@@ -66,6 +70,8 @@ class OpenClInstance:
         """What of the run that is on its way lies in memory of the application."""
         self._bound: frozenset[tuple[Region, int]] = frozenset()
         self._scratch = engine.buffer(scratch) if scratch else None
+        self.fault = engine.buffer(_FAULT.itemsize) if program.checks else None
+        """Where kernels note the number of a step that read an index outside its axis."""
         # A kernel object holds its arguments, so every step has one of its own and they are set
         # once.
         self.kernels: dict[int, Any] = {}
@@ -78,9 +84,11 @@ class OpenClInstance:
                     moves = place.region in (Region.STATE, Region.NEXT)
                     room = self.arena if moves else self.memory(place)
                     arguments += [room, np.int64(place.offset)]
-                kernel.set_args(
-                    *arguments, *([self._scratch] if action.launch.scratch_bytes else [])
-                )
+                if action.launch.scratch_bytes:
+                    arguments.append(self._scratch)
+                if action.launch.checks:
+                    arguments += [self.fault, _FAULT.type(action.number + 1)]
+                kernel.set_args(*arguments)
                 self.kernels[action.number] = kernel
 
     def memory(self, place: Location) -> Any:
@@ -214,6 +222,22 @@ class _Run:
         self._out = out
 
     def go(self) -> list[Value]:
+        if self._instance.fault is None:
+            return self._all_steps()
+        began = time.monotonic_ns()
+        note = np.zeros((), _FAULT)
+        event = self._cl.enqueue_copy(self._queue, self._instance.fault, note, is_blocking=False)
+        self._note(self._program.to_device, event, began)
+        made = self._all_steps()
+        began = time.monotonic_ns()
+        event = self._cl.enqueue_copy(self._queue, note, self._instance.fault, is_blocking=False)
+        self._note(self._program.to_host, event, began)
+        event.wait()
+        if note:
+            raise index_fault(self._program, int(note) - 1)
+        return made
+
+    def _all_steps(self) -> list[Value]:
         program = self._program
         for node, value in zip(program.graph.inputs, self._given, strict=True):
             if isinstance(value, DeviceMemory):

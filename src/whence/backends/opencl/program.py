@@ -47,7 +47,15 @@ class HostStep:
 class OpenClProgram(Program):
     """A program whose steps run on a device. Shared by all runs, never changed by one."""
 
-    __slots__ = ("built", "device_weights", "launches", "read_by_device", "to_device", "to_host")
+    __slots__ = (
+        "built",
+        "checks",
+        "device_weights",
+        "launches",
+        "read_by_device",
+        "to_device",
+        "to_host",
+    )
 
     def __init__(
         self,
@@ -63,6 +71,10 @@ class OpenClProgram(Program):
         """pyopencl's program; `None` when nothing runs on the device."""
         self.device_weights = device_weights
         self.launches = actions
+        self.checks = any(
+            action.launch.checks for action in actions if isinstance(action, LaunchStep)
+        )
+        """Do kernels note indices outside their axis?"""
         self.read_by_device = frozenset(
             details.layout.owner(ref)
             for action in actions

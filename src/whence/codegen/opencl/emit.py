@@ -46,6 +46,8 @@ class Launch:
     symbol: str
     geometry: Geometry
     scratch_bytes: int
+    checks: bool
+    """Does it want to be told where to note indices outside their axis?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def emit_opencl(
             made.text, f"{stem}_{hashlib.sha256(made.text.encode()).hexdigest()[:16]}"
         )
         served.setdefault(symbol, []).append(" + ".join(names))
-        launches.append(Launch(symbol, made.geometry, made.scratch_bytes))
+        launches.append(Launch(symbol, made.geometry, made.scratch_bytes, made.checks))
     functions = tuple(
         Function(symbol, _comment(served[symbol]) + text.replace("@name@", symbol))
         for text, symbol in symbols.items()

@@ -23,12 +23,14 @@ typedef ulong uint64_t;
 #define INT64_MAX LONG_MAX
 #define W_INLINE static inline
 
-/* An index counted from the end where it is negative. One that is outside is the nearest that is inside: a device has nobody to tell. */
-W_INLINE int64_t w_inside(int64_t at, int64_t extent) {
+/* An index counted from the end where it is negative. For one that is outside, the nearest that is inside is taken and the number of the step
+   noted; the first that is noted stays. */
+W_INLINE int64_t w_inside(int64_t at, int64_t extent, volatile __global int *fault, int step) {
   const int64_t from_start = at < 0 ? at + extent : at;
+  if (from_start < 0 || from_start >= extent) atomic_cmpxchg(fault, 0, step);
   return from_start < 0 ? 0 : from_start < extent ? from_start : extent - 1;
 }
-#define w_checked(at, extent, outside) w_inside(at, extent)
+#define w_checked(at, extent, outside) w_inside(at, extent, w_fault, w_step)
 
 W_INLINE uint32_t w_bits(float x) { return as_uint(x); }
 W_INLINE float w_float(uint32_t u) { return as_float(u); }

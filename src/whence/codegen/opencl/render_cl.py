@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whence.codegen.c_text import c_comment, c_literal, c_type, converted, written_call
+from whence.codegen.c_text import (
+    OUTSIDE,
+    c_comment,
+    c_literal,
+    c_type,
+    converted,
+    written_call,
+)
 from whence.codegen.render_c import CWriter
 from whence.errors import UnsupportedError
 from whence.kernels.ir import (
@@ -373,7 +380,11 @@ class Rendered:
     text: str
     geometry: Geometry
     scratch_bytes: int
-    """Of global memory, which is the last argument when it is not 0."""
+    """Of global memory, which is the next argument when it is not 0."""
+    checks: bool
+    """Does it note indices outside their axis? Where to, and as which number, are then the last
+    arguments.
+    """
 
 
 def render_opencl(
@@ -404,6 +415,9 @@ def render_opencl(
     ]
     if writer.scratch_bytes:
         arguments.append("__global uchar *scratch")
+    checks = any(f"&{OUTSIDE})" in line for line in writer.lines)
+    if checks:
+        arguments.append("volatile __global int *w_fault, const int w_step")
     lines = [f"/* {c_comment(comment)} */" for comment in comments]
     lines += writer.finish()
     lines.append(f"__kernel void @name@({', '.join(arguments)}) {{")
@@ -411,7 +425,8 @@ def render_opencl(
         kind = f"__global {'' if param.role is Role.OUTPUT else 'const '}{c_type(param.dtype)} *"
         lines.append(f"  {kind}{param.name} = ({kind})({param.name}_base + {param.name}_at);")
     lines += [f"  {each}" for each in writer.locals]
-    return Rendered("\n".join([*lines, *head, *body, "}"]) + "\n", geometry, writer.scratch_bytes)
+    text = "\n".join([*lines, *head, *body, "}"]) + "\n"
+    return Rendered(text, geometry, writer.scratch_bytes, checks)
 
 
 __all__ = ["ClWriter", "Device", "Geometry", "Micros", "Rendered", "converted", "render_opencl"]

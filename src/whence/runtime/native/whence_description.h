@@ -30,7 +30,8 @@ typedef struct {
   int32_t n_slots;
   int32_t n_guards; /* as in wh_step */
   uint32_t wanted;
-  int32_t has_scratch; /* Does it want the stream's scratch memory as its last argument? */
+  int32_t has_scratch; /* Does it want the stream's scratch memory as its next argument? */
+  int32_t checks;      /* Does it note indices outside their axis? Where to, and its number, are then the last arguments. */
 } wh_launch;
 
 /* The steps of a model on an OpenCL device. After them, two more are numbered: copies to the device, and copies from it. */
@@ -41,6 +42,7 @@ typedef struct {
   int64_t scratch_bytes;
   int64_t group_size; /* of the largest work group */
   int needs_doubles;
+  int checks; /* Does any launch? */
 } wh_launch_plan;
 
 struct whence_description {

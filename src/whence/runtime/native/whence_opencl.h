@@ -12,7 +12,8 @@
    Types are those of CL/cl.h: cl_device_id is struct _cl_device_id *, and so on. The library leaves OpenCL's functions to the application: link it
    with the OpenCL library that the application uses.
 
-   An index outside the axis that it leads into, which ends an execution on the processor, is on a device the nearest that is inside.
+   An index outside the axis that it leads into is a whence_runtime_error of whence_stream_wait, which tells of all executions since the last. On a
+   device such an execution goes on to its end, with the nearest index that is inside.
 
    The time of an execution is that of its kernels: the latest end less the earliest start, by the device's clock, gaps included. Copies between host and
    device do not count; they have samples of their own, as the last two steps: "copy to the device" and "copy from the device". */

@@ -17,6 +17,7 @@ typedef struct {
   cl_command_queue queue;
   cl_mem arena;
   cl_mem scratch;
+  cl_mem fault; /* the number of a step, from 1, that read an index outside its axis; 0 while there is none */
   void **state; /* buffers of the variables as they are, then of what they will be */
   cl_mem *inputs; /* of our own, for memory of the host; made when first needed */
   cl_mem *outputs;
@@ -31,7 +32,8 @@ static cl_mem buffer(const cl_stream *self, int64_t bytes, int32_t *error) {
   return clCreateBuffer(model->engine->context, CL_MEM_READ_WRITE, (size_t)(bytes > 0 ? bytes : 1), NULL, error);
 }
 
-/* The arguments of a kernel are, for each parameter, a buffer and where in it the parameter begins; then scratch memory if it wants any. */
+/* The arguments of a kernel are, for each parameter, a buffer and where in it the parameter begins; then scratch memory if it wants any; then where to note
+   an index outside its axis, and as which number, if it checks them. */
 static int32_t set_argument(cl_kernel kernel, int32_t number, cl_mem memory, int64_t offset) {
   const int32_t error = clSetKernelArg(kernel, 2 * (uint32_t)number, sizeof memory, &memory);
   return error ? error : clSetKernelArg(kernel, 2 * (uint32_t)number + 1, sizeof offset, &offset);
@@ -49,7 +51,11 @@ static int32_t make_kernels(cl_stream *self) {
       if (slot->region == WH_ARENA || slot->region == WH_WEIGHTS)
         error = set_argument(self->kernels[i], n, slot->region == WH_ARENA ? self->arena : model->weights, slot->offset);
     }
-    if (launch->has_scratch && !error) error = clSetKernelArg(self->kernels[i], 2 * (uint32_t)launch->n_slots, sizeof self->scratch, &self->scratch);
+    uint32_t next = 2 * (uint32_t)launch->n_slots;
+    if (launch->has_scratch && !error) error = clSetKernelArg(self->kernels[i], next++, sizeof self->scratch, &self->scratch);
+    const int32_t number = (int32_t)i + 1;
+    if (launch->checks && !error) error = clSetKernelArg(self->kernels[i], next++, sizeof self->fault, &self->fault);
+    if (launch->checks && !error) error = clSetKernelArg(self->kernels[i], next, sizeof number, &number);
   }
   return error;
 }
@@ -69,6 +75,21 @@ static int32_t make_state(cl_stream *self) {
     if (!error && !description->variables[i].in_place) self->state[n + i] = buffer(self, description->variables[i].bytes, &error);
   }
   return error;
+}
+
+static int32_t clear_fault(cl_stream *self) {
+  const int32_t none = 0;
+  return clEnqueueWriteBuffer(self->queue, self->fault, 1, 0, sizeof none, &none, 0, NULL, NULL);
+}
+
+/* Everything submitted is done: did a kernel read an index outside its axis? */
+static whence_status_t check_fault(cl_stream *self) {
+  int32_t step = 0;
+  if (!self->fault) return whence_success;
+  const int32_t error = clEnqueueReadBuffer(self->queue, self->fault, 1, 0, sizeof step, &step, 0, NULL, NULL);
+  if (error || !step) return wh_cl_status(error);
+  (void)clear_fault(self);
+  return whence_runtime_error;
 }
 
 /* Writes the initial values, after everything that was submitted before. */
@@ -127,6 +148,8 @@ static whence_status_t create_stream(whence_stream_t *stream, whence_model_t mod
   if (!status && !(made->inputs && made->outputs && made->kernels && made->state)) status = whence_out_of_memory;
   if (!status) made->arena = buffer(made, description->arena_bytes, &error);
   if (!status && !error && description->launch_plan->scratch_bytes) made->scratch = buffer(made, description->launch_plan->scratch_bytes, &error);
+  if (!status && !error && description->launch_plan->checks) made->fault = buffer(made, sizeof(int32_t), &error);
+  if (made->fault && !error) error = clear_fault(made);
   if (!status && !error) error = make_state(made);
   if (!status && !error) error = fill_state(made);
   if (!status && !error) error = make_kernels(made);
@@ -160,6 +183,7 @@ static void destroy_stream(whence_stream_t stream) {
   release(self->state, 2 * description->n_variables);
   if (self->arena) clReleaseMemObject(self->arena);
   if (self->scratch) clReleaseMemObject(self->scratch);
+  if (self->fault) clReleaseMemObject(self->fault);
   clReleaseCommandQueue(self->queue);
   free(self->commands);
   pthread_mutex_destroy(&self->settling);
@@ -347,6 +371,7 @@ static whence_status_t wait_for_all(whence_stream_t stream) {
   self->n_commands = self->commands_capacity = 0;
   pthread_mutex_unlock(&stream->lock);
   whence_status_t status = wh_cl_status(clFinish(self->queue));
+  if (!status) status = check_fault(self);
   pthread_mutex_lock(&stream->lock);
   for (size_t i = 0; i < count; i++) {
     uint64_t begin = 0, end = 0;
