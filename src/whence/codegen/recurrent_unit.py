@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from whence.codegen.render_c import CWriter
 from whence.kernels.ir import Name, walk
-from whence.kernels.recurrent_program import HIDDEN, NEW_CELL, RESET, Phase, Recurrent
+from whence.kernels.recurrent_layer import HIDDEN, NEW_CELL, RESET, Phase
+from whence.kernels.recurrent_program import Recurrent
 
 
 def names_read(phase: Phase) -> set[str]:

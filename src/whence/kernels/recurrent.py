@@ -18,7 +18,8 @@ import numpy as np
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.ir import Buffer, Expr, Kernel, Name
-from whence.kernels.recurrent_program import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase, Recurrent
+from whence.kernels.recurrent_layer import BEFORE, CELL, HIDDEN, NEW_CELL, RESET, Phase
+from whence.kernels.recurrent_program import Recurrent
 from whence.kernels.rules.elementwise import activate, add, clip, like, mul, sub
 from whence.kernels.tile import Tile
 from whence.ops.neural.activation import ACTIVATIONS

@@ -5,10 +5,9 @@ products with the state.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
-from whence.kernels.expressions import apply, choose
 from whence.kernels.ir import (
     BEGIN,
     END,
@@ -18,14 +17,9 @@ from whence.kernels.ir import (
     Barrier,
     Count,
     Counter,
-    CountValue,
     Expr,
-    Fn,
     Kernel,
-    Literal,
     Meeting,
-    Micro,
-    Name,
     Splat,
     Stmt,
     Swap,
@@ -33,99 +27,15 @@ from whence.kernels.ir import (
     chosen,
     count,
     least,
-    walk,
 )
-from whence.kernels.tile import Tile
+from whence.kernels.recurrent_layer import LayerState, Phase, RecurrentLayer
+from whence.kernels.recurrent_unit import ZERO, Unit
 from whence.types import DType
 
-ZERO = Literal(0.0, DType.F32)
-BEFORE, CELL = Name("before", DType.F32), Name("cell", DType.F32)
-HIDDEN, NEW_CELL, RESET = "hidden", "new_cell", "reset"
-
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """A product with the state and what follows for each unit: values by name, in order, from the
-    sums `x0`, `x1`, ... of the gates it makes.
-
-    `before` is the unit's output of the step before, `cell` its cell state; `p0`, `p1`, `p2` are
-    its peepholes, `late` its late bias.
-    """
-
-    gates: tuple[int, ...]
-    from_reset: bool
-    """The product is with the reset state instead of the state."""
-    lets: tuple[tuple[str, Expr], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Recurrent(Micro):
-    """A whole layer. Work item t is a block of sequences in one direction, or a panel of units."""
-
-    gates: int
-    directions: int
-    time: int
-    batch: int
-    inputs: int
-    hidden: int
-    rows: int
-    """Sequences in a work item."""
-    together: bool
-    """One sequence in one direction: the workers divide the panels among them and meet after every
-    phase. A work item is a panel.
-    """
-    tile: Tile
-    vectors: int
-    """Vectors of units in a panel."""
-    steps: int
-    reverse: tuple[bool, ...]
-    batch_first: bool
-    late: int | None
-    """The gate whose sum with the state starts from its own bias and is kept apart from the
-    input's.
-    """
-    phases: tuple[tuple[Phase, ...], ...]
-    """By direction."""
-    x: str
-    w: str
-    r: str
-    bias: str | None
-    lengths: str | None
-    start: str | None
-    start_cell: str | None
-    peepholes: str | None
-    outputs: tuple[str | None, ...]
-    """All hidden states, the last, and the last cell state, as far as they are asked for."""
-
-    @property
-    def units(self) -> int:
-        return self.vectors * self.tile.lanes
-
-    @property
-    def panels(self) -> int:
-        return -(-self.hidden // self.units)
-
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        return self.gates * self.units
-
-    @property
-    def blocks(self) -> int:
-        return self.batch // self.rows
-
-    @property
-    def padded(self) -> int:
-        return self.panels * self.units
-
-    @property
-    def has_cell(self) -> bool:
-        return self.gates == 4
-
-    @property
-    def scratch(self) -> tuple[int, int]:
-        """Floats of the input's products, and of one state."""
-        return self.steps * self.rows * self.panels * self.width, self.rows * self.padded
+class Recurrent(RecurrentLayer):
+    """A whole layer."""
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
@@ -142,45 +52,8 @@ class Recurrent(Micro):
         return build.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """What the parts of a work item share."""
-
-    it: Recurrent
-    panels: tuple[Count, Count]
-    """That it computes: from, to."""
-    direction: Count
-    first: Count
-    """The first of its sequences."""
-    w: Pointer
-    r: Pointer
-    products: Pointer
-    """The input's share of every gate."""
-    now: Pointer
-    """States of the step before."""
-    next: Pointer
-    """States that this step makes."""
-    cells: Pointer
-    resets: Pointer
-
-    def state_place(self, i: Count, unit: Count) -> Count:
-        """Where a state lies among all directions and sequences."""
-        it, row = self.it, self.first + i
-        if it.batch_first:
-            return (row * it.directions + self.direction) * it.hidden + unit
-        return (self.direction * it.batch + row) * it.hidden + unit
-
-    @property
-    def own_units(self) -> tuple[Count, Count]:
-        """The units that a worker stores, all of them unless it works together with others."""
-        it = self.it
-        if not it.together:
-            return count(0), count(it.hidden)
-        return self.panels[0] * it.units, least(self.panels[1] * it.units, it.hidden)
-
-
 def _layer(
-    build: Builder, it: Recurrent, panels: tuple[Count, Count], direction: Count, first: Count
+    build: Builder, it: RecurrentLayer, panels: tuple[Count, Count], direction: Count, first: Count
 ) -> None:
     products, state = it.scratch
     place = (SHARED if it.together else SCRATCH, DType.F32)
@@ -188,7 +61,7 @@ def _layer(
         build.memory(name, *place, products + number * state)
         for number, name in enumerate(("now", "next", "cells", "resets"))
     ]
-    layer = _Layer(
+    layer = LayerState(
         it,
         panels,
         direction,
@@ -218,7 +91,7 @@ def _layer(
                 build.assign(made, source[i * it.padded + u])
 
 
-def _start(build: Builder, layer: _Layer) -> None:
+def _start(build: Builder, layer: LayerState) -> None:
     it = layer.it
     for target, source in ((layer.now, it.start), (layer.cells, it.start_cell)):
         if target is layer.cells and not it.has_cell:
@@ -238,7 +111,7 @@ def _start(build: Builder, layer: _Layer) -> None:
         build.assign(layer.resets[u], ZERO)
 
 
-def _project(build: Builder, layer: _Layer, low: Count, steps: Count) -> None:
+def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> None:
     """The input's share of every gate for the next steps, biases included."""
     it = layer.it
     step, row = (
@@ -261,7 +134,7 @@ def _project(build: Builder, layer: _Layer, low: Count, steps: Count) -> None:
                     _tile(build, it, 1, step, t, bias, b, source, to)
 
 
-def _bias(build: Builder, layer: _Layer, panel: Count) -> Memory:
+def _bias(build: Builder, layer: LayerState, panel: Count) -> Memory:
     """What the sums of a panel begin with: the biases of the input and of the state, but for the
     gate whose second bias comes later.
     """
@@ -293,7 +166,7 @@ def _bias(build: Builder, layer: _Layer, panel: Count) -> Memory:
 
 def _tile(
     build: Builder,
-    it: Recurrent,
+    it: RecurrentLayer,
     rows: int,
     step: int,
     t: Count,
@@ -317,7 +190,7 @@ def _tile(
 
 def _accumulate(
     build: Builder,
-    it: Recurrent,
+    it: RecurrentLayer,
     sums: Memory,
     rows: int,
     vectors: int,
@@ -333,7 +206,7 @@ def _accumulate(
             build.accumulate(sums[m, j], x * b.vector(k * it.width + j * lanes, lanes))
 
 
-def _steps(build: Builder, layer: _Layer, backwards: Count, low: Count, steps: Count) -> None:
+def _steps(build: Builder, layer: LayerState, backwards: Count, low: Count, steps: Count) -> None:
     it = layer.it
     with build.loop("s", steps) as s:
         at = build.count("at", chosen(backwards.equals(1), steps - 1 - s, s))
@@ -351,7 +224,7 @@ def _steps(build: Builder, layer: _Layer, backwards: Count, low: Count, steps: C
 
 def _phases(
     build: Builder,
-    layer: _Layer,
+    layer: LayerState,
     phases: tuple[Phase, ...],
     s: Count,
     t: Count,
@@ -371,7 +244,7 @@ def _phases(
 
 def _phase(
     build: Builder,
-    layer: _Layer,
+    layer: LayerState,
     phases: tuple[Phase, ...],
     number: int,
     panel: Count,
@@ -397,13 +270,13 @@ def _phase(
     with build.loop("i", it.rows) as i:
         share = build.pointer("share", shares, (i * it.panels + panel) * it.width)
         unit0 = build.count("unit0", panel * it.units)
-        unit = _Unit(build, layer, phases, number, share, gate, i * (vectors * lanes), unit0)
+        unit = Unit(build, layer, phases, number, share, gate, i * (vectors * lanes), unit0)
         unit.prepare(i, t)
         with build.loop("u", limit, vectorise=True) as u:
             unit.compute(i, u)
 
 
-def _store_step(build: Builder, layer: _Layer, t: Count) -> None:
+def _store_step(build: Builder, layer: LayerState, t: Count) -> None:
     it, target = layer.it, layer.it.outputs[0]
     if target is None:
         return
@@ -429,90 +302,3 @@ def _store_step(build: Builder, layer: _Layer, t: Count) -> None:
                 store(False)
             with build.otherwise():
                 store(True)
-
-
-def names_read(phase: Phase) -> set[str]:
-    """The values that a phase reads."""
-    return {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
-
-
-@dataclass(slots=True)
-class _Unit:
-    """What a unit makes of the sums of a phase's gates."""
-
-    build: Builder
-    layer: _Layer
-    phases: tuple[Phase, ...]
-    number: int
-    share: Pointer
-    """Of the input, by gate."""
-    gate: Memory
-    """The sums, by sequence and gate."""
-    row: Count
-    """Where the sequence's begin."""
-    unit0: Count
-    peepholes: dict[int, Pointer] = field(default_factory=dict)
-    late_bias: Pointer | None = None
-    alive: Expr | None = None
-
-    def prepare(self, i: Count, t: Count) -> None:
-        """What all units of a panel have in common."""
-        it, build, read = self.layer.it, self.build, names_read(self.phases[self.number])
-        direction = self.layer.direction
-        if it.lengths is not None:
-            lengths = build.buffer(it.lengths, DType.I32)
-            self.alive = build.let(
-                "alive",
-                apply(Fn.LT, CountValue(t, DType.I32), lengths[self.layer.first + i]),
-            )
-        for slot in range(3):
-            if f"p{slot}" in read:
-                assert it.peepholes is not None
-                place = direction * (3 * it.hidden) + slot * it.hidden + self.unit0
-                self.peepholes[slot] = build.pointer(
-                    f"peep{slot}", build.buffer(it.peepholes), place
-                )
-        if "late" in read and it.bias is not None:
-            offset = it.gates * it.hidden + (it.late or 0) * it.hidden
-            place = direction * (2 * it.gates * it.hidden) + offset + self.unit0
-            self.late_bias = build.pointer("late_bias", build.buffer(it.bias), place)
-
-    def compute(self, i: Count, u: Count) -> None:
-        it, build, layer = self.layer.it, self.build, self.layer
-        phase = self.phases[self.number]
-        place = build.count("place", i * it.padded + self.unit0 + u)
-        late = None if self.late_bias is None else self.late_bias[u]
-        for local, gate in enumerate(phase.gates):
-            recurrent = self.gate[self.row + local * it.units + u]
-            share = self.share[gate * it.units + u]
-            if gate == it.late and not phase.from_reset:
-                # The state's share is reset on its own, with its own bias.
-                build.bind_value(f"x{gate}", share)
-                build.bind_value("late", recurrent if late is None else recurrent + late)
-            else:
-                build.bind_value(f"x{gate}", share + recurrent)
-                if gate == it.late:
-                    build.bind_value("late", ZERO if late is None else late)
-        read, made = names_read(phase), {name for name, _ in phase.lets}
-        for name, source in (("before", layer.now), ("cell", layer.cells)):
-            if name in read:
-                build.bind_value(name, source[place])
-        for slot, peephole in self.peepholes.items():
-            build.bind_value(f"p{slot}", peephole[u])
-        if "update" in read - made:
-            build.bind_value("update", layer.next[place])
-        values = {name: build.bind_value(name, value) for name, value in phase.lets}
-        later = self.phases[self.number + 1 :]
-        if "update" in made and any("update" in names_read(each) for each in later):
-            # Left where the new state will be, until that is made from it.
-            build.assign(layer.next[place], values["update"])
-        if RESET in made:
-            build.assign(layer.resets[place], values[RESET])
-        if NEW_CELL in made:
-            build.assign(layer.cells[place], self._kept(values[NEW_CELL], layer.cells[place]))
-        if HIDDEN in made:
-            build.assign(layer.next[place], self._kept(values[HIDDEN], layer.now[place]))
-
-    def _kept(self, value: Expr, before: Expr) -> Expr:
-        """The value, while the sequence goes on; then what was before."""
-        return value if self.alive is None else choose(self.alive, value, before)

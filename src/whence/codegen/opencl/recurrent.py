@@ -7,7 +7,8 @@ from __future__ import annotations
 from whence.codegen.opencl.render_cl import ClWriter, Geometry
 from whence.codegen.recurrent_unit import write_unit
 from whence.kernels.ir import Micro
-from whence.kernels.recurrent_program import Phase, Recurrent
+from whence.kernels.recurrent_layer import Phase
+from whence.kernels.recurrent_program import Recurrent
 from whence.types import DType
 
 _ITEMS = 32

@@ -1,0 +1,100 @@
+"""What a unit of a recurrent layer makes of the sums of its gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from whence.kernels.builder import Builder, Memory, Pointer
+from whence.kernels.expressions import apply, choose
+from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk
+from whence.kernels.recurrent_layer import HIDDEN, NEW_CELL, RESET, LayerState, Phase
+from whence.types import DType
+
+ZERO = Literal(0.0, DType.F32)
+
+
+def names_read(phase: Phase) -> set[str]:
+    """The values that a phase reads."""
+    return {part.name for _, value in phase.lets for part in walk(value) if isinstance(part, Name)}
+
+
+@dataclass(slots=True)
+class Unit:
+    """What a unit makes of the sums of a phase's gates."""
+
+    build: Builder
+    layer: LayerState
+    phases: tuple[Phase, ...]
+    number: int
+    share: Pointer
+    """Of the input, by gate."""
+    gate: Memory
+    """The sums, by sequence and gate."""
+    row: Count
+    """Where the sequence's begin."""
+    unit0: Count
+    peepholes: dict[int, Pointer] = field(default_factory=dict)
+    late_bias: Pointer | None = None
+    alive: Expr | None = None
+
+    def prepare(self, i: Count, t: Count) -> None:
+        """What all units of a panel have in common."""
+        it, build, read = self.layer.it, self.build, names_read(self.phases[self.number])
+        direction = self.layer.direction
+        if it.lengths is not None:
+            lengths = build.buffer(it.lengths, DType.I32)
+            self.alive = build.let(
+                "alive",
+                apply(Fn.LT, CountValue(t, DType.I32), lengths[self.layer.first + i]),
+            )
+        for slot in range(3):
+            if f"p{slot}" in read:
+                assert it.peepholes is not None
+                place = direction * (3 * it.hidden) + slot * it.hidden + self.unit0
+                self.peepholes[slot] = build.pointer(
+                    f"peep{slot}", build.buffer(it.peepholes), place
+                )
+        if "late" in read and it.bias is not None:
+            offset = it.gates * it.hidden + (it.late or 0) * it.hidden
+            place = direction * (2 * it.gates * it.hidden) + offset + self.unit0
+            self.late_bias = build.pointer("late_bias", build.buffer(it.bias), place)
+
+    def compute(self, i: Count, u: Count) -> None:
+        it, build, layer = self.layer.it, self.build, self.layer
+        phase = self.phases[self.number]
+        place = build.count("place", i * it.padded + self.unit0 + u)
+        late = None if self.late_bias is None else self.late_bias[u]
+        for local, gate in enumerate(phase.gates):
+            recurrent = self.gate[self.row + local * it.units + u]
+            share = self.share[gate * it.units + u]
+            if gate == it.late and not phase.from_reset:
+                # The state's share is reset on its own, with its own bias.
+                build.bind_value(f"x{gate}", share)
+                build.bind_value("late", recurrent if late is None else recurrent + late)
+            else:
+                build.bind_value(f"x{gate}", share + recurrent)
+                if gate == it.late:
+                    build.bind_value("late", ZERO if late is None else late)
+        read, made = names_read(phase), {name for name, _ in phase.lets}
+        for name, source in (("before", layer.now), ("cell", layer.cells)):
+            if name in read:
+                build.bind_value(name, source[place])
+        for slot, peephole in self.peepholes.items():
+            build.bind_value(f"p{slot}", peephole[u])
+        if "update" in read - made:
+            build.bind_value("update", layer.next[place])
+        values = {name: build.bind_value(name, value) for name, value in phase.lets}
+        later = self.phases[self.number + 1 :]
+        if "update" in made and any("update" in names_read(each) for each in later):
+            # Left where the new state will be, until that is made from it.
+            build.assign(layer.next[place], values["update"])
+        if RESET in made:
+            build.assign(layer.resets[place], values[RESET])
+        if NEW_CELL in made:
+            build.assign(layer.cells[place], self._kept(values[NEW_CELL], layer.cells[place]))
+        if HIDDEN in made:
+            build.assign(layer.next[place], self._kept(values[HIDDEN], layer.now[place]))
+
+    def _kept(self, value: Expr, before: Expr) -> Expr:
+        """The value, while the sequence goes on; then what was before."""
+        return value if self.alive is None else choose(self.alive, value, before)
