@@ -179,3 +179,12 @@ def test_every_pass_is_in_it_with_its_time_and_effects(tmp_path: Path) -> None:
     folding = next(row for row in first.passes if row.name == "fold_batch_norm")
     assert (folding.changes, folding.skipped) == (1, "")
     assert [row.applied for row in first.rule if row.pass_id == folding.id] == [1]
+
+
+def test_how_close_kernels_come_to_the_peak_is_in_it(profile: Profile) -> None:
+    assert profile.background is not None
+    db = debug_database(profile, profile.background)
+    assert [row.kernel_id for row in db.efficiency] == [row.id for row in profile.kernels]
+    for row, kernel in zip(db.efficiency, profile.kernels, strict=True):
+        assert (row.flops, row.bytes, row.bound) == (kernel.flops, kernel.bytes, kernel.bound)
+        assert row.of_peak == kernel.of_peak

@@ -88,7 +88,13 @@ def compare(before: Profile, after: Profile) -> Comparison:
                     Verdict.ADDED if was is None else Verdict.REMOVED,
                 )
             )
-    found.sort(key=lambda each: (each.verdict is Verdict.SAME, -abs(each.change_ns)))
+    found.sort(
+        key=lambda each: (
+            each.verdict is Verdict.SAME,
+            -abs(each.change_ns),
+            -each.after.median_ns,
+        )
+    )
     was_all, now_all = before.band, after.band
     verdict = _verdict(was_all, now_all, whole, whole, disturbed)
     return Comparison(Difference("the whole model", was_all, now_all, verdict), tuple(found))

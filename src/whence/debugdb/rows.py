@@ -210,6 +210,31 @@ class MeasuredRow(NamedTuple):
     min_ns: int
 
 
+class EfficiencyRow(NamedTuple):
+    """How close a kernel comes to what the machine can do. Operations, bytes and the least time are
+    of one call.
+    """
+
+    kernel_id: int
+    flops: int
+    bytes: int
+    gflops: float
+    """Operations in a nanosecond,"""
+    gbytes: float
+    """and bytes."""
+    least_ns: float
+    """What the machine would need at best,"""
+    of_peak: float
+    """as a part of what it took."""
+    bound: str
+    """compute, memory, cache, waiting, dispatch or reference."""
+    items: int
+    """Independent work items, and the threads that have one."""
+    workers: int
+    waited_ns: int
+    """Over all runs: what the calling thread waited for others."""
+
+
 class AttributedRow(NamedTuple):
     """What a profile says of a source operator in a kernel. The times of a kernel add up to that in
     `measured`.
@@ -315,6 +340,12 @@ OWN_TABLES = (
     _table("member", MemberRow, "kernel_id optimised_id flops bytes weight:f"),
     _table("sample", SampleRow, "execution kernel_id begin_ns end_ns"),
     _table("measured", MeasuredRow, "kernel_id calls time_ns min_ns"),
+    _table(
+        "efficiency",
+        EfficiencyRow,
+        "kernel_id flops bytes gflops:f gbytes:f least_ns:f of_peak:f bound:s items workers"
+        " waited_ns",
+    ),
     _table("attributed", AttributedRow, "source_id kernel_id weight:f? time_ns inserted_ns"),
     _table("residual", ResidualRow, "name:s time_ns"),
 )

@@ -18,7 +18,7 @@ from whence.attribution.local_paths import shorten_location
 from whence.attribution.profile import Background, Profile
 from whence.building.program import Program
 from whence.debugdb import DebugDatabase, Extra, from_program, sample_rows, write_xml
-from whence.debugdb.rows import AttributedRow, MeasuredRow, ResidualRow
+from whence.debugdb.rows import AttributedRow, EfficiencyRow, MeasuredRow, ResidualRow
 from whence.debugdb.store import write_duckdb
 from whence.graph import Graph
 from whence.report.profile_database import database_of
@@ -97,6 +97,7 @@ def debug_database(profile: Profile, background: Background) -> DebugDatabase:
         MeasuredRow(kernel.id, kernel.calls, kernel.time_ns, kernel.min_ns)
         for kernel in profile.kernels
     )
+    db.efficiency.extend(efficiency_rows(profile))
     for kernel in profile.kernels:
         db.attributed.extend(
             AttributedRow(part.id, kernel.id, part.weight, part.time_ns, part.inserted_ns)
@@ -127,6 +128,27 @@ def _facts(profile: Profile) -> Extra:
         if kernel.uncertain
     ]
     return Extra("profile", ("key", "value"), tuple(rows))
+
+
+def efficiency_rows(profile: Profile) -> list[EfficiencyRow]:
+    """Of the kernels of which something is known."""
+    return [
+        EfficiencyRow(
+            row.id,
+            row.flops,
+            row.bytes,
+            row.gflops,
+            row.gbytes,
+            row.least_ns,
+            row.of_peak,
+            row.bound,
+            row.items,
+            row.workers,
+            row.waited_ns,
+        )
+        for row in profile.kernels
+        if row.bound
+    ]
 
 
 def _shortened(stack: str) -> str:

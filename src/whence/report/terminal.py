@@ -60,6 +60,8 @@ def print_profile(
     console.print(Text(fates_line(profile)), soft_wrap=True)
     console.print(Text(closure_line(profile)), soft_wrap=True)
     console.print(Text(policy_line(profile), style="dim"), soft_wrap=True)
+    if len(profile.runs_ns) > 1:
+        console.print(Text(distribution_line(profile), style="dim"), soft_wrap=True)
     if best := next_line(profile):
         console.print(Text(shorten(best, console.width)))
 
@@ -150,6 +152,15 @@ def policy_line(profile: Profile) -> str:
     )
     found += [f"threads waited for others {waited * 100:.1f} %"] if waited >= 0.005 else []
     return " · ".join(found)
+
+
+def distribution_line(profile: Profile) -> str:
+    """How long the runs took."""
+    least, half, most, nearly_all = profile.distribution
+    return (
+        f" runs: shortest {duration(least)}, p50 {duration(half)}, p90 {duration(most)}, p99"
+        f" {duration(nearly_all)}"
+    )
 
 
 def next_line(profile: Profile) -> str:

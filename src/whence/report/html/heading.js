@@ -26,7 +26,8 @@ function writeHeading() {
   byId('per-run').textContent = `${duration(perRun(DATA.wall_ns))} per run`;
   const [low, , high] = DATA.band_ns;
   byId('spread').textContent = high ? `half of the runs ${range(low, high)}` : '';
-  byId('spread').title = 'A quarter of the runs was faster, a quarter slower.';
+  const [least, half, most, nearlyAll] = DATA.distribution_ns;
+  byId('spread').title = `A quarter of the runs was faster, a quarter slower. Shortest ${duration(least)}, p50 ${duration(half)}, p90 ${duration(most)}, p99 ${duration(nearlyAll)}.`;
   const shown = DATA.sum.filter(([name, , tenths]) => tenths || ALWAYS.includes(name));
   const whole = DATA.sum.reduce((sum, [, , tenths]) => sum + tenths, 0);
   byId('sum').textContent = `${shown.map(([name, , tenths]) => `${name} ${(tenths / 10).toFixed(1)} %`).join(' + ')} = ${Math.floor(whole / 10)} %`;
