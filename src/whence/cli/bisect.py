@@ -38,8 +38,8 @@ def bisect_command(
 ) -> None:
     """Find the version of whence that made MODEL, or one operator of it, slower.
 
-    [dim]whence bisect resnet50.onnx --good v0.1.0 --bad HEAD --op /layer3/conv1/Conv[/dim]
-    [dim]whence bisect resnet50.onnx --wheel whence-0.1.0-*.whl --wheel whence-0.2.0-*.whl[/dim]
+    [dim]whence bisect resnet50.onnx --good v0.1.0 --bad HEAD --op /conv1/Conv[/dim]
+    [dim]whence bisect resnet50.onnx --wheel old/*.whl --wheel new/*.whl[/dim]
     """
     if bool(good) == bool(wheels):
         raise typer.BadParameter("name a range of commits (--good, --bad), or two wheels or more")

@@ -58,7 +58,7 @@ def history(
     [dim]whence history table/ --model resnet50 --by module[/dim]
     [dim]whence history table/ -o history.html[/dim]       a page to look at
     [dim]whence history table/ --view noise[/dim]
-    [dim]whence history table/ --sql "SELECT night, median_ns FROM cell WHERE model = 'bert'"[/dim]
+    [dim]whence history table/ --sql "SELECT night, median_ns FROM cell"[/dim]
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
