@@ -424,3 +424,26 @@ def test_attention() -> None:
 def test_half_precision() -> None:
     x = torch.randn(3, 4, dtype=torch.bfloat16)
     _check({"add": lambda x: x + 1, "half": lambda x: x.half() * 2}, x, tolerance=1e-2)
+
+
+def test_recurrent_layers_stay_whole() -> None:
+    class Layers(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = torch.nn.LSTM(4, 5, batch_first=True, bidirectional=True)
+            self.stack = torch.nn.LSTM(10, 3, num_layers=2, bias=False)
+            self.gates = torch.nn.GRU(4, 6, num_layers=2, bidirectional=True)
+
+        def forward(self, x: Any, h: Any) -> Any:
+            y, last = self.both(x)
+            return y, last, self.stack(y), self.gates(x, h)
+
+    module = Layers().eval()
+    x, h = torch.randn(2, 7, 4), torch.randn(4, 7, 6)
+    graph = read_exported(export_module(module, (x, h)))
+    assert graph.ledger.lost() == []
+    assert (graph.op_counts["LSTM"], graph.op_counts["GRU"]) == (3, 2)
+    with torch.no_grad():
+        leaves = torch.utils._pytree.tree_leaves(module(x, h))
+    for ours, theirs in zip(graph.run([x.numpy(), h.numpy()]), leaves, strict=True):
+        np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-5, atol=1e-6)

@@ -113,6 +113,10 @@ def _quiet() -> Iterator[None]:
     """PyTorch warns of its own use of what it has deprecated."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        # Recurrent layers keep their weights in a list as well, which they mend while they run.
+        warnings.filterwarnings(
+            "ignore", message=r".*_flat_weights(.|\n)* were assigned during export"
+        )
         yield
 
 
