@@ -118,6 +118,8 @@ class Cost:
 
 Infer: TypeAlias = Callable[[TypeQuery], Sequence[ValueType]]
 Reference: TypeAlias = Callable[[Call], Sequence[Value]]
+Check: TypeAlias = Callable[[TypeQuery], None]
+"""Raises `ModelError` when operands or attributes certainly do not fit each other."""
 Flops: TypeAlias = Callable[[TypeQuery, Sequence[ValueType]], int | None]
 """Arithmetic operations from the input types and the output types; `None` when dimensions are
 unknown.
@@ -153,6 +155,7 @@ class Facts(TypedDict, total=False):
     """What a definition may add to those of its family."""
 
     operands: Operands
+    check: Check
     traits: Trait
     neutral: Neutral
     involution: str
@@ -180,6 +183,10 @@ class OpDef:
     """The first two inputs may be swapped."""
     operands: Operands = NO_OPERANDS
     """Their names and kinds, in order."""
+    check: Check | None = None
+    """What operands and attributes must be, beyond what the types of the outputs depend on; those
+    of older definitions are in `ops/operands/`.
+    """
     traits: Trait = Trait.NONE
     neutral: Neutral | None = None
     """What may stand as the other operand of `op(x, ·)` without changing x."""

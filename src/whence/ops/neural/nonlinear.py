@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_str
-from whence.ops.definition import Attrs, Call, Facts, OpClass, OpDef, Pattern, Value
+from whence.ops.definition import Attrs, Call, Facts, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.formula import (
     Formula,
     Function,
@@ -28,6 +28,7 @@ from whence.ops.formula import (
 from whence.ops.neural.activation import ACTIVATIONS, FORMULAS, elu
 from whence.ops.operand import X as OPERAND
 from whence.ops.operand import named
+from whence.ops.operands.checks import demand_broadcast, demand_same_elements, shape_of
 from whence.ops.precision import narrow, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast, same_type
@@ -95,6 +96,11 @@ def _named(name: str, flops: int | None = None, **facts: Unpack[Facts]) -> OpDef
     return activation(name, FORMULAS[name], flops, **facts)
 
 
+def _check_slopes(query: TypeQuery) -> None:
+    demand_broadcast(query, 1, shape_of(query, 0), "input 1")
+    demand_same_elements(query, 1, 0)
+
+
 _SELU = parameter("gamma", 1.05070102214813232421875) * elu(
     parameter("alpha", 1.67326319217681884765625)
 )
@@ -125,6 +131,7 @@ OPS: tuple[OpDef, ...] = (
         same_type,
         _prelu,
         flops=2,
+        check=_check_slopes,
         operands=named("X", "slope"),
     ),
     OpDef(

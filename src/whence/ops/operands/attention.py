@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Check, TypeQuery
 from whence.ops.operands.checks import (
-    Check,
     demand,
     demand_rank,
     demand_same_elements,

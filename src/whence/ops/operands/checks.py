@@ -4,16 +4,13 @@ and what it should be. What is not known yet is not judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Sequence
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Check, TypeQuery
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, Shape, TensorType
-
-Check: TypeAlias = Callable[[TypeQuery], None]
 
 
 def shape_of(query: TypeQuery, index: int) -> Shape | None:

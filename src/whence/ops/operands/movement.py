@@ -8,9 +8,8 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints, get_str
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Check, TypeQuery
 from whence.ops.operands.checks import (
-    Check,
     along,
     axis_in,
     by_types,

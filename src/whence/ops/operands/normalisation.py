@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Check, TypeQuery
 from whence.ops.limits import MAX_SKIPPED_WORDS
 from whence.ops.operands.checks import (
-    Check,
     along,
     axis_in,
     by_types,

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import TypeQuery
+from whence.ops.definition import Check, TypeQuery
 from whence.ops.operands.checks import (
-    Check,
     axis_in,
     by_types,
     count_of,

@@ -17,7 +17,7 @@ import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
-from whence.ops.definition import IndexedAxes, TypeQuery, Value
+from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value
 from whence.ops.operands import (
     attention,
     elementwise,
@@ -27,7 +27,7 @@ from whence.ops.operands import (
     quantise,
 )
 from whence.ops.operands.attribute_choices import check_choices
-from whence.ops.operands.checks import Check, by_types, shape_of
+from whence.ops.operands.checks import by_types, shape_of
 from whence.ops.registry import REGISTRY
 from whence.types import Dim
 
@@ -39,6 +39,7 @@ RULES: Mapping[str, Check] = {
     **normalisation.RULES,
     **products.RULES,
     **quantise.RULES,
+    **{name: known.check for name, known in REGISTRY.items() if known.check is not None},
 }
 
 

@@ -25,6 +25,7 @@ from whence.ops.formula import Function, X, Y, apply
 from whence.ops.neural.erf import erf
 from whence.ops.operand import CONDITION, DATA, named, variadic
 from whence.ops.operand import X as OPERAND
+from whence.ops.operands.checks import demand_numbers, demand_one, demand_same_elements
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import (
@@ -200,6 +201,13 @@ def _variadic(name: str, function: _Function, **facts: Unpack[Facts]) -> OpDef:
 def _variadic_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
     count = outputs[0].elements if isinstance(outputs[0], TensorType) else None
     return None if count is None else count * max(len(query.types) - 1, 1)
+
+
+def _check_clip(query: TypeQuery) -> None:
+    demand_numbers(query, 0)
+    for index in (1, 2):
+        demand_one(query, index, "a bound")
+        demand_same_elements(query, index, 0)
 
 
 OPS: tuple[OpDef, ...] = (
@@ -381,6 +389,7 @@ OPS: tuple[OpDef, ...] = (
         same_type,
         _clip,
         flops=2,
+        check=_check_clip,
         operands=named("input", "min", "max"),
         traits=Trait.EXACT | Trait.BOUNDS,
     ),

@@ -16,6 +16,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
 from whence.ops.definition import Call, Facts, OpClass, OpDef, Pattern, Reference, TypeQuery, Value
 from whence.ops.operand import PARAMETER, named
+from whence.ops.operands.checks import demand_one
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.tensor.cast import cast
 from whence.ops.traits import Trait
@@ -99,6 +100,11 @@ def _random(name: str, reference: Reference, flops: int = 1, **facts: Unpack[Fac
     return OpDef(name, Pattern.OPAQUE, OpClass.RANDOM, reference=reference, flops=flops, **facts)
 
 
+def _check_dropout(query: TypeQuery) -> None:
+    demand_one(query, 1, "the ratio")
+    demand_one(query, 2, "training_mode")
+
+
 OPS: tuple[OpDef, ...] = (
     _random("RandomNormal", _normal),
     _random("RandomNormalLike", _normal, operands=named("input"), traits=Trait.SHAPE_ONLY),
@@ -113,6 +119,7 @@ OPS: tuple[OpDef, ...] = (
         OpClass.RANDOM,
         _dropout_type,
         _dropout,
+        check=_check_dropout,
         operands=named("data", ratio=PARAMETER, training_mode=PARAMETER),
     ),
 )

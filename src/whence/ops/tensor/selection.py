@@ -10,6 +10,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import CONDITION, DATA, INDEX, PARAMETER, X, named
+from whence.ops.operands.checks import demand_elements, demand_one
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import const_ints, normalise_axis, tensor_type
@@ -151,6 +152,13 @@ def _chosen_type(query: TypeQuery) -> tuple[ValueType, ...]:
     return (query.types[1] or UNKNOWN,)
 
 
+def _check_choose(query: TypeQuery) -> None:
+    demand_one(query, 0, "the condition")
+    demand_elements(query, 0, (DType.BOOL,), "truth values")
+    if len(query.types) > 2 and query.types[1] != query.types[2]:
+        raise ModelError(f"{query.op}: {query.types[1]} and {query.types[2]} are not of one type")
+
+
 OPS: tuple[OpDef, ...] = (
     OpDef(
         "TopK",
@@ -193,6 +201,7 @@ OPS: tuple[OpDef, ...] = (
         _chosen_type,
         _choose,
         flops=0,
+        check=_check_choose,
         operands=named(condition=CONDITION, X=DATA, Y=DATA),
     ),
 )

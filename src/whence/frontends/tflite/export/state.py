@@ -18,12 +18,14 @@ from whence.frontends.tflite.written_back import written_call
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import initial_value
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.provenance import NO_ORIGIN
 
 if TYPE_CHECKING:
     from whence.frontends.tflite.export.graph_writer import GraphWriter
 
-_VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+_VIEWS = operators(Trait.VIEW)
 _NOTHING = OriginMetadata(NO_ORIGIN, NO_ORIGIN)
 _STATES: Mapping[str, Sequence[tuple[int, int]]] = {"LSTM": ((5, 1), (6, 2)), "RNN": ((5, 1),)}
 """Where a layer takes its states, and where it gives them."""

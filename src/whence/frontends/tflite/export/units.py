@@ -22,6 +22,8 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import BOUNDARY
 from whence.ops.attributes import get_str
+from whence.ops.registry import operators
+from whence.ops.traits import Trait
 from whence.types import DType, TensorType
 
 _FUSING = frozenset(
@@ -250,7 +252,7 @@ def real_inputs(graph: Graph, node: Node) -> list[Ref]:
     ]
 
 
-VIEWS = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
+VIEWS = operators(Trait.RESHAPE) | {"Transpose"}
 
 
 def dequantise_before(graph: Graph, ref: Ref | None) -> Node | None:
