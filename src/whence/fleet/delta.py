@@ -25,9 +25,9 @@ def append_to_delta(table: Table, folder: Path) -> int:
     fresh = sorted(table.finished() - present)
     with table.connected() as connection:
         for start in range(0, len(fresh), _CELLS):
-            rows = connection.execute(
+            rows = connection.sql(
                 "SELECT * FROM record WHERE key IN (SELECT unnest(?::VARCHAR[]))",
-                [fresh[start : start + _CELLS]],
+                params=[fresh[start : start + _CELLS]],
             ).to_arrow_table()
             deltalake.write_deltalake(uri, rows, mode="append", partition_by=["night"])
     return len(fresh)
