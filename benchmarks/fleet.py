@@ -14,7 +14,6 @@ import datetime
 import hashlib
 import multiprocessing
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -79,15 +78,21 @@ def ask_model(table: Table) -> None:
 def in_new_process(question: str, folder: Path) -> tuple[float, int]:
     """Seconds, and the most memory in bytes, of a question asked by a process of its own."""
     code = (
-        "import sys, time, resource; from pathlib import Path; from benchmarks import fleet;"
+        "import sys, time; from pathlib import Path; from benchmarks import fleet;"
         "from whence.fleet.table import Table;"
         f"begin = time.perf_counter(); fleet.{question}(Table(Path(sys.argv[1])));"
-        "print(time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(time.perf_counter() - begin, fleet.peak_bytes())"
     )
     said = subprocess.run(
         [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True
     ).stdout.split()
-    return float(said[0]), int(said[1]) * 1024
+    return float(said[0]), int(said[1])
+
+
+def peak_bytes() -> int:
+    """The most memory that this process had; what the one that started it had does not count."""
+    text = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(text.partition("VmHWM:")[2].split()[0])
 
 
 def measure(folder: Path, cells: int, size: int, writers: int) -> dict[str, float]:
@@ -136,7 +141,7 @@ def main() -> None:
             grid.add_row(name, *(f"{column[name]:,.4g}" for column in columns))
     console = Console()
     console.print(grid)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    peak = peak_bytes() / 1e6
     console.print(f"the sweep's own process: {peak:,.0f} MB at most", style="dim")
 
 
