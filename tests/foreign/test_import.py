@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Whence
 from tests.cli.conftest import whence as whence_command
 from tests.debugdb.making import DATA
-from tests.foreign import executorch_files, tensorrt_files
+from tests.foreign import executorch_files, inductor_files, tensorrt_files
 from tests.foreign.models import make
 from tests.foreign.record import FOLDER
 from whence.attribution.profile import Profile
@@ -85,6 +85,38 @@ def test_tensorrt(tmp_path: Path) -> None:
     assert moved.inserted
     assert [names[part.id] for part in moved.origin] == ["b_conv1", "b_conv2"]
     assert "7 of 7 data edges between kernels are edges of the engine's graph" in found.notes
+
+
+def test_inductor(tmp_path: Path) -> None:
+    trace, mappings = inductor_files.write(tmp_path)
+    assert detect(trace) == "inductor"
+    found = import_trace(trace, make("residual", tmp_path), graph=mappings)
+    assert closes(found)
+    assert found.runs == 2
+    assert found.wall_ns == 200_000
+    assert found.residual_ns == {"dispatch": 77_000, "session": 0}
+    names = {row.id: row.name for row in found.sources}
+    told = {
+        kernel.name: (kernel.time_ns, {names[part.id] for part in kernel.origin})
+        for kernel in found.kernels
+    }
+    # The same kernel twice in a run, in the order of its handles.
+    assert told["extern_kernels.convolution:1"] == (41_000, {"stem"})
+    assert told["cpp_fused_native_batch_norm_relu_0:2"] == (8_000, {"stem_bn", "stem_relu"})
+    assert told["extern_kernels.convolution:3"] == (60_000, {"a_conv1"})
+    assert told["cpp_fused_native_batch_norm_relu_0:4"][0] == 10_000
+
+
+def test_inductors_files_are_checked(tmp_path: Path) -> None:
+    trace, mappings = inductor_files.write(tmp_path)
+    model = make("residual", tmp_path)
+    mappings.write_text("{}")
+    with pytest.raises(ModelError, match="no mappings of Inductor"):
+        import_trace(trace, model, graph=mappings)
+    inductor_files.write(tmp_path)
+    trace.write_text('{"traceEvents": []}')
+    with pytest.raises(ModelError, match="no call of compiled code"):
+        import_trace(trace, model, graph=mappings)
 
 
 def test_executorch(tmp_path: Path) -> None:

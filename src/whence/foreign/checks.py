@@ -98,18 +98,25 @@ def check_regions(
         {
             each: len(able)
             for each in source.heavy
-            if len(
+            if not _is_settled(
+                engine,
                 able := [
                     kernel for kernel in claims.get(each, ()) if _may_hold(engine.nodes[kernel])
-                ]
+                ],
             )
-            != 1
         },
         {
             number: reason
             for number, node in engine.nodes.items()
             if (reason := _doubt(source, node, regions.get(number)))
         },
+    )
+
+
+def _is_settled(engine: EngineGraph, kernels: list[int]) -> bool:
+    """Are these the kernels of one operator? Several may be, if the engine itself says so."""
+    return len(kernels) == 1 or (
+        bool(kernels) and all(engine.nodes[kernel].is_whole for kernel in kernels)
     )
 
 

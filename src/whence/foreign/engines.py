@@ -20,6 +20,7 @@ class EngineKind(NamedTuple):
 ENGINES: Mapping[str, EngineKind] = {
     "onnxruntime": EngineKind("onnxruntime", "onnxruntime", (".onnx",)),
     "openvino": EngineKind("openvino", "openvino", (".onnx",)),
+    "inductor": EngineKind("torch", "torch", (".pt2",)),
     "litert": EngineKind("ai-edge-litert", "ai_edge_litert", (".tflite", ".lite")),
 }
 

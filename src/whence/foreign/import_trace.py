@@ -16,6 +16,7 @@ FORMATS = {
     "onnxruntime": "its trace (enable_profiling); --graph the model that optimized_model_filepath wrote",
     "openvino": "an execution graph (.xml); --graph a detailed counters report, if there is one",
     "tensorrt": "trtexec --exportProfile; --graph what --exportLayerInfo wrote",
+    "inductor": "a Chrome trace of torch.profiler; --graph Inductor's provenance node mappings",
     "executorch": "an ETDump; --graph the ETRecord that was generated with the program",
     "vela": "Vela's debug database (.xml)",
 }
@@ -38,7 +39,7 @@ def import_trace(
         raise InputError(f"there is no format '{kind}'; there is {', '.join(FORMATS)}")
     if kind == "vela":
         return _vela(trace, model)
-    if graph is None and kind in ("onnxruntime", "tensorrt", "executorch"):
+    if graph is None and kind not in ("openvino", "vela"):
         raise InputError(f"a trace of {kind} needs --graph: {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
     return attribute(subject, _read(kind, subject.source, trace, graph))[0]
@@ -55,6 +56,10 @@ def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Re
 
         return read_openvino_xml(source, trace, graph)
     assert graph is not None
+    if kind == "inductor":
+        from whence.foreign.inductor_reader import read_inductor
+
+        return read_inductor(source, trace, graph)
     if kind == "executorch":
         from whence.foreign.executorch_reader import read_executorch
 
@@ -92,6 +97,8 @@ def detect(trace: Path) -> str:
         return "openvino"
     if b"<debug" in start:
         return "vela"
+    if b'"traceEvents"' in start:
+        return "inductor"
     if b'"averageMs"' in start:
         return "tensorrt"
     if b'"model_run"' in start or b'"session_initialization"' in start or b"_kernel_time" in start:

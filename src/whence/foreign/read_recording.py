@@ -32,6 +32,17 @@ def read_recording(source: SourceGraph, folder: Path) -> Recording:
             return read_openvino(
                 source, folder / "openvino.json", walls, version=version, threads=threads
             )
+        case "inductor":
+            from whence.foreign.inductor_reader import read_inductor
+
+            return read_inductor(
+                source,
+                folder / "trace.json",
+                folder / "mappings.json",
+                version=version,
+                threads=threads,
+                outer=walls,
+            )
         case "litert":
             from whence.foreign.litert_reader import read_litert
 

@@ -1,0 +1,178 @@
+"""A recording of Inductor (`torch.compile`), from its provenance mappings and a Chrome trace of
+`torch.profiler`.
+
+`inductor_provenance_tracking_node_mappings.json` is written with TORCH_COMPILE_DEBUG=1 and
+`torch._inductor.config.trace.provenance_tracking_level = 1`. It leads from a kernel
+(`cpp_fused_relu_2:3`, its name and debug handle) to nodes after AOTAutograd, and from those to nodes
+of the program. Kernels of C++ are in a trace only with
+`torch._inductor.config.cpp.enable_kernel_profile = True`, as `graph_0_cpp_fused_relu_2`, without
+their handle: one that is called several times is matched in order. Library calls
+(`extern_kernels.convolution:2`) are ATen operators in the trace, and matched in order as well.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.foreign.recording import EngineNode, Recording
+from whence.foreign.source import SourceGraph
+
+_GRAPH = re.compile(r"^graph_\d+_")
+_CALL = re.compile(r"^(## Call CompiledFxGraph|Torch-Compiled Region)")
+
+
+class _Called(NamedTuple):
+    """A kernel in the trace, in microseconds."""
+
+    name: str
+    begin: float
+    end: float
+
+
+def read_inductor(
+    source: SourceGraph,
+    trace: Path,
+    mappings: Path,
+    *,
+    version: str = "",
+    threads: int = 1,
+    outer: Sequence[int] = (),
+) -> Recording:
+    """`outer` are the nanoseconds that the caller waited for each run, where they are known."""
+    kernels = _kernels(mappings)
+    known = {key.rpartition(":")[0] for key in kernels}
+    events = _events(trace)
+    regions = sorted(
+        (each for each in events if _CALL.match(each.name)), key=lambda each: each.begin
+    )
+    # A region of compiled code holds a call of its graph: the outermost of both is a run.
+    runs: list[_Called] = []
+    for each in regions:
+        if not runs or each.begin >= runs[-1].end:
+            runs.append(each)
+    if not runs:
+        raise ModelError(f"'{trace}' has no call of compiled code: is it a trace of torch.compile?")
+    wanted = _library_calls(known)
+    order = sorted(kernels, key=lambda key: int(key.rpartition(":")[2] or 0))
+    number = {key: position for position, key in enumerate(order)}
+    spent = np.zeros((len(runs), len(order)), np.int64)
+    calls = np.zeros(len(order), np.int64)
+    for row, run in enumerate(runs):
+        turn: dict[str, int] = defaultdict(int)
+        for each in _outermost(events, run, known, wanted):
+            keys = [key for key in order if key.rpartition(":")[0] == each.name]
+            key = keys[min(turn[each.name], len(keys) - 1)]
+            turn[each.name] += 1
+            spent[row, number[key]] += round((each.end - each.begin) * 1000)
+            calls[number[key]] += 1
+    if outer and len(outer) != len(runs):
+        raise ModelError(f"'{trace}' has {len(runs)} runs, {len(outer)} expected")
+    inner = [
+        max(round((run.end - run.begin) * 1000), int(mine))
+        for run, mine in zip(runs, spent.sum(axis=1), strict=True)
+    ]
+    walls = [max(pair) for pair in zip(inner, outer or inner, strict=True)]
+    nodes = tuple(
+        EngineNode(
+            position,
+            key,
+            key.rpartition(":")[0],
+            holds=_members(source, kernels[key]),
+            is_whole=True,
+            is_composite=True,
+        )
+        for position, key in enumerate(order)
+    )
+    return Recording(
+        engine="inductor",
+        version=version,
+        threads=threads,
+        nodes=nodes,
+        runs_ns=tuple(walls),
+        node_ns=spent,
+        node_calls=calls,
+        residual_ns={
+            "dispatch": sum(inner) - int(spent.sum()),
+            "session": sum(walls) - sum(inner),
+        },
+        has_edges=False,
+        notes=(
+            "Inductor's mappings have no edges: where kernels get their operands is not checked",
+        ),
+    )
+
+
+def _load(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8", errors="replace"))
+    except FileNotFoundError:
+        raise ModelError(f"'{path}': no such file") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"'{path}' is not JSON: {error}") from error
+
+
+def _kernels(path: Path) -> dict[str, list[str]]:
+    """By kernel and debug handle: nodes of the program, and those after AOTAutograd."""
+    content = _load(path)
+    try:
+        before: Mapping[str, list[str]] = content["postToPre"]
+        return {
+            str(key): [*(name for node in nodes for name in before.get(node, ())), *nodes]
+            for key, nodes in content["cppCodeToPost"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"'{path}' has no mappings of Inductor: {type(error).__name__} {error}"
+        ) from error
+
+
+def _events(path: Path) -> list[_Called]:
+    content = _load(path)
+    rows = content.get("traceEvents") if isinstance(content, dict) else None
+    if not isinstance(rows, list):
+        raise ModelError(f"'{path}' is no Chrome trace: it has no traceEvents")
+    return [
+        _Called(
+            _GRAPH.sub("", str(row["name"])), float(row["ts"]), float(row["ts"]) + float(row["dur"])
+        )
+        for row in rows
+        if isinstance(row, dict) and row.get("ph") == "X" and "dur" in row and "name" in row
+    ]
+
+
+def _library_calls(known: set[str]) -> dict[str, str]:
+    """By what an ATen operator is called in a trace: the kernel it is in the mappings."""
+    return {
+        f"{space}::{name.rpartition('.')[2]}": name
+        for name in known
+        if name.startswith(("extern_kernels.", "torch.ops.", "aten."))
+        for space in ("aten", "mkldnn", "mkl")
+    }
+
+
+def _outermost(
+    events: list[_Called], run: _Called, known: set[str], library: Mapping[str, str]
+) -> list[_Called]:
+    """The kernels of a run in order, each by its name in the mappings. What they call in turn is
+    part of them.
+    """
+    found: list[_Called] = []
+    inside = [each for each in events if run.begin <= each.begin and each.end <= run.end]
+    for each in sorted(inside, key=lambda each: (each.begin, -each.end)):
+        name = each.name if each.name in known else library.get(each.name, "")
+        if name and not (found and each.begin < found[-1].end):
+            found.append(each._replace(name=name))
+    return found
+
+
+def _members(source: SourceGraph, names: list[str]) -> tuple[int, ...]:
+    found = dict.fromkeys(source.by_name[name] for name in names if name in source.by_name)
+    return tuple(number for number in found if number in source.live)
