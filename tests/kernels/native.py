@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tests.kernels.emulated_tiles import EMULATED_TILES
 from whence.codegen.emit import MICROS
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_kernel
@@ -67,7 +68,7 @@ def run_native(cases: Sequence[NativeCase]) -> list[list[np.ndarray]]:
         texts[start : start + _CASES_PER_UNIT] for start in range(0, len(texts), _CASES_PER_UNIT)
     ]
     units = [
-        Unit(f"cases{number}", PRELUDE + VECTORS + "\n".join(batch))
+        Unit(f"cases{number}", PRELUDE + VECTORS + EMULATED_TILES + "\n".join(batch))
         for number, batch in enumerate(batches)
     ]
     library = ctypes.CDLL(str(Toolchain().build_library(units)))

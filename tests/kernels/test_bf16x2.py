@@ -15,7 +15,7 @@ from tests.kernels.test_conv import Conv, check
 from tests.kernels.test_winograd import by as by_winograd
 from tests.kernels.test_winograd import error_of
 from whence.codegen.emit import emit
-from whence.codegen.target import Feature, Target
+from whence.codegen.target import Arch, Target
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.graph import Node
@@ -32,9 +32,9 @@ from whence.ops.neural.blocked import from_blocked
 
 MATRIX = replace(AVX512, cache_bytes=2 << 20, bf16x2=True)
 PADS = (1, 1, 1, 1)
-runs_here = pytest.mark.skipif(
-    not Target.default().has(Feature.AMX_BF16),
-    reason="this machine has no matrix units for bfloat16",
+runs_emulated = pytest.mark.skipif(
+    Target.default().arch is not Arch.X86_64,
+    reason="matrix units are emulated on x86 only (tests/kernels/emulated_tiles.py)",
 )
 
 
@@ -110,13 +110,13 @@ TAILS = [
 ]
 
 
-@runs_here
+@runs_emulated
 @pytest.mark.parametrize("convolutions", [SHAPES, EPILOGUES], ids=["shapes", "epilogues"])
 def test_results(convolutions: list[Conv]) -> None:
     check(convolutions)
 
 
-@runs_here
+@runs_emulated
 def test_a_tail_that_sees_last_digits() -> None:
     """The sums go up to fifty, and of those near zero the tanh makes results of their own size: an
     error of 4e-6 of fifty shows.
@@ -170,7 +170,7 @@ def test_an_infinite_weight_has_no_low_half(number: float) -> None:
     assert (np.isposinf(packed).sum(), np.isnan(packed).sum()) == (1, 0)
 
 
-@runs_here
+@runs_emulated
 def test_its_error_beside_the_others() -> None:
     """Against double precision, over 256 channels and nine taps: about 4e-6 of the largest output,
     where direct products have 1.4e-6.
@@ -189,7 +189,7 @@ def test_its_error_beside_the_others() -> None:
     assert errors["direct"] < errors["winograd"] < errors["halves"] < 8e-6
 
 
-@runs_here
+@runs_emulated
 def test_numbers_that_are_none() -> None:
     """NaN stays NaN, and what is infinite is not finite afterwards; neighbours do not notice."""
     case = conv("numbers", (1, 32, 1, 4), 16, (1, 1), 1).case(np.random.default_rng(0))

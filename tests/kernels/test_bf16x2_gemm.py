@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.native import Lower, NativeCase, run_native
-from tests.kernels.test_bf16x2 import MATRIX, runs_here
+from tests.kernels.test_bf16x2 import MATRIX, runs_emulated
 from whence.codegen.emit import emit
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -109,7 +109,7 @@ PRODUCTS = [
 ]
 
 
-@runs_here
+@runs_emulated
 def test_results() -> None:
     cases = [each.case() for each in PRODUCTS]
     wrong = {}
@@ -137,7 +137,7 @@ def test_the_code_compiles_for_a_machine_that_has_them() -> None:
     )
 
 
-@runs_here
+@runs_emulated
 def test_its_error_beside_float32() -> None:
     """Against double precision, over a depth of 768: about 4e-6 of the largest output."""
     errors = {}
@@ -150,7 +150,7 @@ def test_its_error_beside_float32() -> None:
     assert errors["vectors"] < errors["units"] < 8e-6
 
 
-@runs_here
+@runs_emulated
 def test_numbers_that_are_none() -> None:
     """NaN stays NaN, and what is infinite is not finite afterwards; other rows do not notice."""
     case = Product("numbers", (8,), 40, 40, by(Bf16x2GemmPlan(8, 1)), after="Identity").case()
