@@ -88,7 +88,10 @@ def test_relations_lead_to_rows_that_exist(attacked: Profile) -> None:
         for listed in (*nodes["kernels"], *operators["kernels"])
         for item in listed
     )
-    assert all(0 <= kernel < n_kernels and begin <= end for kernel, begin, end in told["timeline"])
+    assert all(
+        0 <= kernel < n_kernels and 0 <= waited <= end - begin
+        for kernel, begin, end, waited in told["timeline"]
+    )
     for row, step in zip(attacked.kernels, attacked.background.program.steps, strict=True):
         number = kernels["id"].index(row.id)
         assert step.symbol in told["functions"][kernels["function"][number]]

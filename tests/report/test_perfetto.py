@@ -126,3 +126,17 @@ def test_perfettos_own_description_of_the_format_knows_every_field(profile: Prof
     for slot in profile.timeline:
         shown[profile.kernels[slot.kernel].name] += slot.end_ns - slot.begin_ns
     assert length == shown
+
+
+def test_waiting_for_threads_is_a_slice_within_its_kernel(profile: Profile) -> None:
+    first, *others = profile.timeline
+    waiting = first._replace(waited_ns=(first.end_ns - first.begin_ns) // 2)
+    found = dataclasses.replace(profile, timeline=(waiting, *others))
+    slices = []
+    for packet in messages(perfetto(found), 1):
+        for content in packet.get(11, []):
+            assert isinstance(content, bytes)
+            event = fields(content)
+            if number(event, 9) == BEGIN and text(event, 23) == "waiting for other threads":
+                slices.append(number(packet, 8))
+    assert slices == [waiting.end_ns - waiting.waited_ns]

@@ -277,7 +277,12 @@ class _Book:
             step_min_ns=np.where(self._calls > 0, self._least, 0),
             per_run_ns=np.array(self._per_run),
             timeline=tuple(
-                Event(int(row["step"]), int(row["begin"]) - begin, int(row["end"]) - begin)
+                Event(
+                    int(row["step"]),
+                    int(row["begin"]) - begin,
+                    int(row["end"]) - begin,
+                    min(int(row["waited"]), int(row["end"]) - int(row["begin"])),
+                )
                 for row in samples[order]
             ),
             timeline_ns=self._walls[middle],

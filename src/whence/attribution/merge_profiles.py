@@ -49,7 +49,12 @@ def merge_profiles(
             parts = tuple(part._replace(id=part.id + last_source) for part in kernel.origin)
             kernels.append(dataclasses.replace(kernel, id=kernel.id + last_kernel, origin=parts))
         timeline += [
-            Event(event.kernel + last_kernel, event.begin_ns + begin_ns, event.end_ns + begin_ns)
+            Event(
+                event.kernel + last_kernel,
+                event.begin_ns + begin_ns,
+                event.end_ns + begin_ns,
+                event.waited_ns,
+            )
             for event in each.timeline
         ]
         begin_ns += each.timeline_ns

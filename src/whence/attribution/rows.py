@@ -189,6 +189,8 @@ class Event(NamedTuple):
     kernel: int
     begin_ns: int
     end_ns: int
+    waited_ns: int = 0
+    """At its end, for how long the calling thread waited for others."""
 
 
 @dataclass(frozen=True, slots=True)

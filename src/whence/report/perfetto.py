@@ -82,6 +82,15 @@ def _packets(profile: Profile) -> Iterator[bytes]:
             flows=flows,
             notes=_kernel_notes(kernel),
         )
+        if event.waited_ns:
+            yield _event(
+                event.end_ns - event.waited_ns,
+                _BEGIN,
+                _KERNELS,
+                name="waiting for other threads",
+                category="waiting",
+            )
+            yield _event(event.end_ns, _END, _KERNELS)
         yield _event(event.end_ns, _END, _KERNELS)
         at = event.begin_ns
         for (row, length), flow in zip(shown, flows, strict=True):

@@ -48,7 +48,7 @@ def content(profile: Profile) -> dict[str, Any]:
         "kernels": _kernels(profile, number, functions),
         "functions": [text for _, text in functions.values()],
         "timeline": [
-            [kernel_number[event.kernel], event.begin_ns, event.end_ns]
+            [kernel_number[event.kernel], event.begin_ns, event.end_ns, event.waited_ns]
             for event in profile.timeline
         ],
         "timeline_ns": profile.timeline_ns,

@@ -13,7 +13,7 @@ class Timeline {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
-    this.events = DATA.timeline.map(([kernel, begin, end]) => ({ kernel, begin, end }));
+    this.events = DATA.timeline.map(([kernel, begin, end, waited]) => ({ kernel, begin, end, waited }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
     this.fit();
     this.at = -1;
@@ -92,7 +92,8 @@ class Timeline {
     this.at = hit.place;
     selection.point(...(hit.item >= 0 ? ['operator', hit.item] : ['kernel', hit.event.kernel]));
     const [title, facts] = describe(selection.active);
-    const took = hit.item >= 0 ? '' : `took ${duration(hit.event.end - hit.event.begin)} here, from ${duration(hit.event.begin)}`;
+    const waited = hit.event.waited ? `, of which ${duration(hit.event.waited)} waiting for threads` : '';
+    const took = hit.item >= 0 ? '' : `took ${duration(hit.event.end - hit.event.begin)} here, from ${duration(hit.event.begin)}${waited}`;
     showTip(event, title, [took, ...facts.slice(0, 5)].filter(Boolean));
   }
 
@@ -200,6 +201,12 @@ class Timeline {
       pen.globalAlpha = selection.isFound('kernel', event.kernel) ? 1 : 0.18;
       pen.fillStyle = paint(kernelColour(event.kernel));
       pen.fillRect(x, AXIS, w - gap, KERNEL_LANE);
+      // At its end the caller waits for other threads: that part is pale.
+      const idle = Math.min(w - gap, (event.waited || 0) * scale);
+      if (idle > 0.3) {
+        pen.fillStyle = paint('--residual');
+        pen.fillRect(x + w - gap - idle, AXIS, idle, KERNEL_LANE);
+      }
       const id = String(KERNELS.id[event.kernel]);
       writeInside(pen, paint, w > WIDE ? `${id} ${KERNELS.name[event.kernel].replace(/^fuse_/, '')}` : id, x, w - gap, AXIS + KERNEL_LANE / 2);
       this.drawParts(pen, paint, event, scale, lower, height - lower);
