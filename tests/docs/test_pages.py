@@ -25,7 +25,6 @@ RUN = sorted(
     if path.parent.name == "tutorials" or path.stem in {"quickstart", "how_to", "index"}
 )
 _BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```", re.S)
-pytest_plugins = ["tests.cli.conftest"]
 
 
 def in_nav(entry: object) -> list[str]:
