@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,9 +44,11 @@ def read_inductor(
     *,
     version: str = "",
     threads: int = 1,
-    outer: Sequence[int] = (),
+    runs_wanted: int = 0,
 ) -> Recording:
-    """`outer` are the nanoseconds that the caller waited for each run, where they are known."""
+    """A run is a call of compiled code, as the trace has it: what the caller waits for besides is
+    torch.profiler, which starts and stops with it. `runs_wanted` is how many there have to be.
+    """
     kernels = _kernels(mappings)
     known = {key.rpartition(":")[0] for key in kernels}
     events = _events(trace)
@@ -73,13 +75,12 @@ def read_inductor(
             turn[each.name] += 1
             spent[row, number[key]] += round((each.end - each.begin) * 1000)
             calls[number[key]] += 1
-    if outer and len(outer) != len(runs):
-        raise ModelError(f"'{trace}' has {len(runs)} runs, {len(outer)} expected")
-    inner = [
+    if runs_wanted and runs_wanted != len(runs):
+        raise ModelError(f"'{trace}' has {len(runs)} runs, {runs_wanted} expected")
+    walls = [
         max(round((run.end - run.begin) * 1000), int(mine))
         for run, mine in zip(runs, spent.sum(axis=1), strict=True)
     ]
-    walls = [max(pair) for pair in zip(inner, outer or inner, strict=True)]
     nodes = tuple(
         EngineNode(
             position,
@@ -99,10 +100,7 @@ def read_inductor(
         runs_ns=tuple(walls),
         node_ns=spent,
         node_calls=calls,
-        residual_ns={
-            "dispatch": sum(inner) - int(spent.sum()),
-            "session": sum(walls) - sum(inner),
-        },
+        residual_ns={"dispatch": sum(walls) - int(spent.sum())},
         has_edges=False,
         notes=(
             "Inductor's mappings have no edges: where kernels get their operands is not checked",

@@ -41,7 +41,7 @@ def read_recording(source: SourceGraph, folder: Path) -> Recording:
                 folder / "mappings.json",
                 version=version,
                 threads=threads,
-                outer=walls,
+                runs_wanted=len(walls),
             )
         case "litert":
             from whence.foreign.litert_reader import read_litert
