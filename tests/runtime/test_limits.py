@@ -58,6 +58,15 @@ def test_a_wide_window_is_not_unrolled(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, x / 1001, rtol=1e-5)
 
 
+def test_a_wide_concatenation_is_not_one_expression(tmp_path: Path) -> None:
+    """Compilers take minutes over a choice between a thousand parts."""
+    relu = helper.make_node("Relu", ["x"], ["r"])
+    nodes = [relu, helper.make_node("Concat", ["r"] * 1000, ["y"], axis=0)]
+    x = np.array([[-1, 2, 3]], np.float32)
+    y = whence.compile(save(tmp_path, nodes, [1, 3]))(x)
+    np.testing.assert_array_equal(y, np.repeat(np.maximum(x, 0), 1000, axis=0))
+
+
 def test_ranks(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="3000 dimensions, and the limit is 64"):
         whence.load(save(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [1] * 3000))

@@ -21,6 +21,10 @@ MAX_UNROLLED = 256
 """Terms that one element of a kernel may be written out with (LRN's neighbouring channels). A wider
 window is computed by the reference."""
 
+MAX_CONCATENATED = 64
+"""Parts that a kernel chooses an element from: compilers take ever longer over each further one. A
+Concat of more is a copy of each, by the reference."""
+
 MAX_PATTERN_STEPS = 10_000
 """States of the automaton of a regular expression; a match costs at most so much per character."""
 MAX_REPEAT_COUNT = 1000

@@ -13,6 +13,7 @@ from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
 from whence.kernels.ir import Expr, Fn, Literal
+from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
 
 
@@ -83,6 +84,11 @@ def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 def _concat(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     refs = [ref for ref in node.inputs if ref is not None]
+    if len(refs) > MAX_CONCATENATED:
+        raise UnsupportedError(
+            f"Concat '{node.name}' of {len(refs)} parts, and kernels have at most"
+            f" {MAX_CONCATENATED}"
+        )
     axis = _int(node, "axis", 0) % len(index)
     begins, total = [], 0
     for ref in refs:
