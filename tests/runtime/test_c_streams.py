@@ -132,28 +132,38 @@ def test_a_forked_process_does_its_own_work(model: Model) -> None:
 # ---- two threads on one stream ----
 
 
-def _two_threads(engine: Engine, folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """10,000 executions on one stream, by a program built from the exported C."""
+_ALONE, _POOL = (16, 5000), (384, 40)
+"""Sizes of the network, and executions of each thread: many of one that the calling thread does
+alone, and some of one whose kernels are shared with a worker of the pool.
+"""
+
+
+def _two_threads(
+    engine: Engine, folder: Path, case: tuple[int, int], *flags: str
+) -> subprocess.CompletedProcess[str]:
+    """Executions of two threads on one stream, by a program built from the exported C."""
+    size, executions = case
     export(
-        build_program(_network(16), cpu_backend(engine).toolchain, load=False),
+        build_program(_network(size), cpu_backend(engine).toolchain, load=False),
         cpu_backend(engine).toolchain,
         folder,
         "net",
     )
     sources = [str(path) for path in sorted((folder / "src").glob("*.c"))]
-    common = ("-O2", "-march=native", "-std=gnu11", "-DFLOATS=256", "-I.", "-lm", "-lpthread")
+    common = ("-O2", "-march=native", "-std=gnu11", "-I.", "-lm", "-lpthread")
     zig_cc(
         cpu_backend(engine).toolchain,
         folder,
         str(TWO_THREADS),
         *sources,
         *common,
+        f"-DFLOATS={size * size}",
         *flags,
         "-o",
         "program",
     )
     return subprocess.run(
-        [str(folder / "program"), str(folder / "net.weights"), "5000"],
+        [str(folder / "program"), str(folder / "net.weights"), str(executions)],
         capture_output=True,
         text=True,
         check=False,
@@ -161,13 +171,15 @@ def _two_threads(engine: Engine, folder: Path, *flags: str) -> subprocess.Comple
     )
 
 
-def test_two_threads_on_one_stream(engine: Engine, tmp_path: Path) -> None:
-    done = _two_threads(engine, tmp_path)
-    assert done.stdout == "apart 1, wrong 0, status 0, entries 10000\n", done.stderr
+@pytest.mark.parametrize("case", [_ALONE, _POOL], ids=["alone", "pool"])
+def test_two_threads_on_one_stream(engine: Engine, tmp_path: Path, case: tuple[int, int]) -> None:
+    done = _two_threads(engine, tmp_path, case)
+    expected = f"apart 1, wrong 0, status 0, entries {2 * case[1]}\n"
+    assert done.stdout == expected, done.stderr
 
 
 @pytest.mark.slow  # the compiler builds the sanitizer's library first, once for a cache
 def test_two_threads_on_one_stream_have_no_race(engine: Engine, tmp_path: Path) -> None:
-    done = _two_threads(engine, tmp_path, "-fsanitize=thread", "-g")
+    done = _two_threads(engine, tmp_path, _ALONE, "-fsanitize=thread", "-g")
     assert "ThreadSanitizer" not in done.stderr
     assert done.stdout == "apart 1, wrong 0, status 0, entries 10000\n"
