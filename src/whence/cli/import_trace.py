@@ -45,12 +45,12 @@ def import_command(
     """Attribute a TRACE that was made elsewhere to the operators of MODEL: a profile like any
     other.
 
-    [dim]whence import trace.json --model m.onnx --graph optimised.onnx[/dim]      ONNX Runtime
-    [dim]whence import exec_graph.xml --model m.onnx[/dim]                         OpenVINO
-    [dim]whence import profile.json --model m.onnx --graph layers.json[/dim]       TensorRT
-    [dim]whence import trace.json --model m.pt2 --graph mappings.json[/dim]        Inductor
-    [dim]whence import run.etdp --model m.pt2 --graph etrecord.bin[/dim]           ExecuTorch
-    [dim]whence import m_vela_debug.xml --model m.tflite[/dim]                     Vela
+    [dim]whence import trace.json --model m.onnx --graph opt.onnx[/dim]   ONNX Runtime
+    [dim]whence import exec_graph.xml --model m.onnx[/dim]   OpenVINO
+    [dim]whence import profile.json --model m.onnx --graph layers.json[/dim]   TensorRT
+    [dim]whence import trace.json --model m.pt2 --graph mappings.json[/dim]   Inductor
+    [dim]whence import run.etdp --model m.pt2 --graph etrecord.bin[/dim]   ExecuTorch
+    [dim]whence import m_vela_debug.xml --model m.tflite[/dim]   Vela
     """
     from whence.foreign.import_trace import import_trace
 
