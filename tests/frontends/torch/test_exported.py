@@ -166,6 +166,18 @@ def test_arithmetic_on_open_sizes() -> None:
             np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_indices_of_open_sizes() -> None:
+    class Pick(Module):
+        def forward(self, x: Any, i: Any) -> Any:
+            return x[i, i[:, :1]]
+
+    x, i = torch.randn(5, 5), torch.randint(0, 5, (3, 2))
+    shapes = (None, {0: torch.export.Dim("rows", min=2)})
+    graph = read_exported(export_module(Pick().eval(), (x, i), dynamic_shapes=shapes))
+    i = torch.randint(0, 5, (4, 2))
+    np.testing.assert_array_equal(graph.run([x.numpy(), i.numpy()])[0], x[i, i[:, :1]].numpy())
+
+
 def test_a_buffer_that_is_written_is_state() -> None:
     class Counter(Module):
         def __init__(self) -> None:

@@ -47,7 +47,8 @@ def index_tuples(call: AtenCall, indices: Sequence[Any]) -> tuple[Ref, int]:
     """Tensors of indices, broadcast against each other, side by side along a new last axis; and the
     number of axes before that.
     """
-    shapes = [tuple(meta_of(each).shape) for each in indices]
+    # As text, which sizes that are open can be told apart by.
+    shapes = [tuple(str(dim) for dim in meta_of(each).shape) for each in indices]
     rank = max(len(shape) for shape in shapes)
     refs = [call.cast(call.value(each), DType.I64) for each in indices]
     if len(set(shapes)) > 1:
