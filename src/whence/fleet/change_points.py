@@ -5,7 +5,8 @@
 2. `ruptures.KernelCPD` with the linear kernel (PELT with the cost of a change in the mean) divides
    them, with a penalty that grows with the logarithm of their number (the Bayesian criterion's).
 3. The two sides of each point are compared by Mann and Whitney's test, which asks nothing of the
-   noise's distribution, and all points of all series together by Benjamini and Yekutieli's, so that
+   noise's distribution: points that are not significant are dropped, the least significant first
+   (backward elimination). Then all points of all series together by Benjamini and Yekutieli's, so that
    a thousand operators do not give ten alarms by chance.
 """
 
@@ -24,6 +25,8 @@ from whence.fleet.series import Series
 _NORMAL = 1.4826
 _LEAST_NIGHTS = 4
 """On each side of a change: fewer can be chance at any level that is worth something."""
+_CHANCE = 1e-4
+"""A point that is more likely by chance than this is no change, whatever else there is."""
 _LEAST_NOISE = 0.005
 """What is called noise at least: clocks and counters are not better than this."""
 
@@ -65,7 +68,7 @@ class Change:
 
 
 def find_changes(
-    series: Sequence[Series], *, least: float = 0.05, level: float = 0.01
+    series: Sequence[Series], *, least: float = 0.05, level: float = 0.001
 ) -> list[Change]:
     """The changes of all series, dearest first: at least so large a part of the time, and at most
     so likely by chance.
@@ -102,11 +105,10 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[Change]:
     penalty = 3.0 * math.log(len(times))
     search = rpt.KernelCPD(kernel="linear", min_size=_LEAST_NIGHTS)
     ends = search.fit(steps.reshape(-1, 1)).predict(pen=penalty)
-    bounds = [0, *ends]
+    points = _pruned(stats, times, [int(end) for end in ends[:-1]])
     found = []
-    for begin, middle, end in zip(bounds, bounds[1:], bounds[2:], strict=False):
+    for begin, middle, end in _sides(points, len(times)):
         before, after = times[begin:middle], times[middle:end]
-        p_value = float(stats.mannwhitneyu(before, after).pvalue)
         found.append(
             Change(
                 series,
@@ -114,10 +116,33 @@ def _candidates(rpt: Any, stats: Any, series: Series) -> list[Change]:
                 float(np.median(before)),
                 float(np.median(after)),
                 noise,
-                p_value,
+                _p_value(stats, before, after),
             )
         )
     return found
+
+
+def _pruned(stats: Any, times: np.ndarray, points: list[int]) -> list[int]:
+    """The points without those that chance explains, the least likely change first: without them
+    their neighbours have more nights to be judged by.
+    """
+    while points:
+        sides = _sides(points, len(times))
+        values = [_p_value(stats, times[a:b], times[b:c]) for a, b, c in sides]
+        worst = max(range(len(points)), key=values.__getitem__)
+        if values[worst] <= _CHANCE:
+            return points
+        points = [point for number, point in enumerate(points) if number != worst]
+    return points
+
+
+def _sides(points: Sequence[int], count: int) -> list[tuple[int, int, int]]:
+    """For each point: where the nights before it begin, itself, and where those after it end."""
+    return list(zip([0, *points], points, [*points[1:], count], strict=False))
+
+
+def _p_value(stats: Any, before: np.ndarray, after: np.ndarray) -> float:
+    return float(stats.mannwhitneyu(before, after).pvalue)
 
 
 def noise_of(logs: np.ndarray) -> float:

@@ -21,7 +21,7 @@ MAX_UNROLLED = 256
 """Terms that one element of a kernel may be written out with (LRN's neighbouring channels). A wider
 window is computed by the reference."""
 
-MAX_CONCATENATED = 64
+MAX_CONCATENATED = 128
 """Parts that a kernel chooses an element from: compilers take ever longer over each further one. A
 Concat of more is a copy of each, by the reference."""
 

@@ -20,6 +20,7 @@ def test_those_with_nested_graphs_are_control() -> None:
     assert {op.name for op in OPS if op.classes is OpClass.CONTROL} == {
         "If",
         "Branch",
+        "Call",
         "Fail",
         "Loop",
         "Scan",
@@ -31,6 +32,7 @@ def test_those_with_nested_graphs_are_control() -> None:
     assert {
         "If",
         "Branch",
+        "Call",
         "Fail",
         "Loop",
         "Scan",
