@@ -16,7 +16,7 @@ from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
-from whence.frontends.onnx.signature import check_elements, check_signature
+from whence.frontends.onnx.signature import ElementCheck, check_signature
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.frontends.origin_metadata import LOAD, OriginMetadata, Passage, read_origin_metadata
@@ -49,6 +49,7 @@ class Reading:
         [NodeBuilder, OpRecord, Mapping[str, PlannedGraph], OriginMetadata | None], None
     ]
     """Makes an operator that holds graphs; making those comes back here, so it is handed in."""
+    elements: ElementCheck = field(default_factory=ElementCheck)
     n_earlier: int = 0
     """How many source operators the file carries from the one it was made from."""
     history: Mapping[int, Passage] = field(default_factory=dict)
@@ -210,14 +211,13 @@ class NodeBuilder:
 
     def _plain(self, record: OpRecord, origins: OriginMetadata | None) -> None:
         records = self.upgrader(record, self)
-        if len(records) == 1 and records[0] is record and not self._nested:
-            # Of what is said in other operators here, those see to it.
-            op = f"{record.domain}::{record.op}" if record.domain else record.op
-            kinds = [self.type_of(name) if name else None for name in record.inputs]
-            check_elements(op, record, kinds)
         main = record.source or self.graph.new_id()
         if len(records) == 1:
-            self.append(records[0], main, self.origin_of(record, origins))
+            # Of what is said in other operators here, those see to the elements.
+            as_written = records[0] is record and not self._nested
+            self.append(
+                records[0], main, self.origin_of(record, origins), check_elements=as_written
+            )
             self.sign(main, origins)
             return
         # The last of those that make the operator's outputs stands for it; the others help.
@@ -257,8 +257,11 @@ class NodeBuilder:
         captures: Sequence[Ref] = (),
         bodies: Mapping[str, Graph] | None = None,
         types: Sequence[ValueType] | None = None,
+        check_elements: bool = False,
     ) -> Node:
-        """Make the node of one operator of the newest opset. Types are inferred unless given."""
+        """Make the node of one operator of the newest opset. Types are inferred unless given; with
+        `check_elements`, operands must have elements that its definition takes.
+        """
         graph = self.graph
         outputs = list(record.outputs)
         while outputs and not outputs[-1]:
@@ -291,7 +294,12 @@ class NodeBuilder:
             op = f"{record.domain}::{record.op}" if record.domain else record.op
             if types is None:
                 check_signature(op, record, inputs, len(outputs), attrs)
-            found = self._infer(op, inputs, attrs, len(outputs)) if types is None else types
+            found = types
+            if found is None:
+                query = self._query(op, inputs, attrs, len(outputs))
+                if check_elements:
+                    self.reading.elements.check(record, query)
+                found = self._infer(query)
             if not self.declared.keys().isdisjoint(outputs):
                 found = self._declared_elements(node_id, found, outputs)
             node = Node(
@@ -324,9 +332,9 @@ class NodeBuilder:
             with_declared_elements(known, kind) for known, kind in zip(found, declared, strict=True)
         ]
 
-    def _infer(
+    def _query(
         self, op: str, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr], n_outputs: int
-    ) -> Sequence[ValueType]:
+    ) -> TypeQuery:
         graph = self.graph
         types: list[ValueType | None] = []
         values: list[np.ndarray | None] = []
@@ -334,15 +342,16 @@ class NodeBuilder:
             node = None if ref is None else graph[ref.node]
             types.append(None if node is None or ref is None else node.outputs[ref.index])
             values.append(None if node is None else node.value)
+        return TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
+
+    def _infer(self, query: TypeQuery) -> Sequence[ValueType]:
         try:
-            return self.reading.inference.infer(
-                TypeQuery(op, attrs, tuple(types), tuple(values), n_outputs)
-            )
+            return self.reading.inference.infer(query)
         except ModelError:
             # A branch for inputs of another shape contradicts the shapes this model has; it is
             # never taken.
             if self._nested:
-                return (UNKNOWN,) * n_outputs
+                return (UNKNOWN,) * query.n_outputs
             raise
 
     def _ref(self, name: str, record: OpRecord) -> Ref | None:

@@ -32,10 +32,10 @@ def running_order(
                 )
             maker[value] = position
     for position, record in enumerate(records):
-        if any(maker.get(value, -1) >= position for value in record.inputs) or any(
-            maker.get(value, -1) >= position for value in inner.get(position, ())
-        ):
-            return _sorted(records, inner, maker)
+        reads = (*record.inputs, *inner[position]) if position in inner else record.inputs
+        for value in reads:
+            if maker.get(value, -1) >= position:
+                return _sorted(records, inner, maker)
     return range(len(records))
 
 

@@ -135,7 +135,7 @@ def _read(
     planned = planner.graph(model.graph)
     ledger = _ledger(sources)
     history = read_history(properties[HISTORY], n_first) if HISTORY in properties else {}
-    reading = Reading(tensors, ledger, Inference(), add_control, n_first, history)
+    reading = Reading(tensors, ledger, Inference(), add_control, n_earlier=n_first, history=history)
     graph = Graph(model.graph.name, ledger, reading.inference)
     state = read_state(properties[STATE], model) if STATE in properties else {}
     inputs = _inputs(model, reading, shapes, open_inputs, state)
