@@ -201,4 +201,5 @@ def test_every_part_of_the_page_is_used() -> None:
     }
     engines = {"engines.css", "engines.html", "engines.js"}
     differences = {*diff_page.STYLES, *diff_page.SCRIPTS, "diff.html"}
-    assert names == {*page_module._SCRIPTS, "report.css", "page.html"} | engines | differences
+    report = {*page_module._SCRIPTS, "report.css", "page.html"}
+    assert names == {"document.html"} | report | engines | differences

@@ -19,14 +19,14 @@ from whence.graph.printer import escape
 
 def document(
     package: str,
-    markup: str,
+    body: str,
     styles: Sequence[str],
     scripts: Sequence[str],
     title: str,
     data: object,
 ) -> str:
-    """The page of a package's own files. The scripts share one scope, in this order; the data is
-    the text of the element `data`.
+    """The page with a body, styles and scripts that are files of a package. The scripts share one
+    scope, in this order; the data is the text of the element `data`.
     """
 
     def part(name: str) -> str:
@@ -41,11 +41,13 @@ def document(
         ),
         "title": html.escape(escape(title)),
         "style": style,
+        "body": part(body),
         "data": as_data_block(data),
         "script": script,
     }
     # Piece by piece, so that a part which happens to contain another's mark stays as it is.
-    pieces = part(markup).split("@@")
+    frame = resources.files("whence.report.html").joinpath("document.html")
+    pieces = frame.read_text(encoding="utf-8").split("@@")
     return "".join(parts[piece] if position % 2 else piece for position, piece in enumerate(pieces))
 
 
