@@ -28,8 +28,8 @@ from rich.table import Table as Grid
 
 from benchmarks.simulated_profile import profile_of
 from whence.fleet.cell import Cell
+from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.dashboard.content import operators, overview
-from whence.fleet.outcome import Outcome, Status
 from whence.fleet.table import Table, Writer
 
 _MODELS = 200
@@ -52,7 +52,7 @@ def write_share(folder: str, first: int, step: int, cells: int, size: int) -> No
             machine="simulated",
             night=date,
         )
-        outcome = Outcome(Status.DONE, profile, began=f"{date}T02:00:00.000000Z", seconds=1.0)
+        outcome = CellResult(Status.DONE, profile, began=f"{date}T02:00:00.000000Z", seconds=1.0)
         writer.write(cell, outcome)
     writer.close()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.simulated_profile import profile_of
 from whence.fleet.cell import Cell
-from whence.fleet.outcome import Outcome, Status
+from whence.fleet.cell_result import CellResult, Status
 
 NOISE = Path(__file__).with_name("noise.json")
 FIRST = datetime.date(2026, 1, 1)
@@ -49,7 +49,7 @@ def series_of(
     operators: int = 24,
     slower: tuple[int, int, float] | None = None,
     prefix: str = "",
-) -> Iterator[tuple[Cell, Outcome]]:
+) -> Iterator[tuple[Cell, CellResult]]:
     """So many nights of a model. `slower` makes an operator slower, from a night on, by a factor.
 
     Each night has the noise of one real profile, all of its operators together: what disturbs one
@@ -64,5 +64,7 @@ def series_of(
         began = f"{night_name(night)}T02:00:00.000000Z"
         yield (
             cell_of(model, night),
-            Outcome(Status.DONE, profile_of(model, times, prefix=prefix), began=began, seconds=1.0),
+            CellResult(
+                Status.DONE, profile_of(model, times, prefix=prefix), began=began, seconds=1.0
+            ),
         )

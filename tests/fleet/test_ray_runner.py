@@ -15,7 +15,7 @@ import pytest
 
 from tests.fleet.models import tiny_model
 from whence.errors import InputError
-from whence.fleet.on_ray import OnRay, place_model
+from whence.fleet.ray_runner import RayRunner, place_model
 from whence.fleet.table import Table
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'whence[fleet]'")
@@ -100,10 +100,10 @@ def test_an_unreachable_cluster_is_said_at_once():
         port = free.getsockname()[1]
     begin = time.monotonic()
     with pytest.raises(InputError, match="nothing answers at"):
-        OnRay(f"ray://127.0.0.1:{port}")
+        RayRunner(f"ray://127.0.0.1:{port}")
     assert time.monotonic() - begin < 20
     with pytest.raises(InputError, match="is no cluster"):
-        OnRay("slurm://head")
+        RayRunner("slurm://head")
 
 
 def test_a_model_is_placed_once_by_its_content(tmp_path, monkeypatch):

@@ -17,11 +17,11 @@ import pytest
 from tests.fleet.models import tiny_model
 from whence.fleet import worker
 from whence.fleet.cell import Cell
+from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.outcome import Outcome, Status
 from whence.fleet.process import Limits, measure
 from whence.fleet.spec import Spec
-from whence.fleet.sweep import Here, Result, sweep, tasks_of
+from whence.fleet.sweep import Finished, LocalRunner, sweep, tasks_of
 from whence.fleet.table import Table
 from whence.fleet.versions import Checkout, current, find_version
 
@@ -51,7 +51,7 @@ def test_a_sweep_measures_what_is_missing_and_goes_on_after_a_failure(models, tm
     spec = Spec((models[0], broken(tmp_path / "broken.onnx"), models[1]), threads=(1,))
     table = Table(tmp_path / "table", create=True)
     tasks = tasks_of(spec, "night", table.folder)
-    summary = sweep(tasks, table, QUICK, Here())
+    summary = sweep(tasks, table, QUICK, LocalRunner())
     assert summary.by_status == {Status.DONE: 2, Status.FAILED: 1}
     assert [row[:3] for row in cells(table)] == [
         ("broken", 1, "failed"),
@@ -71,7 +71,7 @@ def test_a_sweep_measures_what_is_missing_and_goes_on_after_a_failure(models, tm
     class Nobody:
         def run(self, tasks, limits):
             for task in tasks:
-                yield Result(task, Outcome(Status.CRASHED, error="should not be asked"))
+                yield Finished(task, CellResult(Status.CRASHED, error="should not be asked"))
 
     assert sweep(tasks, table, QUICK, Nobody()).skipped == 3
     assert sweep(tasks, table, QUICK, Nobody(), retry=True).by_status == {Status.CRASHED: 1}

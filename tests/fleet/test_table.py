@@ -11,8 +11,8 @@ import pytest
 from benchmarks.simulated_profile import profile_of
 from tests.fleet.nights import cell_of, series_of
 from whence.errors import ModelError
+from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.delta import append_to_delta
-from whence.fleet.outcome import Outcome, Status
 from whence.fleet.table import Table, Writer
 
 
@@ -53,7 +53,7 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
 def test_a_cell_that_failed_says_why(tmp_path):
     table = Table(tmp_path / "table", create=True)
     writer = Writer(table.folder)
-    writer.write(cell_of("a", 0), Outcome(Status.TIMEOUT, error="not done after 5 s"))
+    writer.write(cell_of("a", 0), CellResult(Status.TIMEOUT, error="not done after 5 s"))
     with table.connected() as connection:
         found = connection.execute("SELECT model, status, error FROM unfinished").fetchall()
     assert found == [("a", "timeout", "not done after 5 s")]
@@ -64,7 +64,7 @@ def test_a_profile_that_does_not_add_up_is_refused(tmp_path):
     profile["wall_ns"] += 1
     table = Table(tmp_path / "table", create=True)
     with pytest.raises(ModelError, match="does not add up"):
-        Writer(table.folder).write(cell_of("a", 0), Outcome(Status.DONE, profile))
+        Writer(table.folder).write(cell_of("a", 0), CellResult(Status.DONE, profile))
     assert not table.finished()
     assert not list(table.folder.rglob("*.parquet"))
 
@@ -105,10 +105,10 @@ def test_failed_cells_stay_apart_so_that_they_can_be_measured_again(tmp_path):
     table = fill(tmp_path / "table", models=("a",), nights=1)
     writer = Writer(table.folder)
     again = cell_of("b", 0)
-    writer.write(again, Outcome(Status.CRASHED, error="signal SIGKILL"))
+    writer.write(again, CellResult(Status.CRASHED, error="signal SIGKILL"))
     table.compact()
     profile = profile_of("b", np.array([1000.0]))
-    writer.write(again, Outcome(Status.DONE, profile))
+    writer.write(again, CellResult(Status.DONE, profile))
     with table.connected() as connection:
         found = connection.execute("SELECT model, status FROM cell ORDER BY model").fetchall()
     assert found == [("a", "done"), ("b", "done")]

@@ -11,10 +11,10 @@ import typer
 from whence.cli.console import ModelPath, err, out, progress, safe
 from whence.cli.shapes import ShapeOption, parse_shapes
 from whence.errors import InputError
-from whence.fleet.bisect import Verdict, bisect, commit_checkout, commits, wheel_checkout
+from whence.fleet.bisect import BisectStep, bisect, commit_checkout, commits, wheel_checkout
 from whence.fleet.cell import Cell
+from whence.fleet.cell_result import Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.outcome import Status
 from whence.fleet.process import Limits, measure
 from whence.fleet.versions import Checkout
 from whence.report.terminal import duration
@@ -51,7 +51,7 @@ def bisect_command(
     checkout = wheel_checkout if wheels else partial(commit_checkout, repository)
     with progress(f"{len(versions)} versions") as bar:
 
-        def report(version: str, verdict: Verdict) -> None:
+        def report(version: str, verdict: BisectStep) -> None:
             words = "slow" if verdict.is_bad else "fast"
             text = (
                 f"{_short(version)} is {words}: {duration(verdict.here_ns)} between"

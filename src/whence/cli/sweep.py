@@ -20,10 +20,10 @@ from rich.progress import (
 
 from whence.cli.console import check_folder, err, out, safe
 from whence.errors import InputError
-from whence.fleet.outcome import Status
+from whence.fleet.cell_result import Status
 from whence.fleet.process import Limits
 from whence.fleet.spec import Spec, checked, find_models, read_spec
-from whence.fleet.sweep import Here, Result, Runner, Summary, Task, sweep, tasks_of
+from whence.fleet.sweep import Finished, LocalRunner, Runner, Summary, Task, sweep, tasks_of
 from whence.fleet.table import Table
 
 
@@ -125,11 +125,11 @@ def sweep_command(
 @contextmanager
 def _runner(on: str) -> Iterator[Runner]:
     if not on:
-        yield Here()
+        yield LocalRunner()
         return
-    from whence.fleet.on_ray import OnRay
+    from whence.fleet.ray_runner import RayRunner
 
-    cluster = OnRay(on)
+    cluster = RayRunner(on)
     try:
         yield cluster
     finally:
@@ -152,7 +152,7 @@ def _with_bar(
     ) as bar:
         task = bar.add_task("measuring", total=None)
 
-        def show(result: Result | None, done: int, total: int) -> None:
+        def show(result: Finished | None, done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)
             if result is None:
                 return

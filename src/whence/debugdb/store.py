@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from whence.debugdb.connection import CONFINED, pattern_free
 from whence.debugdb.csv_text import is_integer
 from whence.debugdb.escaping import escape, unescape
 from whence.debugdb.rows import TABLES, Cell, Column, Kind, Table
@@ -101,7 +102,7 @@ def open_for_sql(db: DebugDatabase) -> duckdb.DuckDBPyConnection:
     """An in-memory copy with all tables and views, which can reach neither files nor the network
     nor this process. The caller closes it.
     """
-    connection = duckdb.connect(":memory:", config=_confined())
+    connection = duckdb.connect(":memory:", config={**CONFINED, "threads": 2, "temp_directory": ""})
     _fill(connection, db)
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
@@ -234,7 +235,7 @@ def read_parquet(folder: Path) -> DebugDatabase:
             file = folder / f"{name}.parquet"
             return (
                 connection.execute(
-                    f"SELECT {columns} FROM read_parquet([?])", [_literal(file)]
+                    f"SELECT {columns} FROM read_parquet([?])", [pattern_free(file)]
                 ).fetchall()
                 if file.is_file()
                 else None
@@ -311,7 +312,7 @@ def _checked(select: _Select, table: Table, where: str) -> list[tuple[Cell, ...]
 
 
 def _extra_names(connection: duckdb.DuckDBPyConnection, folder: Path) -> set[str]:
-    path = _literal(folder / f"{_EXTRA}.parquet")
+    path = pattern_free(folder / f"{_EXTRA}.parquet")
     names = {
         str(row[0])
         for row in connection.execute(
@@ -324,19 +325,11 @@ def _extra_names(connection: duckdb.DuckDBPyConnection, folder: Path) -> set[str
 # ---- connections ----
 
 
-def _confined() -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-        "threads": 2,
-        "temp_directory": "",
-    }
-
-
 @contextmanager
 def _connected(path: str, *, read_only: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect(path, read_only=read_only, config=_confined())
+    connection = duckdb.connect(
+        path, read_only=read_only, config={**CONFINED, "threads": 2, "temp_directory": ""}
+    )
     try:
         if read_only:
             connection.execute("SET enable_external_access = false")
@@ -354,8 +347,3 @@ def _explained(what: str) -> Iterator[None]:
         raise ModelError(f"{what}: {error.strerror or error}") from error
     except (duckdb.Error, UnicodeError) as error:
         raise ModelError(f"{what}: {' '.join(str(error).split())[:300]}") from error
-
-
-def _literal(path: Path) -> str:
-    """The path as `read_parquet` takes it, which otherwise sees patterns in it."""
-    return re.sub(r"([*?\[])", r"[\1]", str(path))

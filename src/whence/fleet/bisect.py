@@ -19,11 +19,11 @@ from whence.fleet.versions import Checkout, find_version
 
 Time = Callable[[Checkout], float]
 """What the operator takes in one measurement of a version, in nanoseconds."""
-Report = Callable[[str, "Verdict"], None]
+Report = Callable[[str, "BisectStep"], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BisectStep:
     """One version, as measured beside the ends."""
 
     good_ns: float
@@ -37,7 +37,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FirstSlow:
     """The first bad version, and the last good one before it."""
 
     first_bad: str
@@ -56,7 +56,7 @@ def bisect(
     rounds: int = 5,
     least: float = 0.05,
     report: Report | None = None,
-) -> Found:
+) -> FirstSlow:
     """The first of the versions, oldest first, that is as slow as the last. The first and the last
     must differ by more than the noise and by `least`.
     """
@@ -75,7 +75,7 @@ def bisect(
             middle = (low + high) // 2
             with checkout(versions[middle]) as here:
                 times = _in_turns(time, [good, here, bad], rounds)
-            verdict = Verdict(*map(statistics.median, times))
+            verdict = BisectStep(*map(statistics.median, times))
             measured += 1
             if report is not None:
                 report(versions[middle], verdict)
@@ -83,7 +83,7 @@ def bisect(
                 high = middle
             else:
                 low = middle
-    return Found(versions[high], versions[low], good_ns, bad_ns, measured)
+    return FirstSlow(versions[high], versions[low], good_ns, bad_ns, measured)
 
 
 def _in_turns(time: Time, checkouts: Sequence[Checkout], rounds: int) -> list[list[float]]:

@@ -20,7 +20,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CellResult:
     """The end of one cell."""
 
     status: Status

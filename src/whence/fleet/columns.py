@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from whence.errors import ModelError
 from whence.fleet.cell import Cell
-from whence.fleet.outcome import Outcome, Status
+from whence.fleet.cell_result import CellResult, Status
 
 
 class Column(NamedTuple):
@@ -74,7 +74,7 @@ COLUMNS = CELL_COLUMNS + ROW_COLUMNS
 Row = Mapping[str, Any]
 
 
-def head_of(cell: Cell, outcome: Outcome) -> tuple[Any, ...]:
+def head_of(cell: Cell, outcome: CellResult) -> tuple[Any, ...]:
     """What stands in every row of a cell: the values of `CELL_COLUMNS`."""
     return (
         cell.key,
@@ -93,7 +93,7 @@ def head_of(cell: Cell, outcome: Outcome) -> tuple[Any, ...]:
     )
 
 
-def rows_of(outcome: Outcome) -> Iterator[Row]:
+def rows_of(outcome: CellResult) -> Iterator[Row]:
     """The rows of a cell, by the names of `ROW_COLUMNS`; what a row has nothing for is left out.
     Raises when the times of a profile do not add up, in which case nothing of it can be trusted.
     """

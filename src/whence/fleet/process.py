@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whence.fleet.cell import Cell
-from whence.fleet.outcome import Outcome, Status
+from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.versions import Checkout
 
 _WORKER = Path(__file__).with_name("worker.py")
@@ -37,7 +37,7 @@ class Limits:
     tune: bool = False
 
 
-def measure(cell: Cell, path: Path, limits: Limits, checkout: Checkout) -> Outcome:
+def measure(cell: Cell, path: Path, limits: Limits, checkout: Checkout) -> CellResult:
     """Measure a cell, the model of which lies at `path`. What goes wrong in it is an outcome, not
     an error.
     """
@@ -70,17 +70,17 @@ def measure(cell: Cell, path: Path, limits: Limits, checkout: Checkout) -> Outco
         seconds = time.monotonic() - start
         if ended is None:
             text = f"not done after {limits.timeout:g} s"
-            return Outcome(Status.TIMEOUT, error=text, began=began, seconds=seconds)
+            return CellResult(Status.TIMEOUT, error=text, began=began, seconds=seconds)
         if not answered.exists():
-            return Outcome(
+            return CellResult(
                 Status.CRASHED, error=_last_words(ended, said), began=began, seconds=seconds
             )
         result = json.loads(answered.read_text(encoding="utf-8"))
     if "profile" not in result:
-        return Outcome(
+        return CellResult(
             Status(result["status"]), error=result["error"], began=began, seconds=seconds
         )
-    return Outcome(
+    return CellResult(
         Status.DONE,
         result["profile"],
         began=began,

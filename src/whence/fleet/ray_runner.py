@@ -19,9 +19,9 @@ from typing import Any
 
 from whence.errors import InputError, UnsupportedError
 from whence.fleet.cell import Cell
-from whence.fleet.outcome import Outcome
+from whence.fleet.cell_result import CellResult
 from whence.fleet.process import Limits, measure
-from whence.fleet.sweep import Result, Task
+from whence.fleet.sweep import Finished, Task
 from whence.fleet.versions import Checkout
 from whence.runtime.environment import processor_name
 
@@ -33,7 +33,7 @@ _REACH_SECONDS = 5.0
 _CLIENT_PORT = 10001
 
 
-class OnRay:
+class RayRunner:
     """Runs cells on a cluster; `address` is `ray` for one on this machine alone, `ray://HOST[:PORT]`
     for one that is reached from outside, `ray:HOST:PORT` for the one this machine is part of.
     """
@@ -63,7 +63,7 @@ class OnRay:
                 f" --resources='{{\"{SLOT}\": 1}}' --labels={LABEL}=NAME`"
             )
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Result]:
+    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
         ray = self._ray
         self._check_labels({task.cell.machine for task in tasks})
         remote = ray.remote(_measure_there)
@@ -87,14 +87,14 @@ class OnRay:
             (done, *_), _ = ray.wait(list(waiting), num_returns=1)
             task = waiting.pop(done)
             try:
-                outcome: Outcome = ray.get(done)
+                outcome: CellResult = ray.get(done)
             except ray.exceptions.RayError as error:
                 text = " ".join(str(error).split())[:300]
                 raise InputError(
                     f"the cluster lost '{task.cell.describe()}' {_RETRIES + 1} times: {text}; what"
                     " was measured is in the table, the same command goes on from there"
                 ) from error
-            yield Result(task, outcome)
+            yield Finished(task, outcome)
 
     def close(self) -> None:
         self._ray.shutdown()
@@ -118,7 +118,7 @@ class OnRay:
 
 def _measure_there(
     cell: Cell, contents: dict[str, bytes], name: str, limits: Limits, checkout: Checkout
-) -> Outcome:
+) -> CellResult:
     """On a node of the cluster: put the model where it was not yet, and measure."""
     return measure(cell, place_model(contents, name), limits, checkout)
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 from whence.errors import InputError
 from whence.fleet.cell import WHENCE, Cell
+from whence.fleet.cell_result import CellResult, Status
 from whence.fleet.model_files import ModelFiles
-from whence.fleet.outcome import Outcome, Status
 from whence.fleet.process import Limits, measure
 from whence.fleet.spec import Spec, combinations
 from whence.fleet.table import Table, Writer
@@ -28,26 +28,26 @@ class Task:
     checkout: Checkout
 
 
-class Result(NamedTuple):
+class Finished(NamedTuple):
     task: Task
-    outcome: Outcome
+    outcome: CellResult
 
 
 class Runner(Protocol):
     """Where cells are measured: here, or on a cluster."""
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Result]:
+    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
         """Results in whatever order they come. The caller writes each before it asks for the
         next.
         """
 
 
-class Here:
+class LocalRunner:
     """On this machine, one after the other: two at a time would measure each other."""
 
-    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Result]:
+    def run(self, tasks: Sequence[Task], limits: Limits) -> Iterator[Finished]:
         for task in tasks:
-            yield Result(task, measure(task.cell, task.model.path, limits, task.checkout))
+            yield Finished(task, measure(task.cell, task.model.path, limits, task.checkout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Summary:
     by_status: dict[Status, int]
 
 
-Progress = Callable[[Result | None, int, int], None]
+Progress = Callable[[Finished | None, int, int], None]
 """Called with what was measured last, how many are done, and how many there are to do."""
 
 

@@ -25,8 +25,10 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
+from whence.debugdb.connection import CONFINED, pattern_free, quoted
 from whence.errors import ModelError
 from whence.fleet.cell import Cell
+from whence.fleet.cell_result import CellResult
 from whence.fleet.columns import (
     CELL_COLUMNS,
     COLUMNS,
@@ -36,7 +38,6 @@ from whence.fleet.columns import (
     head_of,
     rows_of,
 )
-from whence.fleet.outcome import Outcome
 from whence.fleet.views import VIEWS
 
 _FORMAT = "whence-table.json"
@@ -66,7 +67,7 @@ class Writer:
         )
         self._select = f"SELECT {head}, {rows} FROM rows"
 
-    def write(self, cell: Cell, outcome: Outcome) -> Path:
+    def write(self, cell: Cell, outcome: CellResult) -> Path:
         """The cell's file, which is there in whole from the moment it has its name."""
         path = self._folder / cell.folder / f"{cell.key}.parquet"
         rows = list(rows_of(outcome))
@@ -75,7 +76,7 @@ class Writer:
         try:
             with _renamed(path) as part:
                 self._connection.execute(
-                    f"COPY ({self._select}) TO {_quoted(part)} (FORMAT parquet, COMPRESSION zstd)",
+                    f"COPY ({self._select}) TO {quoted(part)} (FORMAT parquet, COMPRESSION zstd)",
                     head_of(cell, outcome),
                 )
         finally:
@@ -183,7 +184,7 @@ class Table:
         chosen = _literals(self.files() if files is None else files)
         with contextlib.closing(_connect()) as connection:
             if chosen:
-                names = ", ".join(_quoted(name) for name in chosen)
+                names = ", ".join(quoted(name) for name in chosen)
                 source = f"SELECT * FROM read_parquet([{names}], hive_partitioning = false)"
             else:
                 empty = ", ".join(f'NULL::{column.kind} AS "{column.name}"' for column in COLUMNS)
@@ -245,7 +246,7 @@ class Table:
             # Sorted, so that questions about cells, or operators, read only their row groups.
             connection.execute(
                 f"""COPY (SELECT * FROM read_parquet(?, hive_partitioning = false)
-                    ORDER BY record, night, key, id) TO {_quoted(part)}
+                    ORDER BY record, night, key, id) TO {quoted(part)}
                     (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})""",
                 [_literals([*older[-1:], *fresh])],
             )
@@ -287,22 +288,8 @@ def _renamed(path: Path) -> Iterator[Path]:
 
 
 def _connect() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-            "python_enable_replacements": False,
-            "preserve_insertion_order": False,
-        },
-    )
-
-
-def _quoted(path: Path | str) -> str:
-    """As text in SQL."""
-    return "'" + str(path).replace("'", "''") + "'"
+    return duckdb.connect(":memory:", config={**CONFINED, "preserve_insertion_order": False})
 
 
 def _literals(paths: Iterable[Path]) -> list[str]:
-    """Paths as `read_parquet` takes them, which otherwise sees patterns in them."""
-    return [re.sub(r"([*?\[])", r"[\1]", str(path)) for path in paths]
+    return [pattern_free(path) for path in paths]
