@@ -14,6 +14,7 @@ from whence.ops.registry import REGISTRY
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "whence"
 ROOMS = (
     "errors",
+    "extent",
     "types",
     "machine",
     "rates",

@@ -1,0 +1,155 @@
+"""Sizes that are known only when a model is called."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whence.extent import (
+    Dimensions,
+    Relation,
+    decide,
+    estimate,
+    evaluate,
+    is_symbolic,
+    larger,
+    names,
+    smaller,
+    surely_divides,
+    surely_equal,
+)
+
+
+@pytest.fixture
+def dims() -> Dimensions:
+    return Dimensions({"batch": 3, "sequence": 37, "past": 50})
+
+
+def test_an_extent_is_used_as_an_int(dims: Dimensions) -> None:
+    size = dims["sequence"]
+    assert isinstance(size, int)
+    assert is_symbolic(size)
+    assert not is_symbolic(7)
+    assert f"{size * 768}" == "(768*sequence)"
+    assert f"{size}" == "sequence"
+    assert str(math.prod((dims["batch"], size, 768))) == "768*batch*sequence"
+    assert str(sum([size, dims["past"], -3])) == "past + sequence - 3"
+    assert not dims.guards
+
+
+def test_what_divides_evenly_is_no_division(dims: Dimensions) -> None:
+    batch, sequence = dims["batch"], dims["sequence"]
+    assert str((batch * sequence * 768) // (sequence * 768)) == "batch"
+    assert (sequence * 768) // sequence == 768
+    assert (8 * sequence + 3) % 8 == 3
+    assert str((8 * sequence + 3) // 8) == "sequence"
+    assert surely_divides(8, 16 * sequence)
+    assert not surely_divides(8, sequence)
+    assert str(-(-sequence // 8)) == "((sequence + 7)/8)"
+    assert not dims.guards
+
+
+def test_what_the_bounds_decide_is_not_a_guard(dims: Dimensions) -> None:
+    sequence = dims["sequence"]
+    assert sequence != 1
+    assert sequence > 0
+    assert sequence >= 2
+    assert sequence + 1 > sequence
+    assert bool(sequence)
+    assert sequence == dims["sequence"]
+    assert sequence * 768 != 768
+    assert sequence % 8 < 8
+    assert not dims.guards
+
+
+def test_a_question_is_answered_for_the_call_at_hand_and_recorded(dims: Dimensions) -> None:
+    sequence = dims["sequence"]
+    assert sequence > 10
+    assert sequence != dims["past"]
+    assert [str(guard) for guard in dims.guards] == ["10 < sequence", "sequence != past"]
+    assert all("test_extent.py:" in guard.asked_by for guard in dims.guards)
+    assert dims.hold({"batch": 2, "sequence": 11, "past": 9})
+    assert not dims.hold({"batch": 2, "sequence": 10, "past": 9})
+    assert not dims.hold({"batch": 2, "sequence": 11, "past": 11})
+    assert not dims.hold({"batch": 1, "sequence": 11, "past": 9})
+
+
+@pytest.mark.parametrize(
+    "ask", [int, float, range, lambda n: np.zeros((n, 2)), lambda n: n.bit_length()]
+)
+def test_whoever_needs_the_number_gets_a_program_for_that_number(
+    dims: Dimensions, ask: Callable[[int], object]
+) -> None:
+    ask(dims["sequence"])
+    assert [str(guard) for guard in dims.guards] == ["sequence == 37"]
+    assert not dims.hold({"batch": 3, "sequence": 38, "past": 50})
+
+
+def test_costs_are_estimated_without_a_guard(dims: Dimensions) -> None:
+    sequence = dims["sequence"]
+    assert estimate(sequence * 2) == 74
+    assert estimate(5) == 5
+    assert decide(sequence, Relation.LT, 100) is None
+    assert not surely_equal(sequence, 37)
+    assert surely_equal(sequence + 1, 1 + sequence)
+    assert str(larger(sequence, 64)) == "max(sequence, 64)"
+    assert larger(sequence, 2) is sequence
+    assert str(smaller(sequence, 64)) == "min(sequence, 64)"
+    assert smaller(sequence, 1) == 1
+    assert names(sequence * dims["past"] // 7) == {"sequence", "past"}
+    assert not dims.guards
+
+
+def test_the_largest_size_of_a_dimension_decides_too() -> None:
+    dims = Dimensions({"past": 5}, {"past": 2048})
+    assert dims["past"] < 2049
+    assert not dims.guards
+    assert not dims.hold({"past": 2049})
+
+
+def test_extents_travel(dims: Dimensions) -> None:
+    size = dims["sequence"] * 3 + dims["past"] // 4
+    again = pickle.loads(pickle.dumps(size))
+    assert str(again) == str(size)
+    assert evaluate(again, {"batch": 3, "sequence": 10, "past": 21}) == 35
+    assert str(dims.parse(str(size))) == str(size)
+
+
+_OPERATIONS: list[Callable[[int, int], int]] = [
+    lambda a, b: a + b,
+    lambda a, b: a - b,
+    lambda a, b: a * b,
+    lambda a, b: a // 7 if estimate(a) >= 0 and a >= 0 else a,
+    lambda a, b: a % 6 if estimate(a) >= 0 and a >= 0 else a,
+    lambda a, b: -(-a // 8) if estimate(a) >= 0 and a >= 0 else a,
+    larger,
+    smaller,
+]
+
+
+@given(st.data())
+def test_arithmetic_is_that_of_the_numbers_it_stands_for(data: st.DataObject) -> None:
+    size = st.integers(2, 99)
+    dims = Dimensions({"a": data.draw(size), "b": data.draw(size)}, {"b": 100})
+    called = {"a": data.draw(size), "b": data.draw(size)}
+    symbolic = [dims["a"], dims["b"], 8, 3]
+    numbers = [called["a"], called["b"], 8, 3]
+    for _ in range(data.draw(st.integers(1, 6))):
+        operation = data.draw(st.sampled_from(_OPERATIONS))
+        one = data.draw(st.integers(0, len(symbolic) - 1))
+        two = data.draw(st.integers(0, len(symbolic) - 1))
+        symbolic.append(operation(symbolic[one], symbolic[two]))
+        if not dims.hold(called):
+            return  # another program's sizes
+        numbers.append(operation(numbers[one], numbers[two]))
+    for expected, found in zip(numbers, symbolic, strict=True):
+        assert evaluate(found, called) == expected
+        text = str(found).replace("/", "//")
+        assert eval(text, {"max": max, "min": min}, dict(called)) == expected
+        assert evaluate(dims.parse(str(found)), called) == expected
