@@ -106,7 +106,9 @@ class Mutant:
         if like.dtype.kind == "f":
             return np.asarray(self.rng.standard_normal(shape)).astype(like.dtype)
         low, high = (int(like.min()), int(like.max())) if like.size else (0, 3)
-        return np.asarray(self.rng.integers(low, high, shape, endpoint=True)).astype(like.dtype)
+        wide = np.uint64 if like.dtype == np.uint64 else np.int64
+        made = self.rng.integers(low, high, shape, endpoint=True, dtype=wide)
+        return np.asarray(made).astype(like.dtype)
 
     def spoiled(self, array: np.ndarray) -> np.ndarray:
         """The array with an element that may be out of place."""
