@@ -10,6 +10,7 @@ import pytest
 import whence
 from tests.frontends.tflite.making import Model, Quantised, check, compare, read, run_litert
 from whence.errors import ModelError, UnsupportedError, WhenceError
+from whence.frontends.tflite.writer import write_tflite
 
 RNG = np.random.default_rng(5)
 SAME, VALID = 0, 1
@@ -226,12 +227,14 @@ def quantised_conv(
     y_quantised,
     bias_dtype=np.int32,
     op="CONV_2D",
+    bias_scale=None,
     **options,
 ):
     model = Model()
     x = model.input((1, 6, 5, 4), dtype, x_quantised)
     w = model.const(weights, quantised=w_quantised)
     scale = np.asarray(w_quantised.scale) * x_quantised.scale
+    scale = scale if bias_scale is None else np.asarray(bias_scale)
     channels = weights.shape[-1] if op == "DEPTHWISE_CONV_2D" else weights.shape[0]
     b = model.const(
         RNG.integers(-500, 500, channels),
@@ -251,6 +254,22 @@ def test_int8_with_scales_by_channel():
         np.int8, w, Quantised([0.01, 0.02, 0.005], 0, 0), Quantised(0.05, -7), Quantised(0.3, 4)
     )
     check(model, [codes(np.int8, 1, 6, 5, 4)])
+
+
+def test_a_bias_is_added_to_the_sums_whatever_scale_the_file_states_for_it(tmp_path):
+    model = quantised_conv(
+        np.int8,
+        codes(np.int8, 3, 3, 3, 4),
+        Quantised([0.01, 0.02, 0.005], 0, 0),
+        Quantised(0.05, -7),
+        Quantised(0.3, 4),
+        bias_scale=0.07,
+    )
+    feeds = [codes(np.int8, 1, 6, 5, 4)]
+    expected = check(model, feeds)
+    written = tmp_path / "written.tflite"
+    write_tflite(read(model), written)
+    compare(run_litert(written.read_bytes(), feeds), expected)
 
 
 def test_int8_depthwise_with_scales_by_channel():

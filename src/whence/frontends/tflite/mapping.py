@@ -35,6 +35,7 @@ from whence.frontends.tflite.quantisation import (
     ROUND_AWAY,
     parameters,
     quantisation_of,
+    unit_of_bias,
 )
 from whence.frontends.tflite.records import (
     ABSENT,
@@ -257,9 +258,9 @@ class OperatorCall(Emitter):
             else self.const(value.astype(np.int64))
         )
 
-    def bias(self, index: int, scale: np.ndarray) -> Ref | None:
-        """A bias, a list of real numbers: whole numbers of 32 or 64 bits are multiples of its own
-        scale, else of `scale`.
+    def bias(self, index: int, scale: np.ndarray | None = None) -> Ref | None:
+        """A bias, a list of real numbers: whole numbers of 32 or 64 bits are multiples of `scale`,
+        the unit of the sums that they are added to, or of its own where that is not known.
         """
         if not self.has(index):
             return None
@@ -271,7 +272,8 @@ class OperatorCall(Emitter):
             ref = self.real(index)
             return ref if self.rank(index) == 1 else self.emit("Reshape", [ref, self.ints(-1)])
         own = tensor.quantisation
-        step = np.asarray(own.scales if own is not None and own.is_affine else scale, np.float32)
+        stated = own.scales if own is not None and own.is_affine else None
+        step = unit_of_bias(stated, scale)
         step = step.reshape(()) if step.size == 1 else step.reshape(-1)
         if codes is None:
             ref = self.cast(self.emit("Reshape", [self.needed(index), self.ints(-1)]), DType.I32)

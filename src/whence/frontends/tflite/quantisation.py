@@ -74,3 +74,15 @@ def parameters(
             f" scales along axis {found.axis}"
         )
     return found.scales, zero_points, found.axis if axis is None else axis
+
+
+def unit_of_bias(stated: np.ndarray | None, sums: np.ndarray | None) -> np.ndarray:
+    """What a whole number of a bias is worth: LiteRT adds it to sums of codes by codes without
+    looking at the scale that the file states for it. That of the file may be rounded otherwise.
+    """
+    if sums is None:
+        return np.asarray(1.0 if stated is None else stated, np.float32)
+    if stated is None or stated.size not in (1, sums.size):
+        return np.asarray(sums, np.float32)
+    is_close = np.allclose(stated, sums, rtol=1e-4, atol=0.0)
+    return np.asarray(stated if is_close else sums, np.float32)

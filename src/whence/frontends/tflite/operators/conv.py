@@ -126,14 +126,14 @@ def _convolution(
     call.output(0, call.activate(result))
 
 
-def bias_scale(call: OperatorCall, x: int, w: int) -> np.ndarray:
-    """What a unit of the accumulator is worth: the product of the scales of what is multiplied."""
-    scale = np.ones((), np.float32)
-    for index in (x, w):
-        found = call.quantisation(index)
-        if found is not None and found.blocks is None:
-            scale = scale * found.scales
-    return scale
+def bias_scale(call: OperatorCall, x: int, w: int) -> np.ndarray | None:
+    """What a unit of the accumulator is worth: the product of the scales of what is multiplied.
+    `None` where that is not codes by codes.
+    """
+    given, weighing = call.quantisation(x), call.quantisation(w)
+    if given is None or weighing is None or weighing.blocks is not None:
+        return None
+    return np.asarray(given.scales * weighing.scales)
 
 
 def _conv_2d(call: OperatorCall) -> None:

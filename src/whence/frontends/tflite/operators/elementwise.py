@@ -132,7 +132,7 @@ def _cast(call: OperatorCall) -> None:
 def _dequantise(call: OperatorCall) -> None:
     tensor = call.tensor(0)
     if tensor.type == "INT32" and tensor.quantisation is not None:
-        found = call.bias(0, np.ones((), np.float32))
+        found = call.bias(0)
         assert found is not None
         call.output(0, found)
     else:

@@ -179,7 +179,7 @@ def _basic(call: OperatorCall) -> None:
     input, cell, forget, output of both.
     """
     joined = call.emit("Concat", [call.real(0), call.real(1)], {"axis": -1})
-    bias = call.bias(3, np.ones(1, np.float32))
+    bias = call.bias(3)
     sums = call.emit("MatMul", [joined, call.emit("Transpose", [call.real(2)], {"perm": (1, 0)})])
     sums = sums if bias is None else call.emit("Add", [sums, bias])
     i, c, f, o = call.emit("Split", [sums], {"axis": -1, "num_outputs": 4}, outputs=4)

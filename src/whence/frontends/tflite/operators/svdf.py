@@ -56,12 +56,9 @@ def _real(call: OperatorCall, rank: int) -> None:
     result = call.emit("ReduceSum", [units, call.ints(-1)], {"keepdims": 0})
     if call.has(3):
         times, states = call.quantisation(2), call.quantisation(4)
-        scale = (
-            np.ones(1, np.float32)
-            if times is None or states is None
-            else times.scales * states.scales
+        bias = call.bias(
+            3, None if times is None or states is None else times.scales * states.scales
         )
-        bias = call.bias(3, scale)
         assert bias is not None
         result = call.emit("Add", [result, bias])
     call.output(0, call.activate(result))
