@@ -39,9 +39,38 @@ Q4, K4 = t(F, 1, 2, 4, 8), t(F, 1, 2, 6, 8)
 HEADS = {"q_num_heads": 3, "kv_num_heads": 3}
 SERIES = t(F, 5, 2, 3)
 ROTARY = t(F, 1, 2, 5, 8)
+CACHE = t(F, 2, 1, 4, 5)
+WORDS = t(DType.I32, 2, 6)
+
+
+def grams(**changed: Any) -> dict[str, Any]:
+    """Two words and three pairs of words, each counted by itself."""
+    return {
+        "mode": "TF",
+        "min_gram_length": 1,
+        "max_gram_length": 2,
+        "max_skip_count": 0,
+        "ngram_counts": (0, 2),
+        "ngram_indexes": (0, 1, 2, 3, 4),
+        "pool_int64s": (1, 2, 3, 4, 5, 6, 7, 8),
+        **changed,
+    }
+
+
 REFUSED: dict[str, Case] = {
+    "a cache of others": ("TensorScatter", [CACHE, t(F, 3, 1, 2, 5)], {}, "the update is"),
+    "a longer update": ("TensorScatter", [CACHE, t(F, 2, 1, 6, 5)], {}, "do not fit a cache of 4"),
+    "places": ("TensorScatter", [CACHE, t(F, 2, 1, 2, 5), t(N, 17)], {}, "write_indices is"),
+    "batch": ("TensorScatter", [CACHE, CACHE], {"axis": -4}, "that of the batch"),
+    "grams outside": ("TfIdfVectorizer", [WORDS], grams(ngram_counts=(0, 2**31)), "do not divide"),
+    "half a gram": ("TfIdfVectorizer", [WORDS], grams(ngram_counts=(0, 3)), "do not divide"),
+    "lengths": ("TfIdfVectorizer", [WORDS], grams(max_gram_length=2**31), "2 kinds"),
+    "no lengths": ("TfIdfVectorizer", [WORDS], grams(min_gram_length=0), "at least 1"),
+    "far away": ("TfIdfVectorizer", [WORDS], grams(ngram_indexes=(0, 1, 2, 3, 2**40)), "0 to 1099"),
+    "few": ("TfIdfVectorizer", [WORDS], grams(ngram_indexes=(0, 1)), "should be 5 numbers"),
+    "weights": ("TfIdfVectorizer", [WORDS], grams(weights=(1.0, 2.0)), "2 weights"),
     "softmax of codes": ("Softmax", [t(U, 4)], {}, "it takes floating-point numbers"),
-    "skipped words": ("TfIdfVectorizer", [t(DType.I32, 2, 6)], {"max_skip_count": 2**62}, "limit"),
+    "skipped words": ("TfIdfVectorizer", [WORDS], grams(max_skip_count=2**62), "limit"),
     "softmax": ("Softmax", [X], {"axis": 7}, "axis 7 does not exist"),
     "log softmax": ("LogSoftmax", [X], {"axis": -3}, "axis -3 does not exist"),
     "hardmax": ("Hardmax", [X], {"axis": 2}, "axis 2 does not exist"),
@@ -285,6 +314,8 @@ FITS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
         {"group": 2, "offset_group": 2},
     ),
     "extremes of truths": ("ReduceMax", [t(B, 3)], {}),
+    "steps of a cache": ("TensorScatter", [CACHE, t(F, 2, 1, 2, 5), t(N, 2)], {}),
+    "n-grams": ("TfIdfVectorizer", [WORDS], grams()),
     "k of all": ("TopK", [X, np.array([4])], {}),
     "an axis more": ("OneHot", [t(N, 3), np.array(5), t(F, 2)], {"axis": 1}),
     "an empty region": ("Resize", [IMAGE, t(F, 0), np.ones(4, np.float32)], {}),

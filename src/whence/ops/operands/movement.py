@@ -189,6 +189,26 @@ def _by_tuples(query: TypeQuery) -> None:
         demand(query, 2, (*indices[:-1], *x[depth:]), "the updates")
 
 
+def _tensor_scatter(query: TypeQuery) -> None:
+    """The update is a cache of fewer steps, and is written from one place on for each of a batch."""
+    x, update = shape_of(query, 0), shape_of(query, 1)
+    axis = get_int(query.attrs, "axis", -2)
+    axis_in(query, axis, x)
+    demand_same_elements(query, 1, 0)
+    demand_elements(query, 2, _INDICES, "indices of 32 or 64 bits")
+    if x is None:
+        return
+    axis %= len(x)
+    if axis == 0:
+        raise ModelError(f"{query.op}: axis is 0, which is that of the batch")
+    if update is not None:
+        steps = update[axis] if axis < len(update) else None
+        demand(query, 1, (*x[:axis], steps, *x[axis + 1 :]), "the update")
+        if exceeds(steps, x[axis]):
+            raise ModelError(f"{query.op}: {steps} steps do not fit a cache of {x[axis]}")
+    demand(query, 2, (x[0],), "write_indices")
+
+
 def _one_hot(query: TypeQuery) -> None:
     axis_in(query, get_int(query.attrs, "axis", -1), shape_of(query, 0), one_more=True)
     demand_one(query, 1, "the depth")
@@ -237,6 +257,7 @@ RULES: Mapping[str, Check] = {
     "ScatterElements": _elements_along,
     "GatherND": _by_tuples,
     "ScatterND": _by_tuples,
+    "TensorScatter": _tensor_scatter,
     "OneHot": _one_hot,
     "ReverseSequence": _reverse_sequence,
 }

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from whence.errors import ModelError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Check, TypeQuery
-from whence.ops.limits import MAX_SKIPPED_WORDS
 from whence.ops.operands.checks import (
     along,
     axis_in,
@@ -90,15 +89,6 @@ def _reals_along(query: TypeQuery) -> None:
     along(-1)(query)
 
 
-def _skipped_words(query: TypeQuery) -> None:
-    count = get_int(query.attrs, "max_skip_count", 0)
-    if not 0 <= count <= MAX_SKIPPED_WORDS:
-        raise ModelError(
-            f"{query.op}: max_skip_count is {count}; it should be at least 0, and the limit is"
-            f" {MAX_SKIPPED_WORDS}"
-        )
-
-
 def _hardmax(query: TypeQuery) -> None:
     demand_numbers(query, 0)
     along(-1)(query)
@@ -130,7 +120,6 @@ RULES: Mapping[str, Check] = {
     "MeanVarianceNormalization": _mean_variance_normalisation,
     "LRN": _local_response,
     **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), _reals_along),
-    "TfIdfVectorizer": _skipped_words,
     "Hardmax": _hardmax,
     **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),
     **dict.fromkeys(("CumSum", "CumProd"), _running),

@@ -25,6 +25,7 @@ from whence.ops.operands import (
     normalisation,
     products,
     quantise,
+    text,
 )
 from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.operands.checks import by_types, shape_of
@@ -39,6 +40,7 @@ RULES: Mapping[str, Check] = {
     **normalisation.RULES,
     **products.RULES,
     **quantise.RULES,
+    **text.RULES,
     **{name: known.check for name, known in REGISTRY.items() if known.check is not None},
 }
 
