@@ -37,6 +37,7 @@ from whence.runtime.engine import Engine
 from whence.types import DType, TensorType
 
 SECONDS_FOR_ONE = 30
+_OUTSIDE, _NO_MEMORY = "out of bounds for axis", "Unable to allocate"
 TOLERANCE = 5e-3
 
 
@@ -211,9 +212,12 @@ def has_litert_tables(graph: Graph) -> bool:
 
 
 def depends_on_values(graph: Graph, error: WhenceError) -> bool:
-    """Was an operator refused for integers that only the run knows, such as axes or indices? Who
-    does not need its result need not compute it.
+    """Was an operator refused for integers that only the run knows, such as axes or indices, or for
+    the memory it takes? Who does not need its result need not compute it. Indices in the file are
+    no different: what is never run may hold any.
     """
+    if _OUTSIDE in str(error) or _NO_MEMORY in str(error):
+        return True
     for node in graph:
         if f"({node.op})" in str(error):
             for ref in node.inputs[1:]:
