@@ -5,7 +5,7 @@ the graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
@@ -159,4 +159,15 @@ def reduced_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
     axes = integers(graph, node.input(1))
     if node.input(1) is None or axes == ():
         return None if node.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
-    return None if axes is None else tuple(sorted(axis % rank for axis in axes))
+    found = None if axes is None else axes_from_front(axes, rank)
+    return None if found is None else tuple(sorted(found))
+
+
+def axes_from_front(axes: Iterable[int], rank: int) -> tuple[int, ...] | None:
+    """Axes that may be counted from the end, counted from the front; `None` when one of them does
+    not exist: the model is wrong then, which is for the check of types to say.
+    """
+    found = tuple(axes)
+    if any(not -rank <= axis < rank for axis in found):
+        return None
+    return tuple(axis % rank for axis in found)

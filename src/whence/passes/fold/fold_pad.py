@@ -15,6 +15,7 @@ from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.operands import consts_with_origin, tensor_of
+from whence.passes.pattern import axes_from_front, integers
 from whence.types import DType
 
 
@@ -98,12 +99,12 @@ def _padding(graph: Graph, node: Node) -> _Padding | None:
     ):
         return None
     rank = kind.rank
-    axes = list(range(rank))
+    axes: tuple[int, ...] | None = tuple(range(rank))
     if node.operand("axes") is not None:
-        given = graph.const_value(node.operand("axes"))
-        if given is None:
-            return None
-        axes = [int(axis) % rank for axis in given.reshape(-1)]
+        given = integers(graph, node.operand("axes"))
+        axes = None if given is None else axes_from_front(given, rank)
+    if axes is None:
+        return None
     value = (
         np.zeros(())
         if node.operand("constant_value") is None

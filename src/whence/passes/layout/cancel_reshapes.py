@@ -22,7 +22,7 @@ from whence.ops.registry import one_of, operators
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import reshape_target
-from whence.passes.pattern import integers, same_but_one, shape_of
+from whence.passes.pattern import axes_from_front, integers, same_but_one, shape_of
 from whence.provenance import Reason
 
 _RESHAPES = operators(Trait.RESHAPE)
@@ -83,5 +83,5 @@ def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:
     # Both count axes in the longer of the two shapes.
     longer = shape_of(graph, before.inputs[0] if before.op == "Squeeze" else before.ref())
     if longer is not None:
-        first, second = (tuple(axis % len(longer) for axis in axes) for axes in (first, second))
-    return sorted(first) == sorted(second)
+        first, second = (axes_from_front(axes, len(longer)) for axes in (first, second))
+    return first is not None and second is not None and sorted(first) == sorted(second)

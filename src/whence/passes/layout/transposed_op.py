@@ -18,7 +18,7 @@ from whence.ops.registry import lookup
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import Perm, inverse_perm
 from whence.passes.operands import tensor_of
-from whence.passes.pattern import integers, shape_of
+from whence.passes.pattern import axes_from_front, integers, shape_of
 
 
 class Reshaped(NamedTuple):
@@ -147,7 +147,10 @@ def _reduce(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None
         return Rewritten(
             (data, *node.inputs[1:]), node.attrs, _without(perm, set(range(len(perm))), node)
         )
-    gone = {axis % len(perm) for axis in axes}
+    found = axes_from_front(axes, len(perm))
+    if found is None:
+        return None
+    gone = set(found)
     return Rewritten(
         (data, _ints(sorted(perm[axis] for axis in gone))), node.attrs, _without(perm, gone, node)
     )
@@ -157,11 +160,11 @@ def _pad(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
     pads, axes = integers(graph, node.operand("pads")), integers(graph, node.operand("axes"))
     if pads is None or (node.operand("axes") is not None and axes is None):
         return None
-    axes = tuple(range(len(perm))) if axes is None else axes
-    if len(pads) != 2 * len(axes):
+    axes = axes_from_front(range(len(perm)) if axes is None else axes, len(perm))
+    if axes is None or len(pads) != 2 * len(axes):
         return None
     moved = sorted(
-        (perm[axis % len(perm)], begin, end)
+        (perm[axis], begin, end)
         for axis, begin, end in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True)
     )
     new = _ints([begin for _, begin, _ in moved] + [end for _, _, end in moved])
@@ -179,6 +182,7 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
         and isinstance(starts[0], int)
     ):
         axes = tuple(range(starts[0]))
+    axes = None if axes is None else axes_from_front(axes, len(perm))
     if axes is None:
         return None
     return Rewritten(
@@ -186,7 +190,7 @@ def _slice(graph: Graph, node: Node, data: Ref, perm: Perm) -> Rewritten | None:
             data,
             node.inputs[1],
             node.inputs[2],
-            _ints([perm[axis % len(perm)] for axis in axes]),
+            _ints([perm[axis] for axis in axes]),
             node.operand("steps"),
         ),
         node.attrs,

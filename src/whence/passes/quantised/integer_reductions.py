@@ -20,7 +20,7 @@ from whence.ops.definition import Attr
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.passes.operands import consts_with_origin
-from whence.passes.pattern import integers
+from whence.passes.pattern import axes_from_front, integers
 from whence.passes.quantised.fixed_point import fixed_point
 from whence.passes.quantised.integer_codes import limited
 from whence.passes.quantised.integer_tail import Tail, tail_of
@@ -73,7 +73,8 @@ def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
         return None
     if not found:
         return None if get_int(node.attrs, "noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted({axis % rank for axis in found}))
+    axes = axes_from_front(found, rank)
+    return None if axes is None else tuple(sorted(set(axes)))
 
 
 def _tail(match: QuantisedOp, step: np.float32, count: int) -> Tail | None:
