@@ -167,6 +167,14 @@ def parameters(formula: Formula) -> dict[str, float]:
     return {part.name: part.default for part in _parts(formula) if isinstance(part, Parameter)}
 
 
+def needs_reals(formula: Formula) -> bool:
+    """Does it calculate with fractions, which whole numbers would cut off?"""
+    return any(
+        isinstance(part, Parameter) or (isinstance(part, Number) and part.value % 1 != 0)
+        for part in _parts(formula)
+    )
+
+
 def operand_count(formula: Formula) -> int:
     """How many operands a formula reads."""
     return max((1 + part.index for part in _parts(formula) if isinstance(part, Operand)), default=0)

@@ -58,6 +58,23 @@ def grams(**changed: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, Case] = {
+    "slopes of integers": ("LeakyRelu", [t(N, 3)], {"alpha": 0.5}, "floating-point numbers"),
+    "parts of integers": ("HardSwish", [t(DType.I32, 3)], {}, "floating-point numbers"),
+    "no power": ("LpPool", [t(F, 1, 1, 4)], {"kernel_shape": (2,), "p": 0}, "p is 0"),
+    "a negative power": ("GlobalLpPool", [t(F, 1, 1, 4)], {"p": -1}, "p is -1"),
+    "an empty axis": ("ArgMax", [t(F, 0, 4)], {}, "no elements to compare"),
+    "features": (
+        "ai.onnx.ml::TreeEnsemble",
+        [t(F, 6, 2)],
+        {"nodes_featureids": (0, 2)},
+        "asks for feature 2 of 2",
+    ),
+    "a transform": (
+        "ai.onnx.ml::TreeEnsemble",
+        [t(F, 6, 2)],
+        {"post_transform": -(2**31)},
+        "post_transform is -2147483648",
+    ),
     "a cache of others": ("TensorScatter", [CACHE, t(F, 3, 1, 2, 5)], {}, "the update is"),
     "a longer update": ("TensorScatter", [CACHE, t(F, 2, 1, 6, 5)], {}, "do not fit a cache of 4"),
     "places": ("TensorScatter", [CACHE, t(F, 2, 1, 2, 5), t(N, 17)], {}, "write_indices is"),
@@ -314,6 +331,7 @@ FITS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
         {"group": 2, "offset_group": 2},
     ),
     "extremes of truths": ("ReduceMax", [t(B, 3)], {}),
+    "no rows": ("ArgMax", [t(F, 0, 4)], {"axis": 1}),
     "steps of a cache": ("TensorScatter", [CACHE, t(F, 2, 1, 2, 5), t(N, 2)], {}),
     "n-grams": ("TfIdfVectorizer", [WORDS], grams()),
     "k of all": ("TopK", [X, np.array([4])], {}),

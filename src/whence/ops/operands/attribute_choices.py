@@ -82,6 +82,10 @@ TYPES: Mapping[str, Mapping[str, frozenset[DType]]] = {
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "Attention": {"qk_matmul_output_mode": (0, 1, 2, 3)},
     "LpNormalization": {"p": (1, 2)},
+    "ai.onnx.ml::TreeEnsemble": {
+        "aggregate_function": (0, 1, 2, 3),
+        "post_transform": (0, 1, 2, 3, 4),
+    },
 }
 """Attributes that choose one of a few ways by its number."""
 

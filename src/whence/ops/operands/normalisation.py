@@ -89,6 +89,13 @@ def _reals_along(query: TypeQuery) -> None:
     along(-1)(query)
 
 
+def _place_of_extreme(query: TypeQuery) -> None:
+    x, axis = shape_of(query, 0), get_int(query.attrs, "axis", 0)
+    along(0)(query)
+    if x and x[axis] == 0:
+        raise ModelError(f"{query.op}: axis {axis} of {query.types[0]} has no elements to compare")
+
+
 def _hardmax(query: TypeQuery) -> None:
     demand_numbers(query, 0)
     along(-1)(query)
@@ -121,7 +128,7 @@ RULES: Mapping[str, Check] = {
     "LRN": _local_response,
     **dict.fromkeys(("Softmax", "LogSoftmax", "LpNormalization"), _reals_along),
     "Hardmax": _hardmax,
-    **dict.fromkeys(("ArgMax", "ArgMin"), along(0)),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _place_of_extreme),
     **dict.fromkeys(("CumSum", "CumProd"), _running),
     # The axes that are reduced decide the shape of the result.
     **dict.fromkeys(("ReduceMax", "ReduceMin"), by_types),

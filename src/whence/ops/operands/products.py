@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from whence.errors import ModelError
@@ -202,6 +203,14 @@ def _global_pool(query: TypeQuery) -> None:
     demand_rank(query, 0, 2)
 
 
+def _norm_pool(query: TypeQuery) -> None:
+    """(sum of |x|^p)^(1/p) of a window, or of a whole image."""
+    demand_rank(query, 0, 2 if query.op == "GlobalLpPool" else 3)
+    power = query.attrs.get("p", 2)
+    if not isinstance(power, int | float) or not 1 <= power < math.inf:
+        raise ModelError(f"{query.op}: p is {power!r}, and should be at least 1")
+
+
 def _recurrent(gates: int) -> Check:
     def rule(query: TypeQuery) -> None:
         x, w = shape_of(query, 0), shape_of(query, 1)
@@ -245,7 +254,8 @@ RULES: Mapping[str, Check] = {
     "MatMulInteger": _matmul_integer,
     "Gemm": _gemm,
     "FusedGemm": _gemm,
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("MaxPool", "AveragePool"), _pool),
+    **dict.fromkeys(("LpPool", "GlobalLpPool"), _norm_pool),
     **dict.fromkeys(("ChannelsLastMaxPool", "ChannelsLastAveragePool"), _pool),
     **dict.fromkeys(("BlockedMaxPool", "BlockedAveragePool"), by_types),
     **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), _global_pool),

@@ -18,8 +18,10 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_int
 from whence.ops.definition import Check, IndexedAxes, TypeQuery, Value
+from whence.ops.formula import needs_reals
 from whence.ops.operands import (
     attention,
+    classical,
     elementwise,
     movement,
     normalisation,
@@ -28,13 +30,23 @@ from whence.ops.operands import (
     text,
 )
 from whence.ops.operands.attribute_choices import check_choices
-from whence.ops.operands.checks import by_types, shape_of
+from whence.ops.operands.checks import by_types, demand_reals, shape_of
 from whence.ops.registry import REGISTRY
 from whence.types import Dim
 
+
+def _reals(query: TypeQuery) -> None:
+    demand_reals(query, 0)
+
+
 RULES: Mapping[str, Check] = {
-    **{name: by_types for name, known in REGISTRY.items() if known.formula is not None},
+    **{
+        name: _reals if needs_reals(known.formula) else by_types
+        for name, known in REGISTRY.items()
+        if known.formula is not None
+    },
     **attention.RULES,
+    **classical.RULES,
     **elementwise.RULES,
     **movement.RULES,
     **normalisation.RULES,
