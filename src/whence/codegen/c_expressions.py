@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from whence.codegen.c_text import (
+    BUILTIN,
+    FIXED_POINT,
     VECTOR_INFIX,
     c_count,
     c_index,
@@ -29,6 +31,7 @@ from whence.kernels.ir import (
     Lanes,
     Literal,
     Load,
+    LookUp,
     Name,
     Op,
     Position,
@@ -45,6 +48,7 @@ _REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
 _LONG = 200
 # A guarded side of more parts, written out as a tree, becomes a branch of its own.
 _LARGE = 256
+_MASKS = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
 
 
 class ExpressionWriter:
@@ -134,6 +138,9 @@ class ExpressionWriter:
             case Bits(value, _):
                 bits: str = yield self._text(value, parts, names, conditional=conditional)
                 return self.reinterpreted(bits, expr)
+            case LookUp(table, code, _):
+                codes: str = yield self._text(code, parts, names, conditional=conditional)
+                return f"({self.type_of(expr)})w_look_up_x{expr.lanes}({table}, {codes})"
             case Primitive(name, args, _, _):
                 given = []
                 for arg in args:
@@ -226,10 +233,15 @@ class ExpressionWriter:
             return f"({texts[0]} {VECTOR_INFIX[fn]} {texts[1]})"
         if fn is Fn.NEG:
             return f"(-{texts[0]})"
+        if fn is Fn.ISNAN:
+            value = self._bound(args[0], texts[0])
+            return f"({value} != {value})"
         if fn in (Fn.SELECT, Fn.CHOOSE):
-            return f"({texts[0]} ? {texts[1]} : {texts[2]})"
+            return f"({self._mask(args[0], texts[0], expr)} ? {texts[1]} : {texts[2]})"
         if fn is Fn.CAST:
-            return self.vector_cast(texts[0], expr)
+            return self.vector_cast(texts[0], self.type_of(expr))
+        if fn in (Fn.MAX, Fn.MIN) and not expr.dtype.is_float:
+            return f"__builtin_elementwise_{fn.value}({texts[0]}, {texts[1]})"
         if fn in (Fn.MAX, Fn.MIN):
             bounds = [isinstance(arg, Splat) and isinstance(arg.value, Literal) for arg in args]
             if not any(bounds):
@@ -239,6 +251,10 @@ class ExpressionWriter:
             value = self._bound(args[int(first)], texts[int(first)])
             bound = texts[int(not first)]
             return f"({bound} {'>' if fn is Fn.MAX else '<'} {value} ? {bound} : {value})"
+        if fn in FIXED_POINT:
+            return f"w_{fn.value}_x{lanes}({', '.join(texts)})"
+        if fn in BUILTIN:
+            return f"__builtin_elementwise_{BUILTIN[fn]}({texts[0]})"
         if fn in (Fn.SIGMOID, Fn.EXP_DOWN):
             return f"w_{fn.value}_f32x{lanes}({texts[0]})"
         raise UnsupportedError(f"{fn} of {lanes} × {expr.dtype} has no vector form")
@@ -248,8 +264,15 @@ class ExpressionWriter:
         word = "maximum" if fn is Fn.MAX else "minimum"
         return f"__builtin_elementwise_{word}({texts[0]}, {texts[1]})"
 
-    def vector_cast(self, text: str, to: Op) -> str:
-        return f"__builtin_convertvector({text}, {self.type_of(to)})"
+    def vector_cast(self, text: str, kind: str) -> str:
+        return f"__builtin_convertvector({text}, {kind})"
+
+    def _mask(self, condition: Expr, text: str, chosen: Op) -> str:
+        """What a comparison found, in lanes as wide as those of what is chosen."""
+        width = condition.args[0].dtype.bits if isinstance(condition, Op) else chosen.dtype.bits
+        if width == chosen.dtype.bits:
+            return text
+        return self.vector_cast(text, self.vector_type(_MASKS[chosen.dtype.bits], chosen.lanes))
 
     def _branches(self, expr: Op, chosen: str, parts: _Parts, names: dict[Expr, str]) -> Recursive:
         """A choice as statements, so that what a side needs more than once has a name there."""

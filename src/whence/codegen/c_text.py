@@ -51,9 +51,11 @@ _LANE_NAMES: Mapping[DType, str] = {
     DType.I8: "i8",
     DType.U8: "u8",
     DType.I16: "i16",
+    DType.U16: "u16",
     DType.I32: "i32",
     DType.U32: "u32",
     DType.I64: "i64",
+    DType.U64: "u64",
 }
 
 OUTSIDE = "outside"
@@ -147,7 +149,8 @@ def _atom(atom: Var | Quotient | Remainder | Looked, value: Callable[[Expr], str
 _SUFFIX = {DType.F32: "f", DType.F64: "d"}
 _LIBM = {Fn.SIN: "sin", Fn.COS: "cos", Fn.TAN: "tan", Fn.ASIN: "asin", Fn.ACOS: "acos", Fn.ATAN: "atan", Fn.SINH: "sinh", Fn.COSH: "cosh",
          Fn.ASINH: "asinh", Fn.ACOSH: "acosh", Fn.ATANH: "atanh", Fn.POW: "pow"}  # fmt: skip
-_BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
+BUILTIN = {Fn.SQRT: "sqrt", Fn.FLOOR: "floor", Fn.CEIL: "ceil", Fn.ROUND: "rint"}
+FIXED_POINT = (Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE)
 _OWN = {
     Fn.EXP: "exp",
     Fn.EXPM1: "expm1",
@@ -187,8 +190,8 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         return f"(({c_type(dtype)})({_PREFIX[fn]}{args[0]}))"
     if fn in _OWN and floating:
         return f"w_{_OWN[fn]}{_SUFFIX[dtype]}({', '.join(args)})"
-    if fn in _BUILTIN and floating:
-        return f"__builtin_{_BUILTIN[fn]}{builtin_suffix}({args[0]})"
+    if fn in BUILTIN and floating:
+        return f"__builtin_{BUILTIN[fn]}{builtin_suffix}({args[0]})"
     if fn in _LIBM and floating:
         return f"__builtin_{_LIBM[fn]}{builtin_suffix}({', '.join(args)})"
     if fn is Fn.RSQRT and floating:
@@ -201,7 +204,7 @@ def written_call(fn: Fn, dtype: DType, args: tuple[str, ...]) -> str:
         )
     if fn is Fn.CHECKED:
         return f"w_checked({args[0]}, {args[1]}, &{OUTSIDE})"
-    if fn in (Fn.ORDER, Fn.UNORDER, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE):
+    if fn in (Fn.ORDER, Fn.UNORDER, *FIXED_POINT):
         return f"w_{fn.value}({', '.join(args)})"
     if fn is Fn.ISNAN:
         return f"({args[0]} != {args[0]})"

@@ -58,19 +58,19 @@ def _machine_types(lanes: int) -> str:
 
 def _dot_by_words(lanes: int, product: str) -> str:
     """Even and odd bytes widened to 16 bits, whose products are added in pairs."""
-    size, words = 4 * lanes, f"v{2 * lanes}_i16"
-    return f"""W_INLINE v{lanes}_i32 w_dot_x{lanes}(v{lanes}_i32 sum, v{lanes}_i32 a, v{lanes}_i32 b) {{
-  const {words} a0 = ({words})(a & 0x00ff00ff), a1 = ({words})((v{2 * lanes}_u16)a >> 8);
+    size, words = 4 * lanes, f"w_i16x{2 * lanes}"
+    return f"""W_INLINE w_i32x{lanes} w_dot_x{lanes}(w_i32x{lanes} sum, w_i32x{lanes} a, w_i32x{lanes} b) {{
+  const {words} a0 = ({words})(a & 0x00ff00ff), a1 = ({words})((w_u16x{2 * lanes})a >> 8);
   const {words} b0 = (({words})b << 8) >> 8, b1 = ({words})b >> 8;
-  return sum + (v{lanes}_i32){product}((m{size}_i16)a0, (m{size}_i16)b0) + (v{lanes}_i32){product}((m{size}_i16)a1, (m{size}_i16)b1);
+  return sum + (w_i32x{lanes}){product}((m{size}_i16)a0, (m{size}_i16)b0) + (w_i32x{lanes}){product}((m{size}_i16)a1, (m{size}_i16)b1);
 }}
 """
 
 
 def _dot_at_once(lanes: int, product: str) -> str:
     size = 4 * lanes
-    return f"""W_INLINE v{lanes}_i32 w_dot_x{lanes}(v{lanes}_i32 sum, v{lanes}_i32 a, v{lanes}_i32 b) {{
-  return (v{lanes}_i32){product}((m{size}_i32)sum, (m{size}_u8)a, (m{size}_i8)b);
+    return f"""W_INLINE w_i32x{lanes} w_dot_x{lanes}(w_i32x{lanes} sum, w_i32x{lanes} a, w_i32x{lanes} b) {{
+  return (w_i32x{lanes}){product}((m{size}_i32)sum, (m{size}_u8)a, (m{size}_i8)b);
 }}
 """
 
@@ -80,20 +80,20 @@ def _dot_plain(lanes: int) -> str:
         f"((a >> {8 * byte}) & 255) * ((b << {24 - 8 * byte}) >> 24)" for byte in range(4)
     )
     return (
-        f"W_INLINE v{lanes}_i32 w_dot_x{lanes}(v{lanes}_i32 sum, v{lanes}_i32 a, v{lanes}_i32 b) {{"
+        f"W_INLINE w_i32x{lanes} w_dot_x{lanes}(w_i32x{lanes} sum, w_i32x{lanes} a, w_i32x{lanes} b) {{"
         f" return sum + {terms}; }}\n"
     )
 
 
 # Signed bytes are all that this instruction multiplies: a = (a - 128) + 64 + 64.
-_NEON_DOT = """W_INLINE v4_i32 w_dot_x4(v4_i32 sum, v4_i32 a, v4_i32 b) {
-  const int8x16_t turned = (int8x16_t)(a ^ (v4_i32)(int32_t)0x80808080), half = vdupq_n_s8(64);
+_NEON_DOT = """W_INLINE w_i32x4 w_dot_x4(w_i32x4 sum, w_i32x4 a, w_i32x4 b) {
+  const int8x16_t turned = (int8x16_t)(a ^ (w_i32x4)(int32_t)0x80808080), half = vdupq_n_s8(64);
   const int32x4_t base = vdotq_s32(vdotq_s32(vdupq_n_s32(0), half, (int8x16_t)b), half, (int8x16_t)b);
-  return (v4_i32)vdotq_s32((int32x4_t)sum, turned, (int8x16_t)b) + (v4_i32)base;
+  return (w_i32x4)vdotq_s32((int32x4_t)sum, turned, (int8x16_t)b) + (w_i32x4)base;
 }
 """
-_NEON_MIXED_DOT = """W_INLINE v4_i32 w_dot_x4(v4_i32 sum, v4_i32 a, v4_i32 b) {
-  return (v4_i32)vusdotq_s32((int32x4_t)sum, (uint8x16_t)a, (int8x16_t)b);
+_NEON_MIXED_DOT = """W_INLINE w_i32x4 w_dot_x4(w_i32x4 sum, w_i32x4 a, w_i32x4 b) {
+  return (w_i32x4)vusdotq_s32((int32x4_t)sum, (uint8x16_t)a, (int8x16_t)b);
 }
 """
 
@@ -133,14 +133,14 @@ def _quads(lanes: int) -> str:
     It is asked for once, outside the loops.
     """
     vec, joined = (
-        f"v{lanes}_i32",
+        f"w_i32x{lanes}",
         " | ".join(
-            f"(__builtin_convertvector({name}, v{lanes}_i32) << {8 * byte})"
+            f"(__builtin_convertvector({name}, w_i32x{lanes}) << {8 * byte})"
             for byte, name in enumerate("abcd")
         ),
     )
     head = (
-        f"{vec} w_quads_x{lanes}(v{lanes}_u8 a, v{lanes}_u8 b, v{lanes}_u8 c, v{lanes}_u8 d, {vec}"
+        f"{vec} w_quads_x{lanes}(w_u8x{lanes} a, w_u8x{lanes} b, w_u8x{lanes} c, w_u8x{lanes} d, {vec}"
         " order)"
     )
     plain = (
@@ -153,12 +153,12 @@ def _quads(lanes: int) -> str:
     four = ", ".join(str(j) for j in range(64))
     places = ", ".join(str(j % 4 * 16 + j // 4) for j in range(64))
     quick = f"""W_INLINE {vec} w_quad_order_x16(void) {{
-  v64_u8 order = {{{places}}};
+  w_u8x64 order = {{{places}}};
   __asm__("" : "+v"(order));
   return ({vec})order;
 }}
 W_INLINE {head} {{
-  const v64_u8 all = __builtin_shufflevector(__builtin_shufflevector(a, b, {two}), __builtin_shufflevector(c, d, {two}), {four});
+  const w_u8x64 all = __builtin_shufflevector(__builtin_shufflevector(a, b, {two}), __builtin_shufflevector(c, d, {two}), {four});
   return ({vec})__builtin_ia32_permvarqi512((m64_i8)all, (m64_i8)order);
 }}
 """
@@ -170,7 +170,9 @@ def _fixed_point(lanes: int) -> str:
     where they belong.
     """
     pairs = lanes // 2
-    wide, vec = (f"v{pairs}_i64", f"v{lanes}_i32") if pairs >= 4 else ("v2_i64", f"v{lanes}_i32")
+    wide, vec = (
+        (f"w_i64x{pairs}", f"w_i32x{lanes}") if pairs >= 4 else ("w_i64x2", f"w_i32x{lanes}")
+    )
     mixed = ", ".join(str(j if j % 2 == 0 else lanes + j) for j in range(lanes))
     return f"""W_INLINE {vec} w_high_mul_x{lanes}({vec} a, {vec} b) {{
   const {wide} a2 = ({wide})a, b2 = ({wide})b;
@@ -197,20 +199,20 @@ def _tables() -> str:
     """
     quick, plain = [], []
     for lanes in _LANES:
-        head = f"W_INLINE v{lanes}_u8 w_look_up_x{lanes}(w_table table, v{lanes}_u8 code)"
+        head = f"W_INLINE w_u8x{lanes} w_look_up_x{lanes}(w_table table, w_u8x{lanes} code)"
         widened, narrowed = (
             ", ".join(str(j) if j < lanes else "-1" for j in range(64)),
             ", ".join(str(j) for j in range(lanes)),
         )
         quick.append(f"""{head} {{
-  const v64_i8 wide = (v64_i8)__builtin_shufflevector(code, code, {widened});
-  const v64_i8 low = (v64_i8)__builtin_ia32_vpermi2varqi512(table.part[0], (m64_i8)wide, table.part[1]);
-  const v64_i8 high = (v64_i8)__builtin_ia32_vpermi2varqi512(table.part[2], (m64_i8)wide, table.part[3]);
-  return (v{lanes}_u8)__builtin_shufflevector(wide < 0 ? high : low, low, {narrowed});
+  const w_i8x64 wide = (w_i8x64)__builtin_shufflevector(code, code, {widened});
+  const w_i8x64 low = (w_i8x64)__builtin_ia32_vpermi2varqi512(table.part[0], (m64_i8)wide, table.part[1]);
+  const w_i8x64 high = (w_i8x64)__builtin_ia32_vpermi2varqi512(table.part[2], (m64_i8)wide, table.part[3]);
+  return (w_u8x{lanes})__builtin_shufflevector(wide < 0 ? high : low, low, {narrowed});
 }}
 """)
         plain.append(f"""{head} {{
-  v{lanes}_u8 found;
+  w_u8x{lanes} found;
   _Pragma("clang loop unroll(full)") for (int j = 0; j < {lanes}; j++) found[j] = table.at[code[j]];
   return found;
 }}
@@ -243,7 +245,7 @@ _WORDS = """#define W_OPAQUE_x4(x) (void)0
 #define W_OPAQUE_x16(x) __asm__("" : "+v"(x))
 #endif
 typedef int32_t w_word __attribute__((aligned(1), may_alias));
-typedef int64_t v2_i64 __attribute__((ext_vector_type(2), aligned(8), may_alias));
+typedef int64_t w_i64x2 __attribute__((ext_vector_type(2), aligned(8), may_alias));
 """
 
 INTEGER_VECTORS = (

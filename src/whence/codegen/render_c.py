@@ -34,6 +34,7 @@ from whence.kernels.ir import (
     Assign,
     At,
     Barrier,
+    ChoosePointer,
     Constants,
     Expr,
     Fill,
@@ -43,6 +44,7 @@ from whence.kernels.ir import (
     Let,
     LetCount,
     LetPointer,
+    LetTable,
     Literal,
     Loop,
     LoopKind,
@@ -155,6 +157,10 @@ class CWriter(ExpressionWriter):
                 self.constants_array(stmt)
             case LetPointer():
                 self.pointer(stmt)
+            case ChoosePointer():
+                self.choose_pointer(stmt)
+            case LetTable(name, buffer):
+                self.line(f"const w_table {name} = w_table_of({buffer});")
             case Advance(pointer, by):
                 self.line(f"{pointer} += {self.count(by)};")
             case Swap(one, other):
@@ -246,6 +252,12 @@ class CWriter(ExpressionWriter):
         )
         alone = "restrict " if pointer.is_alone else ""
         self.line(f"{kind}{alone}{pointer.name} = {base}{f' + {offset}' if offset != '0' else ''};")
+
+    def choose_pointer(self, choice: ChoosePointer, space: str = "") -> None:
+        sides = f"{choice.base} + {self.count(choice.offset)} : {choice.otherwise}"
+        condition = c_condition(choice.condition, self.expression)
+        kind = f"{space}const {c_type(choice.dtype)} *"
+        self.line(f"{kind}{choice.name} = {condition} ? {sides};")
 
     def _fill(self, fill: Fill) -> None:
         address = f"{fill.pointer} + {self.count(fill.offset)}"

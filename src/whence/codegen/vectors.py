@@ -6,14 +6,26 @@ from __future__ import annotations
 
 from whence.codegen.integer_vectors import INTEGER_VECTORS
 
+_BYTES = (("i8", "int8_t", 1), ("u8", "uint8_t", 1))
+_WORDS = (("i16", "int16_t", 2), ("u16", "uint16_t", 2))
+_WIDER = (("i32", "int32_t", 4), ("u32", "uint32_t", 4), ("i64", "int64_t", 8),
+          ("u64", "uint64_t", 8), ("f32", "float", 4), ("f16", "_Float16", 2))  # fmt: skip
+
+
+def _types(lanes: int) -> str:
+    """Vectors that are read where any element may lie, and whatever the type of what lies there:
+    bytes hold packed words. Only bytes fill the largest registers.
+    """
+    elements = (*_BYTES, *(_WORDS if lanes <= 32 else ()), *(_WIDER if lanes <= 16 else ()))
+    return "".join(
+        f"typedef {c} w_{name}x{lanes} __attribute__((ext_vector_type({lanes}), aligned({size}),"
+        " may_alias));\n"
+        for name, c, size in elements
+    )
+
 
 def _vector(lanes: int) -> str:
-    return (
-        f"typedef float w_f32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
-        f"typedef int32_t w_i32x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
-        f"typedef _Float16 w_f16x{lanes} __attribute__((ext_vector_type({lanes}), aligned(4)));\n"
-        f"W_INLINE w_f32x{lanes} w_splat_f32x{lanes}(float x) {{ return (w_f32x{lanes})(x); }}\n"
-    )
+    return f"W_INLINE w_f32x{lanes} w_splat_f32x{lanes}(float x) {{ return (w_f32x{lanes})(x); }}\n"
 
 
 def _folds(lanes: int) -> str:
@@ -107,7 +119,8 @@ typedef __bf16 w_bf16x16 __attribute__((ext_vector_type(16), aligned(2)));
 """
 
 VECTORS = (
-    "/* Loads and stores need no more alignment than a float has. */\n"
+    "/* Loads and stores need no more alignment than an element has. */\n"
+    + "".join(_types(lanes) for lanes in (4, 8, 16, 32, 64))
     + "".join(
         _vector(lanes) + _transpose(lanes) + _folds(lanes) + _exp(lanes) + _sigmoid(lanes)
         for lanes in (4, 8, 16)

@@ -16,7 +16,7 @@ The exceptions are the variables of expressions that the group was pulled into (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,6 +32,7 @@ from whence.kernels.ir import (
     Array,
     Assign,
     At,
+    ChoosePointer,
     Condition,
     Constants,
     Count,
@@ -45,6 +46,7 @@ from whence.kernels.ir import (
     Let,
     LetCount,
     LetPointer,
+    LetTable,
     Literal,
     Loop,
     Name,
@@ -102,9 +104,10 @@ class Memory:
 class Builder:
     """Statements so far. Loops and branches are `with` blocks."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        """`reserved` are names that statements around the program have taken."""
         self._open: list[list[Stmt]] = [[]]
-        self._names: list[set[str]] = [set(_RESERVED)]
+        self._names: list[set[str]] = [{*_RESERVED, *reserved}]
 
     def finish(self) -> tuple[Stmt, ...]:
         (statements,) = self._open
@@ -267,6 +270,25 @@ class Builder:
         name = self._name(name)
         self.add(LetPointer(name, base.name, count(offset), base.dtype, written, alone, moves))
         return Pointer(name, base.dtype)
+
+    def choose_pointer(
+        self,
+        name: str,
+        condition: Condition,
+        base: Pointer,
+        offset: Countable,
+        otherwise: Pointer,
+    ) -> Pointer:
+        name = self._name(name)
+        place = (base.name, count(offset), otherwise.name)
+        self.add(ChoosePointer(name, condition, *place, base.dtype))
+        return Pointer(name, base.dtype)
+
+    def table(self, name: str, buffer: str) -> str:
+        """A table of 256 bytes to look up in."""
+        name = self._name(name)
+        self.add(LetTable(name, buffer))
+        return name
 
     def advance(self, pointer: Pointer, by: Countable) -> None:
         self.add(Advance(pointer.name, count(by)))

@@ -1,72 +1,138 @@
 """Scalar expressions as vectors along one of their variables.
 
 A load that moves by one with the variable is a vector load, what does not depend on it is the same
-in all lanes, and a function becomes the function of each lane.
+in all lanes, a byte from a table with an entry for each byte is looked up in it, and a function
+becomes the function of each lane. An int32 sum, its scaling and the byte that is stored are vectors
+of one length and different widths.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
-from whence.kernels.ir import Expr, Fn, Literal, Load, Name, Op, Splat, operands, walk
+from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, Splat, operands, walk
 from whence.types import DType
 
-_ARITHMETIC = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV, Fn.MAX, Fn.MIN, Fn.NEG)
-_COMPARISONS = (Fn.LT, Fn.LE, Fn.EQ)
+_TYPES = frozenset(
+    {
+        DType.I8,
+        DType.U8,
+        DType.I16,
+        DType.U16,
+        DType.I32,
+        DType.U32,
+        DType.I64,
+        DType.U64,
+        DType.F32,
+    }
+)
+_ANY_TYPE = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.MAX, Fn.MIN, Fn.NEG, Fn.BIT_AND, Fn.BIT_OR, Fn.BIT_XOR)
+_FLOATING = (Fn.DIV, Fn.SIGMOID, Fn.ROUND, Fn.FLOOR, Fn.CEIL, Fn.SQRT)
+_INT32 = (Fn.SHIFT_LEFT, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE)
+_TESTS = (Fn.LT, Fn.LE, Fn.EQ, Fn.ISNAN)
+CODES = 256
+"""Entries of a table with one for each byte."""
+
+
+class Vectoriser:
+    """Expressions for `lanes` values of `lane`, the first of which is the variable's own. `names`
+    has what their names stand for.
+    """
+
+    def __init__(self, lane: Var, lanes: int, names: Mapping[str, Expr]) -> None:
+        self._lane = lane
+        self._lanes = lanes
+        self._names = names
+        self._ahead: dict[Expr, Expr] = {}
+        self._tables: dict[str, str] = {}
+
+    def load_ahead(self, build: Builder, exprs: Sequence[Expr], varying: str) -> None:
+        """Load here what does not depend on the variable named `varying`, and make tables ready."""
+        for part in walk(*exprs):
+            if not isinstance(part, Load):
+                continue
+            if _code(part) is not None:
+                if part.buffer not in self._tables:
+                    self._tables[part.buffer] = build.table("table", part.buffer)
+            elif varying not in {var.name for var in part.index.variables()}:
+                self._ahead[part] = build.let("c", self._load(part))
+
+    def can_write(self, *exprs: Expr) -> bool:
+        """Are they made of functions that have a vector form, of values side by side and of values
+        that are the same for all?
+        """
+        return all(self._is_simple(part) for part in walk(*exprs))
+
+    def write(self, expr: Expr) -> Expr:
+        """An expression that `can_write`."""
+        done: dict[Expr, Expr] = dict(self._ahead)
+        stack = [expr]
+        while stack:
+            part = stack[-1]
+            missing = [operand for operand in operands(part) if operand not in done]
+            if missing and part not in done:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if part not in done:
+                done[part] = self._wide(part, done)
+        return done[expr]
+
+    def _wide(self, part: Expr, done: Mapping[Expr, Expr]) -> Expr:
+        lanes = self._lanes
+        match part:
+            case Name(name, _, _):
+                return self._names[name]
+            case Load(buffer, _, dtype, _):
+                code = _code(part)
+                if code is None:
+                    return self._load(part)
+                return LookUp(self._tables[buffer], _unsigned(done[code]), dtype)
+            case Op(Fn.CAST, (value,), dtype, _) if value.dtype is DType.F32 and dtype.is_integer:
+                return _to_integer(done[value], _is_clipped(value), dtype)
+            case Op(fn, args, dtype, _):
+                return Op(fn, tuple(done[arg] for arg in args), dtype, lanes)
+        return Splat(part, lanes)
+
+    def _load(self, load: Load) -> Expr:
+        if moves_with(load.index, self._lane):
+            return Load(load.buffer, load.index, load.dtype, self._lanes)
+        return Splat(load, self._lanes)
+
+    def _is_simple(self, part: Expr) -> bool:
+        match part:
+            case Literal(_, dtype):
+                return dtype in _TYPES
+            case Name(name, dtype, _):
+                return dtype in _TYPES and name in self._names
+            case Load(_, index, dtype, _):
+                return dtype in _TYPES and (
+                    _code(part) is not None or moves_with(index, self._lane) is not None
+                )
+            case Op(fn, args, _, _) if fn in _TESTS:
+                return args[0].dtype in _TYPES
+            case Op(Fn.CAST, (value,), dtype, _):
+                return _can_convert(value, dtype)
+            case Op(Fn.SELECT | Fn.CHOOSE, (condition, _, _), dtype, _):
+                return dtype in _TYPES and isinstance(condition, Op) and condition.fn in _TESTS
+            case Op(fn, _, dtype, _):
+                return (
+                    (fn in _ANY_TYPE and dtype in _TYPES)
+                    or (fn in _FLOATING and dtype is DType.F32)
+                    or (fn in _INT32 and dtype is DType.I32)
+                )
+        return False
 
 
 def vectorised(expr: Expr, lane: Var, lanes: int, names: Mapping[str, Expr]) -> Expr | None:
-    """The values of a float32 expression for `lanes` values of `lane`, the first of which is the
-    variable's own; `None` when it is not made of functions that have a vector form, of values side
-    by side and of values that are the same for all. `names` has what its names stand for.
+    """An expression that looks nothing up, for `lanes` values of `lane`; `None` when it has no
+    vector form.
     """
-    if not all(_is_simple(part, lane, names) for part in walk(expr)):
-        return None
-    done: dict[Expr, Expr] = {}
-    stack = [expr]
-    while stack:
-        part = stack[-1]
-        missing = [operand for operand in operands(part) if operand not in done]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        done[part] = _wide(part, lane, lanes, names, done)
-    return done[expr]
-
-
-def _wide(
-    part: Expr, lane: Var, lanes: int, names: Mapping[str, Expr], done: Mapping[Expr, Expr]
-) -> Expr:
-    match part:
-        case Name(name, _, _):
-            return names[name]
-        case Load(buffer, index, dtype, _) if moves_with(index, lane):
-            return Load(buffer, index, dtype, lanes)
-        case Op(fn, args, dtype, _):
-            return Op(fn, tuple(done[arg] for arg in args), dtype, lanes)
-    return Splat(part, lanes)
-
-
-def _is_simple(part: Expr, lane: Var, names: Mapping[str, Expr]) -> bool:
-    match part:
-        case Literal(_, dtype):
-            return dtype is DType.F32
-        case Name(name, dtype, _):
-            return dtype is DType.F32 and name in names
-        case Load(_, index, dtype, _):
-            return dtype is DType.F32 and moves_with(index, lane) is not None
-        case Op(fn, args, _, _) if fn in _COMPARISONS:
-            return all(arg.dtype is DType.F32 for arg in args)
-        case Op(Fn.CAST, (value,), dtype, _):
-            # Rounding to half precision: there and back.
-            return {dtype, value.dtype} == {DType.F32, DType.F16}
-        case Op(Fn.SELECT | Fn.CHOOSE, (Op(chosen, _, _, _), _, _), dtype, _):
-            return dtype is DType.F32 and chosen in _COMPARISONS
-        case Op(fn, _, dtype, _):
-            return dtype is DType.F32 and (fn in _ARITHMETIC or fn is Fn.SIGMOID)
-    return False
+    vectors = Vectoriser(lane, lanes, names)
+    looks_up = any(isinstance(part, Load) and _code(part) is not None for part in walk(expr))
+    return None if looks_up or not vectors.can_write(expr) else vectors.write(expr)
 
 
 def moves_with(index: Index, lane: Var) -> bool | None:
@@ -88,3 +154,64 @@ def _reads_data(index: Index) -> bool:
         or (isinstance(atom, Quotient | Remainder) and _reads_data(atom.of))
         for atom, _ in index.terms
     )
+
+
+def _code(load: Load) -> Expr | None:
+    """What is looked up, when the load reads a byte from a table with one entry for each value of a
+    byte.
+    """
+    if load.dtype not in (DType.I8, DType.U8) or load.index.const:
+        return None
+    match load.index.terms:
+        case ((Looked(Op(Fn.SUB, (Op(Fn.CAST, (code,), _), Literal(low))), extent), 1),):
+            known = (code.dtype, low) in ((DType.I8, -128), (DType.U8, 0))
+            return code if known and extent == CODES else None
+    return None
+
+
+def _unsigned(code: Expr) -> Expr:
+    """A byte as its place in a table."""
+    if code.dtype is DType.U8:
+        return code
+    middle = Splat(Literal(128, DType.U8), code.lanes)
+    return Op(Fn.BIT_XOR, (Bits(code, DType.U8), middle), DType.U8, code.lanes)
+
+
+# ---- conversions ----
+
+
+def _can_convert(value: Expr, dtype: DType) -> bool:
+    if {dtype, value.dtype} == {DType.F32, DType.F16}:
+        # Rounding to half precision: there and back.
+        return True
+    if dtype not in _TYPES or value.dtype not in _TYPES:
+        return False
+    # Vectors convert by way of int32, which must hold the number.
+    from_float = value.dtype is DType.F32 and dtype.is_integer
+    return not from_float or (dtype.bits <= 32 and _is_int32(value))
+
+
+def _to_integer(value: Expr, may_be_nan: bool, dtype: DType) -> Expr:
+    """What is no number becomes 0."""
+    lanes = value.lanes
+    if may_be_nan:
+        is_number = Op(Fn.EQ, (value, value), DType.BOOL, lanes)
+        zero = Splat(Literal(0.0, DType.F32), lanes)
+        value = Op(Fn.CHOOSE, (is_number, value, zero), DType.F32, lanes)
+    whole = Op(Fn.CAST, (value,), DType.I32, lanes)
+    return whole if dtype is DType.I32 else Op(Fn.CAST, (whole,), dtype, lanes)
+
+
+def _is_int32(value: Expr) -> bool:
+    """Is the float, if it is a number, surely one that an int32 holds?"""
+    match value:
+        case Op(Fn.SELECT | Fn.CHOOSE, (Op(Fn.ISNAN, (tested,)), Literal(instead), clipped)):
+            return bool(tested == clipped and abs(instead) < 2**31 and _is_clipped(clipped))
+    return _is_clipped(value)
+
+
+def _is_clipped(value: Expr) -> bool:
+    match value:
+        case Op(Fn.MIN, (Op(Fn.MAX, (_, Literal(low))), Literal(high))):
+            return bool(-(2**31) <= low <= high < 2**31)
+    return False

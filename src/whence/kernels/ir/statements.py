@@ -218,6 +218,28 @@ class LetPointer:
 
 
 @dataclass(frozen=True, slots=True)
+class ChoosePointer:
+    """A pointer to `base + offset` where the condition holds, else to what `otherwise` points
+    to.
+    """
+
+    name: str
+    condition: Condition
+    base: str
+    offset: Count
+    otherwise: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class LetTable:
+    """A table of 256 bytes in a parameter, made ready to be looked up in (`LookUp`)."""
+
+    name: str
+    buffer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Move a pointer on by so many elements."""
 
@@ -294,6 +316,8 @@ Stmt: TypeAlias = (
     | Array
     | Constants
     | LetPointer
+    | ChoosePointer
+    | LetTable
     | Advance
     | Swap
     | Prefetch

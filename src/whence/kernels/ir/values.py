@@ -192,14 +192,16 @@ class CountValue(_Expression):
 
 @dataclass(frozen=True, slots=True)
 class Bits(_Expression):
-    """The bits of a value as those of another type, lane by lane."""
+    """The bits of a value as those of another type, of as many lanes as they fill: four bytes are
+    an int32.
+    """
 
     value: Expr
     dtype: DType
 
     @property
     def lanes(self) -> int:
-        return self.value.lanes
+        return self.value.lanes * self.value.dtype.bits // self.dtype.bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,19 @@ class Primitive(_Expression):
     args: tuple[Expr, ...]
     dtype: DType
     lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp(_Expression):
+    """The bytes of a table (`LetTable`) at the places that unsigned bytes say."""
+
+    table: str
+    code: Expr
+    dtype: DType
+
+    @property
+    def lanes(self) -> int:
+        return self.code.lanes
 
 
 Expr: TypeAlias = (
@@ -228,17 +243,21 @@ Expr: TypeAlias = (
     | CountValue
     | Bits
     | Primitive
+    | LookUp
 )
 Place: TypeAlias = Name | At | Item
 """What can be assigned to."""
 
 
 def lanewise(fn: Fn, *args: Expr) -> Op:
-    """A function of each lane; scalars beside vectors are spread over all lanes."""
+    """A function of each lane; scalars beside vectors are spread over all lanes. A mask, which a
+    comparison gives, has the type of what it is combined with.
+    """
     lanes = max(arg.lanes for arg in args)
     compares = fn in (Fn.LT, Fn.LE, Fn.EQ)
     wide = tuple(arg if arg.lanes == lanes else Splat(arg, lanes) for arg in args)
-    return Op(fn, wide, DType.BOOL if compares else args[-1].dtype, lanes)
+    types = [arg.dtype for arg in args if arg.dtype is not DType.BOOL]
+    return Op(fn, wide, DType.BOOL if compares or not types else types[-1], lanes)
 
 
 def multiply_add(total: Expr, a: Expr, b: Expr) -> Op:
@@ -307,6 +326,8 @@ def operands(part: Expr) -> tuple[Expr, ...]:
             return part.args
         case Splat() | Bits():
             return (part.value,)
+        case LookUp():
+            return (part.code,)
         case Load() | Position() | Table():
             return tuple(looked(part.index))
     return ()
