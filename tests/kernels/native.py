@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.kernels.emulated_tiles import EMULATED_TILES
-from whence.codegen.emit import MICROS
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_kernel
 from whence.codegen.toolchain import Toolchain, Unit
@@ -61,7 +60,7 @@ def run_native(cases: Sequence[NativeCase]) -> list[list[np.ndarray]]:
     """
     kernels = [case.kernel() for case in cases]
     texts = [
-        render_kernel(kernel, f"case{number}", (case.name,), MICROS)
+        render_kernel(kernel, f"case{number}", (case.name,))
         for number, (case, kernel) in enumerate(zip(cases, kernels, strict=True))
     ]
     batches = [

@@ -10,14 +10,18 @@ from whence.kernels.builder import Builder, zeros
 from whence.kernels.index import Var, of
 from whence.kernels.ir import (
     FULLY,
+    Bits,
     Buffer,
     Count,
     Counter,
     For,
     If,
     Kernel,
+    LookUp,
     Number,
+    Primitive,
     Role,
+    Splat,
     Stmt,
     chosen,
     count,
@@ -84,7 +88,7 @@ def test_a_program_reads_like_the_algorithm() -> None:
     build = Builder()
     with build.tasks(4) as task:
         _row_sums(build, task)
-    text = render_kernel(_kernel(build.finish()), "sums", (), {})
+    text = render_kernel(_kernel(build.finish()), "sums", ())
     assert text.splitlines()[4:-1] == [
         "  for (int64_t task = begin; task < end; task++) {",
         "    const float *restrict row = in0 + task * 64;",
@@ -144,3 +148,28 @@ def test_the_variables_of_expressions_are_bound_under_their_own_names() -> None:
     assert build.count("n", 1) == Counter("n_2")
     with pytest.raises(AssertionError):
         build.bind("n", 2)
+
+
+def test_bytes_are_words_and_looked_up() -> None:
+    build = Builder()
+    x = build.buffer("in0", DType.U8)
+    four = Bits(x.vector(4, 4), DType.I32)
+    eight = Bits(x.vector(0, 32), DType.I32)
+    assert (four.lanes, eight.lanes) == (1, 8)
+    table = build.table("table", "in1")
+    build.let(
+        "sums", Primitive("dot_x8", (zeros(8, DType.I32), Splat(four, 8), eight), DType.I32, 8)
+    )
+    build.assign(x.vector(0, 16), LookUp(table, x.vector(16, 16), DType.U8))
+    above = build.choose_pointer("above", i < 3, x, i * 8, x)
+    build.let("first", above[0])
+    params = (Buffer("in0", DType.U8, 64, Role.OUTPUT), Buffer("in1", DType.U8, 256, Role.CONST))
+    text = render_kernel(Kernel("bytes", params, 1, build.finish()), "bytes", ())
+    assert text.splitlines()[4:-1] == [
+        "  const w_table table = w_table_of(in1);",
+        "  const w_i32x8 sums = w_dot_x8((w_i32x8)(0), (w_i32x8)(((w_i32x1)(*(const w_u8x4 *)(in0 + 4)))[0]),"
+        " (w_i32x8)(*(const w_u8x32 *)(in0 + 0)));",
+        "  *(w_u8x16 *)(in0 + 0) = (w_u8x16)w_look_up_x16(table, *(const w_u8x16 *)(in0 + 16));",
+        "  const uint8_t *above = i < 3 ? in0 + i * 8 : in0;",
+        "  const uint8_t first = above[0];",
+    ]

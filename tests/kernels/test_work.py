@@ -153,3 +153,15 @@ def test_what_depends_on_the_data_is_not_counted() -> None:
     (kernel,) = kernels_of(build, AVX2)
     with pytest.raises(UnsupportedError, match="data"):
         count_work(kernel)
+
+
+def test_a_product_of_bytes() -> None:
+    work = work_of(
+        lambda cases: cases.op(
+            "MatMulInteger",
+            cases.feed(np.ones((16, 40), np.uint8)),
+            cases.const(np.ones((40, 32), np.int8)),
+        )
+    )
+    assert work.operations == 2 * 16 * 40 * 32
+    assert work.stored == {"out0": 4 * 16 * 32}

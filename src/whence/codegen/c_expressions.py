@@ -224,6 +224,8 @@ class ExpressionWriter:
         return f"*(const {self.type_of(what)} *)({address})"
 
     def reinterpreted(self, text: str, to: Bits) -> str:
+        if to.lanes < to.value.lanes and to.lanes == 1:
+            return f"(({self.vector_type(to.dtype, 1)})({text}))[0]"
         return f"({self.type_of(to)})({text})"
 
     def _vector_call(self, expr: Op, texts: list[str]) -> str:

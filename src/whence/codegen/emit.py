@@ -10,22 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.codegen.c_text import c_comment
-from whence.codegen.micro_integer_depthwise import write_integer_slide
-from whence.codegen.micro_integer_product import write_integer_product
 from whence.codegen.prelude import PRELUDE
-from whence.codegen.render_c import Micros, render_kernel
+from whence.codegen.render_c import render_kernel
 from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
-from whence.kernels.integer.depthwise import IntegerSlide
-from whence.kernels.integer.product import IntegerProduct
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.look_up import with_look_up_loops
-
-MICROS: Micros = {
-    IntegerProduct: write_integer_product,
-    IntegerSlide: write_integer_slide,
-}
 
 # Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy
 # to the end.
@@ -72,7 +63,7 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
     served: dict[str, list[str]] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         try:
-            body = render_kernel(with_look_up_loops(kernel), _NAME, (), MICROS)
+            body = render_kernel(with_look_up_loops(kernel), _NAME, ())
         except UnsupportedError as error:
             refused[number] = str(error)
             found.append("")

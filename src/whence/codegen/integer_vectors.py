@@ -17,29 +17,7 @@ the same text for every machine:
 
 from __future__ import annotations
 
-_ELEMENTS = (("i8", "int8_t", 1), ("u8", "uint8_t", 1), ("i16", "int16_t", 2), ("u16", "uint16_t", 2), ("i32", "int32_t", 4), ("u32", "uint32_t", 4),
-             ("i64", "int64_t", 8), ("u64", "uint64_t", 8), ("f32", "float", 4))  # fmt: skip
 _LANES = (4, 8, 16)
-
-
-def _typedefs(lanes: int) -> str:
-    """Any address will do, and what lies there may be of any type: bytes hold packed words."""
-    return "".join(
-        f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned({size}),"
-        " may_alias));\n"
-        for name, c, size in _ELEMENTS
-    )
-
-
-_BYTES = "".join(
-    f"typedef {c} v{lanes}_{name} __attribute__((ext_vector_type({lanes}), aligned(1),"
-    " may_alias));\n"
-    for lanes in (32, 64)
-    for name, c in (("i8", "int8_t"), ("u8", "uint8_t"))
-) + "".join(
-    f"typedef {c} v32_{name} __attribute__((ext_vector_type(32), aligned(2), may_alias));\n"
-    for name, c in (("i16", "int16_t"), ("u16", "uint16_t"))
-)
 
 
 def _machine_types(lanes: int) -> str:
@@ -244,15 +222,14 @@ _WORDS = """#define W_OPAQUE_x4(x) (void)0
 #undef W_OPAQUE_x16
 #define W_OPAQUE_x16(x) __asm__("" : "+v"(x))
 #endif
-typedef int32_t w_word __attribute__((aligned(1), may_alias));
+typedef int32_t w_i32x1 __attribute__((ext_vector_type(1)));
 typedef int64_t w_i64x2 __attribute__((ext_vector_type(2), aligned(8), may_alias));
 """
 
 INTEGER_VECTORS = (
     "#if defined(__ARM_NEON)\n#include <arm_neon.h>\n#endif\n"
     + _WORDS
-    + "".join(_typedefs(lanes) + _machine_types(lanes) for lanes in _LANES)
-    + _BYTES
+    + "".join(_machine_types(lanes) for lanes in _LANES)
     + _DOTS
     + "".join(_quads(lanes) + _fixed_point(lanes) for lanes in _LANES)
     + _tables()

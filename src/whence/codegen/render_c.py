@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -73,19 +73,12 @@ whence_runtime.h.
 GANG = f"(*(w_gang **)((char *)scratch - {HEADER}))"
 """The workers that do a kernel together."""
 
-Micros = Mapping[type[Micro], Callable[["CWriter", Micro], None]]
-"""How each family of micro-kernels is written out."""
-
 
 class CWriter(ExpressionWriter):
     """Statements as lines of C."""
 
     counter = "int64_t"
     """The type of a count."""
-
-    def __init__(self, kernel: Kernel, micros: Micros) -> None:
-        super().__init__(kernel)
-        self._micros = micros
 
     # ---- statements ----
 
@@ -120,10 +113,7 @@ class CWriter(ExpressionWriter):
                 place = c_index(index, self.expression)
                 self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")
             case Micro():
-                if type(stmt) in self._micros:
-                    self._micros[type(stmt)](self, stmt)
-                else:
-                    self.statements(stmt.program(self.kernel))
+                self.statements(stmt.program(self.kernel))
             case For():
                 self._for(stmt)
             case While(condition, body):
@@ -285,9 +275,9 @@ class CWriter(ExpressionWriter):
         return found
 
 
-def render_kernel(kernel: Kernel, name: str, comments: Sequence[str], micros: Micros) -> str:
+def render_kernel(kernel: Kernel, name: str, comments: Sequence[str]) -> str:
     """One C function, opened by comment lines that say where it came from."""
-    writer = CWriter(kernel, micros)
+    writer = CWriter(kernel)
     for comment in comments:
         writer.line(f"/* {c_comment(comment)} */")
     writer.open(

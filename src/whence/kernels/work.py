@@ -19,6 +19,7 @@ from whence.kernels.ir import (
     Assign,
     At,
     Both,
+    ChoosePointer,
     Chosen,
     Comparison,
     Condition,
@@ -45,6 +46,7 @@ from whence.kernels.ir import (
     Number,
     Op,
     Place,
+    Primitive,
     Relation,
     Scope,
     SetCount,
@@ -61,6 +63,8 @@ from whence.kernels.ir import (
 
 _ARITHMETIC = frozenset({Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV, Fn.MAX, Fn.MIN, Fn.NEG, Fn.ABS})
 _NO_WORK = frozenset({Fn.CAST, Fn.SELECT, Fn.CHOOSE, Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT})
+_DOT = "dot_x"
+"""Sums of four products."""
 _TILE_PRODUCTS = 16 * 16 * 32
 _TILE_BYTES = 16 * 64
 
@@ -99,6 +103,8 @@ class _Walker:
         self._counts: dict[str, int] = {}
         self._tables: dict[str, tuple[int | float, ...]] = {}
         self._roots = {param.name: param.name for param in kernel.params} | {SCRATCH: SCRATCH}
+        self._sizes: dict[str, int] = {}
+        """Of the elements that a pointer points to, in bytes."""
         self._deciding: dict[int, frozenset[str]] = {}
         self._done: dict[tuple[int, tuple[int, ...]], Work] = {}
         self._computed: dict[int, Work] = {}
@@ -134,15 +140,17 @@ class _Walker:
             case Constants(name, _, values, _):
                 self._tables[name] = values
                 return Work()
-            case LetPointer(name, base, _, _):
+            case LetPointer(name, base, _, dtype) | ChoosePointer(name, _, base, _, _, dtype):
                 self._roots[name] = self._roots.get(base, "")
+                self._sizes[name] = dtype.numpy.itemsize
                 return Work()
             case Let() | Variable() | Assign() | Accumulate() | Store():
                 if id(stmt) not in self._computed:
                     self._computed[id(stmt)] = self._compute(stmt)
                 return self._computed[id(stmt)]
             case Fill(pointer, _, elements, _):
-                return self._moved(pointer, self._value(elements) * 4, is_stored=True)
+                size = self._value(elements) * self._sizes.get(pointer, 4)
+                return self._moved(pointer, size, is_stored=True)
             case TileMultiply():
                 return Work(operations=2 * _TILE_PRODUCTS)
             case TileLoad(_, pointer, _, _):
@@ -193,6 +201,8 @@ class _Walker:
                     work.operations += lanes
                 case Op(fn, _, dtype, lanes) if dtype.is_float and fn not in _NO_WORK:
                     work.functions += lanes
+                case Primitive(name, _, _, lanes) if name.startswith(_DOT):
+                    work.operations += 2 * 4 * lanes
                 case Load(buffer, _, dtype, lanes):
                     work.add(Work(loaded={buffer: dtype.numpy.itemsize * lanes}))
                 case At(pointer, _, dtype, lanes):

@@ -101,7 +101,7 @@ class ClWriter(CWriter):
     """Lines of OpenCL C. Expressions are those of C; the prelude says what their words mean."""
 
     def __init__(self, kernel: Kernel, micros: Micros, device: Device) -> None:
-        super().__init__(kernel, {})
+        super().__init__(kernel)
         self.device = device
         self.counter = "int" if all(param.elements < _FAR for param in kernel.params) else "int64_t"
         """The type of an index: devices are much slower at counting in 64 bits."""

@@ -15,22 +15,19 @@ from whence.kernels.conv.tiles import Field
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
+from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
+from whence.kernels.integer.gather import Gather
+from whence.kernels.integer.packing import PackBytes, centre
 from whence.kernels.integer.product import (
-    BATCH,
     CODES,
-    COLUMN,
     FLOPS_PER_NS,
-    ROW,
-    Gather,
-    IntegerProduct,
-    PackBytes,
-    centre,
     constants,
     epilogue,
     packed_params,
     plan,
     zero_point,
 )
+from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.integer.window import fields, lower_integer_window
 from whence.kernels.ir import Kernel, Literal
 from whence.kernels.tile import Tile

@@ -12,28 +12,21 @@ Corrections for zero points are those of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
-from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Cover, Field, cover
+from whence.kernels.conv.tiles import cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of
-from whence.kernels.integer.product import (
-    COLUMN,
-    ROW,
-    centre,
-    constants,
-    epilogue,
-    packed_params,
-    zero_point,
-)
+from whence.kernels.integer.depthwise_program import IntegerSlide
+from whence.kernels.integer.epilogue import COLUMN, ROW
+from whence.kernels.integer.packing import PackChannels, centre
+from whence.kernels.integer.product import constants, epilogue, packed_params, zero_point
 from whence.kernels.integer.window import fields
-from whence.kernels.ir import Expr, Kernel, Literal, Micro
+from whence.kernels.ir import Kernel, Literal
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
 from whence.types import DType
@@ -43,93 +36,6 @@ _REGISTERS = {16: 26, 8: 10, 4: 24}
 _MOST_WEIGHTS = 9
 _SHORTEST = 4
 _FLOPS_PER_NS = 80
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerSlide(Micro):
-    """The whole operator as one statement; a renderer writes the loops."""
-
-    images: int
-    channels: int
-    lanes: int
-    rows: Field
-    columns: Field
-    cover: Cover
-    """Tiles along a row of the output."""
-    chunks: int
-    """Parts of the output's rows."""
-    parts: int
-    """Parts of the vectors of channels."""
-    source: str
-    is_signed: bool
-    x_zero: Expr
-    weights: str
-    packing: PackChannels
-    outputs: tuple[Output, ...]
-
-    @property
-    def vectors(self) -> int:
-        return -(-self.channels // self.lanes)
-
-    @property
-    def quads(self) -> int:
-        """Groups of four kernel rows."""
-        return -(-self.rows.kernel // 4)
-
-    @property
-    def border_bytes(self) -> int:
-        """Of a row of padding."""
-        return 0 if self.rows.is_inside else self.columns.size * self.channels
-
-    @property
-    def tasks(self) -> int:
-        return self.images * self.chunks * self.parts
-
-
-@dataclass(frozen=True, slots=True)
-class PackChannels:
-    """[C, KH, KW, 1] weights by vector of channels: starting values, factors if sums are needed,
-    then for each kernel column its rows in fours.
-    """
-
-    channels: int
-    kernel: tuple[int, int]
-    lanes: int
-    x_zero: int | None
-    w_zero: tuple[int, ...]
-    has_sums: bool
-
-    @property
-    def vector_bytes(self) -> int:
-        return self.lanes * 4 * (1 + self.has_sums + self.kernel[1] * -(-self.kernel[0] // 4))
-
-    @property
-    def elements(self) -> int:
-        return -(-self.channels // self.lanes) * self.vector_bytes
-
-    def __call__(self, weights: np.ndarray) -> np.ndarray:
-        rows, columns = self.kernel
-        matrix, left = centre(
-            weights.reshape(1, self.channels, rows * columns).transpose(0, 2, 1), self.w_zero
-        )
-        start = matrix[0].sum(axis=0, dtype=np.int64) - rows * columns * left[0]
-        start = start if self.x_zero is None else start * -self.x_zero
-        quads = -(-rows // 4)
-        codes = np.zeros((quads * 4, columns, self.channels), np.int8)
-        codes[:rows] = matrix[0].reshape(rows, columns, self.channels)
-        pieces = []
-        for first in range(0, self.channels, self.lanes):
-            at = min(first, self.channels - self.lanes) + np.arange(self.lanes)
-            pieces.append(start[at].astype(np.int32).view(np.int8))
-            if self.has_sums:
-                pieces.append((-left[0, at]).astype(np.int32).view(np.int8))
-            pieces.append(
-                codes[:, :, at]
-                .reshape(quads, 4, columns, self.lanes)
-                .transpose(2, 0, 3, 1)
-                .reshape(-1)
-            )
-        return np.concatenate([piece.reshape(-1).view(np.int8) for piece in pieces])
 
 
 def is_depthwise(group: Group, anchor: Node) -> bool:

@@ -14,21 +14,18 @@ from whence.kernels.conv.direct import input_buffer
 from whence.kernels.expressions import cast
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Var, of, ravel, unravel
+from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
+from whence.kernels.integer.packing import PackBytes, centre
 from whence.kernels.integer.product import (
-    BATCH,
     CODES,
-    COLUMN,
     FLOPS_PER_NS,
-    ROW,
-    IntegerProduct,
-    PackBytes,
-    centre,
     constants,
     epilogue,
     packed_params,
     plan,
     zero_point,
 )
+from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.ir import Expr, Kernel, Literal
 from whence.kernels.tile import Tile
 from whence.types import DType
