@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import whence
-from whence.errors import ModelError
+from whence.errors import ModelError, WhenceError
 
 
 def save(
@@ -115,3 +115,13 @@ def test_patterns_are_judged_when_the_model_is_read(tmp_path: Path) -> None:
     path = save(tmp_path, [node], [1], kind=TensorProto.STRING, result=TensorProto.BOOL)
     with pytest.raises(ModelError, match=r"'mine' .*RegexFullMatch: its pattern has a backrefer"):
         whence.load(path)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 7, 2**50), (1, 0, 2**63 - 1, 3)])
+def test_an_image_beyond_memory(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    nodes = [helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode="nearest")]
+    wanted = numpy_helper.from_array(np.array(sizes, np.int64), "sizes")
+    with pytest.raises(WhenceError, match=r"no memory|of \d+ bytes"):
+        whence.compile(save(tmp_path, nodes, [1, 1, 2, 2], wanted))(
+            np.ones((1, 1, 2, 2), np.float32)
+        )

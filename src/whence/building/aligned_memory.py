@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from whence.machine import CACHE_LINE
@@ -12,6 +15,14 @@ ALIGNMENT = CACHE_LINE
 
 def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def empty_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """An array of any contents, or a MemoryError, whatever the reason that there is none."""
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError):
+        raise MemoryError(f"no room for an array {dtype}{list(shape)}") from None
 
 
 def aligned_bytes(size: int) -> np.ndarray:

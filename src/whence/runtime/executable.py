@@ -342,8 +342,16 @@ class Executable:
                     for port, shape in zip(self.inputs, signature, strict=True)
                     if shape is not None
                 }
-                found = self._programs[signature] = _Prepared(self._specialise(shapes), [])
+                found = self._programs[signature] = _Prepared(self._program_for(shapes), [])
             return found
+
+    def _program_for(self, shapes: dict[str, tuple[int, ...]]) -> Program:
+        try:
+            return self._specialise(shapes)
+        except MemoryError as error:
+            raise WhenceError(
+                f"there is no memory to compile the model for these sizes: {error}"
+            ) from error
 
 
 class _Prepared(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.building.aligned_memory import aligned_bytes
+from whence.building.aligned_memory import aligned_bytes, empty_array
 from whence.building.program import Program, Segment
 from whence.building.redzones import poison_gaps
 from whence.errors import UnsupportedError
@@ -99,7 +99,7 @@ class Instance:
             for wanted, value in zip(plan.inputs, inputs, strict=True)
         ]
         made = [
-            None if wanted is None else np.empty(wanted.shape, wanted.dtype)
+            None if wanted is None else empty_array(wanted.shape, wanted.dtype)
             for wanted in plan.outputs
         ]
         for index in self._reads:

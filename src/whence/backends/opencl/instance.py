@@ -16,6 +16,7 @@ from whence.backends.opencl.devices import require_pyopencl
 from whence.backends.opencl.profiler import DeviceProfiler
 from whence.backends.opencl.program import HostStep, LaunchStep, OpenClProgram
 from whence.backends.opencl.state import DeviceState
+from whence.building.aligned_memory import empty_array
 from whence.building.memory_layout import Location, Region, written
 from whence.errors import InputError
 from whence.graph import Node, Ref
@@ -377,7 +378,7 @@ class _Run:
 
     def _download(self, ref: Ref) -> np.ndarray:
         kind, place = self._type(ref), self._program.layout.places[ref]
-        array = np.empty(kind.static_shape or (), kind.dtype.numpy)
+        array = empty_array(kind.static_shape or (), kind.dtype.numpy)
         if array.nbytes:
             began = time.monotonic_ns()
             buffer, offset = self._instance.room(place)

@@ -29,6 +29,8 @@ from whence.types import DType
 _MOST_TAPS = 64
 # Largest factor by which whole pixels are repeated in index arithmetic.
 _MOST_REPEATS = 16
+# The longest axis for which places and weights are listed in code.
+_MOST_PLACES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,11 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
             continue
         if plan.output == 0 or plan.size == 0:
             raise UnsupportedError(f"Resize '{node.name}' has no elements")
+        if plan.output > _MOST_PLACES:
+            raise UnsupportedError(
+                f"Resize '{node.name}' makes an axis of {plan.output}; kernels list at most"
+                f" {_MOST_PLACES} places"
+            )
         positions = source_positions(transform, plan)
         outside = (positions < 0) | (positions > plan.size - 1) if crop else None
         found.append(
