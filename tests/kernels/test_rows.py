@@ -173,6 +173,14 @@ def test_a_response_to_the_power_of_zero():
     cases.check(peer=False)
 
 
+def test_a_whole_power_of_a_negative_response():
+    cases = Cases()
+    for beta in (-1.0, 2.0):
+        x = cases.normal(2, 7, 3, 5)
+        cases.expect(cases.op("LRN", x, size=3, alpha=1e-4, beta=beta, bias=-1.0), f"lrn_{beta}")
+    cases.check(peer=False)
+
+
 def test_an_even_neighbourhood():
     cases = Cases()
     cases.expect(cases.op("LRN", cases.normal(2, 7, 3, 5), size=4, alpha=0.1))

@@ -279,10 +279,8 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
         total = add(
             total, select(within(channel, 0, channels), mul(neighbour, neighbour), like(0.0, x))
         )
-    base = add(
-        like(_number(node, "bias", 1.0), x),
-        mul(total, like(_number(node, "alpha", 1e-4) / size, x)),
-    )
+    bias, alpha = _number(node, "bias", 1.0), _number(node, "alpha", 1e-4)
+    base = add(like(bias, x), mul(total, like(alpha / size, x)))
     beta = _number(node, "beta", 0.75)
     if beta == 0:
         # base^0 = 1, also where the base is 0, which has no logarithm
@@ -291,6 +289,9 @@ def _local_response(elements: Elements, node: Node, output: int, index: Indices)
         # base^0.75 without a logarithm
         root = apply(Fn.SQRT, base)
         return div(x, mul(root, apply(Fn.SQRT, root)))
+    if bias < 0 or alpha < 0:
+        # A negative base has whole powers, and no logarithm.
+        return div(x, apply(Fn.POW, base, like(beta, x)))
     return mul(x, apply(Fn.EXP, mul(like(-beta, x), apply(Fn.LOG, base))))
 
 
