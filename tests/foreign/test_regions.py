@@ -125,3 +125,34 @@ def test_layout_changes_are_charged_to_the_convolution_they_are_for(net: SourceG
     # What the pool's region has too much of shows in the checks: three convolutions are in no
     # kernel that convolves.
     assert len(found.checks.heavy_elsewhere) == 4
+
+
+def test_what_is_computed_twice_is_in_the_kernel_that_computes_it_once(tmp_path: Path) -> None:
+    """ONNX Runtime merges operators that do the same with the same constants, and keeps the names of
+    one of them.
+    """
+    build = Build((1, 16, 8, 8))
+    first, second = (build.weight(name, 16, 16, 3, 3) for name in ("first", "second"))
+    ends = []
+    for branch in ("a", "b"):
+        x = build.op("Conv", f"{branch}_conv1", "x", first, pads=[1] * 4)
+        x = build.op("Relu", f"{branch}_relu1", x)
+        ends.append(build.op("Conv", f"{branch}_conv2", x, second, pads=[1] * 4))
+    ends.append(build.conv("c_conv", "a_relu1_out", 16, 16))
+    path = build.save(tmp_path / "m.onnx", build.op("Concat", "cat", *ends, axis=1))
+    source = SourceGraph(load_source(path))
+    found = placed(
+        source,
+        EngineNode(0, "1", "Conv", holds=of(source, "b_relu1"), is_heavy=True),
+        EngineNode(1, "2", "Conv", (0,), holds=of(source, "b_conv2"), is_heavy=True),
+        EngineNode(2, "3", "Conv", (0,), holds=of(source, "c_conv"), is_heavy=True),
+        EngineNode(3, "cat", "Concat", (1, 2), makes=of(source, "cat")),
+    )
+    assert names(source, found) == [
+        ["a_conv1", "a_relu1", "b_conv1", "b_relu1"],
+        ["a_conv2", "b_conv2"],
+        ["c_conv"],
+        ["cat"],
+    ]
+    assert found.checks.heavy_elsewhere == {}
+    assert found.checks.missing == ()

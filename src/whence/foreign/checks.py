@@ -132,8 +132,7 @@ def _cause(source: SourceGraph, maker: int, reader: int) -> Cause:
         return Cause.NESTED
     if {made.op, read.op} & _MOVED:
         return Cause.MOVED
-    beside = {each for before in made.feeds_from for each in source.readers(before)} - {maker}
-    if any(source.are_alike(maker, each) for each in beside):
+    if len(source.twins(maker)) > 1:
         return Cause.DUPLICATE
     return Cause.PLACE
 

@@ -11,8 +11,9 @@ An engine keeps some names of the file: tensors (its node makes exactly those), 
    what feeds it, and the engine gives a reason: two nodes claim it, its place needs an edge that
    the engine's graph does not have, or the node says that it applies such an activation.
 3. A convolution or product that several nodes claim belongs to the one of them that computes such.
-   One that none of them computes, while a node that feeds them computes one which looks the same,
-   is done with that one.
+   One that none of them computes, or only one that computes another as well, while a node elsewhere
+   computes the same from the same constants, is done by that one, and so is what that node does
+   besides it.
 4. A node without any name, which computes something, has what lies between the nodes around it: a
    convolution, product or recurrent cell that no other node computes, if it does such work; what
    stands in front of the convolution or product that reads it, which does nothing to its operands;
@@ -125,7 +126,7 @@ def find_regions(source: SourceGraph, engine: EngineGraph) -> dict[int, Region]:
     for region in found.values():
         if region.evidence is Evidence.NAME and not region.node.is_whole:
             _take_epilogue(source, engine, found, claims, region, named)
-    _settle_heavy(source, engine, found, claims)
+    _settle_heavy(source, found, claims, named)
     for node in engine.nodes.values():
         if node.runs and not node.is_layout and node.number not in found:
             _place_between(source, engine, found, claims, node)
@@ -179,54 +180,56 @@ def _take_epilogue(
                 or _is_its_activation(source, region, reader)
             ):
                 continue
-            for each in others:
-                regions[each].operators.discard(reader)
-            claims[reader] = [number]
-            region.operators.add(reader)
+            _move(regions, claims, reader, number)
             waiting.append(reader)
 
 
 def _settle_heavy(
     source: SourceGraph,
-    engine: EngineGraph,
     regions: Mapping[int, Region],
     claims: dict[int, list[int]],
+    named: Set[int],
 ) -> None:
     for operator in source.heavy:
         able = [each for each in claims.get(operator, ()) if regions[each].node.is_heavy]
         if len(able) == 1 < len(claims[operator]):
-            for each in claims[operator]:
-                if each != able[0]:
-                    regions[each].operators.discard(operator)
-            claims[operator] = able
-        doing = [] if able else _done_with(source, engine, regions, claims, operator)
-        for each in claims.get(operator, ()) if doing else ():
-            regions[each].operators.discard(operator)
-        for each in doing:
-            regions[each].operators.add(operator)
-            claims[operator] = [each]
-
-
-def _done_with(
-    source: SourceGraph,
-    engine: EngineGraph,
-    regions: Mapping[int, Region],
-    claims: Mapping[int, list[int]],
-    operator: int,
-) -> list[int]:
-    """The node that computes an operator which looks the same, and feeds all that claim this one."""
-    found = [
-        {
+            _move(regions, claims, operator, able[0])
+        if not all(_has_another(source, regions[each], operator) for each in able):
+            continue
+        doing = {
             each
-            for each in engine.feeds(claiming)
-            if each in regions
-            and regions[each].node.is_heavy
-            and any(source.are_alike(operator, other) for other in regions[each].operators)
+            for twin in source.twins(operator)
+            for each in claims.get(twin, ())
+            if regions[each].node.is_heavy and each not in able
         }
-        for claiming in claims.get(operator, ())
-    ]
-    common = set.intersection(*found) if found else set()
-    return sorted(common) if len(common) == 1 else []
+        if len(doing) == 1:
+            (kernel,) = doing
+            _move(regions, claims, operator, kernel)
+            # What the kernel does besides it does for both as well.
+            for each in sorted(regions[kernel].operators):
+                for twin in source.twins(each):
+                    if twin not in named:
+                        _move(regions, claims, twin, kernel)
+
+
+def _has_another(source: SourceGraph, region: Region, operator: int) -> bool:
+    """Does the node do such work for another operator, whose name it has or leads to?"""
+    node = region.node
+    return (
+        operator not in (*node.makes, *node.holds)
+        and not node.is_composite
+        and sum(source[each].is_heavy for each in region.operators) > 1
+    )
+
+
+def _move(
+    regions: Mapping[int, Region], claims: dict[int, list[int]], operator: int, kernel: int
+) -> None:
+    """The operator is in this kernel, and in no other."""
+    for each in claims.get(operator, ()):
+        regions[each].operators.discard(operator)
+    regions[kernel].operators.add(operator)
+    claims[operator] = [kernel]
 
 
 def _comes_from(

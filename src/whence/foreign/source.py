@@ -7,8 +7,9 @@ Made from the graph as whence reads it, so ids, names and modules are those of w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from whence.attribution.cost_model import is_contraction
 from whence.attribution.source_costs import source_kinds
@@ -16,6 +17,10 @@ from whence.errors import UnsupportedError
 from whence.graph import Graph, Node
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
+from whence.passes.manager import run_passes
+from whence.passes.simplify.merge_duplicates import MergeDuplicates
+from whence.passes.simplify.remove_no_ops import RemoveNoOps
+from whence.provenance import Reason
 from whence.types import TensorType
 
 SHAPE_READERS = frozenset({"Shape", "Size"})
@@ -96,16 +101,26 @@ class SourceGraph:
         found = self.by_output.get(text)
         return self.by_name.get(text) if found is None else found
 
-    def are_alike(self, one: int, other: int) -> bool:
-        """Are they of one type, with one window, on the same operands? If their constants are the
-        same as well, an engine may compute them once.
+    def twins(self, number: int) -> Collection[int]:
+        """The operators that compute the same as this one from the same constants, itself among
+        them: an engine may compute them once.
         """
-        first, second = self.operators[one], self.operators[other]
-        return (first.op, first.feeds_from, first.window) == (
-            second.op,
-            second.feeds_from,
-            second.window,
-        )
+        return self._twins.get(number, (number,))
+
+    @cached_property
+    def _twins(self) -> Mapping[int, Sequence[int]]:
+        merged = self.graph.copy()
+        run_passes(merged, [RemoveNoOps(), MergeDuplicates()])
+        # What was read as several nodes is compared by the one that has the operator's number.
+        into = {
+            stone.node: stone.into
+            for stone in merged.ledger.tombstones
+            if stone.reason is Reason.CSE and stone.node in self.operators
+        }
+        found: dict[int, list[int]] = defaultdict(list)
+        for number in self.operators:
+            found[into.get(number) or number].append(number)
+        return {number: each for each in found.values() for number in each}
 
     @property
     def heavy(self) -> list[int]:
