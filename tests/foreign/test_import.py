@@ -13,9 +13,12 @@ from tests.debugdb.making import DATA
 from tests.foreign import executorch_files, inductor_files, tensorrt_files
 from tests.foreign.models import make
 from tests.foreign.record import FOLDER
+from tests.foreign.record_executorch import exported
+from tests.pytorch import require_torch
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
 from whence.errors import InputError, ModelError
+from whence.foreign.executorch_reader import read_etdump, read_handles
 from whence.foreign.import_trace import detect, import_trace
 
 __all__ = ["whence_command"]
@@ -138,10 +141,49 @@ def test_executorch(tmp_path: Path) -> None:
     assert told["1 DELEGATE_CALL"] == ([], 5_000)
 
 
+def test_recorded_dumps_are_read() -> None:
+    """What ExecuTorch 1.5.1 wrote on x86-64, see `record_executorch.py`."""
+    dump, record = (FOLDER / "executorch" / f"portable.{kind}" for kind in ("etdp", "etrecord"))
+    assert detect(dump) == "executorch"
+    loading, *runs = read_etdump(dump)
+    assert "Method::init" in {event.name for event in loading}
+    assert len(runs) == 3
+    for events in runs:
+        calls = [event.instruction for event in events if event.name == "OPERATOR_CALL"]
+        assert calls == list(range(11))
+    handles = read_handles(record)
+    assert [handles[number, ""] for number in (0, 1, 3)] == [
+        ("conv2d",),
+        ("batch_norm",),
+        ("conv2d_1",),
+    ]
+    # A product of a matrix that is transposed first: both are the one operator of the program.
+    assert handles[8, ""] == handles[9, ""] == ("linear",)
+    whole = read_handles(record.with_name("xnnpack.etrecord"))
+    assert whole[0, ""] == ("conv2d", "batch_norm", "relu", "conv2d_1", "add", "relu_1")
+
+
+@pytest.mark.parametrize("name", ["portable", "xnnpack"])
+def test_recorded_dumps_are_profiles(name: str, tmp_path: Path) -> None:
+    torch = require_torch()
+    model = tmp_path / "net.pt2"
+    torch.export.save(exported(), model)
+    dump, record = (FOLDER / "executorch" / f"{name}.{kind}" for kind in ("etdp", "etrecord"))
+    found = import_trace(dump, model, graph=record)
+    assert closes(found)
+    assert found.runs == 3
+    assert found.residual_ns.keys() == {"dispatch"}
+    assert len(times_of(found)) == len(found.sources) == 10
+    assert not any("uncertain" in note for note in found.notes)
+    kernels = {kernel.name for kernel in found.kernels}
+    assert ("0 DELEGATE_CALL" if name == "xnnpack" else "0 convolution.out") in kernels
+
+
 def test_damaged_dumps_are_refused(tmp_path: Path) -> None:
     dump, record = executorch_files.write(tmp_path)
     model, whole = make("residual", tmp_path), dump.read_bytes()
-    for content in (whole[:20], whole[:8] + bytes(40), b"\xff\xff\xff\x7fED00" + whole[8:]):
+    bad_root = whole[:4] + b"\xff\xff\xff\x7f" + whole[8:]
+    for content in (whole[:20], whole[:12] + bytes(40), bad_root, whole[8:]):
         dump.write_bytes(content)
         with pytest.raises(ModelError, match=r"ETDump|no profiled operators"):
             import_trace(dump, model, graph=record, format_name="executorch")

@@ -100,6 +100,7 @@ def check_regions(
             for each in source.heavy
             if not _is_settled(
                 engine,
+                each,
                 able := [
                     kernel for kernel in claims.get(each, ()) if _may_hold(engine.nodes[kernel])
                 ],
@@ -113,10 +114,12 @@ def check_regions(
     )
 
 
-def _is_settled(engine: EngineGraph, kernels: list[int]) -> bool:
-    """Are these the kernels of one operator? Several may be, if the engine itself says so."""
-    return len(kernels) == 1 or (
-        bool(kernels) and all(engine.nodes[kernel].is_whole for kernel in kernels)
+def _is_settled(engine: EngineGraph, operator: int, kernels: list[int]) -> bool:
+    """Are these the kernels of the operator? Several may be, if the engine itself lists it in each."""
+    nodes = [engine.nodes[kernel] for kernel in kernels]
+    return len(nodes) == 1 or (
+        bool(nodes)
+        and all(node.is_whole or (node.is_composite and operator in node.holds) for node in nodes)
     )
 
 

@@ -6,6 +6,8 @@ ETRecord that was generated when the program was exported.
 2. The ETRecord maps instructions to debug handles, and delegate ids to several of them. Operators of
    the edge program in it have such a handle, and the names of the operators that they stem from in
    the program of `torch.export`.
+3. A delegate that published no such map (XNNPACK) has ids of its own for what it notes: its time is
+   that of the call, which has the operators of the whole delegated part.
 
 Field numbers are those of ExecuTorch's etdump_schema_flatcc.fbs.
 """
@@ -33,6 +35,8 @@ from whence.foreign.source import SourceGraph
 IDENTIFIER = b"ED00"
 _CALLS = frozenset({"OPERATOR_CALL", "DELEGATE_CALL"})
 _EXECUTE = "Method::execute"
+_KERNEL = "native_call_"
+_PROGRAM = "edge_dialect_exported_program"
 _MOST_EVENTS = 5_000_000
 """A small file may claim many: its lists may overlap."""
 Key = tuple[int, str]
@@ -54,13 +58,14 @@ class _Run(NamedTuple):
 
 
 def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
-    runs = [found for events in read_etdump(dump) if (found := _run(events)) is not None]
+    blocks = read_etdump(dump)
+    handles = read_handles(record)
+    runs = [found for events in blocks if (found := _run(events, handles)) is not None]
     if not runs:
         raise ModelError(
             f"'{dump}' has no profiled operators: is the runtime built with the event tracer"
             " (EXECUTORCH_ENABLE_EVENT_TRACER)?"
         )
-    handles = read_handles(record)
     keys = sorted({key for run in runs for key in run.spent_ns})
     names = {key: name for run in runs for key, name in run.names.items()}
     nodes = tuple(
@@ -96,22 +101,24 @@ def read_executorch(source: SourceGraph, dump: Path, record: Path) -> Recording:
     )
 
 
-def _run(events: list[ProfileEvent]) -> _Run | None:
+def _run(events: list[ProfileEvent], handles: Mapping[Key, tuple[str, ...]]) -> _Run | None:
     """Of one block of events; none where no operator ran."""
     spent: dict[Key, int] = defaultdict(int)
     names: dict[Key, str] = {}
     inside: dict[int, int] = defaultdict(int)
     for event in events:
+        key = (event.instruction, event.delegate_id)
         if event.delegate_id:
+            if key not in handles and handles.get((event.instruction, "")):
+                continue
             inside[event.instruction] += event.end - event.begin
         elif event.name not in _CALLS:
             # The kernel that an OPERATOR_CALL calls: its name says what the call does.
-            if event.instruction >= 0:
-                names[event.instruction, ""] = event.name.removeprefix("native_call_")
+            if event.name.startswith(_KERNEL):
+                names[key] = event.name.removeprefix(_KERNEL)
             continue
-        key = (event.instruction, event.delegate_id)
         spent[key] += event.end - event.begin
-        names.setdefault(key, event.name)
+        names.setdefault(key, event.name or event.delegate_id)
     for instruction, time in inside.items():
         if (instruction, "") in spent:
             spent[instruction, ""] = max(0, spent[instruction, ""] - time)
@@ -124,22 +131,41 @@ def read_handles(record: Path) -> dict[Key, tuple[str, ...]]:
     try:
         with zipfile.ZipFile(record) as file:
             listed = file.namelist()
-            program = json.loads(file.read("edge_dialect_exported_program"))
+            programs = _programs(file, listed)
             instructions = _json(file, listed, "debug_handle_map")
             delegates = _json(file, listed, "delegate_map")
-        operators = _operators(program)
         found: dict[Key, tuple[str, ...]] = {}
-        for method in instructions.values():
-            for instruction, handles in method.items():
-                found[int(instruction), ""] = _named(operators, handles)
-        for method in delegates.values():
-            for instruction, delegate in method.items():
-                for number, handles in delegate.get("delegate_map", {}).items():
-                    found[int(instruction), str(number)] = _named(operators, handles)
+        for method, program in programs.items():
+            operators = _operators(program)
+            told: dict[Key, Any] = {
+                (int(instruction), ""): handles
+                for instruction, handles in instructions.get(method, {}).items()
+            }
+            for instruction, delegate in delegates.get(method, {}).items():
+                for number, handles in (delegate.get("delegate_map") or {}).items():
+                    told[int(instruction), str(number)] = handles
+            for key, handles in told.items():
+                names = _named(operators, handles)
+                # Events do not say which method they are of: what two disagree on is not known.
+                found[key] = names if found.get(key, names) == names else ()
     except FileNotFoundError:
         raise ModelError(f"'{record}': no such file") from None
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"'{record}' is no ETRecord: {type(error).__name__} {error}") from error
+    return found
+
+
+def _programs(file: zipfile.ZipFile, listed: list[str]) -> dict[str, Any]:
+    """By method: its edge program. Records of one method may have it without the method's name."""
+    found = {}
+    for name in listed:
+        method = name.removeprefix(_PROGRAM).removeprefix("/")
+        if name.startswith(_PROGRAM) and not method.endswith(
+            ("_state_dict", "_constants", "_example_inputs")
+        ):
+            found[method or "forward"] = json.loads(file.read(name))
+    if not found:
+        raise ValueError("it has no edge program; generate it with generate_etrecord=True")
     return found
 
 
@@ -183,14 +209,23 @@ def _ancestors(nodes: list[Mapping[str, Any]]) -> Iterator[str]:
             yield str(node["name"])
 
 
+def root_at(data: bytes) -> int | None:
+    """Where the flat buffer begins, if it is an ETDump: ExecuTorch's runtime writes its size in
+    front of it.
+    """
+    return next((at for at in (0, 4) if data[at + 4 : at + 8] == IDENTIFIER), None)
+
+
 def read_etdump(path: Path) -> list[list[ProfileEvent]]:
     """The profiling events of every run."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot read '{path}': {error.strerror}") from None
-    if data[4:8] != IDENTIFIER:
+    begin = root_at(data)
+    if begin is None:
         raise ModelError(f"'{path}' is no ETDump: it has no identifier {IDENTIFIER.decode()}")
+    data = data[begin:]
     try:
         root = Table(
             bytearray(data), flatbuffers.encode.Get(types.UOffsetTFlags.packer_type, data, 0)

@@ -91,7 +91,7 @@ def detect(trace: Path) -> str:
             start = file.read(_START)
     except OSError as error:
         raise ModelError(f"cannot read '{trace}': {error.strerror}") from None
-    if start[4:8] == b"ED00":
+    if b"ED00" in (start[4:8], start[8:12]):
         return "executorch"
     if b"<net" in start:
         return "openvino"
