@@ -20,6 +20,9 @@ from whence.attribution.read import read_profile
 from whence.errors import InputError, ModelError
 from whence.foreign.executorch_reader import read_etdump, read_handles
 from whence.foreign.import_trace import detect, import_trace
+from whence.foreign.run import load_source
+from whence.foreign.source import SourceGraph
+from whence.foreign.tensorrt_reader import layer_members
 
 __all__ = ["whence_command"]
 EXECUTED = Path(__file__).with_name("recorded") / "openvino_exec_graph.xml"
@@ -88,6 +91,22 @@ def test_tensorrt(tmp_path: Path) -> None:
     assert moved.inserted
     assert [names[part.id] for part in moved.origin] == ["b_conv1", "b_conv2"]
     assert "7 of 7 data edges between kernels are edges of the engine's graph" in found.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("conv3.weight + conv3 + PWN(act1)", ["conv3", "act1"]),
+        ("PWN(PWN(sig1), act1)", ["sig1", "act1"]),
+        ("pool_clone_1", ["pool"]),
+        ("cat_act2_out copy", ["cat"]),
+        ("cat_act2_out_clone_0 copy", ["cat"]),
+        ("(Unnamed Layer* 107) [Shuffle]", []),
+    ],
+)
+def test_names_of_tensorrt_layers(name: str, expected: list[str], tmp_path: Path) -> None:
+    source = SourceGraph(load_source(make("silu", tmp_path)))
+    assert [source[each].name for each in layer_members(source, name)] == expected
 
 
 def test_inductor(tmp_path: Path) -> None:

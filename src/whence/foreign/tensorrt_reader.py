@@ -4,8 +4,10 @@
 1. A layer lists the tensors it makes by name; those of the ONNX file keep theirs.
 2. A layer that reformats has the name of the file's tensor on its output, in place of the layer
    before it.
-3. A fused layer is called after its members, `Conv_5 + Add_6 + Relu_7` or `PWN(PWN(a), b)`; newer
-   versions list them in `Metadata`, `[ONNX Layer: Conv_5]...`.
+3. A fused layer is called after its members, `Conv_5 + Add_6 + Relu_7` or `PWN(PWN(a), b)`, weights
+   among them; newer versions list them in `Metadata`, `[ONNX Layer: Conv_5]...`.
+4. A layer that was made twice is called `..._clone_1`; one that copies an operand to its place in a
+   concatenation, `Concat_9_tensor copy`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from whence.foreign.recording import EngineNode, Recording
 from whence.foreign.source import Attribute, SourceGraph
 
 _METADATA = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
+_CLONE = re.compile(r"_clone_\d+$")
+_COPY = " copy"
 _LAYOUT = frozenset({"NoOp", "Reformat", "Shuffle"})
 _HEAVY = re.compile(
     r"[Cc]onvolution|Deconvolution|[Gg]emm|MatrixMultiply|FullyConnected|RNN|LSTM|GRU|[Aa]ttention"
@@ -54,7 +58,10 @@ def read_tensorrt(source: SourceGraph, profile: Path, layers: Path) -> Recording
     # What the profile has and the list of layers has not is a layer that nothing is known of.
     for name, time in lost:
         number = len(nodes)
-        nodes = (*nodes, EngineNode(number, name, "unlisted layer", holds=_members(source, name)))
+        nodes = (
+            *nodes,
+            EngineNode(number, name, "unlisted layer", holds=layer_members(source, name)),
+        )
         spent[number] = time
     return averaged("tensorrt", "", nodes, spent, [f"averages over {count} runs"] if count else [])
 
@@ -120,7 +127,7 @@ def _node(
     if not is_layout:
         outputs = [handed_on.get(each, each) for each in _tensors(row, "Outputs")]
         makes = [source.by_output[each] for each in outputs if each in source.by_output]
-        holds = _members(source, name, str(row.get("Metadata", "")))
+        holds = layer_members(source, name, str(row.get("Metadata", "")))
     return EngineNode(
         number,
         name,
@@ -142,10 +149,24 @@ def _node(
     )
 
 
-def _members(source: SourceGraph, name: str, metadata: str = "") -> tuple[int, ...]:
+def layer_members(source: SourceGraph, name: str, metadata: str = "") -> tuple[int, ...]:
     """The operators of the file that a layer's name or its metadata lists."""
     names = [*_METADATA.findall(metadata), *_parts(name)]
-    found = dict.fromkeys(source.by_name[each] for each in names if each in source.by_name)
+    found = dict.fromkeys(
+        source.by_name[each]
+        for given in names
+        for each in (given, _CLONE.sub("", given))
+        if each in source.by_name
+    )
+    if name.endswith(_COPY):
+        rest = _CLONE.sub("", name.removesuffix(_COPY))
+        # `{operator}_{tensor}`, and either may have underscores in it.
+        cuts = (at for at, letter in enumerate(rest) if letter == "_")
+        found |= dict.fromkeys(
+            source.by_name[rest[:at]]
+            for at in cuts
+            if rest[:at] in source.by_name and rest[at + 1 :] in source.by_output
+        )
     return tuple(each for each in found if each in source.live)
 
 
