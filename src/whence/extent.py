@@ -74,7 +74,11 @@ class Dimensions:
         self.sizes = dict(sizes)
         self.most = dict(most or {})
         """The largest size of a dimension, where there is one."""
+        self.labels = {name: name for name in sizes}
+        """What the model calls each dimension, for messages."""
         self._guards: dict[tuple[object, Relation, object], Guard] = {}
+        self._facts: dict[object, set[Relation]] = {}
+        """By difference: the relations to 0 that the guards ensure."""
         for name, size in sizes.items():
             assert re.fullmatch(r"[A-Za-z_]\w*", name), name
             assert size >= LEAST, (name, size)
@@ -102,6 +106,25 @@ class Dimensions:
         key = (_key(left), relation, _key(right))
         if key not in self._guards:
             self._guards[key] = Guard(left, relation, right, _asking_line())
+            self._facts.setdefault(_key(left - right), set()).add(relation)
+            if relation in (Relation.EQ, Relation.NE):
+                self._facts.setdefault(_key(right - left), set()).add(relation)
+
+    def known(self, difference: int, relation: Relation) -> bool | None:
+        """Whether a difference stands in this relation to 0, if that was asked before."""
+        facts = self._facts.get(_key(difference), _NOTHING)
+        turned = self._facts.get(_key(-difference), _NOTHING)
+        if not facts and not turned:
+            return None
+        if not _IMPLIED_BY[relation].isdisjoint(facts) or (
+            relation is Relation.NE and Relation.LT in turned
+        ):
+            return True
+        if not _EXCLUDED_BY[relation].isdisjoint(facts) or not _EXCLUDED_BY_TURNED[
+            relation
+        ].isdisjoint(turned):
+            return False
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +152,8 @@ class _Divided:
             return min(low, least), min(high, most)
         if self.function == "%":
             return 0, most - 1
-        return (low // most if low >= 0 else low), (high // least if least > 0 else high)
+        # Only what is not negative is divided, by what is positive: see `_divided`.
+        return max(low, 0) // most, max(high, 0) // max(least, 1)
 
 
 _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
@@ -333,8 +357,8 @@ def evaluate(size: int, sizes: Mapping[str, int]) -> int:
 
 
 def decide(left: int, relation: Relation, right: int) -> bool | None:
-    """Whether the relation holds, if the expressions and the bounds of the dimensions decide it;
-    nothing is recorded.
+    """Whether the relation holds, if the expressions, the bounds of the dimensions or what was asked
+    before decide it; nothing is recorded.
     """
     if not is_symbolic(left) and not is_symbolic(right):
         return relation.holds(left, right)
@@ -342,6 +366,9 @@ def decide(left: int, relation: Relation, right: int) -> bool | None:
     if not is_symbolic(difference):
         return relation.holds(difference, 0)
     low, high = _bounds(difference)
+    known = _dimensions(difference).known(difference, relation)
+    if known is not None:
+        return known
     if relation is Relation.LT:
         return True if high < 0 else False if low >= 0 else None
     if relation is Relation.LE:
@@ -447,9 +474,10 @@ def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
                 rest[monomial] = count - whole * factor
         quotient, remainder = _number(even, dimensions), _number(rest, dimensions)
     else:
+        exact = _divided_exactly(_terms(left), by)
+        if exact is not None:
+            return _number(exact, dimensions), 0
         quotient, remainder = 0, left
-        if decide(left, Relation.EQ, right):
-            return 1, 0
     if not is_symbolic(remainder) and not is_symbolic(right):
         return quotient + remainder // right, remainder % right
     low, high = _bounds(remainder)
@@ -460,15 +488,59 @@ def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
         return quotient - up, remainder + up * right
     if low >= 0 and high < least:
         return quotient, remainder
-    # Where the sign is not known, it is asked for.
+    # Where the sign is not known, it is asked for; what is negative is for one size only.
     if (low < 0 and remainder < 0) or (least <= 0 and right <= 0):
-        raise NotImplementedError(f"{left} divided by {right}")
-    division = _Divided("/", remainder, right)
+        return divmod(int(left), int(right))
     modulo = _Divided("%", remainder, right)
+    inner = _only_quotient(remainder)
+    if inner is not None:
+        # (a / b) / c = a / (b * c)
+        remainder, right = inner.left, inner.right * right
+    division = _Divided("/", remainder, right)
     return (
         quotient + _number({(division,): 1}, dimensions),
         _number({(modulo,): 1}, dimensions),
     )
+
+
+def _only_quotient(size: int) -> _Divided | None:
+    """The division that a size is, if it is nothing else."""
+    terms = _terms(size)
+    if len(terms) == 1:
+        ((key, factor),) = terms.items()
+        if (
+            factor == 1
+            and len(key) == 1
+            and isinstance(key[0], _Divided)
+            and key[0].function == "/"
+        ):
+            return key[0]
+    return None
+
+
+def _divided_exactly(left: Mapping[_Monomial, int], by: Mapping[_Monomial, int]) -> _Terms | None:
+    """The quotient of two polynomials if there is no remainder: long division by leading terms."""
+    leading, factor = min(by.items(), key=_rank)
+    quotient: _Terms = {}
+    rest = dict(left)
+    while rest:
+        monomial, count = min(rest.items(), key=_rank)
+        without = _without(monomial, leading)
+        if without is None or count % factor or without in quotient:
+            return None
+        quotient[without] = count // factor
+        for key, each in by.items():
+            product = tuple(sorted((*key, *without), key=str))
+            total = rest.get(product, 0) - each * quotient[without]
+            rest[product] = total
+            if not total:
+                del rest[product]
+    return quotient
+
+
+def _rank(term: tuple[_Monomial, int]) -> tuple[int, str]:
+    """Higher degrees come first."""
+    return -len(term[0]), str(term[0])
 
 
 def _without(monomial: _Monomial, atoms: _Monomial) -> _Monomial | None:
@@ -506,7 +578,7 @@ def _key(size: int) -> object:
 
 
 def _ordered(terms: _Terms) -> Iterable[tuple[_Monomial, int]]:
-    return sorted(terms.items(), key=lambda term: (-len(term[0]), str(term[0])))
+    return sorted(terms.items(), key=_rank)
 
 
 def _term(key: _Monomial, factor: int) -> str:
@@ -541,6 +613,28 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], int]] = {
 }
 _TURNED = {Relation.LT: Relation.LE, Relation.LE: Relation.LT}
 """What holds between right and left when this does not between left and right."""
+
+
+_NOTHING: frozenset[Relation] = frozenset()
+_IMPLIED_BY = {
+    Relation.LT: {Relation.LT},
+    Relation.LE: {Relation.LT, Relation.LE, Relation.EQ},
+    Relation.EQ: {Relation.EQ},
+    Relation.NE: {Relation.NE, Relation.LT},
+}
+_EXCLUDED_BY = {
+    Relation.LT: {Relation.EQ},
+    Relation.LE: _NOTHING,
+    Relation.EQ: {Relation.NE, Relation.LT},
+    Relation.NE: {Relation.EQ},
+}
+_EXCLUDED_BY_TURNED = {
+    Relation.LT: {Relation.LT, Relation.LE},
+    Relation.LE: {Relation.LT},
+    Relation.EQ: {Relation.LT},
+    Relation.NE: _NOTHING,
+}
+"""By relation of a difference to 0: what of it, or of its negative, says so, or the contrary."""
 
 
 def _asking_line() -> str:

@@ -1,7 +1,8 @@
 """The types of values: element types, tensor shapes, sequences and optionals.
 
 A dimension is an `int` when known, a `str` when the model names it (`"batch"`), and `None` when
-nothing is known. A shape of `None` means that even the rank is unknown.
+nothing is known. A shape of `None` means that even the rank is unknown. What is compiled for more
+than one size has expressions in place of numbers (`whence.extent`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from whence.errors import ModelError
+from whence.extent import is_symbolic, surely_equal
 
 Dim: TypeAlias = int | str | None
 Shape: TypeAlias = tuple[Dim, ...]
@@ -164,7 +166,7 @@ _INTEGERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TensorType:
     """A dense tensor: what its elements are and what is known of its shape."""
 
@@ -176,6 +178,15 @@ class TensorType:
             raise ModelError(
                 f"a tensor has {len(self.shape)} dimensions, and the limit is {MAX_RANK}"
             )
+
+    def __eq__(self, other: object) -> bool:
+        """Are the types the same for all sizes? To compare them asks nothing of the dimensions."""
+        if not isinstance(other, TensorType):
+            return NotImplemented
+        return self.dtype is other.dtype and same_shape(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
 
     @property
     def rank(self) -> int | None:
@@ -215,6 +226,23 @@ class TensorType:
         if self.shape is None:
             return f"{self.dtype}[...]"
         return f"{self.dtype}[{','.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+def same_dim(left: Dim, right: Dim) -> bool:
+    """Are the two one size, whatever the dimensions are? Unlike `==`, it records nothing."""
+    if is_symbolic(left) or is_symbolic(right):
+        return isinstance(left, int) and isinstance(right, int) and surely_equal(left, right)
+    return left == right
+
+
+def same_shape(left: Shape | None, right: Shape | None) -> bool:
+    """Are the two one shape, whatever the dimensions are? Unlike `==`, it records nothing."""
+    if left is None or right is None:
+        return left is right
+    # Most sizes are small numbers, of which there is one object each.
+    return len(left) == len(right) and all(
+        a is b or same_dim(a, b) for a, b in zip(left, right, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

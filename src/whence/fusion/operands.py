@@ -3,7 +3,8 @@
 ONNX passes much as inputs that is fixed when a model is compiled: axes, shapes, pads, a scalar to
 add. Such a constant belongs to every group that reads it, as often as it is read; it takes no part
 in grouping, as if it were an attribute. Every other constant (weights, tables) is stored once and
-is an external input of the groups that read it.
+is an external input of the groups that read it. Numbers that only the dimensions of a call decide
+(`DimensionValue`) are expressions in the code in the same way.
 """
 
 from __future__ import annotations
@@ -32,12 +33,27 @@ def is_inlined(graph: Graph, node: Node, index: int) -> bool:
     ref = node.inputs[index]
     if ref is None:
         return False
-    producer = graph[ref.node]
-    if not producer.is_const or producer.value is None:
+    value = graph.known_value(ref)
+    if value is None:
         return False
     if is_parameter(node, index):
         return True
     definition = REGISTRY.get(node.op)
+    return value.size == 1 and definition is not None and definition.pattern not in _DATA_ONLY
+
+
+def is_always_inlined(node: Node) -> bool:
+    """Is it a value of the dimensions that is part of the code wherever it is read? Then nothing
+    has to make it.
+    """
+    graph = node.graph
     return (
-        producer.value.size == 1 and definition is not None and definition.pattern not in _DATA_ONLY
+        graph is not None
+        and node.op == "DimensionValue"
+        and all(
+            is_inlined(graph, user, index)
+            for user in graph.consumers(node)
+            for index, ref in enumerate(user.inputs)
+            if ref is not None and ref.node == node.id
+        )
     )

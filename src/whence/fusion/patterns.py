@@ -13,6 +13,7 @@ from whence.graph import Node
 from whence.ops.definition import OpClass, Pattern
 from whence.ops.registry import REGISTRY
 from whence.types import DType, Shape, TensorType, ValueType
+from whence.types import same_shape as shapes_agree
 
 PatternOf: TypeAlias = Callable[[Node], Pattern]
 
@@ -67,7 +68,7 @@ def opaque_here(node: Node) -> MissReason | None:
         return MissReason.NOT_STATIC
     if graph is not None and registered_pattern(node) is not Pattern.OPAQUE:
         for index, ref in enumerate(node.inputs):
-            if ref is not None and is_parameter(node, index) and graph.const_value(ref) is None:
+            if ref is not None and is_parameter(node, index) and graph.known_value(ref) is None:
                 return MissReason.NOT_STATIC
     return None
 
@@ -84,4 +85,4 @@ def known_shape(kind: ValueType) -> Shape | None:
 def same_shape(first: ValueType, second: ValueType) -> bool:
     """Are the shapes surely equal?"""
     shape = known_shape(first)
-    return shape is not None and shape == known_shape(second)
+    return shape is not None and shapes_agree(shape, known_shape(second))

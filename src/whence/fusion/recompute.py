@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from whence.extent import estimate
 from whence.fusion.partition import Limits
 from whence.fusion.wiring import Wiring
 from whence.ops.definition import OpClass, Pattern
@@ -151,4 +152,4 @@ def _flops(wiring: Wiring, member: int) -> float:
 
 def _elements(kind: ValueType) -> int:
     shape = kind.shape if isinstance(kind, TensorType) else None
-    return math.prod(dim if isinstance(dim, int) else _NAMED_SIZE for dim in shape or ())
+    return math.prod(estimate(dim) if isinstance(dim, int) else _NAMED_SIZE for dim in shape or ())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from whence.fusion.operands import is_inlined
+from whence.fusion.operands import is_always_inlined, is_inlined
 from whence.fusion.patterns import PatternOf, same_shape
 from whence.graph import Graph, Node
 from whence.graph.state import BOUNDARY
@@ -18,7 +18,7 @@ from whence.ops.definition import Pattern
 
 
 def is_operator(node: Node) -> bool:
-    return node.op not in BOUNDARY
+    return node.op not in BOUNDARY and not is_always_inlined(node)
 
 
 class ReadEdge(NamedTuple):

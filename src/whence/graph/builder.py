@@ -156,5 +156,5 @@ def infer_types(
 ) -> tuple[ValueType, ...]:
     """The output types of an operator applied to values of `graph`."""
     types = tuple(None if ref is None else graph.type_of(ref) for ref in inputs)
-    values = tuple(graph.const_value(ref) for ref in inputs)
+    values = tuple(graph.known_value(ref) for ref in inputs)
     return tuple(graph.inference.infer(TypeQuery(op, attrs, types, values, n_outputs)))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from whence.errors import RewriteError
+from whence.extent import is_symbolic
 from whence.graph.change import Change
 from whence.graph.graph import Graph
 from whence.graph.node import Birth, Node, NodeFlag, Ref
@@ -108,13 +109,32 @@ class Edit:
     # ---- [B] build ----
 
     def const(self, value: Any, *, name: str = "", dtype: DType | None = None) -> Ref:
-        """A constant with this value."""
+        """A constant with this value; numbers may be expressions, see `sizes`."""
+        if isinstance(value, np.ndarray) and value.dtype == np.object_:
+            items = value.reshape(-1).tolist()
+            if any(map(is_symbolic, items)):
+                return self.sizes(items, scalar=value.ndim == 0, name=name)
         array = np.asarray(value, dtype=None if dtype is None else dtype.numpy)
         node = Node(
             self.graph.new_id(), "Const", (), (TensorType.of(array),), value=array, name=name
         )
         self._new[node.id] = node
         return node.ref()
+
+    def sizes(
+        self,
+        sizes: Sequence[int],
+        *,
+        scalar: bool = False,
+        name: str = "",
+        dtype: DType = DType.I64,
+        of: Sequence[Node] | None = None,
+    ) -> Ref:
+        """Numbers that may be expressions over the model's dimensions: a constant if none is."""
+        if not any(map(is_symbolic, sizes)):
+            return self.const(sizes[0] if scalar else list(sizes), name=name, dtype=dtype)
+        attrs: dict[str, Attr] = {"value": tuple(sizes), "scalar": int(scalar), "to": int(dtype)}
+        return self.node("DimensionValue", (), attrs, name=name, of=of, kind=EdgeKind.FOLD).ref()
 
     def node(
         self,
@@ -188,7 +208,7 @@ class Edit:
 
     def value_of(self, ref: Ref) -> np.ndarray | None:
         node = self._new.get(ref.node) or self.graph[ref.node]
-        return node.value
+        return node.known_value
 
     # ---- [C] apply ----
 

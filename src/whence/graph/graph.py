@@ -223,6 +223,12 @@ class Graph:
         node = self[ref.node]
         return node.value if node.is_const else None
 
+    def known_value(self, ref: Ref | None) -> Any | None:
+        """What inference may know of a value: the array of a constant with data, or the numbers and
+        expressions of a `DimensionValue`, as an array of objects.
+        """
+        return None if ref is None else self[ref.node].known_value
+
     @property
     def op_classes(self) -> OpClass:
         """The union of the class flags of all operators present."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from whence.ops.definition import Attr
 from whence.ops.registry import REGISTRY
+from whence.ops.tensor.shape import dimension_value
 from whence.provenance import NO_ORIGIN, EdgeKind, Origin
 from whence.types import ValueType
 
@@ -108,6 +109,13 @@ class Node:
     @property
     def is_const(self) -> bool:
         return self.op == "Const"
+
+    @property
+    def known_value(self) -> np.ndarray | None:
+        """What is known of its value when it is compiled: the data of a constant, or the numbers
+        and expressions of a `DimensionValue`, as an array of objects.
+        """
+        return dimension_value(self.attrs) if self.op == "DimensionValue" else self.value
 
     @property
     def retained(self) -> bool:

@@ -41,7 +41,7 @@ def why_it_fails(graph: Graph, node: Node) -> str:
         node.op,
         node.attrs,
         types,
-        tuple(graph.const_value(ref) for ref in node.inputs),
+        tuple(graph.known_value(ref) for ref in node.inputs),
         len(node.outputs),
     )
     try:

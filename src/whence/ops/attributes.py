@@ -5,6 +5,7 @@ so in one line.
 from __future__ import annotations
 
 from whence.errors import ModelError
+from whence.extent import is_symbolic
 from whence.ops.definition import Attrs
 
 
@@ -36,7 +37,11 @@ def get_ints(attrs: Attrs, name: str, default: tuple[int, ...] = ()) -> tuple[in
     value = attrs.get(name, default)
     if not isinstance(value, (tuple, list)) or not all(isinstance(item, int) for item in value):
         raise ModelError(f"attribute {name} must be a list of integers, found {value!r}")
-    return tuple(int(item) for item in value) or default
+    # Sizes that are expressions stay what they are.
+    return (
+        tuple(item if is_symbolic(item) else int(item) for item in value if isinstance(item, int))
+        or default
+    )
 
 
 def get_floats(attrs: Attrs, name: str) -> tuple[float, ...]:

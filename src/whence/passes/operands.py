@@ -13,6 +13,8 @@ from whence.graph import Graph, Node, Ref
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType, Shape, TensorType
+from whence.types import same_dim as dims_agree
+from whence.types import same_shape as shapes_agree
 
 FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
 """The types that arithmetic may be regrouped in. Integers wrap around, and smaller floats are
@@ -114,7 +116,7 @@ def same_shape(left: TensorType | None, right: TensorType | None) -> bool:
         left is not None
         and right is not None
         and left.shape is not None
-        and left.shape == right.shape
+        and shapes_agree(left.shape, right.shape)
         and None not in left.shape
     )
 
@@ -128,6 +130,6 @@ def broadcasts_into(shape: Shape | None, target: Shape | None) -> bool:
     if shape is None or target is None or len(shape) > len(target):
         return False
     return all(
-        dim == 1 or (dim is not None and dim == wanted)
+        dim == 1 or (dim is not None and dims_agree(dim, wanted))
         for dim, wanted in zip(reversed(shape), reversed(target), strict=False)
     )

@@ -13,6 +13,7 @@ from whence.graph import Graph, Node, Ref
 from whence.graph.search import Ops, unique_consumer
 from whence.passes.operands import FLOATS, tensor_of
 from whence.types import Dim, DType, Shape
+from whence.types import same_dim as dims_agree
 
 _MAX_LIST = 64
 
@@ -56,7 +57,7 @@ def same_dim(left: Dim, right: Dim) -> bool:
     """Are both dimensions certainly equal? A name stands for one number throughout a model; an
     unknown equals nothing.
     """
-    return left is not None and left == right
+    return left is not None and dims_agree(left, right)
 
 
 def shape_of(graph: Graph, ref: Ref | None) -> Shape | None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from whence.errors import ModelError
+from whence.extent import larger
 from whence.ops.attributes import get_ints, get_str
 from whence.ops.definition import Attrs
 
@@ -106,7 +107,7 @@ def make_window(
         if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
             out = -(-size // stride)
             begin, end = split_padding(
-                max((out - 1) * stride + extent - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
+                larger((out - 1) * stride + extent - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
             )
         else:
             if auto_pad == "VALID":
@@ -182,7 +183,7 @@ def make_transposition(
             size = wanted[axis - rank]
             begins.append(
                 split_padding(
-                    max(reach + extra[axis] - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
+                    larger(reach + extra[axis] - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
                 )[0]
             )
             output.append(size)
@@ -190,7 +191,7 @@ def make_transposition(
             begin, end = (0, 0) if auto_pad == "VALID" else (pads[axis], pads[rank + axis])
             begins.append(begin)
             output.append(reach + extra[axis] - begin - end)
-    if output and min(output) < 0:
+    if any(size < 0 for size in output):
         raise ModelError(f"{op}: pads {list(pads)} are larger than the result")
     return Transposition(window, tuple(begins), tuple(output))
 

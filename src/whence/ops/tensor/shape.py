@@ -5,10 +5,13 @@ fills.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from whence.errors import ModelError
+from whence.extent import is_symbolic, larger
 from whence.ops.attributes import get_float, get_floats, get_int, get_ints, get_str, get_strs
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import PARAMETER, named
@@ -100,10 +103,14 @@ def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
 def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int:
     """How many of start, start + delta, ... come before limit."""
     first, end, step = (item.reshape(-1)[0] for item in (start, limit, delta))
+    if all(isinstance(item, int | np.integer) for item in (first, end, step)):
+        # Expressions stay what they are.
+        whole = (
+            item.item() if isinstance(item, np.integer) else item for item in (first, end, step)
+        )
+        return whole_range_length(*whole)
     if step == 0:
         raise ModelError("Range: delta must not be 0")
-    if start.dtype.kind in "iu":
-        return max(-((int(first) - int(end)) // int(step)), 0)
     ratio = (float(end) - float(first)) / float(step)
     return max(math.ceil(ratio), 0) if math.isfinite(ratio) else 0
 
@@ -125,6 +132,47 @@ def _range_type(query: TypeQuery) -> tuple[ValueType, ...]:
         value for value in query.values[:3] if isinstance(value, np.ndarray) and value.size == 1
     ]
     return (TensorType(dtype, (range_length(*bounds) if len(bounds) == 3 else None,)),)
+
+
+def whole_range_length(first: int, end: int, step: int) -> int:
+    """How many of first, first + step, ... come before end; sizes may be expressions."""
+    if step == 0:
+        raise ModelError("Range: delta must not be 0")
+    if step == -1:
+        return larger(first - end, 0)
+    return larger(end - first, 0) if step == 1 else larger(-((first - end) // step), 0)
+
+
+def dimension_value(attrs: Attrs) -> np.ndarray:
+    """The numbers and expressions of a `DimensionValue`, as an array of objects."""
+    value = attrs["value"]
+    if not isinstance(value, tuple):
+        raise ModelError(f"DimensionValue: attribute value must be a list, found {value!r}")
+    array = _objects(value)
+    return array.reshape(()) if get_int(attrs, "scalar", 0) else array
+
+
+def size_array(values: Sequence[Any]) -> np.ndarray:
+    """Integers as an array; of objects if one is an expression over the model's dimensions."""
+    return _objects(values) if any(map(is_symbolic, values)) else np.array(values, np.int64)
+
+
+def _objects(values: Sequence[Any]) -> np.ndarray:
+    array = np.empty(len(values), np.object_)
+    # One by one: NumPy would ask an expression in a list for its number.
+    for at, item in enumerate(values):
+        array[at] = item
+    return array
+
+
+def _dimension_value(call: Call) -> tuple[Value]:
+    dtype = target_dtype(call.op, get_int(call.attrs, "to", 0)).numpy
+    return (np.asarray(dimension_value(call.attrs), dtype),)
+
+
+def _dimension_value_type(query: TypeQuery) -> tuple[ValueType, ...]:
+    dtype = target_dtype(query.op, get_int(query.attrs, "to", 0))
+    return (TensorType(dtype, dimension_value(query.attrs).shape),)
 
 
 def _eye_like(call: Call) -> tuple[Value]:
@@ -174,6 +222,15 @@ OPS: tuple[OpDef, ...] = (
         _range,
         operands=named(start=PARAMETER, limit=PARAMETER, delta=PARAMETER),
         traits=Trait.GROWS | Trait.TAKES_SIZES,
+    ),
+    OpDef(
+        # Numbers that the dimensions of a call decide: a list, or one number if `scalar` is set.
+        "DimensionValue",
+        Pattern.OPAQUE,
+        OpClass.SHAPE,
+        _dimension_value_type,
+        _dimension_value,
+        flops=0,
     ),
     OpDef("Constant", Pattern.OPAQUE, OpClass.NONE, _constant_type, _constant, flops=0),
     OpDef(

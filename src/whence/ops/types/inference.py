@@ -4,7 +4,8 @@ with a memory for the latter.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import onnx.helper
 import onnx.shape_inference
 
 from whence.errors import ModelError
+from whence.extent import estimate, is_symbolic
 from whence.ops.definition import Infer, OpDef, TypeQuery, Value
 from whence.ops.fallback import first_line
 from whence.ops.operands.rules import check_operands
@@ -25,7 +27,7 @@ from whence.ops.types.onnx_node import (
     to_tensor_proto,
     to_type_proto,
 )
-from whence.types import UNKNOWN, DType, TensorType, ValueType
+from whence.types import UNKNOWN, Dim, DType, TensorType, ValueType
 
 __all__ = ["Inference", "from_type_proto", "infer", "to_type_proto"]
 
@@ -83,10 +85,10 @@ class Inference:
         values = tuple(_small(value) for value in query.values)
         key = _key(query, values)
         if key is None:
-            return _possible(query, _ask_onnx(query, values))
+            return _possible(query, _ask(query, values))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _possible(query, _ask_onnx(query, values))
+            found = self._known[key] = _possible(query, _ask(query, values))
         return found
 
 
@@ -126,6 +128,8 @@ def _small(value: Value | None) -> np.ndarray | None:
 
 def _key(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> Hashable | None:
     """What the answer depends on; `None` when that is too long to be worth keeping."""
+    if any(map(_has_expressions, query.values)):
+        return None
     attrs = []
     for name, attr in sorted(query.attrs.items()):
         if isinstance(attr, np.ndarray):
@@ -140,6 +144,74 @@ def _key(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> Hashable | 
 
 def _array_key(array: np.ndarray) -> tuple[Any, ...]:
     return array.dtype, array.shape, array.tobytes()
+
+
+def _ask(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[ValueType, ...]:
+    """What the `onnx` package says. Expressions are names to it; where it gets further with the
+    sizes of the call that is compiled for, what it says holds for those.
+    """
+    names: dict[str, int] = {}
+    named = replace(query, types=tuple(_with_names(kind, names) for kind in query.types))
+    if not names and not any(map(_has_expressions, query.values)):
+        return _ask_onnx(query, values)
+    found = tuple(_with_sizes(kind, names) for kind in _ask_onnx(named, values))
+    if _all_static(found):
+        return found
+    sure = _ask_with_numbers(query, values, estimate)
+    return _ask_with_numbers(query, values, int) if _all_static(sure) else found
+
+
+def _all_static(types: tuple[ValueType, ...]) -> bool:
+    return all(isinstance(kind, TensorType) and kind.is_static for kind in types)
+
+
+def _ask_with_numbers(
+    query: TypeQuery, values: tuple[np.ndarray | None, ...], to_number: Callable[[int], int]
+) -> tuple[ValueType, ...]:
+    known = tuple(
+        np.array([to_number(item) for item in value.reshape(-1)]).reshape(value.shape)
+        if isinstance(value, np.ndarray) and _has_expressions(value)
+        else given
+        for value, given in zip(query.values, values, strict=True)
+    )
+    types = tuple(_with_numbers(kind, to_number) for kind in query.types)
+    return _ask_onnx(replace(query, types=types), known)
+
+
+def _has_expressions(value: Value | None) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype == np.object_
+        and any(map(is_symbolic, value.reshape(-1)))
+    )
+
+
+def _with_names(kind: ValueType | None, names: dict[str, int]) -> ValueType | None:
+    """The type with a name for each expression, which `names` remembers."""
+    if not isinstance(kind, TensorType) or not any(map(is_symbolic, kind.shape or ())):
+        return kind
+    dims: list[Dim] = []
+    for dim in kind.shape or ():
+        if isinstance(dim, int) and is_symbolic(dim):
+            names[f"extent {dim!s}"] = dim
+            dims.append(f"extent {dim!s}")
+        else:
+            dims.append(dim)
+    return TensorType(kind.dtype, tuple(dims))
+
+
+def _with_sizes(kind: ValueType, names: dict[str, int]) -> ValueType:
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return kind
+    dims = (names.get(dim, dim) if isinstance(dim, str) else dim for dim in kind.shape)
+    return TensorType(kind.dtype, tuple(dims))
+
+
+def _with_numbers(kind: ValueType | None, to_number: Callable[[int], int]) -> ValueType | None:
+    if not isinstance(kind, TensorType) or kind.shape is None:
+        return kind
+    dims = (to_number(dim) if isinstance(dim, int) else dim for dim in kind.shape)
+    return TensorType(kind.dtype, tuple(dims))
 
 
 def _ask_onnx(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[ValueType, ...]:

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from whence.errors import ModelError
+from whence.extent import is_symbolic
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import Attrs, TypeQuery
 from whence.ops.types.type_rules import (
@@ -20,7 +21,7 @@ from whence.ops.types.type_rules import (
     product,
     tensor_type,
 )
-from whence.types import Dim, DType, Shape, TensorType, ValueType
+from whence.types import Dim, DType, Shape, TensorType, ValueType, same_dim
 
 # NumPy's own limit; a file that claims more is not believed.
 _MAX_RANK = 64
@@ -61,7 +62,9 @@ def reshaped(
             f"{op}: {list(target)} copies a dimension that {_text(shape)} does not have"
         )
     given = [dim for at, dim in enumerate(shape) if at not in copied]
-    asked = math.prod(dim for at, dim in enumerate(target) if at not in copied and dim != -1)
+    wanted = [dim for at, dim in enumerate(target) if at not in copied and dim != -1]
+    _cancel(given, wanted)
+    asked = math.prod(wanted)
     number = math.prod(dim for dim in given if isinstance(dim, int))
     open_dims = [dim for dim in given if not isinstance(dim, int)]
     rest: Dim = None
@@ -88,6 +91,15 @@ def reshaped(
     return tuple(
         rest if dim == -1 else shape[at] if at in copied else dim for at, dim in enumerate(target)
     )
+
+
+def _cancel(given: list[Dim], wanted: list[int]) -> None:
+    """Take out expressions that stand on both sides, so that no quotient of sums is to be found."""
+    for dim in [dim for dim in wanted if is_symbolic(dim)]:
+        twin = next((at for at, other in enumerate(given) if same_dim(dim, other)), None)
+        if twin is not None:
+            del given[twin]
+            del wanted[next(at for at, other in enumerate(wanted) if other is dim)]
 
 
 def flatten(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -170,9 +182,27 @@ def sliced(op: str, dim: Dim, start: int, end: int, step: int) -> Dim:
     if step == 0:
         raise ModelError(f"{op}: step must not be 0")
     if isinstance(dim, int):
-        return len(range(*slice(start, end, step).indices(dim)))
+        first, last = slice_bounds(dim, start, end, step)
+        if step > 0:
+            return 0 if last <= first else (last - first + step - 1) // step
+        return 0 if first <= last else (first - last - step - 1) // -step
+    if any(map(is_symbolic, (start, end))):
+        return None
     # Exporters write "to the end" as the largest 32- or 64-bit number.
     return dim if start == 0 and step == 1 and end >= 2**31 - 1 else None
+
+
+def slice_bounds(dim: int, start: int, end: int, step: int) -> tuple[int, int]:
+    """The first place of a slice and the one it ends before, as Python's `slice.indices` has them.
+    Sizes may be expressions.
+    """
+    low, high = (0, dim) if step > 0 else (-1, dim - 1)
+
+    def clamp(place: int) -> int:
+        place = place + dim if place < 0 else place
+        return low if place < low else high if place > high else place
+
+    return clamp(start), clamp(end)
 
 
 def split(query: TypeQuery) -> tuple[ValueType, ...]:
@@ -257,14 +287,19 @@ def resize(query: TypeQuery) -> tuple[ValueType, ...]:
                 get_str(query.attrs, "coordinate_transformation_mode", "half_pixel")
                 != "tf_crop_and_resize"
             ):
-                dims[axis] = (
-                    int(np.floor(np.float32(dim) * scale))
-                    if isinstance(dim, int)
-                    else dim
-                    if scale == 1
-                    else None
-                )
+                dims[axis] = scaled_size(dim, scale)
     return (TensorType(data.dtype, tuple(dims)),)
+
+
+def scaled_size(dim: Dim, scale: np.float32) -> Dim:
+    """The length of an axis after resizing by `scale`."""
+    if scale == 1 or dim is None or isinstance(dim, str):
+        return dim if scale == 1 else None
+    over, under = float(scale).as_integer_ratio()
+    if is_symbolic(dim) and over < 1 << 12 and under < 1 << 12:
+        # Few enough digits that no product is rounded before it is rounded down.
+        return dim * over // under
+    return int(np.floor(np.float32(dim) * scale))
 
 
 def _rank_from_length(shape_input: TensorType) -> Shape | None:

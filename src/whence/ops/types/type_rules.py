@@ -15,7 +15,16 @@ import numpy as np
 from whence.errors import ModelError, UnsupportedError
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import TypeQuery
-from whence.types import UNKNOWN, Dim, DType, Shape, TensorType, ValueType
+from whence.types import (
+    UNKNOWN,
+    Dim,
+    DType,
+    Shape,
+    TensorType,
+    ValueType,
+    same_dim,
+    same_shape,
+)
 
 # Axes, shapes and the sizes of parts are short lists; a longer constant is data.
 _MAX_LIST = 4096
@@ -34,13 +43,15 @@ def tensor_type(query: TypeQuery, index: int) -> TensorType:
 
 
 def const_ints(query: TypeQuery, index: int) -> tuple[int, ...] | None:
-    """The values of input `index` when it is a constant list of integers (or one integer) of
-    sensible length, else `None`.
+    """The values of input `index` when it is a list of integers (or one integer) of sensible length
+    that are known when compiling, as numbers or expressions, else `None`.
     """
     value = query.values[index] if index < len(query.values) else None
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or value.size > _MAX_LIST:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuO" or value.size > _MAX_LIST:
         return None
-    return tuple(int(item) for item in value.reshape(-1))
+    items = tuple(value.reshape(-1).tolist())
+    # Texts are objects too.
+    return items if value.dtype != np.object_ or all(isinstance(it, int) for it in items) else None
 
 
 def is_absent(query: TypeQuery, index: int) -> bool:
@@ -66,13 +77,18 @@ def broadcast_dims(op: str, left: Dim, right: Dim) -> Dim:
     """The dimension that two dimensions broadcast to: one equal to 1 gives way, and a number above
     1 decides for an unknown one.
     """
-    if right in (left, 1):
+    if same_dim(left, right):
+        return left
+    # What a plain 1 broadcasts against does not matter.
+    if same_dim(left, 1):
+        return right
+    if same_dim(right, 1) or right == 1:
         return left
     if left == 1:
         return right
     if isinstance(left, int):
-        if isinstance(right, int):
-            raise ModelError(f"{op}: dimensions {left} and {right} do not broadcast")
+        if isinstance(right, int) and left != right:
+            raise ModelError(f"{op}: dimensions {left!s} and {right!s} do not broadcast")
         return left
     return right if isinstance(right, int) else None
 
@@ -81,7 +97,7 @@ def broadcast_shapes(op: str, left: Shape | None, right: Shape | None) -> Shape 
     """The shape that two shapes broadcast to; `None` when either rank is unknown."""
     if left is None or right is None:
         return None
-    if left == right:
+    if same_shape(left, right):
         return left
     missing = len(left) - len(right)
     if missing < 0:

@@ -42,7 +42,7 @@ from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
 from whence.types import TensorType, ValueType
 
-_KEPT = BOUNDARY | operators(Trait.CODES)
+_KEPT = BOUNDARY | operators(Trait.CODES) | {"DimensionValue"}
 # Their results may be of any size whatever the size of their inputs, so an unknown size is a reason
 # not to try.
 _GROWING = operators(Trait.GROWS)

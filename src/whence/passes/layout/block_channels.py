@@ -29,6 +29,7 @@ from whence.graph.search import producer_of
 from whence.ops.attributes import get_int
 from whence.ops.definition import OpClass
 from whence.ops.registry import operators
+from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.base import RulePass
 from whence.passes.layout.blocked_op import (
@@ -47,7 +48,7 @@ from whence.passes.layout.blocked_transpose import transposed_form
 from whence.passes.operands import tensor_of
 from whence.passes.simplify.remove_dead_nodes import remove_unread
 from whence.provenance import EdgeKind, Reason
-from whence.types import DType
+from whence.types import DType, same_shape
 
 _OTHER_LAYOUTS = operators(Trait.BLOCKED) | operators(Trait.CHANNELS_LAST)
 _CONVOLUTIONS = operators(Trait.CONVOLUTION) - _OTHER_LAYOUTS
@@ -295,7 +296,7 @@ def _block_of(graph: Graph, ref: Ref | None) -> int | None:
 def _is_float_or_absent(graph: Graph, ref: Ref | None, shape: tuple[int, ...]) -> bool:
     kind = tensor_of(graph, ref)
     return ref is None or (
-        kind is not None and kind.dtype is DType.F32 and kind.static_shape == shape
+        kind is not None and kind.dtype is DType.F32 and same_shape(kind.static_shape, shape)
     )
 
 
@@ -306,7 +307,7 @@ def _spread(edit: Edit, ref: Ref, for_convolution: bool) -> Ref:
     shape = static_float(edit.graph, ref)
     assert shape is not None
     four = (*shape[:2], *(1,) * (4 - len(shape)), *shape[2:])
-    wanted = np.array(four if for_convolution else (*four, 1), np.int64)
+    wanted = size_array(four if for_convolution else (*four, 1))
     return edit.node("Reshape", [ref, edit.const(wanted)], kind=EdgeKind.INSERT).ref()
 
 
@@ -336,8 +337,6 @@ def _see_as_reshape(node: Node, rewriter: Rewriter) -> None:
     edit = rewriter.edit(node, rule=f"{node.op} of one pixel = Reshape")
     edit.replace(
         node,
-        edit.node(
-            "Reshape", [node.inputs[0], edit.const(np.array(target, np.int64))], types=node.outputs
-        ),
+        edit.node("Reshape", [node.inputs[0], edit.sizes(target)], types=node.outputs),
     )
     edit.apply()

@@ -7,21 +7,24 @@ this, and none that mixes channels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from whence.extent import estimate
 from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_float, get_int, get_ints, get_str
 from whence.ops.definition import Attr, OpClass
 from whence.ops.neural.blocked import to_blocked
 from whence.ops.neural.window import make_window
 from whence.ops.registry import REGISTRY, form_of, operators
+from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, reduced_axes
-from whence.types import DType
+from whence.types import DType, same_shape
 
 
 class BlockedLayout(NamedTuple):
@@ -112,7 +115,9 @@ def _elementwise(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form
     whole = [
         ref
         for ref in node.inputs
-        if ref is not None and static_float(graph, ref) == target and graph.const_value(ref) is None
+        if ref is not None
+        and same_shape(static_float(graph, ref), target)
+        and graph.const_value(ref) is None
     ]
     twins = sum(ref in layouts for ref in whole)
     # With more plain operands than blocked ones, converting the blocked ones back costs less.
@@ -145,8 +150,8 @@ def _operand(
     if ref in layouts:
         return Twin(ref) if shape[1] == target[1] else Spread(ref)
     if len(shape) == len(target) and shape[1] == target[1]:
-        small = int(np.prod(shape)) * _SMALL <= int(np.prod(target))
-        return Twin(ref) if small or shape == target else None
+        small = estimate(math.prod(shape)) * _SMALL <= estimate(math.prod(target))
+        return Twin(ref) if small or same_shape(shape, target) else None
     return Spread(ref) if len(shape) == len(target) and shape[1] == 1 else None
 
 
@@ -260,7 +265,7 @@ def _concat(graph: Graph, node: Node, layouts: Layouts, block: int) -> Form | No
         return None
     rank, axis = ranks.pop(), get_int(node.attrs, "axis", 0)
     sizes = [
-        (ref in layouts, int(np.prod(shape)))
+        (ref in layouts, estimate(math.prod(shape)))
         for ref, shape in zip(refs, shapes, strict=True)
         if shape is not None
     ]
@@ -291,7 +296,7 @@ def _split(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
         (
             BlockedStep(
                 "Split",
-                (Twin(source), np.array(sizes, np.int64)),
+                (Twin(source), size_array(sizes)),
                 {"axis": _axis(axis, layout.rank)},
             ),
         ),
@@ -318,7 +323,7 @@ def _slice(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: 
             return None
         first[place], last[place], channels = begin // block, -(-end // block), end - begin
     lists = (first, last, [_axis(axis, layout.rank) for axis in axes], list(steps))
-    inputs: tuple[Input, ...] = (Twin(source), *(np.array(values, np.int64) for values in lists))
+    inputs: tuple[Input, ...] = (Twin(source), *(size_array(values) for values in lists))
     return Form((BlockedStep("Slice", inputs, {}),), (BlockedLayout(channels, layout.rank),))
 
 
@@ -336,7 +341,7 @@ def _pad(graph: Graph, node: Node, source: Ref, layout: BlockedLayout, block: in
         (
             BlockedStep(
                 "Pad",
-                (Twin(source), np.array(wanted, np.int64), node.operand("constant_value")),
+                (Twin(source), size_array(wanted), node.operand("constant_value")),
                 node.attrs,
             ),
         ),

@@ -19,6 +19,7 @@ from whence.graph import Graph, Node
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr
 from whence.ops.neural.window import make_transposition
+from whence.ops.tensor.shape import size_array
 from whence.passes.layout.blocked_op import (
     BlockedLayout,
     BlockedStep,
@@ -245,4 +246,4 @@ def _cut(steps: list[BlockedStep], axes: Sequence[_Phases]) -> list[BlockedStep]
 
 
 def _ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
+    return size_array(values)

@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass
@@ -59,9 +57,7 @@ class CancelReshapes(RulePass):
                 edit = rewriter.edit(before, node, rule="reshape(reshape(x)) = reshape(x)")
                 edit.replace(
                     node,
-                    edit.node(
-                        "Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs
-                    ),
+                    edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs),
                 )
                 edit.apply()
 

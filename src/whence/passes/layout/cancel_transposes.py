@@ -14,8 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from whence.graph import Node, Ref, Rewriter
 from whence.graph.search import producer_of
 from whence.ops.definition import OpClass
@@ -30,7 +28,7 @@ from whence.passes.layout.axes import (
 )
 from whence.passes.pattern import dtype_of, few_consumers, same_but_one, same_dim, shape_of
 from whence.provenance import Reason
-from whence.types import Shape, TensorType
+from whence.types import Shape, TensorType, same_shape
 
 _MANY = 64
 
@@ -107,7 +105,7 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(node, rule="transpose of axes of size 1 = reshape")
     edit.replace(
         node,
-        edit.node("Reshape", [source, edit.const(np.array(target, np.int64))], types=node.outputs),
+        edit.node("Reshape", [source, edit.sizes(target)], types=node.outputs),
     )
     edit.apply()
     return True
@@ -133,9 +131,10 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
         or reshaped is None
     ):
         return False
-    if [size for size in transposed if size != 1] != [
-        size for size in reshaped if size != 1
-    ] or None in transposed:
+    kept_sizes, kept_places = (
+        tuple(size for size in shape if size != 1) for shape in (transposed, reshaped)
+    )
+    if not same_shape(kept_sizes, kept_places) or None in transposed:
         return False
     # The axes of x that are not of size 1, in the order that the first Transpose, and so the
     # Reshape, has them.
@@ -148,9 +147,7 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         first, between, node, rule="transpose(reshape(transpose(x))) of axes of size 1 = reshape(x)"
     )
-    edit.replace(
-        node, edit.node("Reshape", [x, edit.const(np.array(target, np.int64))], types=node.outputs)
-    )
+    edit.replace(node, edit.node("Reshape", [x, edit.sizes(target)], types=node.outputs))
     edit.apply()
     return True
 
@@ -194,9 +191,7 @@ def _move_as_one(node: Node, rewriter: Rewriter) -> None:
     source: Ref = x
     if target:
         kind = TensorType(dtype_of(graph, x), shape)
-        source = edit.node(
-            "Reshape", [x, edit.const(np.array(target, np.int64))], types=kind, of=[first]
-        ).ref()
+        source = edit.node("Reshape", [x, edit.sizes(target)], types=kind, of=[first]).ref()
     full: Perm = inverse_perm(order)
     edit.replace(
         last, edit.node("Transpose", [source], {"perm": full}, of=[node, last] if target else None)

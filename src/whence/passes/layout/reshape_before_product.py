@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.search import unique_consumer
 from whence.ops.attributes import get_float, get_int
@@ -71,7 +69,7 @@ class ReshapeBeforeProduct(RulePass):
         )
         before = edit.node(
             "Reshape",
-            [node.inputs[0], edit.const(np.array(target, np.int64))],
+            [node.inputs[0], edit.sizes(target)],
             of=(reshape,),
             name=reshape.name,
         )

@@ -343,9 +343,7 @@ def _in_order(graph: Graph, nodes: Iterable[Node]) -> list[Node]:
 
 def _operand(edit: Edit, value: Input) -> Ref | None:
     if isinstance(value, Reshaped):
-        return edit.node(
-            "Reshape", [value.value, edit.const(np.array(value.shape, np.int64))]
-        ).ref()
+        return edit.node("Reshape", [value.value, edit.sizes(value.shape)]).ref()
     return edit.const(value) if isinstance(value, np.ndarray) else value
 
 

@@ -15,6 +15,7 @@ from whence.graph import Graph, Node, Ref
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import Attr, Pattern
 from whence.ops.registry import lookup
+from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import Perm, inverse_perm
 from whence.passes.operands import tensor_of
@@ -254,4 +255,4 @@ def _with_parameters(
 
 
 def _ints(values: Sequence[int]) -> np.ndarray:
-    return np.array(values, np.int64)
+    return size_array(values)

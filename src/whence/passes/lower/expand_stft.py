@@ -57,7 +57,7 @@ class ExpandStft(RulePass):
         row = make(
             "Reshape",
             node.inputs[0],
-            edit.const(np.array([batch, 1, signal.static_shape[1]], np.int64)),
+            edit.sizes([batch, 1, signal.static_shape[1]]),
         )
         waves = make(
             "Conv", row, edit.const(weights), strides=(step,), kernel_shape=(weights.shape[2],)
@@ -65,7 +65,7 @@ class ExpandStft(RulePass):
         transposed = make("Transpose", waves, perm=(0, 2, 1))
         edit.replace(
             node.ref(),
-            make("Reshape", transposed, edit.const(np.array([batch, frames, bins, 2], np.int64))),
+            make("Reshape", transposed, edit.sizes([batch, frames, bins, 2])),
         )
         edit.apply()
 

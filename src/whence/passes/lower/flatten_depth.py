@@ -223,7 +223,7 @@ class Flattening:
         return self._edit.node(op, inputs, attrs, of=self._parents, kind=EdgeKind.SPLIT).ref()
 
     def _ints(self, *values: int) -> Ref:
-        return self._edit.const(np.array(values, np.int64))
+        return self._edit.sizes(values)
 
     def _reshape(self, data: Ref | None, shape: tuple[int, ...]) -> Ref:
         return self._op("Reshape", data, self._ints(*shape))

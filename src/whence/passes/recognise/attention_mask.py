@@ -149,7 +149,7 @@ def _with_rows(graph: Graph, edit: Edit, mask: Mask, ref: Ref, q: Ref, scores: S
         return edit.node(op, inputs, attrs, of=[mask.node], kind=EdgeKind.INSERT).ref()
 
     if isinstance(queries, int):
-        return added("Expand", [ref, edit.const(np.array([queries, 1], np.int64))])
+        return added("Expand", [ref, edit.sizes([queries, 1])])
     # As many queries as keys, or as many as there are.
     rows = (
         added("Shape", [mask.ref], start=len(shape) - 1)

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.errors import WhenceError
+from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
 from whence.ops.registry import one_of, operators
@@ -82,7 +83,7 @@ class _Walk:
             return
         if node.op in FOLLOWED:
             elements = self.values.follow(node)
-            known = None if elements is None or node.retained else elements.numbers
+            known = None if elements is None or node.retained else elements.sizes
             if elements is not None and known is not None:
                 self._replace_by_constant(node, known, elements.scalar)
                 return
@@ -105,11 +106,10 @@ class _Walk:
             if node.op in _READS_SHAPE
             else "what is computed from known sizes is a constant"
         )
-        value = np.array(known[0] if scalar else known, kind.dtype.numpy)
-        if contradict(kind, TensorType.of(value)):
+        if contradict(kind, TensorType(kind.dtype, () if scalar else (len(known),))):
             return
         edit = self.rewriter.edit(rule=rule, folded=[node])
-        constant = edit.const(value, name=node.name)
+        constant = edit.sizes(known, scalar=scalar, name=node.name, dtype=kind.dtype)
         edit.replace(node, constant)
         edit.apply()
         self.types.learnt.add(constant.node)
@@ -230,7 +230,7 @@ class _Walk:
             return
         numbers = []
         for end, axis, step in zip(ends.items, axes, steps, strict=True):
-            if end is not None and end.number is not None:
+            if end is not None and end.number is not None and not is_symbolic(end.number):
                 numbers.append(end.number)
             elif end == dims[axis] and step > 0:
                 numbers.append(_TO_THE_END)
@@ -300,7 +300,7 @@ def _reshape_target(
     follows = False
     for at, item in enumerate(wanted.items):
         here = dims[at] if dims is not None and at < len(dims) else None
-        known = None if item is None else item.number
+        known = None if item is None or is_symbolic(item.number) else item.number
         if known is not None and (known < -1 or (known == 0 and node.attrs.get("allowzero", 0))):
             return None
         if known is not None:
@@ -323,7 +323,7 @@ def _expand_target(wanted: KnownElements, dims: tuple[Size, ...] | None) -> list
         return None
     target = []
     for at, item in enumerate(wanted.items, len(dims) - len(wanted.items)):
-        if item is not None and item.number is not None:
+        if item is not None and item.number is not None and not is_symbolic(item.number):
             target.append(item.number)
         elif item is not None and at >= 0 and item == dims[at]:
             target.append(1)

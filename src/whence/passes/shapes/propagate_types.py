@@ -14,10 +14,12 @@ with what a pass wrote down, the node is left alone: no kernel is made of it (`g
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from whence.errors import ModelError, WhenceError
+from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.builder import infer_types
 from whence.graph.change import contradict
@@ -25,6 +27,7 @@ from whence.graph.display_name import display_name
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.graph.state import SOURCES
+from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count
 from whence.types import DType, TensorType, ValueType
@@ -130,8 +133,13 @@ def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph
     """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
     that follows. An input that is declared as a scalar may get any shape; then none that the file
     states is believed. An operator that cannot work on these shapes is refused, even where only
-    the shape of its result is used, so that passes would remove it.
+    the shape of its result is used, so that passes would remove it. Sizes may be expressions over
+    dimensions (`ops/open_dimensions.py`).
     """
+    if any(map(is_symbolic, itertools.chain.from_iterable(shapes.values()))):
+        # What was found for the same expressions in another compilation asks that one's questions.
+        for nested in graph.nested():
+            nested.inference = Inference()
     # No pass has made branches of nested graphs part of this one.
     types = TypeRefresher(graph, every_node_runs="Choose" not in graph.op_counts)
     for node in graph.inputs:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
+from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Ref
 from whence.passes.shapes import size_algebra
 from whence.passes.shapes.size_algebra import Size, SizeTable, number
@@ -37,6 +38,14 @@ class KnownElements:
     @property
     def numbers(self) -> tuple[int, ...] | None:
         """All elements as numbers; `None` unless every one is a known number."""
+        found = self.sizes
+        return None if found is None or any(map(is_symbolic, found)) else found
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """All elements, as numbers or expressions over the dimensions that the model is compiled
+        for; `None` unless every one is known.
+        """
         found = tuple(
             item.number for item in self.items if item is not None and item.number is not None
         )
@@ -61,17 +70,18 @@ class ShapeValues:
         found = self._known.get(ref)
         if found is not None:
             return found
-        value = self.graph.const_value(ref)
+        value = self.graph.known_value(ref)
         if (
             value is None
             or value.ndim > 1
             or value.size > _MAX_ELEMENTS
-            or value.dtype.kind not in "iub"
+            or value.dtype.kind not in "iubO"
         ):
             return None
-        found = self._known[ref] = KnownElements(
-            tuple(number(int(item)) for item in value.reshape(-1)), value.ndim == 0
-        )
+        items = value.reshape(-1).tolist()
+        if not all(isinstance(item, int) for item in items):
+            return None
+        found = self._known[ref] = KnownElements(tuple(map(number, items)), value.ndim == 0)
         return found
 
     def dims(self, ref: Ref) -> tuple[Size, ...] | None:
@@ -136,7 +146,8 @@ class ShapeValues:
 
 def _is_within(item: Item, limit: int) -> bool:
     """A number that its type does not hold wraps around, which is nobody's size."""
-    return item is None or item.number is None or -limit <= item.number < limit
+    known = None if item is None else item.number
+    return known is None or is_symbolic(known) or -limit <= known < limit
 
 
 # ---- how operators act on elements ----

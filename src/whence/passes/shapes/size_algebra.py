@@ -5,7 +5,9 @@ dimensions.
 each once, so that equal
 expressions are equal values. Every dimension is at least 0, and so is every such unexpanded
 expression; that is what comparisons
-are decided by. Numbers are taken to fit the 64 bits that the graph computes them in.
+are decided by. Numbers are taken to fit the 64 bits that the graph computes them in. They may be
+expressions (`whence.extent`), when a model is compiled for more than one size; then what is not
+decided is asked of those.
 """
 
 from __future__ import annotations
@@ -13,6 +15,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from whence.extent import is_symbolic
+from whence.extent import larger as larger_extent
+from whence.extent import smaller as smaller_extent
+from whence.types import same_dim
 
 Monomial: TypeAlias = tuple[int, ...]
 """The numbers of the dimensions that are multiplied, ascending; empty for the constant term."""
@@ -22,11 +29,24 @@ _MAX_TERMS = 16
 _MAX_DEGREE = 8
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Size:
-    """A polynomial. No coefficient is 0, so equal polynomials are equal values."""
+    """A polynomial. No coefficient is 0, so equal polynomials are equal values, for all sizes."""
 
     terms: tuple[tuple[Monomial, int], ...]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Size)
+            and len(self.terms) == len(other.terms)
+            and all(
+                one == two and same_dim(a, b)
+                for (one, a), (two, b) in zip(self.terms, other.terms, strict=True)
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
 
     @property
     def number(self) -> int | None:
@@ -55,12 +75,19 @@ class Size:
 
 
 def number(value: int) -> Size:
-    return Size((((), value),) if value else ())
+    return Size((((), value),) if is_symbolic(value) or value else ())
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size | None:
     kept = tuple(
-        sorted((monomial, coefficient) for monomial, coefficient in terms.items() if coefficient)
+        sorted(
+            (
+                (monomial, coefficient)
+                for monomial, coefficient in terms.items()
+                if is_symbolic(coefficient) or coefficient
+            ),
+            key=lambda term: term[0],
+        )
     )
     return (
         Size(kept)
@@ -110,6 +137,8 @@ def less(left: Size, right: Size) -> bool | None:
     gap = subtract(right, left)
     if gap is None:
         return None
+    if gap.number is not None:
+        return gap.number > 0
     least, least_other_way = gap.least, negate(gap).least
     if least is not None and least > 0:
         return True
@@ -144,6 +173,8 @@ class SizeTable:
         """
         if right.number == 0:
             return None
+        if _has_expressions(left, right):
+            return self._unexpanded("div", left, right)
         if len(right.terms) == 1:
             exact = _divide_exactly(left, *right.terms[0])
             if exact is not None:
@@ -153,11 +184,15 @@ class SizeTable:
     def remainder(self, left: Size, right: Size) -> Size | None:
         if right.number == 0:
             return None
+        if _has_expressions(left, right):
+            return self._unexpanded("mod", left, right)
         if len(right.terms) == 1 and _divide_exactly(left, *right.terms[0]) is not None:
             return number(0)
         return self._unexpanded("mod", left, right)
 
     def smaller(self, left: Size, right: Size) -> Size | None:
+        if left.number is not None and right.number is not None:
+            return number(smaller_extent(left.number, right.number))
         below = less(left, right)
         if below is None:
             return (
@@ -168,6 +203,8 @@ class SizeTable:
         return left if below else right
 
     def larger(self, left: Size, right: Size) -> Size | None:
+        if left.number is not None and right.number is not None:
+            return number(larger_extent(left.number, right.number))
         below = less(left, right)
         if below is None:
             return (
@@ -189,6 +226,10 @@ class SizeTable:
 
     def _atom(self, key: Hashable) -> Size:
         return Size((((self._numbers.setdefault(key, len(self._numbers)),), 1),))
+
+
+def _has_expressions(*sizes: Size) -> bool:
+    return any(is_symbolic(coefficient) for size in sizes for _, coefficient in size.terms)
 
 
 def _divide_exactly(size: Size, monomial: Monomial, coefficient: int) -> Size | None:

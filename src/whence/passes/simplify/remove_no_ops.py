@@ -28,7 +28,7 @@ from whence.passes.base import Pass
 from whence.passes.const_values import const_bool, const_ints, is_filled_with
 from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
-from whence.types import DType, OptionalType, Shape, TensorType
+from whence.types import DType, OptionalType, Shape, TensorType, same_dim, same_shape
 
 # Exporters write "to the end" as the largest 32- or 64-bit number.
 _TO_THE_END = 2**31 - 1
@@ -83,7 +83,7 @@ def _same_shape(graph: Graph, node: Node) -> bool:
         before is not None
         and None not in before
         and isinstance(kind, TensorType)
-        and before == kind.shape
+        and same_shape(before, kind.shape)
     )
 
 
@@ -147,7 +147,7 @@ def _reduce(graph: Graph, node: Node) -> Ref | None:
     kept = (
         _int(node, "keepdims", 1)
         and shape is not None
-        and all(-len(shape) <= axis < len(shape) and shape[axis] == 1 for axis in axes)
+        and all(-len(shape) <= axis < len(shape) and same_dim(shape[axis], 1) for axis in axes)
     )
     return node.inputs[0] if kept else None
 
@@ -332,7 +332,7 @@ def _global_pool(graph: Graph, node: Node) -> Ref | None:
     shape = _shape(graph, node.inputs[0])
     return (
         node.inputs[0]
-        if shape is not None and len(shape) > 2 and all(dim == 1 for dim in shape[2:])
+        if shape is not None and len(shape) > 2 and all(same_dim(dim, 1) for dim in shape[2:])
         else None
     )
 

@@ -130,9 +130,7 @@ def _may_stand_for(graph: Graph, ref: Ref, node: Node) -> bool:
 
 
 def _slice_node(edit: Edit, source: Ref, cuts: Mapping[int, Cut], kind: ValueType) -> Node:
-    def numbers(values: Sequence[int]) -> Ref:
-        return edit.const(np.array(values, np.int64))
-
+    numbers = edit.sizes
     axes = sorted(cuts)
     starts, ends, steps = ([cuts[axis][field] for axis in axes] for field in range(3))
     inputs = [source, numbers(starts), numbers(ends), numbers(axes)]

@@ -1,0 +1,45 @@
+"""A graph that is compiled for all sizes, as it is for some: numbers in place of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from whence.extent import evaluate
+from whence.graph.copying import copy_graph
+from whence.ops.definition import Attr
+from whence.types import OptionalType, SequenceType, TensorType, ValueType
+
+if TYPE_CHECKING:
+    from whence.graph.graph import Graph
+
+
+def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    """A copy of the graph for a call in which the dimensions have these sizes."""
+    copy = copy_graph(graph)
+    for nested in copy.nested():
+        for node in nested:
+            nested.set_types(node, [type_with_sizes(kind, sizes) for kind in node.outputs])
+            nested.set_attrs(
+                node, {name: _attr_with_sizes(value, sizes) for name, value in node.attrs.items()}
+            )
+    return copy
+
+
+def type_with_sizes(kind: ValueType, sizes: Mapping[str, int]) -> ValueType:
+    if isinstance(kind, TensorType) and kind.shape is not None:
+        dims = (evaluate(dim, sizes) if isinstance(dim, int) else dim for dim in kind.shape)
+        return TensorType(kind.dtype, tuple(dims))
+    if isinstance(kind, SequenceType):
+        return SequenceType(type_with_sizes(kind.element, sizes))
+    if isinstance(kind, OptionalType):
+        return OptionalType(type_with_sizes(kind.element, sizes))
+    return kind
+
+
+def _attr_with_sizes(value: Attr, sizes: Mapping[str, int]) -> Attr:
+    if isinstance(value, int):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(evaluate(item, sizes) if isinstance(item, int) else item for item in value)  # type: ignore[return-value]  # kinds stay as they are
+    return value

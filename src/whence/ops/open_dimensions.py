@@ -1,0 +1,68 @@
+"""Which sizes of a model's inputs stay open when it is compiled, and what they are called.
+
+What the model leaves open becomes a dimension (`whence.extent`): one for each name that it uses, and
+one for each open place without a name. Sizes of 0 and 1 stay numbers, since tensors of those sizes
+are empty or broadcast: what is compiled for them is another program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from whence.extent import LEAST, Dimensions
+from whence.ops.binding import Port
+from whence.types import Dim, TensorType
+
+
+def open_dimensions(
+    inputs: Sequence[Port], shapes: Mapping[str, Sequence[int]]
+) -> tuple[Dimensions, dict[str, tuple[int, ...]]]:
+    """The dimensions that these inputs leave open, with their sizes in a call with inputs of
+    `shapes`, and those shapes with the dimensions in place of sizes. Where one name has two sizes in
+    the call, the second is a dimension of its own.
+    """
+    sizes: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    places: dict[str, list[str | int]] = {}
+    for name, kind in inputs:
+        if name not in shapes or not isinstance(kind, TensorType):
+            continue
+        shape = tuple(shapes[name])
+        declared = kind.shape if kind.shape else (None,) * len(shape)
+        if len(declared) != len(shape):
+            # Whoever binds the inputs says what is wrong with them.
+            places[name] = list(shape)
+            continue
+        places[name] = [
+            size if isinstance(dim, int) or size < LEAST else _entered(sizes, labels, label, size)
+            for label, dim, size in _labelled(name, declared, shape)
+        ]
+    dimensions = Dimensions(sizes)
+    dimensions.labels.update(labels)
+    return dimensions, {
+        name: tuple(dimensions[at] if isinstance(at, str) else at for at in row)
+        for name, row in places.items()
+    }
+
+
+def _labelled(
+    name: str, declared: Sequence[Dim], shape: Sequence[int]
+) -> list[tuple[str, Dim, int]]:
+    return [
+        (dim if isinstance(dim, str) else f"{name}_{axis}", dim, size)
+        for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
+    ]
+
+
+def _entered(sizes: dict[str, int], labels: dict[str, str], label: str, size: int) -> str:
+    """The identifier of the dimension with this label and size."""
+    plain = re.sub(r"\W", "_", label, flags=re.ASCII)
+    plain = plain if plain and not plain[0].isdigit() else f"_{plain}"
+    name, count = plain, 1
+    while name in sizes and (labels[name] != label or sizes[name] != size):
+        count += 1
+        name = f"{plain}_{count}"
+    sizes.setdefault(name, size)
+    labels.setdefault(name, label)
+    return name
