@@ -36,10 +36,21 @@ def test_an_extent_is_used_as_an_int(dims: Dimensions) -> None:
     assert isinstance(size, int)
     assert is_symbolic(size)
     assert not is_symbolic(7)
-    assert f"{size * 768}" == "(768*sequence)"
-    assert f"{size}" == "sequence"
+    assert str(size * 768) == "768*sequence"
+    assert str(size) == "sequence"
     assert str(math.prod((dims["batch"], size, 768))) == "768*batch*sequence"
     assert str(sum([size, dims["past"], -3])) == "past + sequence - 3"
+    assert not dims.guards
+
+
+def test_an_f_string_is_c(dims: Dimensions) -> None:
+    """Where names of dimensions are those of no variable of a kernel."""
+    batch, sequence = dims["batch"], dims["sequence"]
+    assert f"{sequence}" == "dim_sequence"
+    assert f"{sequence * 768 - batch}" == "(-dim_batch + 768*dim_sequence)"
+    assert f"{-(-sequence // 8)}" == "((dim_sequence + 7) / 8)"
+    assert f"{batch * (sequence // 8)}" == "((dim_sequence / 8)*dim_batch)"
+    assert f"{larger(sequence, 64)}" == "(dim_sequence > 64 ? dim_sequence : 64)"
     assert not dims.guards
 
 

@@ -1,8 +1,9 @@
 """Sizes that are known only when a model is called: expressions over its named dimensions.
 
 An `Extent` goes wherever the size of a tensor goes. It is used as an `int`, and answers as one: its
-arithmetic gives further extents (`sequence * 768`), and its text is an expression of C. Nothing of
-it is an `int` for C code, though, so that NumPy, `range` and the like must ask for the number.
+arithmetic gives further extents (`sequence * 768`), and an f-string has it as an expression of C.
+Nothing of it is an `int` for C code, though, so that NumPy, `range` and the like must ask for the
+number.
 
 Whoever *asks* for something that the expression alone does not decide gets the answer of the call
 that the model is compiled for, and the answer becomes a *guard*: what is compiled serves all calls
@@ -21,10 +22,12 @@ import ast
 import enum
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+C_PREFIX = "dim_"
+"""Before the name of a dimension, where it is a variable of C."""
 LEAST = 2
 """The smallest size of a dimension that has a name when a model is compiled."""
 _UNBOUNDED = 2**62
@@ -62,7 +65,7 @@ class Guard:
         return self.relation.holds(evaluate(self.left, sizes), evaluate(self.right, sizes))
 
     def __str__(self) -> str:
-        return f"{self.left} {self.relation} {self.right}"
+        return f"{self.left!s} {self.relation} {self.right!s}"
 
 
 class Dimensions:
@@ -127,7 +130,7 @@ class Dimensions:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Divided:
     """A quotient or a remainder that does not come out even, or the larger or smaller of two."""
 
@@ -135,10 +138,21 @@ class _Divided:
     left: int
     right: int
 
+    def __eq__(self, other: object) -> bool:
+        # Of expressions: whether their values are equal would be a question.
+        return isinstance(other, _Divided) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, object, object]:
+        return self.function, _key(self.left), _key(self.right)
+
     def __str__(self) -> str:
         if self.function in ("max", "min"):
             return f"{self.function}({self.left!s}, {self.right!s})"
-        return f"({self.left}{self.function}{self.right})"
+        return f"({_grouped(self.left)}{self.function}{_grouped(self.right)})"
 
     def value(self, sizes: Mapping[str, int]) -> int:
         left, right = evaluate(self.left, sizes), evaluate(self.right, sizes)
@@ -311,12 +325,16 @@ class Extent:
         return text.replace("+ -", "- ")
 
     def __repr__(self) -> str:
-        return f"<{self}>"
+        return f"<{self!s}>"
 
     def __format__(self, spec: str) -> str:
-        # In parentheses, since it may stand in a product.
-        text = str(self)
-        return text if text.isidentifier() else f"({text})"
+        """An expression of C, in parentheses, since it may stand in a product. A dimension may have
+        the name of anything in a kernel, so it gets a prefix there.
+        """
+        text = " + ".join(_term(key, factor, _c_atom) for key, factor in _ordered(self.terms))
+        ((key, factor), *more) = self.terms.items()
+        is_whole = not more and len(key) == 1 and factor == 1
+        return text if is_whole else f"({text.replace('+ -', '- ')})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Extent, (self.terms, self.dimensions)
@@ -383,11 +401,23 @@ def surely_equal(left: int, right: int) -> bool:
     """Are the two the same for all sizes? For choices where doing without the knowledge is right
     too.
     """
+    if type(left) is int and type(right) is int:
+        return left == right
     return decide(left, Relation.EQ, right) is True
+
+
+def same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Are two shapes the same for all sizes?"""
+    return len(one) == len(other) and all(map(surely_equal, one, other))
 
 
 def surely_divides(divisor: int, size: int) -> bool:
     """Is the size a multiple of the divisor, whatever the dimensions are?"""
+    if type(divisor) is int and type(size) is int:
+        return size % divisor == 0
+    if not decide(0, Relation.LT, divisor):
+        # It may be zero, for some sizes.
+        return surely_equal(divisor, size) or surely_equal(size, 0)
     remainder = size % divisor
     return not is_symbolic(remainder) and remainder == 0
 
@@ -412,6 +442,12 @@ def names(size: int) -> set[str]:
         for atom in key:
             found |= {atom} if isinstance(atom, str) else names(atom.left) | names(atom.right)
     return found
+
+
+def dimensions_of(sizes: Iterable[object]) -> Dimensions | None:
+    """The dimensions that some of the sizes are expressions over; `None` if all are numbers."""
+    found = (symbolic for size in sizes if (symbolic := _symbolic(size)) is not None)
+    return next((symbolic.dimensions for symbolic in found), None)
 
 
 # ---- how it is done ----
@@ -457,7 +493,7 @@ def _sum(one: Mapping[_Monomial, int], two: Mapping[_Monomial, int]) -> _Terms:
 def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
     """Quotient and remainder: what divides evenly comes out as terms, the rest as one atom."""
     if right == 0:
-        raise ZeroDivisionError(f"{left} divided by zero")
+        raise ZeroDivisionError(f"{left!s} divided by zero")
     by = _terms(right)
     if len(by) == 1:
         ((key, factor),) = by.items()
@@ -581,11 +617,25 @@ def _ordered(terms: _Terms) -> Iterable[tuple[_Monomial, int]]:
     return sorted(terms.items(), key=_rank)
 
 
-def _term(key: _Monomial, factor: int) -> str:
-    words = [str(atom) for atom in key]
+def _term(key: _Monomial, factor: int, text: Callable[[_Atom], str] = str) -> str:
+    words = [text(atom) for atom in key]
     if factor != 1 or not words:
         words = [str(factor), *words] if factor != -1 or not words else ["-" + words[0], *words[1:]]
     return "*".join(words)
+
+
+def _grouped(size: int) -> str:
+    text = str(size)
+    return text if text.isalnum() or text.isidentifier() else f"({text})"
+
+
+def _c_atom(atom: _Atom) -> str:
+    if isinstance(atom, str):
+        return C_PREFIX + atom
+    if atom.function in ("max", "min"):
+        sign = ">" if atom.function == "max" else "<"
+        return f"({atom.left} {sign} {atom.right} ? {atom.left} : {atom.right})"
+    return f"({atom.left} {atom.function} {atom.right})"
 
 
 def _parsed(node: ast.expr, dimensions: Dimensions) -> int:

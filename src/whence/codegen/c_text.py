@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from whence.errors import UnsupportedError
+from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import (
     Arithmetic,
@@ -100,6 +101,9 @@ def vector_type(dtype: DType, lanes: int) -> str:
 
 def c_literal(literal: Literal) -> str:
     value, dtype = literal.value, literal.dtype
+    if is_symbolic(value):
+        # A size that is known at run time.
+        return f"{value}" if dtype is DType.I64 else f"(({value_type(dtype)}){value})"
     if dtype is DType.BOOL:
         return "1" if value else "0"
     if dtype in (DType.F32, DType.F64, DType.F16, DType.BF16):
@@ -124,9 +128,9 @@ def c_index(index: Index, value: Callable[[Expr], str] | None = None) -> str:
     parts = []
     for atom, coefficient in index.terms:
         text = _atom(atom, value)
-        parts.append(text if coefficient == 1 else f"{coefficient} * {text}")
-    if index.const or not parts:
-        parts.append(str(index.const))
+        parts.append(text if surely_equal(coefficient, 1) else f"{coefficient} * {text}")
+    if not surely_equal(index.const, 0) or not parts:
+        parts.append(f"{index.const}")
     return " + ".join(parts)
 
 
@@ -136,14 +140,19 @@ def _atom(atom: Var | Quotient | Remainder | Looked, value: Callable[[Expr], str
             return name
         case Quotient(of, by):
             inner = c_index(of, value)
-            return f"(({inner}) / {by})" if of.bounds()[0] >= 0 else f"w_floordiv({inner}, {by})"
+            return f"(({inner}) / {by})" if _is_natural(of) else f"w_floordiv({inner}, {by})"
         case Remainder(of, by):
             inner = c_index(of, value)
-            return f"(({inner}) % {by})" if of.bounds()[0] >= 0 else f"w_floormod({inner}, {by})"
+            return f"(({inner}) % {by})" if _is_natural(of) else f"w_floormod({inner}, {by})"
         case Looked(expr, _):
             if value is None:
                 raise UnsupportedError("an index from data cannot be stored to")
             return f"({value(expr)})"
+
+
+def _is_natural(index: Index) -> bool:
+    """Is it never below zero?"""
+    return decide(0, Relation.LE, index.bounds()[0]) is True
 
 
 _SUFFIX = {DType.F32: "f", DType.F64: "d"}
@@ -254,7 +263,7 @@ def c_count(count: Count, value: Callable[[Expr], str] | None = None) -> str:
 def _count(count: Count, value: Callable[[Expr], str] | None) -> tuple[str, int]:
     match count:
         case Number(number):
-            return str(number), _WHOLE if number >= 0 else _SUM
+            return f"{number}", _WHOLE if is_symbolic(number) or number >= 0 else _SUM
         case Counter(name):
             return name, _WHOLE
         case IndexCount(index):

@@ -22,6 +22,7 @@ from whence.codegen.c_text import (
 )
 from whence.codegen.matrix_tiles import matrix_tile_lines
 from whence.errors import UnsupportedError
+from whence.extent import C_PREFIX, surely_equal
 from whence.kernels.ir import (
     FULLY,
     SCRATCH,
@@ -180,7 +181,8 @@ class CWriter(ExpressionWriter):
             self.line("#pragma clang loop vectorize(assume_safety)")
         elif loop.kind is LoopKind.UNROLL:
             self.line("#pragma clang loop unroll(full)")
-        if var.name == TASK and loop.first == 0 and var.extent == self.kernel.tasks:
+        whole = surely_equal(loop.first, 0) and surely_equal(var.extent, self.kernel.tasks)
+        if var.name == TASK and whole:
             self.open(f"for (int64_t {TASK} = begin; {TASK} < end; {TASK}++)")
         elif var.name == TASK:
             low, high = f"begin - {loop.first}", f"end - {loop.first}"
@@ -301,6 +303,13 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str]) -> str:
             declared.append(
                 f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];"
             )
+    if any(C_PREFIX + name in words for name in kernel.dimensions):
+        declared.append(f"  const int64_t *restrict dims = buf[{len(kernel.params)}];")
+    declared += [
+        f"  const int64_t {C_PREFIX}{name} = dims[{position}];"
+        for position, name in enumerate(kernel.dimensions)
+        if C_PREFIX + name in words
+    ]
     noted = [f"  int64_t {OUTSIDE} = 0;"] if checks else []
     writer.lines[head:head] = [*declared, *writer.tables(), *noted]
     writer.close()

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whence.errors import UnsupportedError
+from whence.extent import estimate, is_symbolic, same_shape, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.attention_program import (
     ACCUMULATOR,
@@ -81,9 +82,12 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     score, scale, reach = _score(elements, anchor, shapes, (of(batch), query_head, query, of(key)))
     out_index, value = _result(group, anchor, shapes, (of(batch), query_head, query, of(column)))
 
-    tile = _fitted(tile, rows)
-    tiles = -(-rows // tile.rows)
-    block_tiles = chunk_size(tiles, shapes.batch * heads, tile.threads, overhead=_ITEM_TILES)
+    if not is_symbolic(rows):
+        tile = _fitted(tile, rows)
+    tiles = -(-estimate(rows) // tile.rows)
+    block_tiles = chunk_size(
+        tiles, estimate(shapes.batch * heads), tile.threads, overhead=_ITEM_TILES
+    )
     micro = Attention(
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
         None if stacked else reach, tile, block_tiles, "out0", out_index, value,
@@ -205,13 +209,14 @@ def _score(
     if mask is not None:
         extent = elements.shape(mask)[-1]
         at = key
-        if extent < shapes.keys:
+        is_short = not surely_equal(extent, shapes.keys) and extent < shapes.keys
+        if is_short:
             # What lies behind the mask's end is never used, and not read either.
             last = literal(extent - 1, DType.I64)
             at = of(Looked(apply(Fn.MIN, position(key), last), extent))
         value = elements.broadcast(mask, (*index[:-1], at))
         # The last dimension does not broadcast: keys that the mask does not reach are hidden.
-        covered = below(key, extent) if extent < shapes.keys else Literal(True, DType.BOOL)
+        covered = below(key, extent) if is_short else Literal(True, DType.BOOL)
         if value.dtype is DType.BOOL:
             seen = both(both(seen, covered), value)
         else:
@@ -299,7 +304,7 @@ def _strides_in(group: Group, start: Ref, result: Ref, shape: tuple[int, ...]) -
             if not dense:
                 raise UnsupportedError(f"group '{group.name}' transposes after it reshapes")
             order = [order[int(axis)] for axis in perm]
-        elif group.shape(node.ref()) != group.shape(start):
+        elif not same_shape(group.shape(node.ref()), group.shape(start)):
             dense = False
         start = node.ref()
     strides, step = [0] * len(shape), 1

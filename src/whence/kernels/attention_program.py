@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.expressions import apply, choose
 from whence.kernels.index import Index
@@ -108,7 +109,7 @@ class Attention(Micro):
     @property
     def pack_values(self) -> bool:
         """Are values copied because they do not fill whole vectors where they lie?"""
-        return self.v.column_stride != 1 or self.width % self.tile.lanes != 0
+        return not surely_equal(self.v.column_stride, 1) or self.width % self.tile.lanes != 0
 
     @property
     def padded_width(self) -> int:
@@ -147,10 +148,26 @@ class Attention(Micro):
                 if packed_v is not None:
                     _pack_values(build, self, v, packed_v)
             item = _Item(self, q, packed_k, v if packed_v is None else packed_v, scores)
-            last = least((block + 1) * self.block_tiles, self.tiles)
-            with build.loop("tile", last, begin=block * self.block_tiles) as tile:
-                _tile(build, item, tile)
+            fills = decide(self.tile.rows, Relation.LE, self.rows)
+            if fills is None and is_symbolic(self.rows):
+                with build.when(count(self.rows) >= self.tile.rows):
+                    _tiles(build, item, block)
+                with build.otherwise():
+                    # Not even one tile: row by row.
+                    single = replace(self, tile=replace(self.tile, rows=1))
+                    with build.loop("row", self.rows) as row:
+                        _tile(build, replace(item, it=single), row)
+            else:
+                _tiles(build, item, block)
         return build.finish()
+
+
+def _tiles(build: Builder, item: _Item, block: Count) -> None:
+    """The tiles of a block of rows."""
+    it = item.it
+    last = least((block + 1) * it.block_tiles, it.tiles)
+    with build.loop("tile", last, begin=block * it.block_tiles) as tile:
+        _tile(build, item, tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +186,7 @@ def _pack_keys(build: Builder, it: Attention, k: Pointer, packed: Pointer) -> No
     """K in panels `[keys / width][size][width]`, zeros behind the last key."""
     lanes, width, row = it.tile.lanes, it.tile.width, it.k.row_stride
     padded = it.panels * width
-    squares = it.size // lanes * lanes if it.k.column_stride == 1 else 0
+    squares = it.size // lanes * lanes if surely_equal(it.k.column_stride, 1) else 0
     with build.loop("j", padded, step=lanes) as j:
         to = build.pointer("to", packed, j // width * (it.size * width) + j % width, written=True)
         if squares:
@@ -177,7 +194,7 @@ def _pack_keys(build: Builder, it: Attention, k: Pointer, packed: Pointer) -> No
                 square = build.array("square", lanes, lanes=lanes)
                 with build.unrolled(("i", lanes)) as (i,):
                     read = k.vector((j + i) * row + d, lanes)
-                    if padded == it.keys:
+                    if surely_equal(padded, it.keys):
                         build.assign(square[i], read)
                     else:
                         with build.when(j + i < it.keys):
@@ -215,7 +232,7 @@ def _tile(build: Builder, item: _Item, tile: Count) -> None:
     it, rows = item.it, item.it.tile.rows
     # The last tile begins early rather than end late.
     begin = tile * rows
-    if it.rows % rows:
+    if not surely_equal(it.rows % rows, 0):
         begin = chosen(tile.equals(it.tiles - 1), it.rows - rows, begin)
     m0 = build.count("m0", begin)
     used = (
@@ -254,7 +271,8 @@ def _scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
     """The products of the tile's queries with all keys in reach."""
     it = item.it
     width, lanes, q = it.tile.width, it.tile.lanes, it.q
-    whole = it.keys // width
+    # Where the number of keys is open, the last panel is computed in full, zeros included.
+    whole = it.panels if is_symbolic(it.keys) else it.keys // width
     qt = build.pointer("qt", item.q, m0 * q.row_stride)
 
     def panel_of(panel: Count, vectors: int) -> None:
@@ -271,13 +289,13 @@ def _scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
             place = i * it.row_length + panel * width + j * lanes
             build.assign(item.scores.vector(place, lanes), sums[i, j])
 
-    if whole:
+    if not surely_equal(whole, 0):
         end = count(whole)
         if it.reach is not None:
             end = least(whole, (used + (width - 1)) // width)
         with build.loop("panel", end) as panel:
             panel_of(panel, it.tile.vectors)
-    if it.keys % width:
+    if not is_symbolic(it.keys) and it.keys % width:
         vectors = -(-(it.keys % width) // lanes)
         if it.reach is None or not whole:
             with build.scope():

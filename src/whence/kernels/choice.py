@@ -113,6 +113,8 @@ def chosen(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Choice |
     """
     if (
         not choices
+        # Where sizes are open, what is fastest for one of them may be slow for others.
+        or group.dimensions
         or (problem := problem_of(group, anchor, tile)) is None
         or (found := choices.get(problem)) is None
     ):

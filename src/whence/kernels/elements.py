@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from whence.errors import UnsupportedError
+from whence.extent import surely_equal
 from whence.graph import Graph, Node, Ref
 from whence.kernels.expressions import cast, compute_type, load
 from whence.kernels.index import Index, of, ravel
@@ -116,7 +117,7 @@ class Elements:
         return self.value(
             ref,
             tuple(
-                of(0) if extent == 1 else position
+                of(0) if surely_equal(extent, 1) else position
                 for position, extent in zip(own, shape, strict=True)
             ),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whence.extent import Relation, decide, is_symbolic
 from whence.kernels.index import Index
 from whence.kernels.ir import Expr, Fn, Literal, Load, Op, Position
 from whence.types import DType
@@ -34,6 +35,8 @@ def cast(value: Expr, dtype: DType) -> Expr:
         return value
     if isinstance(value, Literal) and dtype is not DType.BOOL and value.dtype is not DType.STRING:
         number = value.value
+        if is_symbolic(number):
+            return Literal(number, dtype)
         if dtype.is_integer and isinstance(number, float):
             number = int(number)
         return Literal(float(number) if dtype.is_float else int(number), dtype)
@@ -69,9 +72,9 @@ def position(index: Index, dtype: DType = DType.I64) -> Expr:
 def below(index: Index, limit: int) -> Expr:
     """`index < limit`, decided at compile time where the range allows."""
     low, high = index.bounds()
-    if high < limit:
+    if decide(high, Relation.LT, limit):
         return Literal(True, DType.BOOL)
-    if low >= limit:
+    if decide(limit, Relation.LE, low):
         return Literal(False, DType.BOOL)
     return Op(Fn.LT, (Position(index), Literal(limit, DType.I64)), DType.BOOL)
 
@@ -80,9 +83,9 @@ def within(index: Index, low: int, high: int) -> Expr:
     """`low <= index < high`."""
     upper = below(index, high)
     least, most = index.bounds()
-    if least >= low:
+    if decide(low, Relation.LE, least):
         return upper
-    if most < low:
+    if decide(most, Relation.LT, low):
         return Literal(False, DType.BOOL)
     lower = Op(Fn.LE, (Literal(low, DType.I64), Position(index)), DType.BOOL)
     return both(lower, upper)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
 from whence.kernels.elements import Elements, Given, Rule, static_shape
 from whence.kernels.ir import Buffer, Member, Role
@@ -84,6 +85,16 @@ class Group:
         kind = self.graph.type_of(ref)
         assert isinstance(kind, TensorType)
         return kind.dtype
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """The dimensions of the model, if sizes in the group are expressions over them."""
+        kinds = [kind for node in self.members for kind in node.outputs]
+        kinds += [self.graph.type_of(ref) for ref in self.inputs]
+        found = dimensions_of(
+            dim for kind in kinds if isinstance(kind, TensorType) for dim in kind.shape or ()
+        )
+        return () if found is None else tuple(found.sizes)
 
     def costs(self) -> tuple[Member, ...]:
         """What each member adds. Values that stay inside the kernel cost no memory traffic."""

@@ -3,6 +3,10 @@
 Layout operators (transpose, reshape, slice) are index maps. Composing them naively fills a kernel's
 inner loop with divisions; in this form `(32·i + j) // 32` is seen to be `i` as soon as `0 <= j <
 32` is known, and most of them vanish.
+
+Numbers may be extents, which are known only at run time. Nothing here asks about them: what their
+expressions and bounds do not decide stays a quotient or a remainder, and indices are equal that are
+equal for all sizes.
 """
 
 from __future__ import annotations
@@ -11,6 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from whence.extent import (
+    Relation,
+    decide,
+    is_symbolic,
+    larger,
+    smaller,
+    surely_divides,
+    surely_equal,
+)
+
 if TYPE_CHECKING:
     from whence.kernels.ir import Expr
 
@@ -18,31 +32,57 @@ if TYPE_CHECKING:
 _LONG = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Var:
     """A loop variable: `0 <= var < extent`."""
 
     name: str
     extent: int
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Var)
+            and self.name == other.name
+            and surely_equal(self.extent, other.extent)
+        )
 
-@dataclass(frozen=True, slots=True)
+    def __hash__(self) -> int:
+        return hash((self.name, self.extent))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Quotient:
     """`of // by`, rounding towards minus infinity."""
 
     of: Index
     by: int
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Quotient) and surely_equal(self.by, other.by) and self.of == other.of
+        )
 
-@dataclass(frozen=True, slots=True)
+    def __hash__(self) -> int:
+        return hash(("Quotient", self.of, self.by))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Remainder:
     """`of mod by`, always in `0 .. by-1`."""
 
     of: Index
     by: int
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Remainder) and surely_equal(self.by, other.by) and self.of == other.of
+        )
 
-@dataclass(frozen=True, slots=True)
+    def __hash__(self) -> int:
+        return hash(("Remainder", self.of, self.by))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Looked:
     """An index computed from data, such as the row a gather reads. `0 <= value < extent` is the
     lowering's promise.
@@ -51,11 +91,21 @@ class Looked:
     value: Expr
     extent: int
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Looked)
+            and surely_equal(self.extent, other.extent)
+            and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.extent))
+
 
 Atom: TypeAlias = Var | Quotient | Remainder | Looked
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Index:
     """`const + Σ coefficient · atom`. Build with the operators and functions of this file, which
     keep it normal.
@@ -64,6 +114,20 @@ class Index:
     const: int
     terms: tuple[tuple[Atom, int], ...] = ()
 
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Index)
+            and len(self.terms) == len(other.terms)
+            and surely_equal(self.const, other.const)
+            and all(
+                surely_equal(own, theirs) and atom == same
+                for (atom, own), (same, theirs) in zip(self.terms, other.terms, strict=True)
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.const, self.terms))
+
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.const + other, self.terms)
@@ -71,16 +135,20 @@ class Index:
         for atom, coefficient in other.terms:
             merged[atom] = merged.get(atom, 0) + coefficient
         for atom, coefficient in merged.items():
-            if not isinstance(atom, Remainder) or not coefficient:
+            if not isinstance(atom, Remainder) or surely_equal(coefficient, 0):
                 continue
             # by · (x // by) + x mod by = x
             whole = Quotient(atom.of, atom.by)
-            if merged.get(whole, 0) == coefficient * atom.by:
+            if surely_equal(merged.get(whole, 0), coefficient * atom.by):
                 del merged[atom], merged[whole]
                 return (
                     Index(self.const + other.const, tuple(merged.items())) + atom.of * coefficient
                 )
-        terms = [(atom, coefficient) for atom, coefficient in merged.items() if coefficient]
+        terms = [
+            (atom, coefficient)
+            for atom, coefficient in merged.items()
+            if not surely_equal(coefficient, 0)
+        ]
         # One order for one sum, so that equal indices compare equal.
         terms.sort(key=_sort_key)
         return Index(self.const + other.const, tuple(terms))
@@ -89,7 +157,7 @@ class Index:
         return self + (other * -1 if isinstance(other, Index) else -other)
 
     def __mul__(self, factor: int) -> Index:
-        if factor == 0:
+        if surely_equal(factor, 0):
             return Index(0)
         return Index(
             self.const * factor,
@@ -97,29 +165,42 @@ class Index:
         )
 
     def __floordiv__(self, by: int) -> Index:
-        if by == 1:
+        if surely_equal(by, 1):
             return self
         whole, rest = self._split(by)
-        low, high = rest.bounds()
-        if low // by == high // by:
-            return whole + low // by
+        quotient = rest._only_quotient(by)
+        if quotient is not None:
+            return whole + quotient
         return whole + Index(0, ((Quotient(rest, by), 1),))
 
     def __mod__(self, by: int) -> Index:
-        if by == 1:
+        if surely_equal(by, 1):
             return Index(0)
         _, rest = self._split(by)
-        low, high = rest.bounds()
-        if low // by == high // by:
-            return rest - (low // by) * by
+        quotient = rest._only_quotient(by)
+        if quotient is not None:
+            return rest - quotient * by
         return Index(0, ((Remainder(rest, by), 1),))
+
+    def _only_quotient(self, by: int) -> int | None:
+        """What it is divided by this, if that is the same for all its values."""
+        low, high = self.bounds()
+        if is_symbolic(low) or is_symbolic(high) or is_symbolic(by):
+            inside = decide(0, Relation.LE, low) and decide(high, Relation.LT, by)
+            return 0 if inside else None
+        return low // by if low // by == high // by else None
 
     def _split(self, by: int) -> tuple[Index, Index]:
         """`self = by · whole + rest`, with every multiple of `by` moved into `whole`."""
-        whole = [
-            (atom, coefficient // by) for atom, coefficient in self.terms if coefficient % by == 0
-        ]
-        rest = [(atom, coefficient) for atom, coefficient in self.terms if coefficient % by != 0]
+        whole, rest = [], []
+        for atom, coefficient in self.terms:
+            if surely_divides(by, coefficient):
+                whole.append((atom, coefficient // by))
+            else:
+                rest.append((atom, coefficient))
+        is_open = is_symbolic(by) or is_symbolic(self.const)
+        if is_open and (surely_equal(self.const, 0) or not surely_divides(by, self.const)):
+            return Index(0, tuple(whole)), Index(self.const, tuple(rest))
         return Index(self.const // by, tuple(whole)), Index(self.const % by, tuple(rest))
 
     def bounds(self) -> tuple[int, int]:
@@ -127,8 +208,10 @@ class Index:
         low = high = self.const
         for atom, coefficient in self.terms:
             atom_low, atom_high = _bounds(atom)
-            low += coefficient * (atom_low if coefficient > 0 else atom_high)
-            high += coefficient * (atom_high if coefficient > 0 else atom_low)
+            if not decide(0, Relation.LE, coefficient) and not coefficient >= 0:
+                atom_low, atom_high = atom_high, atom_low
+            low += coefficient * atom_low
+            high += coefficient * atom_high
         return low, high
 
     def coefficient(self, var: Var) -> int:
@@ -174,11 +257,14 @@ def _size(atom: Atom) -> int:
 
 def _bounds(atom: Atom) -> tuple[int, int]:
     if isinstance(atom, Var | Looked):
-        return 0, max(atom.extent - 1, 0)
+        return 0, larger(atom.extent - 1, 0)
     if isinstance(atom, Remainder):
         return 0, atom.by - 1
     low, high = atom.of.bounds()
-    return low // atom.by, high // atom.by
+    if decide(0, Relation.LT, atom.by):
+        return low // atom.by, high // atom.by
+    # Nothing is divided where there is nothing to divide by.
+    return smaller(low, 0), larger(high, 0)
 
 
 def _depends(atom: Atom, var: Var) -> bool:
@@ -193,7 +279,7 @@ def of(atom: Atom | int) -> Index:
     """An index that is one atom, or a number. A variable that can only be 0 is 0."""
     if isinstance(atom, int):
         return Index(atom)
-    if isinstance(atom, Var) and atom.extent == 1:
+    if isinstance(atom, Var) and surely_equal(atom.extent, 1):
         return Index(0)
     return Index(0, ((atom, 1),))
 

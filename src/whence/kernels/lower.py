@@ -5,7 +5,7 @@ family covers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
@@ -156,6 +156,12 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
     if _has_empty(group):
         raise UnsupportedError(f"'{anchor.name}' reads or makes a tensor without elements")
+    kernel = _lowered(group, anchor, tile, choices)
+    dimensions = group.dimensions
+    return replace(kernel, dimensions=dimensions) if dimensions else kernel
+
+
+def _lowered(group: Group, anchor: Node, tile: Tile, choices: Choices) -> Kernel:
     choice = chosen(group, anchor, tile, choices)
     if choice is not None:
         return lower_choice(group, anchor, tile, choice)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from whence.extent import surely_equal
 from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Looked, Quotient, Remainder, Var
 from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, Splat, operands, walk
@@ -145,7 +146,7 @@ def moves_with(index: Index, lane: Var) -> bool | None:
         return False
     others = [term for term in index.terms if term[0] != lane]
     inside = any(Index(0, (term,)).depends_on(lane) for term in others)
-    return True if index.coefficient(lane) == 1 and not inside else None
+    return True if surely_equal(index.coefficient(lane), 1) and not inside else None
 
 
 def _reads_data(index: Index) -> bool:

@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from whence.extent import larger, smaller, surely_equal
 from whence.kernels.index import Index
 
 if TYPE_CHECKING:
@@ -111,9 +112,18 @@ class Count:
         return Comparison(Relation.NE, self, count(other))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Number(Count):
+    """A number, or a size that is known at run time."""
+
     value: int
+
+    def __eq__(self, other: object) -> bool:
+        # Simplifications compare numbers all the time, which must ask nothing of a size.
+        return isinstance(other, Number) and surely_equal(self.value, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +222,14 @@ def count(value: Countable | Index) -> Count:
 def least(left: Countable, right: Countable) -> Count:
     one, other = count(left), count(right)
     if isinstance(one, Number) and isinstance(other, Number):
-        return Number(min(one.value, other.value))
+        return Number(smaller(one.value, other.value))
     return Arithmetic(CountFn.MIN, one, other)
 
 
 def most(left: Countable, right: Countable) -> Count:
     one, other = count(left), count(right)
     if isinstance(one, Number) and isinstance(other, Number):
-        return Number(max(one.value, other.value))
+        return Number(larger(one.value, other.value))
     return Arithmetic(CountFn.MAX, one, other)
 
 

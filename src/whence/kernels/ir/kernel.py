@@ -74,6 +74,11 @@ class Kernel:
     same time and meet where the kernel says so.
     """
 
+    dimensions: tuple[str, ...] = ()
+    """The dimensions of the model, where the kernel depends on some: their sizes are one more
+    parameter, an array of 64-bit integers in this order.
+    """
+
     def dtype_of(self, buffer: str) -> DType:
         """The type of a parameter's elements."""
         return next(param.dtype for param in self.params if param.name == buffer)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from whence.extent import Relation, decide, estimate, is_symbolic, surely_divides, surely_equal
 from whence.graph import Ref
 from whence.kernels.elements import Indices
 from whence.kernels.group import Group
@@ -86,19 +87,27 @@ def _pieces(group: Group, refs: Sequence[Ref], shape: Sequence[int]) -> Iterator
         return
     axes = [Var(f"a{axis}", extent) for axis, extent in enumerate(shape)]
     index = tuple(of(axis) for axis in axes)
-    cuts = {axis: {0, axis.extent} for axis in axes}
+    cuts = {axis: [0, axis.extent] for axis in axes}
     elements = group.elements()
     for part in walk(*(elements.value(ref, index) for ref in refs)):
         for axis, place in _seam(part):
-            if axis in cuts and 0 < place < axis.extent:
-                cuts[axis].add(place)
+            if axis in cuts:
+                _cut(cuts[axis], place)
     # Too many pieces: give up the axes with the most, from the outside in.
     for axis in axes:
         if math.prod(len(places) - 1 for places in cuts.values()) > _PIECES:
-            cuts[axis] = {0, axis.extent}
-    spans = [list(itertools.pairwise(sorted(cuts[axis]))) for axis in axes]
+            cuts[axis] = [0, axis.extent]
+    spans = [list(itertools.pairwise(cuts[axis])) for axis in axes]
     for box in itertools.product(*spans):
         yield _Piece(tuple(begin for begin, _ in box), tuple((end - begin,) for begin, end in box))
+
+
+def _cut(places: list[int], place: int) -> None:
+    """Add a place to those in order, if it is surely between two of them."""
+    for number, (before, after) in enumerate(itertools.pairwise(places)):
+        if decide(before, Relation.LT, place) and decide(place, Relation.LT, after):
+            places.insert(number + 1, place)
+            return
 
 
 def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
@@ -114,8 +123,10 @@ def _seam(part: Expr) -> Iterator[tuple[Var, int]]:
             return
     if len(index.terms) == 1:
         ((atom, coefficient),) = index.terms
-        if isinstance(atom, Var) and coefficient > 0:
-            yield atom, -(-(int(limit) - index.const) // coefficient)
+        if isinstance(atom, Var) and decide(0, Relation.LT, coefficient):
+            if not surely_equal(coefficient, 1) and is_symbolic(limit - index.const):
+                return
+            yield atom, -(-(limit - index.const) // coefficient)
 
 
 # ---- one nest ----
@@ -147,7 +158,7 @@ class _Nest:
         yield loop
         for place, box in ((len(extents) - 1, extents), (row, [*extents[:-1], whole[-1]])):
             left = extents[place] - whole[place]
-            if left:
+            if not surely_equal(left, 0):
                 strip = [left if at == place else extent for at, extent in enumerate(box)]
                 loop = self._nested(
                     strip, loop.first + loop.var.extent, begins={place: whole[place]}
@@ -155,7 +166,12 @@ class _Nest:
                 yield loop
 
     def _plain(self, extents: list[int], first: int) -> Loop:
-        if len(extents) > 1 and math.prod(extents[:-1]) < _FEW and extents[-1] >= _LONG:
+        if (
+            len(extents) > 1
+            and estimate(math.prod(extents[:-1])) < _FEW
+            and not is_symbolic(extents[-1])
+            and extents[-1] >= _LONG
+        ):
             chunk = next(
                 (size for size in range(_CHUNK, _CHUNK // 16, -1) if extents[-1] % size == 0), 0
             )
@@ -176,7 +192,8 @@ class _Nest:
             # One flat loop: every element is a work item, and a worker's range is its vector loop.
             task = Var(TASK, math.prod(extents))
             return Loop(task, self._stores([of(task)]), LoopKind.VECTOR, first)
-        if extents[-1] <= _SHORT and not split_last and math.prod(extents[:-1]) >= _LANES:
+        is_short = not is_symbolic(extents[-1]) and extents[-1] <= _SHORT
+        if is_short and not split_last and estimate(math.prod(extents[:-1])) >= _LANES:
             return self._unrolled(extents, first, begins)
         task, inner, positions = _split(extents, len(extents) - 1)
         positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
@@ -207,7 +224,7 @@ class _Nest:
 
     def _transposed_row(self, extents: Sequence[int]) -> int | None:
         """The block along which loads run that stride through memory along the innermost one."""
-        if len(extents) < 2 or extents[-1] < SIDE:
+        if len(extents) < 2 or estimate(extents[-1]) < SIDE:
             return None
         variables = [Var(f"b{number}", extent) for number, extent in enumerate(extents)]
         values = self._values(self._blocked_index(self.blocks, [of(var) for var in variables]))
@@ -215,7 +232,8 @@ class _Nest:
         rows = [
             place
             for place in range(len(extents) - 1)
-            if extents[place] >= SIDE and any(runs_along(load, variables[place]) for load in loads)
+            if estimate(extents[place]) >= SIDE
+            and any(runs_along(load, variables[place]) for load in loads)
         ]
         return rows[-1] if rows else None
 
@@ -318,7 +336,7 @@ class _Nest:
                 (
                     found
                     for found in _divisors(values, by_name)
-                    if self._extent(found[0]) % found[1] == 0
+                    if surely_divides(found[1], self._extent(found[0]))
                 ),
                 None,
             )
@@ -376,7 +394,7 @@ def _split(extents: Sequence[int], most: int) -> tuple[Var, list[Var], list[Inde
     and the position in each.
     """
     count = 1
-    while count < most and math.prod(extents[:count]) < _TASKS:
+    while count < most and estimate(math.prod(extents[:count])) < _TASKS:
         count += 1
     task = Var(TASK, math.prod(extents[:count]))
     inner = [Var(f"i{place}", extent) for place, extent in enumerate(extents[count:], count)]
@@ -405,14 +423,15 @@ def _divisors(
         for atom, _ in part.index.terms:
             if (
                 isinstance(atom, Quotient | Remainder)
-                and atom.of.const == 0
+                and surely_equal(atom.of.const, 0)
                 and len(atom.of.terms) == 1
             ):
                 ((var, coefficient),) = atom.of.terms
                 if (
                     isinstance(var, Var)
-                    and coefficient == 1
+                    and surely_equal(coefficient, 1)
                     and var.name in variables
-                    and 1 < atom.by < var.extent
+                    and decide(1, Relation.LT, atom.by)
+                    and decide(atom.by, Relation.LT, var.extent)
                 ):
                     yield variables[var.name], atom.by

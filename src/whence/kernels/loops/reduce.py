@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, cast, compute_type, literal, select
@@ -53,9 +54,8 @@ def _square(x: Expr) -> Expr:
 
 
 def _divide(total: Expr, count: int) -> Expr:
-    return apply(
-        Fn.DIV, total, literal(float(count) if total.dtype.is_float else count, total.dtype)
-    )
+    is_float = total.dtype.is_float and not is_symbolic(count)
+    return apply(Fn.DIV, total, literal(float(count) if is_float else count, total.dtype))
 
 
 REDUCTIONS: Mapping[str, Reduction] = {

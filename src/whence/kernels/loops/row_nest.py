@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic, surely_divides, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, compute_type
@@ -106,9 +107,9 @@ class RowNest:
         for across in (list(range(first, len(self.shape))), [wide[-1]]):
             self._across = across
             extent = math.prod(self.shape[axis] for axis in across)
+            most = _LANES if is_symbolic(extent) else min(extent, _LANES)
             self._lane = Var(
-                "lane",
-                next(size for size in range(min(extent, _LANES), 0, -1) if extent % size == 0),
+                "lane", next(size for size in range(most, 0, -1) if surely_divides(size, extent))
             )
             # Several dimensions side by side are one stretch of memory, unless something fused
             # before divides them.
@@ -211,7 +212,7 @@ class RowNest:
         memory, a sum is a vector of sums already.
         """
         blocks = _runs(self.axes)
-        if self._lane is None or self.count <= _LONG or len(blocks) != 1:
+        if self._lane is None or is_symbolic(self.count) or self.count <= _LONG or len(blocks) != 1:
             return None
         inner = next(
             (size for size in range(math.isqrt(self.count), 7, -1) if self.count % size == 0), None
@@ -360,9 +361,9 @@ class RowNest:
     def _fits_output(self) -> bool:
         """Can the first output's memory hold the row meanwhile?"""
         first = self.group.outputs[0]
-        return self.group.dtype(first) is self.dtype and math.prod(
-            self.group.shape(first)
-        ) == math.prod(self.shape)
+        return self.group.dtype(first) is self.dtype and surely_equal(
+            math.prod(self.group.shape(first)), math.prod(self.shape)
+        )
 
     def _name(self, name: str, dtype: DType) -> Expr:
         return Name(name if self._lane is None else f"{name}[lane]", dtype)

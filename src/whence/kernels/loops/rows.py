@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select, within
@@ -94,10 +95,15 @@ def _hardmax(group: Group, anchor: Node) -> Kernel:
     )
 
 
+def _float(count: int) -> float:
+    """A number of elements to divide by; one that is known at run time stays an expression."""
+    return count if is_symbolic(count) else float(count)
+
+
 def _moments(row: RowNest, epsilon: float) -> tuple[Expr, Expr]:
     """The mean, and 1 / sqrt(variance + epsilon)."""
     total = row.fold("total", Fn.ADD, 0.0, row.x)
-    mean = row.hold("mean", div(total, like(float(row.count), total)))
+    mean = row.hold("mean", div(total, like(_float(row.count), total)))
 
     def square(index: Indices) -> Expr:
         centred = sub(row.x(index), mean)
@@ -108,7 +114,7 @@ def _moments(row: RowNest, epsilon: float) -> tuple[Expr, Expr]:
 
 
 def _inverse_root(row: RowNest, power: Expr, epsilon: float) -> Expr:
-    return apply(Fn.RSQRT, add(div(power, like(float(row.count), power)), like(epsilon, power)))
+    return apply(Fn.RSQRT, add(div(power, like(_float(row.count), power)), like(epsilon, power)))
 
 
 def _scaled(
@@ -217,14 +223,14 @@ def _mean_variance_norm(group: Group, anchor: Node) -> Kernel:
     rank = len(group.shape(source))
     row = _along(group, anchor, sorted({axis % rank for axis in given}))
     total = row.fold("total", Fn.ADD, 0.0, row.x)
-    mean = row.hold("mean", div(total, like(float(row.count), total)))
+    mean = row.hold("mean", div(total, like(_float(row.count), total)))
 
     def square(index: Indices) -> Expr:
         centred = sub(row.x(index), mean)
         return mul(centred, centred)
 
     power = row.fold("power", Fn.ADD, 0.0, square)
-    deviation = add(apply(Fn.SQRT, div(power, like(float(row.count), power))), like(1e-9, power))
+    deviation = add(apply(Fn.SQRT, div(power, like(_float(row.count), power))), like(1e-9, power))
     inverse = row.hold("inverse", div(like(1.0, power), deviation))
     return row.finish(lambda index: mul(sub(row.x(index), mean), inverse))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from whence.extent import surely_equal
 from whence.kernels.builder import Builder
 from whence.kernels.index import Index, Var, of
 from whence.kernels.ir import Counter, Expr, Fn, Item, Kernel, Load, Micro, Op, Stmt, walk
@@ -81,14 +82,14 @@ def strided_loads(values: Sequence[Expr], inner: Var) -> list[Load]:
         for part in parts
         if isinstance(part, Load)
         and part.dtype is DType.F32
-        and part.index.coefficient(inner) not in (0, 1)
+        and not any(surely_equal(part.index.coefficient(inner), step) for step in (0, 1))
         and _plain(part, inner)
     ]
 
 
 def runs_along(load: Load, var: Var) -> bool:
     """Are neighbours along `var` neighbours in memory?"""
-    return load.index.coefficient(var) == 1 and _plain(load, var)
+    return surely_equal(load.index.coefficient(var), 1) and _plain(load, var)
 
 
 def _plain(load: Load, var: Var) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.bf16x2 import (
     DEPTH,
@@ -108,7 +109,13 @@ def bf16x2_gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Bf16x2
 
 
 def _is_possible(sizes: Sizes, anchor: Node, tile: Tile) -> bool:
-    return tile.bf16x2 and sizes.packed and not sizes.batch_shape and not product_of(anchor).trans_a
+    return (
+        tile.bf16x2
+        and sizes.packed
+        and not sizes.batch_shape
+        and not is_symbolic(sizes.rows)
+        and not product_of(anchor).trans_a
+    )
 
 
 def _feeds_exponential(group: Group) -> bool:

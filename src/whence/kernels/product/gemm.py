@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import estimate, is_symbolic, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Indices
@@ -39,6 +40,9 @@ Pack = Callable[[np.ndarray], np.ndarray]
 # few rows only.
 _WIDTHS = (1, 2, 3, 4, 6, 8)
 _FEW_ROWS = 6
+# Tiles of rows that a work item has at least, where the number of rows is open: another call may
+# have many more than the one that is compiled for.
+_LEAST_OPEN_TILES = 4
 
 # Up to so many tiles of rows a panel is divided in depth, into blocks that stay in the first-level
 # cache.
@@ -127,16 +131,45 @@ def sizes_of(group: Group, anchor: Node, product: Product) -> Sizes:
     if shared_b and not product.trans_a:
         # One B for all of A: the batch dimensions are more rows.
         return Sizes(rows * math.prod(a_shape[:-2]), columns, depth, (), packed)
-    return Sizes(rows, columns, depth, np.broadcast_shapes(a_shape[:-2], b_shape[:-2]), packed)
+    return Sizes(rows, columns, depth, _broadcast(a_shape[:-2], b_shape[:-2]), packed)
+
+
+def _broadcast(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    rank = max(len(one), len(other))
+    pairs = zip((1,) * (rank - len(one)) + one, (1,) * (rank - len(other)) + other, strict=True)
+    return tuple(right if surely_equal(left, 1) else left for left, right in pairs)
+
+
+def _estimated(sizes: Sizes) -> Sizes:
+    """The sizes to compare costs by."""
+    return replace(
+        sizes,
+        rows=estimate(sizes.rows),
+        columns=estimate(sizes.columns),
+        depth=estimate(sizes.depth),
+        batch_shape=tuple(map(estimate, sizes.batch_shape)),
+    )
 
 
 def _plan(sizes: Sizes, tile: Tile) -> GemmPlan:
     """What the cost model takes."""
+    if is_symbolic(sizes.rows) or is_symbolic(sizes.depth):
+        return _open_plan(sizes, tile)
+    sizes = _estimated(sizes)
     # Few rows leave registers for more columns. But weights come from afar a panel ahead of their
     # use, and narrow panels come quicker.
     is_near = 4 * sizes.depth * sizes.columns <= tile.cache_bytes // 2
     fitted = tile.fitted(sizes.rows) if is_near else tile.evened(sizes.rows)
     return _divided(sizes, fitted)
+
+
+def _open_plan(sizes: Sizes, tile: Tile) -> GemmPlan:
+    """The whole tile, and work items of some tiles of rows at least."""
+    usual = _estimated(sizes)
+    fitting = max(tile.cache_bytes // 2 // (4 * usual.depth * tile.rows), 1)
+    tiles = -(-_block_rows(usual, usual.depth, tile) // tile.rows)
+    tiles = max(tiles, min(_LEAST_OPEN_TILES, fitting))
+    return GemmPlan(tile.rows, tile.vectors, tiles * tile.rows, sizes.depth)
 
 
 def gemm_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[GemmPlan]:
@@ -247,7 +280,10 @@ def _batch_base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ..
     )
     flat = (
         ravel(
-            [of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)],
+            [
+                of(0) if surely_equal(extent, 1) else place
+                for place, extent in zip(places, own, strict=True)
+            ],
             own,
         )
         if own

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from whence.extent import estimate, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
 from whence.kernels.index import Index
 from whence.kernels.ir import (
@@ -96,7 +97,7 @@ class Gemm(Micro):
     @property
     def divided(self) -> bool:
         """Are sums put aside between the blocks of a panel?"""
-        return self.block_depth < self.depth
+        return not surely_equal(self.block_depth, self.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ def _work_item(build: Builder, gemm: Gemm, task: Count) -> None:
 
 def _remainders(gemm: Gemm) -> set[int]:
     """The heights of the tile that ends a block of rows."""
+    if is_symbolic(gemm.rows):
+        return set(range(1, gemm.tile.rows))
     ends = {
         gemm.rows - first if gemm.rows - first < gemm.block_rows else gemm.block_rows
         for first in range(0, gemm.rows, gemm.block_rows)
@@ -165,8 +168,9 @@ def _pack(build: Builder, gemm: Gemm, n0: Count, columns: Count) -> Pointer:
     base = count(gemm.b.base)
     source = build.pointer("from", build.buffer(gemm.b.buffer), base + n0 * by_column)
     # Where columns lie along memory, a square of registers at a time.
-    squares = gemm.depth // lanes * lanes if by_row == 1 and by_column > 1 else 0
-    if squares:
+    is_turned = surely_equal(by_row, 1) and not surely_equal(by_column, 1)
+    squares = gemm.depth // lanes * lanes if is_turned else 0
+    if not surely_equal(squares, 0):
         with (
             build.loop("j", width, step=lanes) as j,
             build.loop("k", squares, step=lanes) as k,
@@ -180,7 +184,7 @@ def _pack(build: Builder, gemm: Gemm, n0: Count, columns: Count) -> Pointer:
             build.transpose(square)
             with build.unrolled(("i", lanes)) as (i,):
                 build.assign(packed.vector((k + i) * width + j, lanes), square[i])
-    if squares < gemm.depth:
+    if not surely_equal(squares, gemm.depth):
         with build.loop("k", gemm.depth, begin=squares) as k:
             with build.loop("j", columns) as j:
                 build.assign(packed[k * width + j], source[k * by_row + j * by_column])
@@ -202,7 +206,7 @@ def _pace(gemm: Gemm) -> _Pace:
     block of a panel is at work, which takes all steps of all its tiles of rows, the next is
     prefetched at an even pace; with the last, what lies behind it: mostly the next product's first.
     """
-    tiles, lines = -(-gemm.rows // gemm.tile.rows), -(-gemm.tile.width // _LINE)
+    tiles, lines = -(-estimate(gemm.rows) // gemm.tile.rows), -(-gemm.tile.width // _LINE)
     common = math.gcd(tiles, lines)
     if tiles // common > _LONGEST:
         return _Pace(min(tiles // lines, _LONGEST), 1)
@@ -238,7 +242,7 @@ def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
     pace = _pace(gemm) if gemm.packed else _Pace(_UNROLLED, 0)
     whole = depth // pace.steps * pace.steps
     ahead = _ahead(build, gemm, row, m0, pace) if pace.lines else None
-    if whole:
+    if not surely_equal(whole, 0):
         with build.loop("k", whole, step=pace.steps) as k:
             if ahead is not None:
                 for number in range(pace.lines):
@@ -246,8 +250,12 @@ def _tile(build: Builder, item: _Item, rows: int, m0: Count, k0: Count) -> None:
                 build.advance(ahead, pace.lines * _LINE)
             for step in range(pace.steps):
                 _step(build, gemm, sums, rows, at, row, k + step)
-    for step in range(whole, depth):
-        _step(build, gemm, sums, rows, at, row, count(step))
+    if is_symbolic(depth):
+        with build.loop("k", depth, begin=whole, unroll=1) as k:
+            _step(build, gemm, sums, rows, at, row, k)
+    else:
+        for step in range(whole, depth):
+            _step(build, gemm, sums, rows, at, row, count(step))
     if held is None:
         _store(build, item, rows, m0, sums)
     else:
@@ -262,7 +270,7 @@ def _ahead(build: Builder, gemm: Gemm, row: Pointer, m0: Count, pace: _Pace) -> 
     tile, panel = gemm.tile, gemm.block_depth * gemm.tile.width
     # A panel that is read once is a stream: what is prefetched too early would be gone from the
     # cache again.
-    distance = panel if gemm.rows > tile.rows else min(panel, STREAM_AHEAD)
+    distance = panel if estimate(gemm.rows) > tile.rows else min(panel, STREAM_AHEAD)
     every = gemm.block_depth // pace.steps * pace.lines * _LINE
     return build.pointer("ahead", row, distance + m0 // tile.rows * every, alone=False, moves=True)
 

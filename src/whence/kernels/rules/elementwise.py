@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, choose, compute_type, literal
@@ -55,7 +56,7 @@ def _fold(
 
 def like(value: float, x: Expr) -> Literal:
     """A number in the type of `x`."""
-    return literal(value if x.dtype.is_float else int(value), x.dtype)
+    return literal(value if x.dtype.is_float or is_symbolic(value) else int(value), x.dtype)
 
 
 def maximum(a: Expr, b: Expr) -> Expr:
