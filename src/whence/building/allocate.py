@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from whence.building.arena import Lifetime, Planner, plan_arena
+from whence.building.arena import ArenaPlan, Lifetime, Planner, plan_arena
 from whence.building.memory_layout import Aliasing, Location, MemoryLayout, Region, SubBuffer
 from whence.errors import UnsupportedError
+from whence.extent import estimate, is_symbolic
 from whence.graph import Graph, Ref
 from whence.graph.display_name import display_name
 from whence.kernels.lower import Step
@@ -91,17 +92,32 @@ def allocate(
             blocks.setdefault(lies.parent, []).append(
                 Lifetime(nbytes(graph, ref), first, last, lies.offset)
             )
-    memory = plan(list(blocks.values()))
-    places.update(
-        (ref, Location(Region.ARENA, offset=offset))
-        for ref, offset in zip(blocks, memory.offsets, strict=True)
+    is_open = any(
+        is_symbolic(each.size) or is_symbolic(each.offset)
+        for block in blocks.values()
+        for each in block
     )
+    if is_open:
+        memory = ArenaPlan((), 0, 0)
+        places.update((ref, Location(Region.ARENA, number)) for number, ref in enumerate(blocks))
+    else:
+        memory = plan(list(blocks.values()))
+        places.update(
+            (ref, Location(Region.ARENA, offset=offset))
+            for ref, offset in zip(blocks, memory.offsets, strict=True)
+        )
     for ref in within:
         lies = root(within, ref)
         if lies.parent in places:
             place = places[lies.parent]
             places[ref] = Location(place.region, place.index, place.offset + lies.offset)
-    return MemoryLayout(places, owners, memory, _in_place(graph, running, within, places, lives))
+    return MemoryLayout(
+        places,
+        owners,
+        memory,
+        _in_place(graph, running, within, places, lives),
+        tuple(map(tuple, blocks.values())) if is_open else (),
+    )
 
 
 def _in_place(
@@ -154,7 +170,7 @@ def _check_sizes(graph: Graph, refs: Sequence[Ref]) -> None:
     for ref in refs:
         if is_planned(graph, ref):
             total += nbytes(graph, ref)
-            if total > _LARGEST:
+            if estimate(total) > _LARGEST:
                 node = graph[ref.node]
                 raise UnsupportedError(
                     f"{display_name(node)} is {graph.type_of(ref)}: no machine has that much memory"

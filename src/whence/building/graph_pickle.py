@@ -21,9 +21,9 @@ from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, Origin
 from whence.types import ValueType
 
-_PROTOCOL = 5
+PROTOCOL = 5
 _ALLOWED: Mapping[str, frozenset[str]] = {
-    "builtins": frozenset({"frozenset", "set", "complex", "bytearray", "slice", "range"}),
+    "builtins": frozenset({"frozenset", "set", "complex", "bytearray", "slice", "range", "int"}),
     "_codecs": frozenset({"encode"}),
     "collections": frozenset({"OrderedDict"}),
     "numpy": frozenset({"ndarray", "dtype"}),
@@ -49,7 +49,7 @@ _NodeState = tuple[
 def dump(what: object) -> bytes:
     """The bytes of a graph, or of anything made of graphs, their nodes and plain records."""
     file = io.BytesIO()
-    _Pickler(file, _PROTOCOL).dump(what)
+    GraphPickler(file, PROTOCOL).dump(what)
     return file.getvalue()
 
 
@@ -58,7 +58,7 @@ def load(data: bytes | memoryview) -> Any:
     return _Unpickler(io.BytesIO(data)).load()
 
 
-class _Pickler(pickle.Pickler):
+class GraphPickler(pickle.Pickler):
     # Nodes are linked in a list as long as the graph, and pickle would follow it by recursion. So a
     # graph is written as the rows of its nodes, and a node as its number in its graph.
     def reducer_override(self, obj: object) -> Any:

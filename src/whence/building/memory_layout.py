@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from whence.building.arena import ArenaPlan
+from whence.building.arena import ArenaPlan, Block, Planner
 
 if TYPE_CHECKING:
     from whence.graph import Ref
@@ -38,7 +38,7 @@ class Region(enum.IntEnum):
 class Location:
     region: Region
     index: int = 0
-    """Of the input, output or variable."""
+    """Of the input, output or variable; in an arena whose sizes are open, of the block."""
     offset: int = 0
     """In bytes, into what it is in."""
 
@@ -86,6 +86,23 @@ class MemoryLayout:
     """The variables whose new value is written over the old one, by number: nothing reads that any
     more when the writing begins.
     """
+    blocks: tuple[Block, ...] = ()
+    """What is to lie in the arena, where sizes are open: a place there is the number of a block and
+    an offset into it, until `planned` says where blocks begin.
+    """
+
+    def planned(self, planner: Planner) -> MemoryLayout:
+        """The layout when the sizes of its blocks are numbers."""
+        if not self.blocks:
+            return self
+        memory = planner(self.blocks)
+        places = {
+            ref: Location(Region.ARENA, 0, memory.offsets[place.index] + place.offset)
+            if place.region is Region.ARENA
+            else place
+            for ref, place in self.places.items()
+        }
+        return replace(self, places=places, memory=memory, blocks=())
 
     def owner(self, ref: Ref) -> Ref:
         return self.owners.get(ref, ref)

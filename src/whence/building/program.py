@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from whence.building.native_code import Library, NativePlan, NativeSlot, NativeS
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan
     from whence.building.memory_layout import Location, MemoryLayout
+    from whence.building.program_template import ProgramTemplate
     from whence.codegen.emit import KernelUnit
     from whence.fusion import FusedGraph
     from whence.graph import Graph
@@ -121,6 +122,9 @@ class Details:
     tile: Tile
     """What its kernels were divided for."""
 
+    def with_layout(self, layout: MemoryLayout) -> Details:
+        return replace(self, layout=layout)
+
     @property
     def reduced_precision(self) -> bool:
         """Are products of any of its kernels less exact than those of float32?"""
@@ -141,6 +145,8 @@ class Plan:
     """What each worker needs."""
     n_slots: int
     variables: tuple[Variable, ...] = ()
+    dims: tuple[int, ...] = ()
+    """The sizes of the model's dimensions, in the order in which kernels read them."""
 
     @property
     def is_native(self) -> bool:
@@ -172,6 +178,7 @@ class Program:
         "_loading",
         "library",
         "plan",
+        "template",
         "used",
         "weights",
     )
@@ -183,7 +190,10 @@ class Program:
         library: Library | None,
         details: Details | Callable[[], Details],
         used: Sequence[tuple[int, int]] | None = None,
+        template: ProgramTemplate | None = None,
     ) -> None:
+        self.template = template
+        """What programs for other sizes are made of, if the model's dimensions are open."""
         self.used = used
         """Which parts of the arena hold values, where every other byte is to be left alone
         (`building/redzones.py`).
@@ -202,6 +212,19 @@ class Program:
             if not isinstance(self._details, Details):
                 self._details = self._details()
             return self._details
+
+    def at(self, sizes: Mapping[str, int]) -> Program:
+        """The same program for other sizes of the model's dimensions, which its guards must allow.
+        Code and weights are shared.
+        """
+        assert self.template is not None
+        return self.template.program(sizes, self.weights, self.library)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Of the model's open dimensions, by name: what it was made for."""
+        names = () if self.template is None else self.template.plan.dimensions
+        return dict(zip(names, self.plan.dims, strict=True))
 
     @property
     def actions(self) -> tuple[Segment | ReferenceStep, ...]:
@@ -243,22 +266,28 @@ class Program:
         """Drop the constants that only kernels read from the graph, which keeps their types:
         `weights` holds them as kernels want them.
         """
-        by_reference = [self.graph[step.nodes[0]] for step in self.steps if not step.symbol]
-        read = {
-            self.layout.owner(ref).node
-            for node in (*by_reference, *self.graph.results)
-            for ref in node.inputs
-            if ref is not None
-        }
-        # Guards may ask the host for their conditions.
-        read |= {
-            self.layout.owner(ref).node
-            for node in self.graph
-            if node.op == "Choose" and (ref := node.inputs[0]) is not None
-        }
-        for node in self.graph:
-            if node.is_const and node.id not in read:
-                node.value = None
+        details = self.details if self.template is None else self.template.details
+        _release_constants(details)
+
+
+def _release_constants(details: Details) -> None:
+    graph, layout = details.graph, details.layout
+    by_reference = [graph[step.nodes[0]] for step in details.steps if not step.symbol]
+    read = {
+        layout.owner(ref).node
+        for node in (*by_reference, *graph.results)
+        for ref in node.inputs
+        if ref is not None
+    }
+    # Guards may ask the host for their conditions.
+    read |= {
+        layout.owner(ref).node
+        for node in graph
+        if node.op == "Choose" and (ref := node.inputs[0]) is not None
+    }
+    for node in graph:
+        if node.is_const and node.id not in read:
+            node.value = None
 
 
 def make_segment(

@@ -11,6 +11,7 @@ from whence.building.backend import Lowered, LoweredStep
 from whence.building.memory_layout import Location, MemoryLayout, Region, written
 from whence.building.program import Block, Copy, Details, ProgramStep
 from whence.building.weights import Packing, Weights
+from whence.extent import Dimensions, dimensions_of
 from whence.graph import Graph, Ref
 from whence.kernels.ir import Member
 from whence.kernels.lower import Step
@@ -77,6 +78,17 @@ def _described(lowered: LoweredStep) -> ProgramStep:
         members,
         step.why_reference,
         reduced_precision=reduced_precision,
+    )
+
+
+def dimensions_of_graph(graph: Graph) -> Dimensions | None:
+    """The dimensions that sizes of the graph's values are expressions over, if any are."""
+    return dimensions_of(
+        dim
+        for node in graph
+        for kind in node.outputs
+        if isinstance(kind, TensorType)
+        for dim in kind.shape or ()
     )
 
 

@@ -9,10 +9,26 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.building.memory_layout import Region
 from whence.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from whence.building.program import Details
+
+
+def used_ranges(details: Details) -> list[tuple[int, int]]:
+    """Where in the arena values begin and end."""
+    from whence.building.allocate import nbytes
+
+    return [
+        (place.offset, place.offset + nbytes(details.graph, ref))
+        for ref, place in details.layout.places.items()
+        if place.region is Region.ARENA
+    ]
 
 
 def poison_gaps(block: np.ndarray, used: Iterable[tuple[int, int]]) -> None:

@@ -229,7 +229,7 @@ CASES: list[Case] = [
         pyramid,
         {"batch": 2, "height": 16, "width": 12},
         [{"batch": 3, "height": 9, "width": 31}, {"batch": 2, "height": 40, "width": 40}],
-        ["0 <= (((height - 1)/2) - 1)", "0 <= (((width - 1)/2) - 1)"],
+        ["0 <= ((height - 1)/2) - 1", "0 <= ((width - 1)/2) - 1"],
         {"FromBlocked": 1},
     ),
 ]

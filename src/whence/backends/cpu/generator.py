@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from whence.backends.cpu.segments import Segments
+from whence.backends.cpu.segments import step_templates
 from whence.building.aligned_memory import ALIGNMENT
-from whence.building.allocate import nbytes
 from whence.building.arena import Planner, plan_arena, side_by_side
 from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
 from whence.building.build import build
-from whence.building.memory_layout import Region
 from whence.building.native_code import Library
-from whence.building.program import Plan, Program
-from whence.building.program_parts import copies_of, details_of, input_blocks, output_blocks
-from whence.building.redzones import poison_gaps
+from whence.building.plan_template import PlanTemplate, plan_at
+from whence.building.program import Program
+from whence.building.program_parts import (
+    copies_of,
+    details_of,
+    dimensions_of_graph,
+    input_blocks,
+    output_blocks,
+)
+from whence.building.program_template import ProgramTemplate
+from whence.building.redzones import poison_gaps, used_ranges
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
 from whence.codegen.emit import emit
@@ -87,35 +93,37 @@ class CpuGenerator(CodeGenerator):
 
     def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
         graph, layout, units = lowered.graph, lowered.layout, lowered.rendered.units
+        dimensions = dimensions_of_graph(graph)
         library = (
             Library(self.toolchain.build_library(units, progress=progress))
             if units and self.load
             else None
         )
         weights = Weights(ALIGNMENT if self.toolchain.sanitize else 0)
-        segments = Segments(lowered, weights, library)
-        for step in lowered.steps:
-            segments.add(step)
-        kernels = [each.step.kernel for each in lowered.steps if each.step.kernel is not None]
-        plan = Plan(
+        template = PlanTemplate(
             inputs=input_blocks(graph, layout),
             outputs=output_blocks(graph, layout),
-            actions=segments.finish(),
+            steps=tuple(step_templates(lowered, weights)),
+            arena=layout.blocks,
             arena_bytes=layout.memory.arena_bytes,
-            scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
-            n_slots=segments.n_slots,
             variables=variables_of(graph, layout, weights),
+            dimensions=() if dimensions is None else tuple(dimensions.sizes),
         )
         details = details_of(lowered, copies_of(graph, layout, weights))
         block = weights.finish()
-        if not self.toolchain.sanitize:
-            return Program(plan, block, library, details)
-        poison_gaps(block, weights.used)
-        used = [
-            (place.offset, place.offset + nbytes(graph, ref))
-            for ref, place in layout.places.items()
-            if place.region is Region.ARENA
-        ]
+        if self.toolchain.sanitize:
+            poison_gaps(block, weights.used)
+        if dimensions is not None:
+            whole = ProgramTemplate(
+                dimensions,
+                template,
+                details,
+                self.plan_arena,
+                sanitized=self.toolchain.sanitize,
+            )
+            return whole.program(dimensions.sizes, block, library)
+        plan = plan_at(template, {}, library)
+        used = used_ranges(details) if self.toolchain.sanitize else None
         return Program(plan, block, library, details, used)
 
 

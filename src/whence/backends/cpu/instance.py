@@ -45,10 +45,14 @@ class Instance:
         self._arena = aligned_bytes(plan.arena_bytes)
         if program.used is not None:
             poison_gaps(self._arena, program.used)
+        # Behind the inputs, what the sizes of open dimensions are.
+        self._dims = np.array(plan.dims, np.int64)
         self._given, self._made = (
-            native.room_for(len(plan.inputs)),
+            native.room_for(len(plan.inputs) + bool(plan.dims)),
             native.room_for(len(plan.outputs)),
         )
+        if plan.dims:
+            self._given[len(plan.inputs)] = native.address_of(self._dims)
         self._pointers = native.room_for(plan.n_slots)
         self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
         self._reads, self._writes = (

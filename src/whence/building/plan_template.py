@@ -1,0 +1,263 @@
+"""The plan of a program before its sizes are known: what `plan_at` turns into the plan of one call.
+
+Sizes in it may be expressions over the model's dimensions: how many work items a step has, how large
+the values in the arena are, where in a value another begins. Nothing in it needs graphs or kernels,
+so a program that comes from the cache gets the plan for new sizes without loading the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from whence.building.arena import Block as ArenaBlock
+from whence.building.arena import Lifetime, Planner, plan_arena
+from whence.building.memory_layout import Location, Region
+from whence.building.native_code import TOGETHER, Library, NativeSlot, NativeStep
+from whence.building.program import (
+    Block,
+    Plan,
+    ReferenceStep,
+    Segment,
+    Variable,
+    make_segment,
+)
+from whence.errors import UnsupportedError
+from whence.extent import evaluate
+
+# A work item that takes less than this is not worth waking another thread for.
+_GRAIN_NS = 6_000
+# A run that by this reckoning, which counts weights as far away, takes less finds the other threads
+# asleep, and is over by the time they are awake.
+_ALONE_NS = 400_000
+_BYTES_PER_NS = 8
+_LARGEST = 1 << 48
+"""Bytes of an arena: more than any machine has, and far from the end of 64 bits."""
+
+
+class StepGuard(NamedTuple):
+    """A condition that a step runs under."""
+
+    condition: Location
+    value: tuple[int, int]
+    """Which value the condition is: the node that makes it, and which of its outputs."""
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepTemplate:
+    """A step: a kernel, or an operator by its reference."""
+
+    number: int
+    symbol: str = ""
+    """The kernel's function; empty for a reference step."""
+    node: int = -1
+    """Of a reference step: the operator."""
+    tasks: int = 1
+    flops: int = 0
+    bytes: int = 0
+    flops_per_ns: int = 1
+    is_together: bool = False
+    scratch_bytes: int = 0
+    operands: tuple[Location, ...] = ()
+    guards: tuple[StepGuard, ...] = ()
+
+    @property
+    def is_reference(self) -> bool:
+        return self.node >= 0
+
+    @property
+    def work_ns(self) -> float:
+        """What it takes on one thread, roughly."""
+        return self.flops / self.flops_per_ns + self.bytes / _BYTES_PER_NS
+
+    @property
+    def grain(self) -> int:
+        """How many work items make a piece that is worth handing to another thread."""
+        return TOGETHER if self.is_together else grain_of(self.work_ns, self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTemplate:
+    """What a run needs, except the sizes and the run's own memory."""
+
+    inputs: tuple[Block | None, ...]
+    outputs: tuple[Block | None, ...]
+    steps: tuple[StepTemplate, ...]
+    arena: tuple[ArenaBlock, ...]
+    """What lies in the arena: the `index` of a place there is a number of this list. Empty where
+    places in the arena are known already, and `arena_bytes` is how much they take.
+    """
+    arena_bytes: int = 0
+    variables: tuple[Variable, ...] = ()
+    dimensions: tuple[str, ...] = ()
+    """In the order in which kernels get their sizes."""
+
+
+def grain_of(work_ns: float, tasks: int) -> int:
+    """So many work items are worth waking another thread for."""
+    return max(1, int(_GRAIN_NS / max(work_ns / max(tasks, 1), 0.01)))
+
+
+def dims_location(inputs: int) -> Location:
+    """Where a run has the sizes of the dimensions: behind its inputs."""
+    return Location(Region.INPUT, inputs)
+
+
+def plan_at(
+    template: PlanTemplate,
+    sizes: Mapping[str, int],
+    library: Library | None,
+    planner: Planner = plan_arena,
+) -> Plan:
+    """The plan for one set of sizes. Without a library, the code is for another machine."""
+    size = _Sizes(sizes)
+    arena_bytes, offsets = template.arena_bytes, (0,) * len(template.arena)
+    if template.arena:
+        planned = planner([[size.lifetime(each) for each in block] for block in template.arena])
+        arena_bytes, offsets = planned.arena_bytes, planned.offsets
+        if arena_bytes > _LARGEST:
+            raise UnsupportedError(f"{arena_bytes} bytes: no machine has that much memory")
+    addresses: dict[str, int] = {}
+    steps = [size.step(step, offsets) for step in template.steps]
+    actions, n_slots = _actions(steps, lambda symbol: _address(addresses, library, symbol))
+    return Plan(
+        inputs=tuple(size.block(block) for block in template.inputs),
+        outputs=tuple(size.block(block) for block in template.outputs),
+        actions=actions,
+        arena_bytes=arena_bytes,
+        scratch_bytes=max((step.scratch_bytes for step in steps), default=0),
+        n_slots=n_slots,
+        variables=template.variables,
+        dims=tuple(sizes[name] for name in template.dimensions),
+    )
+
+
+class _Sizes:
+    """Expressions as the numbers that they are for one set of sizes; each is computed once."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+        self._known: dict[int, int] = {}
+
+    def __call__(self, size: int) -> int:
+        if type(size) is int:
+            return size
+        found = self._known.get(id(size))
+        if found is None:
+            found = self._known[id(size)] = evaluate(size, self._sizes)
+        return found
+
+    def block(self, block: Block | None) -> Block | None:
+        return None if block is None else replace(block, shape=tuple(map(self, block.shape)))
+
+    def lifetime(self, lifetime: Lifetime) -> Lifetime:
+        return Lifetime(self(lifetime.size), lifetime.first, lifetime.last, self(lifetime.offset))
+
+    def location(self, location: Location, arena: Sequence[int]) -> Location:
+        region, index, offset = location.region, location.index, self(location.offset)
+        if region is Region.ARENA and arena:
+            return Location(region, 0, arena[index] + offset)
+        return Location(region, index, offset)
+
+    def step(self, step: StepTemplate, arena: Sequence[int]) -> StepTemplate:
+        return replace(
+            step,
+            tasks=self(step.tasks),
+            flops=self(step.flops),
+            bytes=self(step.bytes),
+            scratch_bytes=self(step.scratch_bytes),
+            operands=tuple(self.location(each, arena) for each in step.operands),
+            guards=tuple(
+                guard._replace(condition=self.location(guard.condition, arena))
+                for guard in step.guards
+            ),
+        )
+
+
+def _address(known: dict[str, int], library: Library | None, symbol: str) -> int | None:
+    if library is None:
+        return None
+    if symbol not in known:
+        known[symbol] = library.address(symbol)
+    return known[symbol]
+
+
+# ---- segments ----
+
+
+def _actions(
+    steps: Sequence[StepTemplate], address: Callable[[str], int | None]
+) -> tuple[tuple[Segment | ReferenceStep, ...], int]:
+    """Native steps that follow each other as one call of the run-time library, and the slots of the
+    call that has the most.
+    """
+    actions: list[Segment | ReferenceStep] = []
+    together: list[StepTemplate] = []
+
+    def flush() -> None:
+        if together:
+            actions.append(_segment(together, address))
+            together.clear()
+
+    for step in steps:
+        if step.is_reference and not step.guards:
+            flush()
+            actions.append(ReferenceStep(step.number, step.node))
+        else:
+            # Most runs may never come by a reference step under a guard: it does not end the call.
+            together.append(step)
+    flush()
+    segments = [action for action in actions if isinstance(action, Segment)]
+    return tuple(actions), max((segment.plan.n_slots for segment in segments), default=0)
+
+
+def _segment(steps: Sequence[StepTemplate], address: Callable[[str], int | None]) -> Segment:
+    native: list[NativeStep] = []
+    slots: list[NativeSlot] = []
+    work: dict[tuple[_Condition, ...], float] = {}
+    for step in steps:
+        first = len(slots)
+        slots += [_slot(each) for each in step.operands]
+        slots += [_slot(guard.condition) for guard in step.guards]
+        wanted = sum(guard.wanted << bit for bit, guard in enumerate(step.guards))
+        at = None if step.is_reference else address(step.symbol)
+        grain = 1 if step.is_reference else step.grain
+        native.append(
+            NativeStep(at, step.tasks, grain, first, len(step.operands), len(step.guards), wanted)
+        )
+        if not step.is_reference:
+            under = tuple((guard.value, guard.wanted) for guard in step.guards)
+            work[under] = work.get(under, 0.0) + step.work_ns
+    if longest_ns(work) < _ALONE_NS:
+        for each in native:
+            each.grain = each.tasks
+    return make_segment(
+        native,
+        tuple(step.symbol for step in steps),
+        slots,
+        max((step.scratch_bytes for step in steps), default=0),
+        steps[0].number,
+        tuple(ReferenceStep(step.number, step.node) for step in steps if step.is_reference),
+    )
+
+
+def _slot(location: Location) -> NativeSlot:
+    return NativeSlot(int(location.region), location.index, location.offset)
+
+
+_Condition = tuple[tuple[int, int], bool]
+
+
+def longest_ns(work: Mapping[tuple[_Condition, ...], float]) -> float:
+    """What a run takes that takes the longer side of every choice, given what the steps under the
+    same guards take.
+    """
+    below = dict(work)
+    for depth in range(max(map(len, work), default=0), 0, -1):
+        sides = {guards: ns for guards, ns in below.items() if len(guards) == depth}
+        for outer, value in dict.fromkeys((guards[:-1], guards[-1][0]) for guards in sides):
+            longer = max(sides.get((*outer, (value, wanted)), 0.0) for wanted in (False, True))
+            below[outer] = below.get(outer, 0.0) + longer
+    return below.get((), 0.0)

@@ -1,0 +1,85 @@
+"""A program whose sizes are open: one compilation for every call that its guards allow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from whence.building.arena import Planner, plan_arena
+from whence.building.plan_template import PlanTemplate, plan_at
+from whence.building.program import Block, Details, Program
+from whence.building.redzones import used_ranges
+
+if TYPE_CHECKING:
+    from whence.building.native_code import Library
+    from whence.extent import Dimensions
+
+
+class ProgramTemplate:
+    """What programs for all sizes have in common, besides code and weights."""
+
+    def __init__(
+        self,
+        dimensions: Dimensions,
+        plan: PlanTemplate,
+        details: Details | Callable[[], Details],
+        planner: Planner = plan_arena,
+        *,
+        sanitized: bool = False,
+    ) -> None:
+        self.dimensions = dimensions
+        self.plan = plan
+        self._details = details
+        self._planner = planner
+        self._sanitized = sanitized
+        """Is memory between values watched (`building/redzones.py`)?"""
+        self._loading = threading.Lock()
+
+    @property
+    def details(self) -> Details:
+        """What explains it, with expressions as sizes; loaded on first use."""
+        with self._loading:
+            if not isinstance(self._details, Details):
+                self._details = self._details()
+            return self._details
+
+    def program(
+        self, sizes: Mapping[str, int], weights: np.ndarray, library: Library | None
+    ) -> Program:
+        """The program for these sizes."""
+        plan = plan_at(self.plan, sizes, library, self._planner)
+        if not self._sanitized:
+            return Program(plan, weights, library, lambda: self._details_at(sizes), None, self)
+        details = self._details_at(sizes)
+        return Program(plan, weights, library, details, used_ranges(details), self)
+
+    def sizes_of(self, shapes: Sequence[Sequence[int] | None]) -> dict[str, int] | None:
+        """The sizes of the dimensions in a call with inputs of these shapes, if this serves it."""
+        sizes: dict[str, int] = {}
+        for block, shape in zip(self.plan.inputs, shapes, strict=True):
+            if block is not None and not _matched(block, shape, sizes):
+                return None
+        return sizes if self.dimensions.hold(sizes) else None
+
+    def _details_at(self, sizes: Mapping[str, int]) -> Details:
+        from whence.building.evaluated import evaluated
+
+        details: Details = evaluated(self.details, sizes)
+        return details.with_layout(details.layout.planned(self._planner))
+
+
+def _matched(block: Block, shape: Sequence[int] | None, sizes: dict[str, int]) -> bool:
+    """Does an input of this shape fit what the program takes? Sizes of dimensions are noted."""
+    if shape is None or len(shape) != len(block.shape):
+        return False
+    for wanted, size in zip(block.shape, shape, strict=True):
+        name = wanted if type(wanted) is int else str(wanted)
+        if isinstance(name, str):
+            if sizes.setdefault(name, size) != size:
+                return False
+        elif name != size:
+            return False
+    return True
