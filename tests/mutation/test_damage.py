@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
 
 from tests.mutate_bytes import GOOD, candidate, outcome, sources
+from tests.mutation.damage import Stuck, limited
 
 COUNT = 600
 
@@ -25,3 +27,17 @@ def test_damaged_files_are_read_or_refused():
         assert kind in GOOD, f"{index} {name}: {text}"
         seen[kind] += 1
     assert min(seen.values()) > COUNT / 10
+
+
+def endless():
+    while True:
+        pass
+
+
+def test_waiting_for_a_busy_machine_is_not_being_stuck():
+    with limited(0.1):
+        time.sleep(0.3)
+    with pytest.raises(Stuck), limited(0.1):
+        endless()
+    with pytest.raises(Stuck), limited(0.01):
+        time.sleep(60)
