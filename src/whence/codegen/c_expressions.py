@@ -176,7 +176,7 @@ class ExpressionWriter:
                         text = self._bound(arg, text)
                     texts_of.append(text)
                 if lanes > 1:
-                    return self._vector_call(expr, texts_of)
+                    return self.vector_call(expr, texts_of)
                 if fn is Fn.CHOOSE:
                     return f"({texts_of[0]} ? {texts_of[1]} : {texts_of[2]})"
                 if fn is Fn.CAST:
@@ -228,7 +228,7 @@ class ExpressionWriter:
             return f"(({self.vector_type(to.dtype, 1)})({text}))[0]"
         return f"({self.type_of(to)})({text})"
 
-    def _vector_call(self, expr: Op, texts: list[str]) -> str:
+    def vector_call(self, expr: Op, texts: list[str]) -> str:
         """A function of each lane."""
         fn, args, lanes = expr.fn, expr.args, expr.lanes
         if fn in VECTOR_INFIX:

@@ -40,6 +40,7 @@ from whence.kernels.ir import (
     Expr,
     Fill,
     For,
+    Grid,
     If,
     Kernel,
     Let,
@@ -115,6 +116,8 @@ class CWriter(ExpressionWriter):
                 self.line(f"{buffer}[{place}] = {self.stored(buffer, value)};")
             case Micro():
                 self.statements(stmt.program(self.kernel))
+            case Grid():
+                self.grid(stmt)
             case For():
                 self._for(stmt)
             case While(condition, body):
@@ -143,7 +146,7 @@ class CWriter(ExpressionWriter):
             case Assign(place, value):
                 self.assign(place, self.expression(value))
             case Array():
-                self._array(stmt)
+                self.array(stmt)
             case Constants():
                 self.constants_array(stmt)
             case LetPointer():
@@ -156,7 +159,7 @@ class CWriter(ExpressionWriter):
                 self.line(f"{pointer} += {self.count(by)};")
             case Swap(one, other):
                 kept = self.fresh("swap")
-                self.line(f"__auto_type {kept} = {one};")
+                self.line(f"{self.swap_type(one)} {kept} = {one};")
                 self.line(f"{one} = {other}, {other} = {kept};")
             case Prefetch(pointer, offset, nearest):
                 near = "" if nearest else ", 0, 2"
@@ -223,7 +226,7 @@ class CWriter(ExpressionWriter):
     def vector_write(self, address: str, what: Expr, text: str) -> None:
         self.line(f"*({self.type_of(what)} *)({address}) = {text};")
 
-    def _array(self, array: Array) -> None:
+    def array(self, array: Array) -> None:
         kind = (
             c_type(array.dtype) if array.lanes == 1 else self.vector_type(array.dtype, array.lanes)
         )
@@ -255,6 +258,12 @@ class CWriter(ExpressionWriter):
         address = f"{fill.pointer} + {self.count(fill.offset)}"
         size = f"{self.count(fill.elements)} * sizeof *{fill.pointer}"
         self.line(f"__builtin_memset({address}, {self.expression(fill.byte)}, {size});")
+
+    def swap_type(self, pointer: str) -> str:
+        return "__auto_type"
+
+    def grid(self, grid: Grid) -> None:
+        raise UnsupportedError("C has no work items in groups")
 
     def matrix_tiles(self, stmt: MatrixTileStmt) -> None:
         for line in matrix_tile_lines(stmt, self.count):

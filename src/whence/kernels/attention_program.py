@@ -12,6 +12,7 @@ import numpy as np
 
 from whence.extent import Relation, decide, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
+from whence.kernels.device.attention import attention_on_device
 from whence.kernels.expressions import apply, choose
 from whence.kernels.index import Index
 from whence.kernels.ir import (
@@ -160,6 +161,9 @@ class Attention(Micro):
             else:
                 _tiles(build, item, block)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return attention_on_device(self, BATCH, HEAD, ROW, KEY, COLUMN)
 
 
 def _tiles(build: Builder, item: _Item, block: Count) -> None:

@@ -32,6 +32,7 @@ from whence.kernels.ir import (
     Array,
     Assign,
     At,
+    Barrier,
     ChoosePointer,
     Condition,
     Constants,
@@ -41,6 +42,7 @@ from whence.kernels.ir import (
     Expr,
     Fill,
     For,
+    Grid,
     If,
     Item,
     Let,
@@ -140,6 +142,19 @@ class Builder:
         with self._inside() as body:
             yield Counter(TASK)
         self.add(Loop(Var(TASK, tasks), tuple(body)))
+
+    def grid(
+        self, groups: tuple[int, int, int], items: tuple[int, int, int]
+    ) -> tuple[tuple[Count, ...], tuple[Count, ...]]:
+        """A device's work items: the numbers of the group, and of the work item in its group."""
+        x, y, z = (self._name(f"group_{axis}") for axis in "xyz")
+        i, j, k = (self._name(f"item_{axis}") for axis in "xyz")
+        self.add(Grid(groups, items, (x, y, z), (i, j, k)))
+        return (Counter(x), Counter(y), Counter(z)), (Counter(i), Counter(j), Counter(k))
+
+    def barrier(self) -> None:
+        """No work item of a group goes on before all are here."""
+        self.add(Barrier())
 
     @contextmanager
     def loop(
@@ -294,10 +309,16 @@ class Builder:
         self.add(Advance(pointer.name, count(by)))
 
     def array(
-        self, name: str, *shape: int, dtype: DType = DType.F32, lanes: int = 1, alignment: int = 0
+        self,
+        name: str,
+        *shape: int,
+        dtype: DType = DType.F32,
+        lanes: int = 1,
+        alignment: int = 0,
+        shared: bool = False,
     ) -> Memory:
         name = self._name(name)
-        self.add(Array(name, shape, dtype, lanes, alignment))
+        self.add(Array(name, shape, dtype, lanes, alignment, shared))
         return Memory(name, dtype, lanes)
 
     def constants(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.kernels.builder import Pointer
-from whence.kernels.ir import Count, Expr, Micro, Name, count, least
+from whence.kernels.ir import At, Condition, Count, Expr, Micro, Name, ValueCount, count, least
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -125,6 +125,19 @@ class LayerState:
         if it.batch_first:
             return (row * it.directions + self.direction) * it.hidden + unit
         return (self.direction * it.batch + row) * it.hidden + unit
+
+    def output_row(self, i: Count, t: Count) -> Count:
+        """Where the states of a sequence at a time lie among all of them."""
+        it, row = self.it, self.first + i
+        if it.batch_first:
+            return ((row * it.time + t) * it.directions + self.direction) * it.hidden
+        return ((t * it.directions + self.direction) * it.batch + row) * it.hidden
+
+    def is_alive(self, i: Count, t: Count) -> Condition | None:
+        """Has a sequence not ended yet? `None` where all are as long."""
+        if self.it.lengths is None:
+            return None
+        return t < ValueCount(At(self.it.lengths, self.first + i, DType.I32))
 
     @property
     def own_units(self) -> tuple[Count, Count]:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.device.recurrent import recurrent_on_device
 from whence.kernels.ir import (
     BEGIN,
     END,
@@ -23,7 +24,6 @@ from whence.kernels.ir import (
     Splat,
     Stmt,
     Swap,
-    ValueCount,
     chosen,
     count,
     least,
@@ -50,6 +50,9 @@ class Recurrent(RecurrentLayer):
                 first = build.count("first", task % self.blocks * self.rows)
                 _layer(build, self, (count(0), count(self.panels)), direction, first)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return recurrent_on_device(self)
 
 
 def _layer(
@@ -270,10 +273,15 @@ def _phase(
     with build.loop("i", it.rows) as i:
         share = build.pointer("share", shares, (i * it.panels + panel) * it.width)
         unit0 = build.count("unit0", panel * it.units)
-        unit = Unit(build, layer, phases, number, share, gate, i * (vectors * lanes), unit0)
+        unit = Unit(build, layer, phases, number, unit0)
         unit.prepare(i, t)
         with build.loop("u", limit, vectorise=True) as u:
-            unit.compute(i, u)
+            unit.compute(
+                i,
+                u,
+                lambda number: share[number * it.units + u],
+                lambda number: gate[i * (vectors * lanes) + number * it.units + u],
+            )
 
 
 def _store_step(build: Builder, layer: LayerState, t: Count) -> None:
@@ -282,23 +290,17 @@ def _store_step(build: Builder, layer: LayerState, t: Count) -> None:
         return
     begin, end = layer.own_units
     with build.loop("i", it.rows) as i:
-        row = layer.first + i
-        place = (
-            ((row * it.time + t) * it.directions + layer.direction) * it.hidden
-            if it.batch_first
-            else ((t * it.directions + layer.direction) * it.batch + row) * it.hidden
-        )
-        to = build.pointer("to", build.buffer(target), place, written=True)
+        to = build.pointer("to", build.buffer(target), layer.output_row(i, t), written=True)
 
         def store(ends: bool, i: Count = i, to: Pointer = to) -> None:
             with build.loop("u", end, begin=begin) as u:
                 build.assign(to[u], ZERO if ends else layer.next[i * it.padded + u])
 
-        if it.lengths is None:
+        alive = layer.is_alive(i, t)
+        if alive is None:
             store(False)
         else:
-            lengths = build.buffer(it.lengths, DType.I32)
-            with build.when(t < ValueCount(lengths[row])):
+            with build.when(alive):
                 store(False)
             with build.otherwise():
                 store(True)

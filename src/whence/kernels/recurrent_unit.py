@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from whence.kernels.builder import Builder, Memory, Pointer
+from whence.kernels.builder import Builder, Pointer
 from whence.kernels.expressions import apply, choose
 from whence.kernels.ir import Count, CountValue, Expr, Fn, Literal, Name, walk
 from whence.kernels.recurrent_layer import HIDDEN, NEW_CELL, RESET, LayerState, Phase
@@ -26,12 +27,6 @@ class Unit:
     layer: LayerState
     phases: tuple[Phase, ...]
     number: int
-    share: Pointer
-    """Of the input, by gate."""
-    gate: Memory
-    """The sums, by sequence and gate."""
-    row: Count
-    """Where the sequence's begin."""
     unit0: Count
     peepholes: dict[int, Pointer] = field(default_factory=dict)
     late_bias: Pointer | None = None
@@ -59,14 +54,22 @@ class Unit:
             place = direction * (2 * it.gates * it.hidden) + offset + self.unit0
             self.late_bias = build.pointer("late_bias", build.buffer(it.bias), place)
 
-    def compute(self, i: Count, u: Count) -> None:
+    def compute(
+        self,
+        i: Count,
+        u: Count,
+        share_of: Callable[[int], Expr],
+        sum_of: Callable[[int], Expr],
+    ) -> None:
+        """`share_of` has the input's share of each gate, `sum_of` the products with the state by the
+        gate's number in this phase.
+        """
         it, build, layer = self.layer.it, self.build, self.layer
         phase = self.phases[self.number]
         place = build.count("place", i * it.padded + self.unit0 + u)
         late = None if self.late_bias is None else self.late_bias[u]
         for local, gate in enumerate(phase.gates):
-            recurrent = self.gate[self.row + local * it.units + u]
-            share = self.share[gate * it.units + u]
+            recurrent, share = sum_of(local), share_of(gate)
             if gate == it.late and not phase.from_reset:
                 # The state's share is reset on its own, with its own bias.
                 build.bind_value(f"x{gate}", share)

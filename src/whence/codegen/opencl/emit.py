@@ -11,31 +11,14 @@ from dataclasses import dataclass, field
 
 from whence.codegen.c_text import c_comment
 from whence.codegen.emit import Function
-from whence.codegen.opencl.attention import write_attention
-from whence.codegen.opencl.conv import write_conv
-from whence.codegen.opencl.gemm import write_gemm
 from whence.codegen.opencl.prelude import prelude
-from whence.codegen.opencl.recurrent import write_recurrent
-from whence.codegen.opencl.render_cl import Device, Geometry, Micros, render_opencl
-from whence.codegen.opencl.slide import write_slide
+from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
 from whence.errors import UnsupportedError
-from whence.kernels.attention_program import Attention
-from whence.kernels.conv.depthwise_program import Slide
-from whence.kernels.conv.direct_program import Conv
 from whence.kernels.ir import Kernel
-from whence.kernels.product.gemm_program import Gemm
-from whence.kernels.recurrent_program import Recurrent
 from whence.kernels.tile import Tile
 
-MICROS: Micros = {
-    Attention: write_attention,
-    Conv: write_conv,
-    Gemm: write_gemm,
-    Recurrent: write_recurrent,
-    Slide: write_slide,
-}
 TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
-"""How constants are packed. The division into work items is the writers' own."""
+"""How constants are packed. The division into work items is the device programs' own."""
 _SHOWN = 8
 
 
@@ -75,7 +58,7 @@ def emit_opencl(
     served: dict[str, list[str]] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         try:
-            made = render_opencl(kernel, MICROS, device)
+            made = render_opencl(kernel, device)
         except UnsupportedError as error:
             refused[number] = str(error)
             launches.append(None)

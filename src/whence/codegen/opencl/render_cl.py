@@ -5,14 +5,14 @@ calls independent are dealt out to the group's work items, and loops that only f
 dealt out and their parts folded through local memory. Everything else every work item does for
 itself, with the same result; what is stored outside such a loop is stored by the first.
 
-Micro-kernels choose their own division and set `geometry`.
+Micro-kernels say their own division (`Grid`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from whence.codegen.c_text import (
     c_comment,
     c_literal,
     c_type,
-    converted,
     written_call,
 )
 from whence.codegen.render_c import CWriter
@@ -30,30 +29,39 @@ from whence.kernels.ir import (
     SCRATCH,
     TASK,
     Accumulate,
+    Array,
     Assign,
+    Barrier,
+    Bits,
+    ChoosePointer,
     Constants,
     Expr,
     Fn,
     For,
+    Grid,
     Kernel,
     Let,
     LetPointer,
     Literal,
     Load,
+    LookUp,
     Loop,
     LoopKind,
+    MatrixTileStmt,
+    Meeting,
     Micro,
     Name,
+    Op,
     Prefetch,
+    Primitive,
     Role,
     Stmt,
     Store,
+    Transpose,
     walk,
 )
 from whence.ops.quantised.quantise import integer_range
 from whence.types import DType
-
-Micros = Mapping[type[Micro], Callable[["ClWriter", Micro], None]]
 
 # Types whose arithmetic every device has; double precision is asked for separately.
 _TYPES = frozenset(
@@ -70,6 +78,7 @@ _TYPES = frozenset(
         DType.BOOL,
     }
 )
+_VECTORS = {DType.F32: "float", DType.I32: "int", DType.I8: "char"}
 _FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
 _GROUP = 32
 """Work items in a group at most: enough for a vector unit, few enough for short rows."""
@@ -100,7 +109,7 @@ class Geometry:
 class ClWriter(CWriter):
     """Lines of OpenCL C. Expressions are those of C; the prelude says what their words mean."""
 
-    def __init__(self, kernel: Kernel, micros: Micros, device: Device) -> None:
+    def __init__(self, kernel: Kernel, device: Device) -> None:
         super().__init__(kernel)
         self.device = device
         self.counter = "int" if all(param.elements < _FAR for param in kernel.params) else "int64_t"
@@ -112,18 +121,12 @@ class ClWriter(CWriter):
         self.local_bytes = 0
         self.constants: list[str] = []
         """Definitions that stand before the kernel."""
-        self._cl_micros = micros
         self._group = _group_size(kernel, device)
         self._dealt = False
         self._folding: set[DType] = set()
         self._spaces: dict[str, str] = {}
-
-    def constant(self, stem: str, values: Sequence[float], dtype: DType = DType.F32) -> str:
-        """The name of a table of numbers that all work items read."""
-        name = f"@name@_{stem}{len(self.constants)}"
-        numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
-        self.constants.append(f"__constant {c_type(dtype)} {name}[] = {{{numbers}}};")
-        return name
+        self._kinds: dict[str, str] = {}
+        """Of pointers: their types."""
 
     def local(self, name: str, kind: DType, *extents: int) -> None:
         """Memory that the work items of a group share."""
@@ -142,7 +145,10 @@ class ClWriter(CWriter):
         return []
 
     def expression(self, expr: Expr) -> str:
-        self.require({part.dtype for part in walk(expr)})
+        parts = list(walk(expr))
+        self.require({part.dtype for part in parts})
+        if any(isinstance(part, Primitive | LookUp) for part in parts):
+            raise UnsupportedError("a function of whole vectors has no form on a device")
         return super().expression(expr)
 
     def require(self, dtypes: set[DType]) -> None:
@@ -161,8 +167,6 @@ class ClWriter(CWriter):
                 self.open("if (item == 0)")
                 super().statement(stmt)
                 self.close()
-            case Micro() if type(stmt) in self._cl_micros:
-                self._cl_micros[type(stmt)](self, stmt)
             case Micro():
                 self._program(stmt.device_program(self.kernel))
             case Assign(place, value):
@@ -170,6 +174,8 @@ class ClWriter(CWriter):
                 super().statement(stmt)
             case Prefetch():
                 pass
+            case Transpose():
+                raise UnsupportedError("squares of registers are not transposed on a device")
             case _:
                 super().statement(stmt)
 
@@ -184,8 +190,63 @@ class ClWriter(CWriter):
     def loop_hints(self, loop: For) -> None:
         pass
 
+    # ---- vectors ----
+
     def vector_type(self, dtype: DType, lanes: int) -> str:
-        raise UnsupportedError(f"vectors of {lanes} × {dtype} have no form in OpenCL C")
+        if lanes not in (2, 4, 8, 16) or dtype not in _VECTORS:
+            raise UnsupportedError(f"vectors of {lanes} × {dtype} have no form in OpenCL C")
+        return f"{_VECTORS[dtype]}{lanes}"
+
+    def vector_call(self, expr: Op, texts: list[str]) -> str:
+        if expr.fn not in (Fn.ADD, Fn.SUB, Fn.MUL, Fn.NEG):
+            raise UnsupportedError(
+                f"{expr.fn} of {expr.lanes} × {expr.dtype} has no form on a device"
+            )
+        return super().vector_call(expr, texts)
+
+    def vector_read(self, address: str, what: Expr) -> str:
+        return f"vload{what.lanes}(0, {address})"
+
+    def vector_write(self, address: str, what: Expr, text: str) -> None:
+        self.line(f"vstore{what.lanes}({text}, 0, {address});")
+
+    def reinterpreted(self, text: str, to: Bits) -> str:
+        if to.lanes == to.value.lanes == 1:
+            return super().reinterpreted(text, to)
+        kind = _VECTORS[to.dtype] if to.lanes == 1 else self.type_of(to)
+        return f"as_{kind}({text})"
+
+    # ---- work items and memory ----
+
+    def grid(self, grid: Grid) -> None:
+        self.geometry = Geometry(
+            tuple(many * few for many, few in zip(grid.groups, grid.items, strict=True)), grid.items
+        )
+        for axis in range(3):
+            for name, word in ((grid.group[axis], "group"), (grid.item[axis], "local")):
+                self.line(f"const {self.counter} {name} = get_{word}_id({axis});")
+
+    def barrier(self, barrier: Barrier) -> None:
+        if barrier.of is not Meeting.GROUP:
+            raise UnsupportedError("the groups of a device do not wait for each other")
+        self.line("barrier(CLK_LOCAL_MEM_FENCE);")
+
+    def array(self, array: Array) -> None:
+        if array.is_shared:
+            self._spaces[array.name] = "__local "
+            self.local(array.name, array.dtype, *array.shape)
+        else:
+            super().array(replace(array, alignment=0))
+
+    def swap_type(self, pointer: str) -> str:
+        return self._kinds[pointer]
+
+    def choose_pointer(self, choice: ChoosePointer, space: str = "") -> None:
+        space = self._spaces[choice.name] = self.space_of(choice.base)
+        super().choose_pointer(choice, space)
+
+    def matrix_tiles(self, stmt: MatrixTileStmt) -> None:
+        raise UnsupportedError("the device has no matrix tiles")
 
     def space_of(self, base: str) -> str:
         """The address space of what a pointer points into."""
@@ -196,6 +257,7 @@ class ClWriter(CWriter):
     def pointer(self, pointer: LetPointer) -> None:
         space = self._spaces[pointer.name] = self.space_of(pointer.base)
         kind = f"{space}{'' if pointer.is_written else 'const '}{c_type(pointer.dtype)} *"
+        self._kinds[pointer.name] = kind
         base = pointer.base
         if base == SCRATCH:
             own = f"number * {self.kernel.scratch_bytes}"
@@ -204,8 +266,10 @@ class ClWriter(CWriter):
 
     def constants_array(self, table: Constants) -> None:
         self._spaces[table.name] = "__constant "
-        made = self.constant(table.name, table.values, table.dtype)
-        self.line(f"__constant {c_type(table.dtype)} *{table.name} = {made};")
+        made, kind = f"@name@_{table.name}{len(self.constants)}", c_type(table.dtype)
+        numbers = ", ".join(c_literal(Literal(value, table.dtype)) for value in table.values)
+        self.constants.append(f"__constant {kind} {made}[] = {{{numbers}}};")
+        self.line(f"__constant {kind} *{table.name} = {made};")
 
     def _loop(self, loop: Loop) -> None:
         var = loop.var
@@ -387,13 +451,11 @@ class Rendered:
     """
 
 
-def render_opencl(
-    kernel: Kernel, micros: Micros, device: Device, comments: Sequence[str] = ()
-) -> Rendered:
+def render_opencl(kernel: Kernel, device: Device, comments: Sequence[str] = ()) -> Rendered:
     """One OpenCL kernel. Its arguments are, for each parameter, a buffer and how many bytes into it
     the parameter begins.
     """
-    writer = ClWriter(kernel, micros, device)
+    writer = ClWriter(kernel, device)
     writer.require({param.dtype for param in kernel.params})
     # Two levels deep: what the kernel's head needs is known at its end.
     writer.open("")
@@ -427,6 +489,3 @@ def render_opencl(
     lines += [f"  {each}" for each in writer.locals]
     text = "\n".join([*lines, *head, *body, "}"]) + "\n"
     return Rendered(text, geometry, writer.scratch_bytes, checks)
-
-
-__all__ = ["ClWriter", "Device", "Geometry", "Micros", "Rendered", "converted", "render_opencl"]

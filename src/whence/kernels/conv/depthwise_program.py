@@ -12,6 +12,7 @@ from whence.kernels.builder import Builder, Memory, Pointer, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
 from whence.kernels.conv.tiles import Cover, Field
+from whence.kernels.device.conv import slide_on_device
 from whence.kernels.ir import (
     FULLY,
     Count,
@@ -73,6 +74,9 @@ class Slide(Micro):
         with build.tasks(kernel.tasks) as task:
             _work_item(build, self, kernel, task, shares)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return slide_on_device(self)
 
 
 _Shares = tuple[Memory | None, ...]

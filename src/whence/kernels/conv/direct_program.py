@@ -10,6 +10,7 @@ from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zer
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
 from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
 from whence.kernels.conv.tiles import Cover, Field, Read
+from whence.kernels.device.conv import conv_on_device
 from whence.kernels.ir import (
     Count,
     Kernel,
@@ -103,6 +104,9 @@ class Conv(Micro):
         with build.tasks(kernel.tasks) as task:
             _work_item(build, self, kernel, task)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return conv_on_device(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
 from whence.kernels.conv.tiles import Cover, Field, Shape
+from whence.kernels.device.integer import integer_slide_on_device
 from whence.kernels.integer.byte_vectors import (
     ONES,
     dot,
@@ -94,6 +95,9 @@ class IntegerSlide(Micro):
                     item = _Item(self, kernel, taps, order, zero, border, m0)
                     _vector(build, item, vector)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return integer_slide_on_device(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
+from whence.kernels.device.integer import integer_product_on_device
 from whence.kernels.expressions import cast
 from whence.kernels.index import Index
 from whence.kernels.integer.byte_vectors import (
@@ -155,6 +156,9 @@ class IntegerProduct(Micro):
         with build.tasks(kernel.tasks) as task:
             _work_item(build, kernel, self, task, order)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return integer_product_on_device(self)
 
 
 @dataclass(frozen=True, slots=True)

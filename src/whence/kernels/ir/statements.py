@@ -102,6 +102,18 @@ class Micro:
         return self.program(kernel)
 
 
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A device's work items: so many groups in each of three dimensions, each of so many work
+    items. Binds the counters of the group, and of the work item in its group.
+    """
+
+    groups: tuple[int, int, int]
+    items: tuple[int, int, int]
+    group: tuple[str, str, str]
+    item: tuple[str, str, str]
+
+
 FULLY = -1
 """As the number of copies of a loop's body: as many as it has iterations."""
 
@@ -180,6 +192,8 @@ class Array:
     lanes: int = 1
     alignment: int = 0
     """In bytes, where more than that of an element is needed."""
+    is_shared: bool = False
+    """One for all work items of a group (`Grid`), not private."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +319,7 @@ Stmt: TypeAlias = (
     | Accumulate
     | Store
     | Micro
+    | Grid
     | For
     | While
     | If

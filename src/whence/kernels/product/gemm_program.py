@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from whence.extent import estimate, is_symbolic, surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.device.product import gemm_on_device
 from whence.kernels.index import Index
 from whence.kernels.ir import (
     FULLY,
@@ -93,6 +94,9 @@ class Gemm(Micro):
         with build.tasks(kernel.tasks) as task:
             _work_item(build, self, task)
         return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        return gemm_on_device(self, ROW, COLUMN, BATCH)
 
     @property
     def divided(self) -> bool:

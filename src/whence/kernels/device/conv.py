@@ -1,0 +1,134 @@
+"""Convolutions and windows on channel-blocked tensors on a device."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from whence.kernels.builder import Builder
+from whence.kernels.conv.epilogue import CHANNELS, IMAGE, LANE, PIXEL
+from whence.kernels.conv.tiles import Field
+from whence.kernels.device.tiled import TiledProduct
+from whence.kernels.ir import (
+    Condition,
+    Count,
+    Expr,
+    Fn,
+    Literal,
+    Name,
+    Stmt,
+    chosen,
+    count,
+    lanewise,
+)
+from whence.types import DType
+
+if TYPE_CHECKING:
+    from whence.kernels.conv.depthwise_program import Slide
+    from whence.kernels.conv.direct_program import Conv
+
+
+def within(rows: Field, row: Count, columns: Field, column: Count) -> Condition:
+    """Does a position lie on the image?"""
+    return (row >= 0) & (row < rows.size) & (column >= 0) & (column < columns.size)
+
+
+def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
+    """A product of pixels and output channels, the left operand read through the window."""
+    build, rows, columns = Builder(), conv.rows, conv.columns
+    taps, channels = rows.kernel * columns.kernel, conv.group_vectors * conv.lanes
+    pixels = rows.out * columns.out
+    tiled = TiledProduct(build, pixels, channels, conv.depth, conv.images * conv.groups)
+    group = build.count("group", tiled.group % conv.groups)
+    image = build.bind(IMAGE, tiled.group // conv.groups)
+    base = build.count("base", image * conv.image_stride + group * conv.group_stride)
+    x, w = build.buffer(conv.source), build.buffer(conv.weights)
+
+    def left(value: Name, m: Count, k: Count) -> None:
+        tap, source = count(0), count(0)
+        begin = conv.depth
+        for depth in reversed(conv.depths):
+            end, begin = begin, begin - depth.size(taps)
+            at = k - begin
+            own = at // (taps * depth.lanes) * depth.stride + at % depth.lanes + depth.start
+            is_last = end == conv.depth
+            tap = (
+                at // depth.lanes % taps
+                if is_last
+                else chosen(k < end, at // depth.lanes % taps, tap)
+            )
+            source = own if is_last else chosen(k < end, own, source)
+        tap, source = build.count("tap", tap), build.count("from", source)
+        row, column = _position(
+            build, rows, columns, m, tap // columns.kernel, tap % columns.kernel
+        )
+        with build.when(within(rows, row, columns, column)):
+            place = row * conv.row_stride + column * conv.pixel_stride
+            build.assign(value, x[base + source + place])
+
+    def right(value: Name, k: Count, n: Count) -> None:
+        width, rest = conv.vectors * conv.lanes, conv.group_vectors % conv.vectors * conv.lanes
+        own: Count | int = width
+        if rest:
+            own = chosen((n // width).equals(conv.panels - 1), rest, width)
+        begin = (group * channels + n // width * width) * conv.depth
+        build.assign(value, w[begin + k * own + n % width])
+
+    def store(m: Count, n: Count) -> None:
+        build.bind(PIXEL, m)
+        channel = build.count("channel", group * channels + n)
+        build.bind(CHANNELS, channel // conv.block)
+        build.bind(LANE, channel % conv.block)
+        for output in conv.outputs:
+            build.store(output.buffer, output.index, output.value)
+
+    tiled.run(left, right, store)
+    return build.finish()
+
+
+def _position(
+    build: Builder, rows: Field, columns: Field, pixel: Count, kh: Count, kw: Count
+) -> tuple[Count, Count]:
+    """Where a tap of a pixel's window lies."""
+    row = pixel // columns.out * rows.stride + kh * rows.dilation - rows.begin
+    column = pixel % columns.out * columns.stride + kw * columns.dilation - columns.begin
+    return build.count("y", row), build.count("x", column)
+
+
+def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
+    """A work item for each element, neighbours in a group are neighbouring channels."""
+    build, rows, columns = Builder(), slide.rows, slide.columns
+    shares = [
+        build.constants(name, values, DType.F32) if len(set(values)) > 1 else None
+        for name, values in (("row_share", slide.row_shares), ("column_share", slide.column_shares))
+    ]
+    pixels = rows.out * columns.out
+    (_, pixel, place), (lane, _, _) = build.grid(
+        (1, pixels, slide.images * slide.blocks), (slide.block, 1, 1)
+    )
+    build.bind(LANE, lane)
+    build.bind(PIXEL, pixel)
+    build.bind(IMAGE, place // slide.blocks)
+    block = build.bind(CHANNELS, place % slide.blocks)
+    start = 0.0 if slide.fn is Fn.ADD else -math.inf
+    total = build.variable("total", Literal(start, DType.F32))
+    with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
+        y, x = _position(build, rows, columns, pixel, kh, kw)
+        with build.when(within(rows, y, columns, x)):
+            at = ((place * rows.size + y) * columns.size + x) * slide.block + lane
+            value: Expr = build.buffer(slide.source)[at]
+            if slide.weights is not None:
+                tap = (block * rows.kernel + kh) * columns.kernel + kw
+                value = value * build.buffer(slide.weights)[tap * slide.block + lane]
+            build.assign(total, lanewise(slide.fn, total, value))
+    acc: Expr = total
+    for table, values, at in (
+        (shares[0], slide.row_shares, pixel // columns.out),
+        (shares[1], slide.column_shares, pixel % columns.out),
+    ):
+        if values:
+            acc = acc * (Literal(values[0], DType.F32) if table is None else table[at])
+    build.bind_value("acc", acc)
+    for output in slide.outputs:
+        build.store(output.buffer, output.index, output.value)
+    return build.finish()
