@@ -82,6 +82,8 @@ class Dimensions:
         self._guards: dict[tuple[object, Relation, object], Guard] = {}
         self._facts: dict[object, set[Relation]] = {}
         """By difference: the relations to 0 that the guards ensure."""
+        self._equal: dict[_Atom, _Terms] = {}
+        """What the guards say that a quotient is."""
         for name, size in sizes.items():
             assert re.fullmatch(r"[A-Za-z_]\w*", name), name
             assert size >= LEAST, (name, size)
@@ -112,6 +114,42 @@ class Dimensions:
             self._facts.setdefault(_key(left - right), set()).add(relation)
             if relation in (Relation.EQ, Relation.NE):
                 self._facts.setdefault(_key(right - left), set()).add(relation)
+            if relation is Relation.EQ:
+                self._add_equality(left - right)
+
+    def _add_equality(self, difference: int) -> None:
+        """From now on, the largest quotient in a difference that is 0 is written as the rest of it."""
+        terms = _terms(difference)
+        atoms = [
+            key[0]
+            for key, factor in terms.items()
+            if len(key) == 1 and abs(factor) == 1 and isinstance(key[0], _Divided)
+        ]
+        for atom in sorted(atoms, key=lambda atom: (-len(str(atom)), str(atom))):
+            rest = {key: factor for key, factor in terms.items() if key != (atom,)}
+            if any(_depends(each, atom) for key in rest for each in key):
+                continue
+            sign = -terms[(atom,)]
+            self._equal[atom] = {key: sign * factor for key, factor in rest.items()}
+            return
+
+    def _rewritten(self, terms: Mapping[_Monomial, int]) -> Mapping[_Monomial, int]:
+        """The same polynomial by what is known to be equal."""
+        for _ in range(len(self._equal)):
+            monomial = next(
+                (key for key in terms if any(atom in self._equal for atom in key)), None
+            )
+            if monomial is None:
+                break
+            atom = next(atom for atom in monomial if atom in self._equal)
+            others = cast(_Monomial, _without(monomial, (atom,)))
+            factor = terms[monomial]
+            total = {key: count for key, count in terms.items() if key != monomial}
+            for key, count in self._equal[cast(_Divided, atom)].items():
+                product = tuple(sorted((*key, *others), key=str))
+                total[product] = total.get(product, 0) + factor * count
+            terms = total
+        return terms
 
     def known(self, difference: int, relation: Relation) -> bool | None:
         """Whether a difference stands in this relation to 0, if that was asked before."""
@@ -475,6 +513,8 @@ def _terms(size: int) -> Mapping[_Monomial, int]:
 
 
 def _number(terms: Mapping[_Monomial, int], dimensions: Dimensions) -> int:
+    if dimensions._equal:
+        terms = dimensions._rewritten(terms)
     left = {key: factor for key, factor in terms.items() if factor}
     if not left:
         return 0
@@ -572,6 +612,18 @@ def _divided_exactly(left: Mapping[_Monomial, int], by: Mapping[_Monomial, int])
             if not total:
                 del rest[product]
     return quotient
+
+
+def _depends(atom: _Atom, part: _Divided) -> bool:
+    """Does the atom have this part in it?"""
+    if isinstance(atom, str):
+        return False
+    return atom == part or any(
+        _depends(each, part)
+        for side in (atom.left, atom.right)
+        for key in _terms(side)
+        for each in key
+    )
 
 
 def _rank(term: tuple[_Monomial, int]) -> tuple[int, str]:

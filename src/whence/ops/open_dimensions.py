@@ -50,7 +50,8 @@ def _labelled(
     name: str, declared: Sequence[Dim], shape: Sequence[int]
 ) -> list[tuple[str, Dim, int]]:
     return [
-        (dim if isinstance(dim, str) else f"{name}_{axis}", dim, size)
+        # Some files call all that they do not know `?`.
+        (dim if isinstance(dim, str) and re.search(r"\w", dim) else f"{name}_{axis}", dim, size)
         for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
     ]
 

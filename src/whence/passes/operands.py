@@ -130,6 +130,6 @@ def broadcasts_into(shape: Shape | None, target: Shape | None) -> bool:
     if shape is None or target is None or len(shape) > len(target):
         return False
     return all(
-        dim == 1 or (dim is not None and dims_agree(dim, wanted))
+        dims_agree(dim, 1) or (dim is not None and dims_agree(dim, wanted))
         for dim, wanted in zip(reversed(shape), reversed(target), strict=False)
     )

@@ -10,6 +10,7 @@ from typing import Unpack
 import numpy as np
 
 from whence.errors import ModelError
+from whence.extent import is_symbolic
 from whence.ops.attributes import get_int, get_ints, get_str
 from whence.ops.definition import (
     Call,
@@ -193,7 +194,8 @@ def _tile_type(query: TypeQuery) -> tuple[ValueType, ...]:
         return (TensorType(data.dtype, None if data.shape is None else (None,) * len(data.shape)),)
     dims: list[Dim] = []
     for dim, count in zip(data.shape, repeats.reshape(-1), strict=True):
-        dims.append(dim * int(count) if isinstance(dim, int) else dim if count == 1 else None)
+        whole = count if is_symbolic(count) else int(count)
+        dims.append(dim * whole if isinstance(dim, int) else dim if whole == 1 else None)
     return (TensorType(data.dtype, tuple(dims)),)
 
 

@@ -95,7 +95,7 @@ def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
                 else None,
             ),
         )
-    if min(shape, default=0) < 0:
+    if any(dim < 0 for dim in shape):
         raise ModelError(f"{query.op}: {list(shape)} is not a shape")
     return (TensorType(dtype, shape),)
 
@@ -103,12 +103,12 @@ def _constant_of_shape_type(query: TypeQuery) -> tuple[ValueType, ...]:
 def range_length(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> int:
     """How many of start, start + delta, ... come before limit."""
     first, end, step = (item.reshape(-1)[0] for item in (start, limit, delta))
-    if all(isinstance(item, int | np.integer) for item in (first, end, step)):
-        # Expressions stay what they are.
-        whole = (
-            item.item() if isinstance(item, np.integer) else item for item in (first, end, step)
-        )
-        return whole_range_length(*whole)
+    items = [item.item() if isinstance(item, np.generic) else item for item in (first, end, step)]
+    if any(map(is_symbolic, items)):
+        # Among expressions, real numbers that are whole are as good.
+        items = [int(it) if isinstance(it, float) and it.is_integer() else it for it in items]
+    if all(isinstance(item, int) for item in items):
+        return whole_range_length(*items)
     if step == 0:
         raise ModelError("Range: delta must not be 0")
     ratio = (float(end) - float(first)) / float(step)

@@ -19,6 +19,7 @@ from whence.ops.definition import Infer, OpDef, TypeQuery, Value
 from whence.ops.fallback import first_line
 from whence.ops.operands.rules import check_operands
 from whence.ops.registry import lookup
+from whence.ops.types.expression_rules import EXPRESSION_RULES
 from whence.ops.types.onnx_node import (
     from_type_proto,
     make_node,
@@ -154,6 +155,10 @@ def _ask(query: TypeQuery, values: tuple[np.ndarray | None, ...]) -> tuple[Value
     named = replace(query, types=tuple(_with_names(kind, names) for kind in query.types))
     if not names and not any(map(_has_expressions, query.values)):
         return _ask_onnx(query, values)
+    rule = EXPRESSION_RULES.get(query.op)
+    own = None if rule is None else rule(query)
+    if own is not None and _all_static(own):
+        return own
     found = tuple(_with_sizes(kind, names) for kind in _ask_onnx(named, values))
     if _all_static(found):
         return found

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
+from whence.extent import Relation, decide, estimate, is_symbolic
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import TypeQuery
 from whence.types import (
@@ -82,15 +83,29 @@ def broadcast_dims(op: str, left: Dim, right: Dim) -> Dim:
     # What a plain 1 broadcasts against does not matter.
     if same_dim(left, 1):
         return right
-    if same_dim(right, 1) or right == 1:
+    if same_dim(right, 1):
         return left
-    if left == 1:
-        return right
+    if is_symbolic(left) or is_symbolic(right):
+        return _broadcast_extents(op, left, right)
     if isinstance(left, int):
         if isinstance(right, int) and left != right:
             raise ModelError(f"{op}: dimensions {left!s} and {right!s} do not broadcast")
         return left
     return right if isinstance(right, int) else None
+
+
+def _broadcast_extents(op: str, left: Dim, right: Dim) -> Dim:
+    """As `broadcast_dims`, where neither is a plain 1 and one is an expression."""
+    if not isinstance(left, int) or not isinstance(right, int):
+        known = left if isinstance(left, int) else right
+        # Nothing is asked for the sake of what may be learnt later.
+        return known if isinstance(known, int) and decide(known, Relation.NE, 1) else None
+    # What is equal in this call is most likely meant to be.
+    if estimate(left) == estimate(right) and left == right:
+        return left
+    if left == 1 or right == 1:
+        return right if left == 1 else left
+    raise ModelError(f"{op}: dimensions {left!s} and {right!s} do not broadcast")
 
 
 def broadcast_shapes(op: str, left: Shape | None, right: Shape | None) -> Shape | None:

@@ -24,7 +24,7 @@ from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.operands import tensor_of
 from whence.passes.pattern import integers, reduced_axes
-from whence.types import DType, same_shape
+from whence.types import DType, same_dim, same_shape
 
 
 class BlockedLayout(NamedTuple):
@@ -142,7 +142,7 @@ def _operand(
     shape = static_float(graph, ref)
     if ref is None or shape is None or len(shape) > len(target):
         return None
-    if all(dim == 1 for dim in shape) and ref not in layouts:
+    if all(same_dim(dim, 1) for dim in shape) and ref not in layouts:
         return ref
     value = graph.const_value(ref)
     if value is not None:

@@ -98,7 +98,7 @@ def _move_nothing(node: Node, rewriter: Rewriter) -> bool:
     if any(user.op == "Transpose" for user in users):
         # The next one will take this one in, and may undo it.
         return False
-    kept = [axis for axis in perm if before[axis] != 1]
+    kept = [axis for axis in perm if not same_dim(before[axis], 1)]
     target = reshape_target(before, after)
     if kept != sorted(kept) or target is None:
         return False
@@ -132,15 +132,15 @@ def _move_back(node: Node, rewriter: Rewriter) -> bool:
     ):
         return False
     kept_sizes, kept_places = (
-        tuple(size for size in shape if size != 1) for shape in (transposed, reshaped)
+        tuple(size for size in shape if not same_dim(size, 1)) for shape in (transposed, reshaped)
     )
     if not same_shape(kept_sizes, kept_places) or None in transposed:
         return False
     # The axes of x that are not of size 1, in the order that the first Transpose, and so the
     # Reshape, has them.
-    kept = [axis for axis, size in zip(there, transposed, strict=True) if size != 1]
-    places = [place for place, size in enumerate(reshaped) if size != 1]
-    result = [kept[places.index(place)] for place in back if reshaped[place] != 1]
+    kept = [axis for axis, size in zip(there, transposed, strict=True) if not same_dim(size, 1)]
+    places = [place for place, size in enumerate(reshaped) if not same_dim(size, 1)]
+    result = [kept[places.index(place)] for place in back if not same_dim(reshaped[place], 1)]
     target = reshape_target(before, after)
     if result != sorted(result) or target is None:
         return False

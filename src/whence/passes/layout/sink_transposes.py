@@ -31,7 +31,7 @@ from whence.passes.base import RulePass
 from whence.passes.layout.axes import Perm, compose, is_identity, perm_of
 from whence.passes.layout.cancel_transposes import compose_transposes
 from whence.passes.layout.transposed_op import Input, Reshaped, rewritten
-from whence.passes.pattern import few_consumers, shape_of
+from whence.passes.pattern import few_consumers, same_dim, shape_of
 from whence.provenance import Reason
 from whence.types import TensorType
 
@@ -135,7 +135,7 @@ def _cost(graph: Graph, ref: Ref, perm: Perm | None) -> int:
     shape = shape_of(graph, ref)
     if shape is None or perm is None:
         return _MOVE
-    moved = [axis for axis, size in zip(perm, shape, strict=True) if size != 1]
+    moved = [axis for axis, size in zip(perm, shape, strict=True) if not same_dim(size, 1)]
     return _MOVE if moved != sorted(moved) else 1
 
 

@@ -19,7 +19,7 @@ from whence.ops.tensor.shape import size_array
 from whence.ops.traits import Trait
 from whence.passes.layout.axes import Perm, inverse_perm
 from whence.passes.operands import tensor_of
-from whence.passes.pattern import axes_from_front, integers, shape_of
+from whence.passes.pattern import axes_from_front, integers, same_dim, shape_of
 
 
 class Reshaped(NamedTuple):
@@ -107,7 +107,7 @@ def _operands(
             or (not broadcast and (value is None or value.ndim != len(perm)))
         ):
             return None
-        if all(dim == 1 for dim in kind.shape) and broadcast:
+        if all(same_dim(dim, 1) for dim in kind.shape) and broadcast:
             result.append(ref)
         elif value is not None:
             padded = value.reshape((1,) * (len(perm) - value.ndim) + value.shape)
@@ -115,7 +115,7 @@ def _operands(
         elif (
             broadcast
             and kind.static_shape is not None
-            and sum(dim != 1 for dim in kind.static_shape) == 1
+            and sum(not same_dim(dim, 1) for dim in kind.static_shape) == 1
         ):
             whole = (1,) * (len(perm) - len(kind.static_shape)) + kind.static_shape
             result.append(Reshaped(ref, tuple(whole[axis] for axis in inverse_perm(perm))))
@@ -248,7 +248,7 @@ def _with_parameters(
     if (
         node.op == "FixedPointScale"
         and perm[-1] != len(perm) - 1
-        and any(shape is None or any(dim != 1 for dim in shape) for shape in shapes)
+        and any(shape is None or any(not same_dim(dim, 1) for dim in shape) for shape in shapes)
     ):
         return None
     return Rewritten((sources[data], *node.inputs[1:]), node.attrs, perm)

@@ -25,6 +25,7 @@ from whence.passes.operands import (
     scalar_factor,
     tensor_of,
 )
+from whence.passes.pattern import same_dim
 
 _SUPERNODES = operators(Trait.FUSED) - operators(Trait.BLOCKED)
 _SCALES = operators(Trait.SCALES)
@@ -200,7 +201,7 @@ def _is_row(
     """Does a value of `shape` vary along the last axis of one of shape `total` only?"""
     if not shape or not total or len(shape) > len(total):
         return False
-    return all(dim == 1 for dim in shape[:-1]) and shape[-1] == total[-1]
+    return all(same_dim(dim, 1) for dim in shape[:-1]) and same_dim(shape[-1], total[-1])
 
 
 def _take_activation(graph: Graph, plan: _Plan) -> None:

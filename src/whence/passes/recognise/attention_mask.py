@@ -91,7 +91,7 @@ def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
     if not can_spread and (len(shape) < 2 or not same_dim(shape[-1], scores[-1])):
         return False
     return all(
-        dim == 1 or same_dim(dim, wanted)
+        same_dim(dim, 1) or same_dim(dim, wanted)
         for dim, wanted in zip(reversed(shape), reversed(scores), strict=False)
     )
 

@@ -9,6 +9,8 @@
 4. `Slice` up to the length of its input is a slice to the end.
 5. Two lists of the same sizes are one, wherever they were computed.
 6. Where none of this applies, the output's type still learns the sizes that are known.
+7. In a model that is compiled for more than one size (`whence.extent`), what is computed from sizes
+   is a `DimensionValue`, and what cannot be is settled for the sizes at hand.
 
 KnownElements are followed one by one through the operators shapes are made with (see `shape_values`), as
 polynomials in the model's dimensions. A dimension's name stands for one size throughout the model,
@@ -27,12 +29,14 @@ from whence.errors import WhenceError
 from whence.extent import is_symbolic
 from whence.graph import Graph, Node, Rewriter
 from whence.graph.change import contradict
-from whence.ops.registry import one_of, operators
+from whence.ops.operand import OperandKind
+from whence.ops.registry import REGISTRY, one_of, operators
 from whence.ops.traits import Trait
 from whence.ops.types.type_rules import broadcast_shapes
 from whence.passes.base import Pass
 from whence.passes.fold.fold_constants import ConstantFolder, FoldConstants
 from whence.passes.shapes.propagate_types import has_gap
+from whence.passes.shapes.settled_values import settled_value
 from whence.passes.shapes.shape_values import FOLLOWED, Item, KnownElements, ShapeValues
 from whence.passes.shapes.size_algebra import Size, number
 from whence.passes.simplify.remove_dead_nodes import remove_unread
@@ -93,8 +97,44 @@ class _Walk:
                 and self._has_twin(node, elements)
             ):
                 return
+        if "DimensionValue" in self.graph.op_counts and self._settle_parameters(node):
+            return
         if node.op in _TAKES_SIZES:
             self._take_sizes(node)
+
+    # op(x, f(sizes)) = op(x, c) for the sizes that are compiled for
+    def _settle_parameters(self, node: Node) -> bool:
+        known = REGISTRY.get(node.op)
+        if known is None or node.bodies or node.retained:
+            return False
+        for index, ref in enumerate(node.inputs):
+            if (
+                ref is None
+                or known.operands.kind(index) is not OperandKind.PARAMETER
+                or self.graph.known_value(ref) is not None
+            ):
+                continue
+            value = settled_value(self.graph, ref)
+            if value is None:
+                continue
+            producer = self.graph.producer(ref)
+            rule = "what follows from the sizes that are compiled for is a constant"
+            edit = self.rewriter.edit(rule=rule, folded=[producer])
+            constant = edit.const(value, name=producer.name)
+            edit.replace(ref, constant)
+            edit.apply()
+            self.types.learnt.add(constant.node)
+            remove_unread(
+                self.rewriter,
+                producer.inputs,
+                reason=Reason.FOLDED,
+                rule=rule,
+                into=constant.node,
+                last=_READS_SHAPE,
+            )
+            self.visit(node)
+            return True
+        return False
 
     # Shape(x) = the dimensions of x
     def _replace_by_constant(self, node: Node, known: Sequence[int], scalar: bool) -> None:

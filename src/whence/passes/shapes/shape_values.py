@@ -23,6 +23,11 @@ from whence.types import DType, TensorType
 # Shapes are short. What is longer is data.
 _MAX_ELEMENTS = 64
 _TRACKED = frozenset({DType.I64, DType.I32, DType.BOOL})
+_TRACKED_WHOLE = frozenset({DType.F32, DType.F64})
+"""Types of which whole numbers are followed, through operators that leave them whole, where they
+depend on the dimensions that a model is compiled for.
+"""
+_MOST_WHOLE = 1 << 24
 
 Item: TypeAlias = Size | None
 """One element; truth values are 0 and 1. `None` is an element nothing is known of."""
@@ -75,10 +80,14 @@ class ShapeValues:
             value is None
             or value.ndim > 1
             or value.size > _MAX_ELEMENTS
-            or value.dtype.kind not in "iubO"
+            or value.dtype.kind not in "iubOf"
         ):
             return None
         items = value.reshape(-1).tolist()
+        if value.dtype.kind == "f":
+            if not all(item.is_integer() and abs(item) < _MOST_WHOLE for item in items):
+                return None
+            items = [int(item) for item in items]
         if not all(isinstance(item, int) for item in items):
             return None
         found = self._known[ref] = KnownElements(tuple(map(number, items)), value.ndim == 0)
@@ -110,15 +119,12 @@ class ShapeValues:
 
     def follow(self, node: Node) -> KnownElements | None:
         """Work out the elements of a node's output, and remember them."""
-        rule = _RULES.get(node.op)
-        if rule is None or len(node.outputs) != 1:
+        kind = node.outputs[0] if len(node.outputs) == 1 else None
+        if not isinstance(kind, TensorType) or (kind.rank is not None and kind.rank > 1):
             return None
-        kind = node.outputs[0]
-        if (
-            not isinstance(kind, TensorType)
-            or kind.dtype not in _TRACKED
-            or (kind.rank is not None and kind.rank > 1)
-        ):
+        is_whole = kind.dtype in _TRACKED_WHOLE
+        rule = (_WHOLE_RULES if is_whole else _RULES).get(node.op)
+        if rule is None or not (is_whole or kind.dtype in _TRACKED):
             return None
         found = rule(self, node)
         if (
@@ -126,6 +132,8 @@ class ShapeValues:
             or len(found.items) > _MAX_ELEMENTS
             or (kind.rank is not None and found.scalar != (kind.rank == 0))
         ):
+            return None
+        if is_whole and (found.sizes is None or not any(map(is_symbolic, found.sizes))):
             return None
         limit = 1 << (kind.dtype.bits - 1)
         found = KnownElements(
@@ -395,5 +403,22 @@ _RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
     "ReduceMin": _reduced(lambda sizes: sizes.smaller),
     "Range": _range,
 }
-FOLLOWED: frozenset[str] = frozenset(_RULES)
+_WHOLE_RULES: Mapping[str, Callable[[ShapeValues, Node], KnownElements | None]] = {
+    "Gather": _gather,
+    "Slice": _slice,
+    "Concat": _concat,
+    "Squeeze": _regrouped,
+    "Unsqueeze": _regrouped,
+    "Reshape": _regrouped,
+    "Identity": _same,
+    "Cast": _cast,
+    "Floor": _same,
+    "Ceil": _same,
+    "Round": _same,
+    "Add": _elementwise(lambda sizes: size_algebra.add),
+    "Sub": _elementwise(lambda sizes: size_algebra.subtract),
+    "Mul": _elementwise(lambda sizes: size_algebra.multiply),
+}
+"""The operators that make whole real numbers of such."""
+FOLLOWED: frozenset[str] = frozenset(_RULES) | frozenset(_WHOLE_RULES)
 """The operators whose results may be known in part."""

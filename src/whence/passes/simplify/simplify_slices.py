@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref, Rewriter
 from whence.graph.change import contradict
 from whence.graph.search import producer_of, unique_consumer
@@ -72,7 +73,8 @@ def _dim(graph: Graph, ref: Ref, axis: int) -> int | None:
     if not isinstance(kind, TensorType) or kind.shape is None or not 0 <= axis < len(kind.shape):
         return None
     dim = kind.shape[axis]
-    return dim if isinstance(dim, int) else None
+    # What is counted out here needs numbers: of an expression nothing is known.
+    return dim if isinstance(dim, int) and not is_symbolic(dim) else None
 
 
 def _axis(graph: Graph, node: Node, ref: Ref | None) -> int | None:

@@ -1,0 +1,129 @@
+"""Output types for sizes that are expressions, of operators that are otherwise left to the `onnx`
+package, which knows numbers and names only. What a rule here does not know it leaves to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from whence.ops.attributes import get_int
+from whence.ops.definition import TypeQuery
+from whence.ops.types.spatial_rules import conv
+from whence.ops.types.type_rules import (
+    const_ints,
+    is_absent,
+    normalise_axes,
+    normalise_axis,
+    tensor_type,
+)
+from whence.types import Dim, DType, Shape, TensorType, ValueType
+
+Rule: TypeAlias = Callable[[TypeQuery], tuple[ValueType, ...] | None]
+
+
+def pad(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    data, pads = tensor_type(query, 0), const_ints(query, 1)
+    if data.shape is None or pads is None:
+        return None
+    given = tuple(range(len(data.shape))) if is_absent(query, 3) else const_ints(query, 3)
+    if given is None or len(pads) != 2 * len(given):
+        return None
+    axes = normalise_axes(query.op, given, len(data.shape))
+    dims = list(data.shape)
+    for at, axis in enumerate(axes):
+        dim = dims[axis]
+        dims[axis] = dim + pads[at] + pads[at + len(axes)] if isinstance(dim, int) else None
+    return (TensorType(data.dtype, tuple(dims)),)
+
+
+def depth_to_space(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
+    shape = data.static_shape
+    if shape is None or len(shape) != 4 or block < 1:
+        return None
+    n, c, h, w = shape
+    return (TensorType(data.dtype, (n, c // (block * block), h * block, w * block)),)
+
+
+def space_to_depth(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    data, block = tensor_type(query, 0), get_int(query.attrs, "blocksize", 0)
+    shape = data.static_shape
+    if shape is None or len(shape) != 4 or block < 1:
+        return None
+    n, c, h, w = shape
+    return (TensorType(data.dtype, (n, c * block * block, h // block, w // block)),)
+
+
+def gather_nd(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    data, indices = tensor_type(query, 0), tensor_type(query, 1)
+    batch = get_int(query.attrs, "batch_dims", 0)
+    if data.shape is None or not indices.shape:
+        return None
+    count = indices.shape[-1]
+    if not isinstance(count, int) or batch + count > len(data.shape):
+        return None
+    return (TensorType(data.dtype, indices.shape[:-1] + data.shape[batch + int(count) :]),)
+
+
+def integer_conv(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    (found,) = conv(query)
+    assert isinstance(found, TensorType)
+    return (TensorType(DType.I32, found.shape),)
+
+
+def one_hot(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    indices, depth, values = tensor_type(query, 0), const_ints(query, 1), tensor_type(query, 2)
+    if indices.shape is None or depth is None or len(depth) != 1:
+        return None
+    rank = len(indices.shape) + 1
+    axis = normalise_axis(query.op, get_int(query.attrs, "axis", -1), rank)
+    shape = (*indices.shape[:axis], depth[0], *indices.shape[axis:])
+    return (TensorType(values.dtype, shape),)
+
+
+def attention(query: TypeQuery) -> tuple[ValueType, ...] | None:
+    """The result, then keys and values after what was there before."""
+    q, v = _heads(query, 0, "q_num_heads"), _heads(query, 2, "kv_num_heads")
+    k = _heads(query, 1, "kv_num_heads")
+    if q is None or k is None or v is None or query.n_outputs > 3:
+        return None
+    dtype, packed = tensor_type(query, 0).dtype, tensor_type(query, 0).rank == 3
+    (batch, heads, length, _), size = q, v[3]
+    y = (batch, length, heads * size) if packed else (batch, heads, length, size)
+    present = tuple(
+        TensorType(tensor_type(query, at).dtype, _appended(query, at + 3, found))
+        for at, found in ((1, k), (2, v))
+    )
+    return (TensorType(dtype, y), *present)[: query.n_outputs]
+
+
+def _heads(query: TypeQuery, index: int, heads: str) -> tuple[int, int, int, int] | None:
+    shape = tensor_type(query, index).static_shape
+    if shape is None or len(shape) not in {3, 4}:
+        return None
+    if len(shape) == 4:
+        return shape[0], shape[1], shape[2], shape[3]
+    count = get_int(query.attrs, heads, 0)
+    return (shape[0], count, shape[1], shape[2] // count) if count > 0 else None
+
+
+def _appended(query: TypeQuery, index: int, new: tuple[int, int, int, int]) -> Shape:
+    batch, heads, length, size = new
+    past = None if is_absent(query, index) else tensor_type(query, index).shape
+    total: Dim = length
+    if not is_absent(query, index):
+        before = past[2] if past is not None and len(past) == 4 else None
+        total = before + length if isinstance(before, int) else None
+    return batch, heads, total, size
+
+
+EXPRESSION_RULES: Mapping[str, Rule] = {
+    "Pad": pad,
+    "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
+    "GatherND": gather_nd,
+    "ConvInteger": integer_conv,
+    "OneHot": one_hot,
+    "Attention": attention,
+}
