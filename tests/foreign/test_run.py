@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,8 @@ ONNX_ENGINES = [name for name, kind in ENGINES.items() if ".onnx" in kind.suffix
 def engine(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name not in whence.foreign.available():
-        pytest.skip(f"{name} is not installed")
+        assert not os.environ.get(f"WHENCE_REQUIRE_{name.upper()}"), f"{name} is required"
+        pytest.skip(f"{name} is not installed: pip install {ENGINES[name].package}")
     return name
 
 
