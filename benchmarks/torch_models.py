@@ -180,6 +180,14 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "transformers distilgpt2, any batch and length": lambda: _text("gpt2", {"n_layer": 6}, True),
 }
 
+_LONG = {"timm vit_base_patch16_224", "torchvision vgg11_bn", "transformers bert_base"}
+TIMED = tuple(
+    name
+    for name in SUBJECTS
+    if name not in _LONG and "any batch" not in name and "decode step" not in name
+)
+"""Twenty that are timed: those with open sizes are not, nor those that take long to export."""
+
 
 def declare_torchvision_operators() -> None:
     """torchvision built for CUDA does not load its operators beside a PyTorch without, and its
