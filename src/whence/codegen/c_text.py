@@ -45,20 +45,6 @@ C_TYPES: Mapping[DType, str] = {
     DType.BOOL: "uint8_t",
 }
 
-_LANE_NAMES: Mapping[DType, str] = {
-    DType.F32: "f32",
-    DType.F16: "f16",
-    DType.BF16: "bf16",
-    DType.I8: "i8",
-    DType.U8: "u8",
-    DType.I16: "i16",
-    DType.U16: "u16",
-    DType.I32: "i32",
-    DType.U32: "u32",
-    DType.I64: "i64",
-    DType.U64: "u64",
-}
-
 OUTSIDE = "outside"
 """The variable of a kernel that says whether an index it read was outside its axis."""
 
@@ -96,7 +82,7 @@ def value_type(dtype: DType) -> str:
 
 def vector_type(dtype: DType, lanes: int) -> str:
     """The C type of a vector; the prelude defines it."""
-    return f"w_{_LANE_NAMES[dtype]}x{lanes}"
+    return f"w_{dtype}x{lanes}"
 
 
 def c_literal(literal: Literal) -> str:

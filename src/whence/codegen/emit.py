@@ -74,16 +74,16 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
     functions = [
-        Function(symbol, _with_comment(body, symbol, served[symbol]))
+        Function(symbol, served_comment(served[symbol]) + body.replace(_NAME, symbol))
         for body, symbol in bodies.items()
     ]
     return Emitted(tuple(found), pack(functions), refused)
 
 
-def _with_comment(body: str, symbol: str, layers: Sequence[str]) -> str:
+def served_comment(layers: Sequence[str]) -> str:
+    """Names the layers that a function serves, a few of them."""
     shown = [*layers[:8], *([f"... and {len(layers) - 8} more"] if len(layers) > 8 else [])]
-    comments = "".join(f"/* {c_comment(layer)} */\n" for layer in shown)
-    return comments + body.replace(_NAME, symbol)
+    return "".join(f"/* {c_comment(layer)} */\n" for layer in shown)
 
 
 def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:

@@ -26,7 +26,6 @@ from whence.kernels.attention_program import (
     ROW,
     SCORE,
     Attention,
-    View,
 )
 from whence.kernels.cost import chunk_size
 from whence.kernels.elements import Elements, Indices
@@ -34,6 +33,7 @@ from whence.kernels.expressions import apply, below, both, cast, literal, positi
 from whence.kernels.group import Group
 from whence.kernels.index import Index, Looked, Var, of, strided, unravel
 from whence.kernels.ir import Expr, Fn, Kernel, Literal, Load
+from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -162,7 +162,7 @@ def _packed(index: Indices, size: int, rank: int) -> Indices:
 
 def _view(
     elements: Elements, anchor: Node, slot: int, heads: int, index: Indices, row: Var, column: Var
-) -> View:
+) -> Matrix:
     ref = anchor.inputs[slot]
     assert ref is not None
     value = elements.value(ref, _packed(index, column.extent, len(elements.shape(ref))))
@@ -177,7 +177,7 @@ def _view(
     )
     if any(base.depends_on(var) for var in (row, column) if var.extent > 1):
         raise UnsupportedError(f"Attention '{anchor.name}': input {slot} is not a strided view")
-    return View(value.buffer, base, value.index.coefficient(row), value.index.coefficient(column))
+    return Matrix(value.buffer, base, value.index.coefficient(row), value.index.coefficient(column))
 
 
 def _number(anchor: Node, name: str, default: float) -> float:
@@ -312,6 +312,3 @@ def _strides_in(group: Group, start: Ref, result: Ref, shape: tuple[int, ...]) -
         strides[axis] = step
         step *= shape[axis]
     return strides
-
-
-__all__ = ["Attention", "View", "lower_attention"]

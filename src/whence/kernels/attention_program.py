@@ -35,6 +35,7 @@ from whence.kernels.ir import (
     least,
     most,
 )
+from whence.kernels.product.gemm_program import Matrix
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -43,18 +44,6 @@ SCORE = Name("acc", DType.F32)
 ACCUMULATOR = Name("acc", DType.F32)
 
 ZERO = Literal(0.0, DType.F32)
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """For each batch item and head a matrix: its element (row, column) lies at `base +
-    row·row_stride + column·column_stride`.
-    """
-
-    buffer: str
-    base: Index
-    row_stride: int
-    column_stride: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +58,9 @@ class Attention(Micro):
     """Of a query and a key."""
     width: int
     """Of a value."""
-    q: View
-    k: View
-    v: View
+    q: Matrix
+    k: Matrix
+    v: Matrix
     score: Expr
     """What softmax sees, from the product and the variables `batch`, `head`, `m`, `n`."""
     scale: Literal

@@ -126,3 +126,11 @@ class Group:
 def _nbytes(graph: Graph, ref: Ref) -> int:
     kind = graph.type_of(ref)
     return (kind.nbytes or 0) if isinstance(kind, TensorType) else 0
+
+
+def data_operands(node: Node) -> tuple[Ref, Ref]:
+    """The two operands that every product has: data, and what it is multiplied by."""
+    left, right = node.inputs[0], node.inputs[1]
+    assert left is not None
+    assert right is not None
+    return left, right

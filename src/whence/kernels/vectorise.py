@@ -17,23 +17,13 @@ from whence.kernels.ir import Bits, Expr, Fn, Literal, Load, LookUp, Name, Op, S
 from whence.types import DType
 
 _TYPES = frozenset(
-    {
-        DType.I8,
-        DType.U8,
-        DType.I16,
-        DType.U16,
-        DType.I32,
-        DType.U32,
-        DType.I64,
-        DType.U64,
-        DType.F32,
-    }
+    dtype for dtype in DType if dtype is DType.F32 or (dtype.is_integer and dtype.bits >= 8)
 )
 _ANY_TYPE = (Fn.ADD, Fn.SUB, Fn.MUL, Fn.MAX, Fn.MIN, Fn.NEG, Fn.BIT_AND, Fn.BIT_OR, Fn.BIT_XOR)
 _FLOATING = (Fn.DIV, Fn.SIGMOID, Fn.ROUND, Fn.FLOOR, Fn.CEIL, Fn.SQRT)
 _INT32 = (Fn.SHIFT_LEFT, Fn.HIGH_MUL, Fn.ROUND_SHIFT, Fn.SCALE_ONCE)
 _TESTS = (Fn.LT, Fn.LE, Fn.EQ, Fn.ISNAN)
-CODES = 256
+_CODES = 256
 """Entries of a table with one for each byte."""
 
 
@@ -132,8 +122,12 @@ def vectorised(expr: Expr, lane: Var, lanes: int, names: Mapping[str, Expr]) -> 
     vector form.
     """
     vectors = Vectoriser(lane, lanes, names)
-    looks_up = any(isinstance(part, Load) and _code(part) is not None for part in walk(expr))
-    return None if looks_up or not vectors.can_write(expr) else vectors.write(expr)
+    return None if looks_up(expr) or not vectors.can_write(expr) else vectors.write(expr)
+
+
+def looks_up(*exprs: Expr) -> bool:
+    """Do they read tables with an entry for each byte?"""
+    return any(isinstance(part, Load) and _code(part) is not None for part in walk(*exprs))
 
 
 def moves_with(index: Index, lane: Var) -> bool | None:
@@ -166,7 +160,7 @@ def _code(load: Load) -> Expr | None:
     match load.index.terms:
         case ((Looked(Op(Fn.SUB, (Op(Fn.CAST, (code,), _), Literal(low))), extent), 1),):
             known = (code.dtype, low) in ((DType.I8, -128), (DType.U8, 0))
-            return code if known and extent == CODES else None
+            return code if known and extent == _CODES else None
     return None
 
 

@@ -7,7 +7,8 @@ loop is gone through value by value; all others count once, times their iteratio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from whence.errors import UnsupportedError
@@ -250,7 +251,7 @@ class _Walker:
             case ValueCount(Item(array, (at,), _, _)) if array in self._tables:
                 return int(self._tables[array][self._value(at)])
             case Arithmetic(fn, left, right):
-                return _result(fn, self._value(left), self._value(right))
+                return _RESULTS[fn](self._value(left), self._value(right))
         raise UnsupportedError("a bound depends on the data")
 
     def _counter(self, name: str) -> int:
@@ -276,16 +277,7 @@ class _Walker:
     def _holds(self, condition: Condition) -> bool:
         match condition:
             case Comparison(relation, left, right):
-                one, other = self._value(left), self._value(right)
-                match relation:
-                    case Relation.LT:
-                        return one < other
-                    case Relation.LE:
-                        return one <= other
-                    case Relation.EQ:
-                        return one == other
-                    case Relation.NE:
-                        return one != other
+                return _RELATIONS[relation](self._value(left), self._value(right))
             case Both(left, right):
                 return self._holds(left) and self._holds(right)
             case Either(left, right):
@@ -295,22 +287,21 @@ class _Walker:
         raise UnsupportedError("a condition depends on the data")
 
 
-def _result(fn: CountFn, left: int, right: int) -> int:
-    match fn:
-        case CountFn.ADD:
-            return left + right
-        case CountFn.SUB:
-            return left - right
-        case CountFn.MUL:
-            return left * right
-        case CountFn.DIV:
-            return left // right
-        case CountFn.REM:
-            return left % right
-        case CountFn.MIN:
-            return min(left, right)
-        case CountFn.MAX:
-            return max(left, right)
+_RESULTS: Mapping[CountFn, Callable[[int, int], int]] = {
+    CountFn.ADD: operator.add,
+    CountFn.SUB: operator.sub,
+    CountFn.MUL: operator.mul,
+    CountFn.DIV: operator.floordiv,
+    CountFn.REM: operator.mod,
+    CountFn.MIN: min,
+    CountFn.MAX: max,
+}
+_RELATIONS: Mapping[Relation, Callable[[int, int], bool]] = {
+    Relation.LT: operator.lt,
+    Relation.LE: operator.le,
+    Relation.EQ: operator.eq,
+    Relation.NE: operator.ne,
+}
 
 
 def _deciding(body: Sequence[Stmt]) -> set[str]:

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whence.codegen.c_text import c_comment
-from whence.codegen.emit import Function
+from whence.codegen.emit import Function, served_comment
 from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
 from whence.errors import UnsupportedError
@@ -19,7 +18,6 @@ from whence.kernels.tile import Tile
 
 TILE = Tile(rows=8, vectors=2, lanes=16, cache_bytes=1 << 18, transforms=False)
 """How constants are packed. The division into work items is the device programs' own."""
-_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +69,10 @@ def emit_opencl(
         served.setdefault(symbol, []).append(" + ".join(names))
         launches.append(Launch(symbol, made.geometry, made.scratch_bytes, made.checks))
     functions = tuple(
-        Function(symbol, _comment(served[symbol]) + text.replace("@name@", symbol))
+        Function(symbol, served_comment(served[symbol]) + text.replace("@name@", symbol))
         for text, symbol in symbols.items()
     )
     source = "\n".join(
         [prelude(doubles=device.doubles), *(function.text for function in functions)]
     )
     return Emitted(tuple(launches), functions, source, refused)
-
-
-def _comment(layers: Sequence[str]) -> str:
-    shown = [
-        *layers[:_SHOWN],
-        *([f"... and {len(layers) - _SHOWN} more"] if len(layers) > _SHOWN else []),
-    ]
-    return "".join(f"/* {c_comment(layer)} */\n" for layer in shown)

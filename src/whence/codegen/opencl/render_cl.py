@@ -65,18 +65,9 @@ from whence.types import DType
 
 # Types whose arithmetic every device has; double precision is asked for separately.
 _TYPES = frozenset(
-    {
-        DType.F32,
-        DType.I8,
-        DType.U8,
-        DType.I16,
-        DType.U16,
-        DType.I32,
-        DType.U32,
-        DType.I64,
-        DType.U64,
-        DType.BOOL,
-    }
+    dtype
+    for dtype in DType
+    if dtype in (DType.F32, DType.BOOL) or (dtype.is_integer and dtype.bits >= 8)
 )
 _VECTORS = {DType.F32: "float", DType.I32: "int", DType.I8: "char"}
 _FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})

@@ -33,7 +33,7 @@ from whence.kernels.conv.bf16x2_program import Bf16x2Conv
 from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv.epilogue import Output
 from whence.kernels.cost import ITEMS_PER_THREAD, imbalance
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -72,9 +72,7 @@ def cheapest_bf16x2_conv(
     """The cycles it takes to convolve by matrix units, and how; `None` where there are none, or
     this is no convolution for them, or not worth it.
     """
-    attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    attrs = anchor.attrs
     if (
         not tile.bf16x2
         or get_int(attrs, "plain_input", 0)
@@ -152,9 +150,7 @@ def _cycles(it: Bf16x2Conv, threads: int) -> float:
 def _micro(
     group: Group, anchor: Node, tile: Tile, plan: Bf16x2ConvPlan, outputs: tuple[Output, ...]
 ) -> Bf16x2Conv:
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     shape = group.shape(source)
     rows, columns = fields(anchor, (shape[2], shape[3]), group.shape(weights)[2:])
     taken, made = get_int(anchor.attrs, "channels_in", 0), get_int(anchor.attrs, "channels_out", 0)

@@ -33,7 +33,7 @@ from whence.kernels.conv.tiles import Field, cover
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.conv.winograd import lower_winograd
 from whence.kernels.cost import chunk_size
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Fn, Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -158,9 +158,7 @@ def _divided(
 
 def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:
     """What is worth timing, what the cost model takes first; some may come twice."""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     images, blocks, height, width, _ = group.shape(source)
     rows, columns = fields(anchor, (height, width), group.shape(weights)[2:])
     usual, budget = _divided(rows, columns, images * blocks, tile), tile.rows * tile.vectors

@@ -24,7 +24,7 @@ from whence.kernels.conv.plan import ConvPlan, ConvSizes
 from whence.kernels.conv.tiles import Field
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of, ravel, unravel
 from whence.kernels.ir import Buffer, Expr, Fn, Kernel
 from whence.kernels.rules.elementwise import activated
@@ -88,9 +88,7 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
     """What decides how the convolution of a BlockedConv is divided. Raises `UnsupportedError` when
     it is none that this file covers.
     """
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     attrs = anchor.attrs
     block, plain = get_int(attrs, "block", 0), bool(get_int(attrs, "plain_input", 0))
     groups, taken, made = (
@@ -169,9 +167,7 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
     """
     sizes = conv_sizes(group, anchor, tile)
     plan = sizes.plan() if plan is None else plan
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     block, plain = get_int(anchor.attrs, "block", 0), bool(get_int(anchor.attrs, "plain_input", 0))
     x_shape = group.shape(source)
     step = 1 if plain else block

@@ -11,7 +11,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, both, compute_type, literal, position, select, within
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, Var, of
 from whence.kernels.ir import (
     Accumulate,
@@ -42,9 +42,7 @@ CONV_GENERAL_OPS = (
 
 def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a convolution of plain tensors."""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     dtype = compute_type(group.dtype(source))
     out_shape = group.shape(anchor.ref())
     if not dtype.is_float or 0 in out_shape or group.dtype(weights) is not group.dtype(source):
@@ -85,9 +83,7 @@ Access = tuple[Expr, Indices, Indices]
 def _direct(
     group: Group, anchor: Node, out: Indices, groups: int, channels: Var, taps: list[Var]
 ) -> Access:
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     shape = group.shape(source)
     window = make_window(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
     places = [
@@ -111,9 +107,7 @@ def _transposed(
     """Output position p collects input position q = (p + begin - tap·dilation) / stride where that
     is whole and exists.
     """
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     shape, per_group = group.shape(source), group.shape(weights)[1]
     geometry = make_transposition(anchor.op, anchor.attrs, shape[2:], group.shape(weights)[2:])
     window = geometry.window

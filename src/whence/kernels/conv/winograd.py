@@ -24,7 +24,7 @@ from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, req
 from whence.kernels.conv.winograd_program import Winograd
 from whence.kernels.conv.winograd_transforms import KERNEL, POINTS, transforms
 from whence.kernels.cost import imbalance, overlapped
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import Tile
 from whence.ops.attributes import get_int
@@ -231,9 +231,7 @@ def winograd_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Plan]:
 
 
 def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
-    attrs, source, weights = anchor.attrs, anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    attrs, (source, weights) = anchor.attrs, data_operands(anchor)
     if (
         get_int(attrs, "plain_input", 0)
         or get_int(attrs, "group", 1) != 1
@@ -266,9 +264,7 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' is not a 3×3 convolution with stride 1"
         )
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     spatial = group.shape(source)[2:4]
     rows, columns = fields(anchor, spatial, (KERNEL, KERNEL))
     block = get_int(anchor.attrs, "block", 0)

@@ -12,7 +12,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.conv.tiles import Field
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise import is_depthwise, lower_integer_depthwise
 from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
@@ -23,7 +23,7 @@ from whence.kernels.integer.product import (
     FLOPS_PER_NS,
     constants,
     epilogue,
-    packed_params,
+    packed_kernel,
     plan,
     zero_point,
 )
@@ -37,9 +37,7 @@ from whence.types import DType
 
 def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is an IntegerConv of whatever kind."""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     out_shape, x_shape = group.shape(anchor.ref()), group.shape(source)
     if 0 in (*out_shape, *x_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
@@ -55,9 +53,7 @@ def lower_integer_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
 
 
 def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     values = group.graph.const_value(weights)
     assert values is not None
     groups = get_int(anchor.attrs, "group", 1)
@@ -95,17 +91,7 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
         w_zero=None,
         outputs=epilogue(group, anchor, flat),
     )
-    params = packed_params(group, anchor, weights, packing.elements)
-    return Kernel(
-        group.name,
-        params,
-        shape.tasks,
-        (micro,),
-        group.costs(),
-        micro.scratch_bytes,
-        {group.inputs.index(weights): packing},
-        FLOPS_PER_NS,
-    )
+    return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
 
 
 def _is_pointwise(field: Field) -> bool:

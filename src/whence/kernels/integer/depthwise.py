@@ -19,12 +19,12 @@ from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.conv.tiles import cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
 from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import COLUMN, ROW
 from whence.kernels.integer.packing import PackChannels, centre
-from whence.kernels.integer.product import constants, epilogue, packed_params, zero_point
+from whence.kernels.integer.product import constants, epilogue, packed_kernel, zero_point
 from whence.kernels.integer.window import fields
 from whence.kernels.ir import Kernel, Literal
 from whence.kernels.tile import Tile
@@ -40,9 +40,7 @@ _FLOPS_PER_NS = 80
 
 def is_depthwise(group: Group, anchor: Node) -> bool:
     """One input channel to each output channel, enough of them for a vector?"""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     channels = group.shape(source)[-1]
     return (
         channels >= _SHORTEST
@@ -52,9 +50,7 @@ def is_depthwise(group: Group, anchor: Node) -> bool:
 
 def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a depthwise IntegerConv with constant weights."""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     values = group.graph.const_value(weights)
     assert values is not None
     x_shape, out_shape = group.shape(source), group.shape(anchor.ref())
@@ -90,14 +86,4 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
         packing=packing,
         outputs=epilogue(group, anchor, of(Var(ROW, pixel)) * channels + of(Var(COLUMN, channels))),
     )
-    params = packed_params(group, anchor, weights, packing.elements)
-    return Kernel(
-        group.name,
-        params,
-        micro.tasks,
-        (micro,),
-        group.costs(),
-        micro.border_bytes,
-        {group.inputs.index(weights): packing},
-        _FLOPS_PER_NS,
-    )
+    return packed_kernel(group, anchor, micro, micro.border_bytes, _FLOPS_PER_NS)

@@ -43,11 +43,11 @@ class IntegerEpilogue:
             for j in range(len(starts)):
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
         acc = Name(ACCUMULATOR.name, DType.I32, self.lanes)
-        vectors = Vectoriser(self._lane(), self.lanes, {acc.name: acc})
         for j, start in enumerate(starts):
+            vectors = Vectoriser(self._lane(), self.lanes, {acc.name: acc})
             with build.scope():
                 if self._has_vectors(kernel, vectors):
-                    self._by_vector(build, tile, width, j, start)
+                    self._by_vector(build, vectors, tile, width, j, start)
                 else:
                     self._by_element(build, tile, width, j, start)
 
@@ -66,14 +66,14 @@ class IntegerEpilogue:
         found = (var for output in self.outputs for var in output.index.variables())
         return next((var for var in found if var.name == COLUMN), Var(COLUMN, self.columns))
 
-    def _by_vector(self, build: Builder, tile: Memory, width: int, j: int, start: Count) -> None:
-        acc = Name(ACCUMULATOR.name, DType.I32, self.lanes)
-        vectors = Vectoriser(self._lane(), self.lanes, {acc.name: acc})
+    def _by_vector(
+        self, build: Builder, vectors: Vectoriser, tile: Memory, width: int, j: int, start: Count
+    ) -> None:
         build.bind(COLUMN, start)
         vectors.load_ahead(build, [output.value for output in self.outputs], ROW)
         with build.loop("i", self.rows, unroll=2) as i:
             build.bind(ROW, self.first_row + i)
-            build.bind_value(acc.name, tile.vector(i * width + j * self.lanes, self.lanes))
+            build.bind_value(ACCUMULATOR.name, tile.vector(i * width + j * self.lanes, self.lanes))
             for output in self.outputs:
                 build.store(output.buffer, output.index, vectors.write(output.value))
 

@@ -12,7 +12,7 @@ from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.expressions import cast
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, Var, of, ravel, unravel
 from whence.kernels.integer.epilogue import BATCH, COLUMN, ROW
 from whence.kernels.integer.packing import PackBytes, centre
@@ -21,7 +21,7 @@ from whence.kernels.integer.product import (
     FLOPS_PER_NS,
     constants,
     epilogue,
-    packed_params,
+    packed_kernel,
     plan,
     zero_point,
 )
@@ -33,9 +33,7 @@ from whence.types import DType
 
 def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     """A kernel for a group whose anchor is a MatMulInteger."""
-    a, b = anchor.inputs[0], anchor.inputs[1]
-    assert a is not None
-    assert b is not None
+    a, b = data_operands(anchor)
     if not {group.dtype(a), group.dtype(b)} <= CODES:
         raise UnsupportedError(
             f"{anchor.op} '{anchor.name}' multiplies {group.dtype(a)} by {group.dtype(b)}"
@@ -80,20 +78,7 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         else _column_zero(group, anchor, anchor.input(3), columns),
         outputs=epilogue(group, anchor, flat),
     )
-    params = (
-        group.params() if packing is None else packed_params(group, anchor, b, packing.elements)
-    )
-    packings = {} if packing is None else {group.inputs.index(b): packing}
-    return Kernel(
-        group.name,
-        params,
-        shape.tasks,
-        (micro,),
-        group.costs(),
-        micro.scratch_bytes,
-        packings,
-        FLOPS_PER_NS,
-    )
+    return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)
 
 
 def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) -> Index:

@@ -20,6 +20,7 @@ tile of rows, begin early rather than end late: some results are made twice, non
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from whence.errors import UnsupportedError
 from whence.graph import Node, Ref
@@ -27,11 +28,12 @@ from whence.kernels.conv.epilogue import Output
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import cast, literal
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, ravel, unravel
+from whence.kernels.integer.depthwise_program import IntegerSlide
 from whence.kernels.integer.epilogue import ACCUMULATOR
-from whence.kernels.integer.product_program import Shape
-from whence.kernels.ir import Buffer, Expr
+from whence.kernels.integer.product_program import IntegerProduct, Shape
+from whence.kernels.ir import Expr, Kernel
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -126,15 +128,35 @@ def constants(group: Group, anchor: Node, ref: Ref | None, default: int = 0) -> 
     return tuple(int(item) for item in value.reshape(-1))
 
 
-def packed_params(group: Group, anchor: Node, ref: Ref, elements: int) -> tuple[Buffer, ...]:
-    """The kernel's parameters with the weights as bytes in another order."""
-    if any(other is not anchor and ref in other.inputs for other in group.members):
-        raise UnsupportedError(
-            f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
-        )
-    params, position = list(group.params()), group.inputs.index(ref)
-    params[position] = Buffer(params[position].name, DType.I8, elements, params[position].role)
-    return tuple(params)
+def packed_kernel(
+    group: Group,
+    anchor: Node,
+    micro: IntegerProduct | IntegerSlide,
+    scratch_bytes: int,
+    flops_per_ns: int,
+) -> Kernel:
+    """A kernel whose weights, if they are packed, are bytes in another order."""
+    params, (_, ref) = list(group.params()), data_operands(anchor)
+    packings = {}
+    if micro.packing is not None:
+        if any(other is not anchor and ref in other.inputs for other in group.members):
+            raise UnsupportedError(
+                f"group '{group.name}' reads the weights of '{anchor.name}' elsewhere too"
+            )
+        at = group.inputs.index(ref)
+        params[at] = replace(params[at], dtype=DType.I8, elements=micro.packing.elements)
+        packings[at] = micro.packing
+    costs = group.costs()
+    return Kernel(
+        group.name,
+        tuple(params),
+        micro.tasks,
+        (micro,),
+        costs,
+        scratch_bytes,
+        packings,
+        flops_per_ns,
+    )
 
 
 def epilogue(group: Group, anchor: Node, flat: Index) -> tuple[Output, ...]:

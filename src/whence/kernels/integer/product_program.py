@@ -113,6 +113,10 @@ class IntegerProduct(Micro):
     outputs: tuple[Output, ...]
 
     @property
+    def tasks(self) -> int:
+        return self.shape.tasks
+
+    @property
     def is_copied(self) -> bool:
         """Are rows gathered, not read where they are?"""
         return self.gather is not None or self.is_signed or self.shape.depth % 4 != 0

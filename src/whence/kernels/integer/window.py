@@ -13,7 +13,7 @@ from whence.graph import Node
 from whence.kernels.conv.tiles import Field
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, both, cast, literal, position, select, within
-from whence.kernels.group import Group
+from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Index, Var, of
 from whence.kernels.ir import (
     Accumulate,
@@ -61,9 +61,7 @@ def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> t
 
 def lower_integer_window(group: Group, anchor: Node) -> Kernel:
     """A kernel for a group whose anchor is an IntegerConv or IntegerConvTranspose."""
-    source, weights = anchor.inputs[0], anchor.inputs[1]
-    assert source is not None
-    assert weights is not None
+    source, weights = data_operands(anchor)
     out_shape, x_shape, w_shape = (
         group.shape(anchor.ref()),
         group.shape(source),

@@ -2,196 +2,92 @@
 
 from __future__ import annotations
 
-from whence.kernels.ir.counts import (
-    ONE,
-    Arithmetic,
-    Both,
-    Chosen,
-    Comparison,
-    Condition,
-    Count,
-    Countable,
-    Counter,
-    CountFn,
-    Either,
-    Holds,
-    IndexCount,
-    Not,
-    Number,
-    Relation,
-    ValueCount,
-    chosen,
-    count,
-    least,
-    most,
-)
-from whence.kernels.ir.functions import (
-    Fn,
-)
-from whence.kernels.ir.kernel import (
-    TASK,
-    Buffer,
-    Kernel,
-    Member,
-    Role,
-)
-from whence.kernels.ir.matrix_tiles import (
-    MatrixTileStmt,
-    TileConfigure,
-    TileLoad,
-    TileMultiply,
-    TileRelease,
-    TileStore,
-    TileZero,
-)
-from whence.kernels.ir.statements import (
-    BEGIN,
-    END,
-    FULLY,
-    SCRATCH,
-    SHARED,
-    Accumulate,
-    Accumulator,
-    Advance,
-    Array,
-    Assign,
-    Barrier,
-    ChoosePointer,
-    Constants,
-    Fill,
-    For,
-    Grid,
-    If,
-    Let,
-    LetCount,
-    LetPointer,
-    LetTable,
-    Loop,
-    LoopKind,
-    Meeting,
-    Micro,
-    Prefetch,
-    Scope,
-    SetCount,
-    Stmt,
-    Store,
-    Swap,
-    Transpose,
-    Variable,
-    While,
-)
-from whence.kernels.ir.values import (
-    At,
-    Bits,
-    CountValue,
-    Expr,
-    Item,
-    Lanes,
-    Literal,
-    Load,
-    LookUp,
-    Name,
-    Op,
-    Place,
-    Position,
-    Primitive,
-    Splat,
-    Table,
-    lanewise,
-    looked,
-    multiply_add,
-    operands,
-    walk,
-)
-
-__all__ = [
-    "BEGIN",
-    "END",
-    "FULLY",
-    "ONE",
-    "SCRATCH",
-    "SHARED",
-    "TASK",
-    "Accumulate",
-    "Accumulator",
-    "Advance",
-    "Arithmetic",
-    "Array",
-    "Assign",
-    "At",
-    "Barrier",
-    "Bits",
-    "Both",
-    "Buffer",
-    "ChoosePointer",
-    "Chosen",
-    "Comparison",
-    "Condition",
-    "Constants",
-    "Count",
-    "CountFn",
-    "CountValue",
-    "Countable",
-    "Counter",
-    "Either",
-    "Expr",
-    "Fill",
-    "Fn",
-    "For",
-    "Grid",
-    "Holds",
-    "If",
-    "IndexCount",
-    "Item",
-    "Kernel",
-    "Lanes",
-    "Let",
-    "LetCount",
-    "LetPointer",
-    "LetTable",
-    "Literal",
-    "Load",
-    "LookUp",
-    "Loop",
-    "LoopKind",
-    "MatrixTileStmt",
-    "Meeting",
-    "Member",
-    "Micro",
-    "Name",
-    "Not",
-    "Number",
-    "Op",
-    "Place",
-    "Position",
-    "Prefetch",
-    "Primitive",
-    "Relation",
-    "Role",
-    "Scope",
-    "SetCount",
-    "Splat",
-    "Stmt",
-    "Store",
-    "Swap",
-    "Table",
-    "TileConfigure",
-    "TileLoad",
-    "TileMultiply",
-    "TileRelease",
-    "TileStore",
-    "TileZero",
-    "Transpose",
-    "ValueCount",
-    "Variable",
-    "While",
-    "chosen",
-    "count",
-    "lanewise",
-    "least",
-    "looked",
-    "most",
-    "multiply_add",
-    "operands",
-    "walk",
-]
+from whence.kernels.ir.counts import ONE as ONE
+from whence.kernels.ir.counts import Arithmetic as Arithmetic
+from whence.kernels.ir.counts import Both as Both
+from whence.kernels.ir.counts import Chosen as Chosen
+from whence.kernels.ir.counts import Comparison as Comparison
+from whence.kernels.ir.counts import Condition as Condition
+from whence.kernels.ir.counts import Count as Count
+from whence.kernels.ir.counts import Countable as Countable
+from whence.kernels.ir.counts import Counter as Counter
+from whence.kernels.ir.counts import CountFn as CountFn
+from whence.kernels.ir.counts import Either as Either
+from whence.kernels.ir.counts import Holds as Holds
+from whence.kernels.ir.counts import IndexCount as IndexCount
+from whence.kernels.ir.counts import Not as Not
+from whence.kernels.ir.counts import Number as Number
+from whence.kernels.ir.counts import Relation as Relation
+from whence.kernels.ir.counts import ValueCount as ValueCount
+from whence.kernels.ir.counts import chosen as chosen
+from whence.kernels.ir.counts import count as count
+from whence.kernels.ir.counts import least as least
+from whence.kernels.ir.counts import most as most
+from whence.kernels.ir.functions import Fn as Fn
+from whence.kernels.ir.kernel import TASK as TASK
+from whence.kernels.ir.kernel import Buffer as Buffer
+from whence.kernels.ir.kernel import Kernel as Kernel
+from whence.kernels.ir.kernel import Member as Member
+from whence.kernels.ir.kernel import Role as Role
+from whence.kernels.ir.matrix_tiles import MatrixTileStmt as MatrixTileStmt
+from whence.kernels.ir.matrix_tiles import TileConfigure as TileConfigure
+from whence.kernels.ir.matrix_tiles import TileLoad as TileLoad
+from whence.kernels.ir.matrix_tiles import TileMultiply as TileMultiply
+from whence.kernels.ir.matrix_tiles import TileRelease as TileRelease
+from whence.kernels.ir.matrix_tiles import TileStore as TileStore
+from whence.kernels.ir.matrix_tiles import TileZero as TileZero
+from whence.kernels.ir.statements import BEGIN as BEGIN
+from whence.kernels.ir.statements import END as END
+from whence.kernels.ir.statements import FULLY as FULLY
+from whence.kernels.ir.statements import SCRATCH as SCRATCH
+from whence.kernels.ir.statements import SHARED as SHARED
+from whence.kernels.ir.statements import Accumulate as Accumulate
+from whence.kernels.ir.statements import Accumulator as Accumulator
+from whence.kernels.ir.statements import Advance as Advance
+from whence.kernels.ir.statements import Array as Array
+from whence.kernels.ir.statements import Assign as Assign
+from whence.kernels.ir.statements import Barrier as Barrier
+from whence.kernels.ir.statements import ChoosePointer as ChoosePointer
+from whence.kernels.ir.statements import Constants as Constants
+from whence.kernels.ir.statements import Fill as Fill
+from whence.kernels.ir.statements import For as For
+from whence.kernels.ir.statements import Grid as Grid
+from whence.kernels.ir.statements import If as If
+from whence.kernels.ir.statements import Let as Let
+from whence.kernels.ir.statements import LetCount as LetCount
+from whence.kernels.ir.statements import LetPointer as LetPointer
+from whence.kernels.ir.statements import LetTable as LetTable
+from whence.kernels.ir.statements import Loop as Loop
+from whence.kernels.ir.statements import LoopKind as LoopKind
+from whence.kernels.ir.statements import Meeting as Meeting
+from whence.kernels.ir.statements import Micro as Micro
+from whence.kernels.ir.statements import Prefetch as Prefetch
+from whence.kernels.ir.statements import Scope as Scope
+from whence.kernels.ir.statements import SetCount as SetCount
+from whence.kernels.ir.statements import Stmt as Stmt
+from whence.kernels.ir.statements import Store as Store
+from whence.kernels.ir.statements import Swap as Swap
+from whence.kernels.ir.statements import Transpose as Transpose
+from whence.kernels.ir.statements import Variable as Variable
+from whence.kernels.ir.statements import While as While
+from whence.kernels.ir.values import At as At
+from whence.kernels.ir.values import Bits as Bits
+from whence.kernels.ir.values import CountValue as CountValue
+from whence.kernels.ir.values import Expr as Expr
+from whence.kernels.ir.values import Item as Item
+from whence.kernels.ir.values import Lanes as Lanes
+from whence.kernels.ir.values import Literal as Literal
+from whence.kernels.ir.values import Load as Load
+from whence.kernels.ir.values import LookUp as LookUp
+from whence.kernels.ir.values import Name as Name
+from whence.kernels.ir.values import Op as Op
+from whence.kernels.ir.values import Place as Place
+from whence.kernels.ir.values import Position as Position
+from whence.kernels.ir.values import Primitive as Primitive
+from whence.kernels.ir.values import Splat as Splat
+from whence.kernels.ir.values import Table as Table
+from whence.kernels.ir.values import lanewise as lanewise
+from whence.kernels.ir.values import looked as looked
+from whence.kernels.ir.values import multiply_add as multiply_add
+from whence.kernels.ir.values import operands as operands
+from whence.kernels.ir.values import walk as walk

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from whence.kernels.builder import Builder
-from whence.kernels.index import Looked
 from whence.kernels.ir import (
     BEGIN,
     END,
@@ -17,7 +16,6 @@ from whence.kernels.ir import (
     Counter,
     For,
     Kernel,
-    Load,
     Loop,
     LoopKind,
     Micro,
@@ -26,10 +24,8 @@ from whence.kernels.ir import (
     count,
     least,
     most,
-    walk,
 )
-from whence.kernels.vectorise import CODES, Vectoriser, moves_with
-from whence.types import DType
+from whence.kernels.vectorise import Vectoriser, looks_up, moves_with
 
 # Iterations at a time; machines with shorter vectors take several.
 _LANES = 16
@@ -80,7 +76,7 @@ def _marked(stmt: Stmt, kernel: Kernel) -> Stmt:
     if (
         stmt.kind is LoopKind.VECTOR
         and len(stores) == len(stmt.body)
-        and any(_looks_up(store) for store in stores)
+        and looks_up(*(store.value for store in stores))
         and _has_vectors(stmt, stores, kernel)
     ):
         return LookUpLoop(stmt, stores)
@@ -94,14 +90,3 @@ def _has_vectors(loop: Loop, stores: tuple[Store, ...], kernel: Kernel) -> bool:
     )
     values = (store.value for store in stores)
     return in_order and Vectoriser(loop.var, _LANES, {}).can_write(*values)
-
-
-def _looks_up(store: Store) -> bool:
-    tables = (
-        part.index.terms
-        for part in walk(store.value)
-        if isinstance(part, Load) and part.dtype in (DType.I8, DType.U8)
-    )
-    return any(
-        isinstance(atom, Looked) and atom.extent == CODES for terms in tables for atom, _ in terms
-    )
