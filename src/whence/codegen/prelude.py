@@ -306,9 +306,7 @@ W_TO_INTEGERS(d, double, -0x1.00000002p+31)
 
 """
 
-_HALVES = r"""/* ---- half precision ---- */
-
-W_FLOATING(_Float16, __builtin_fmodf)
+BFLOATS = r"""/* ---- bfloat16 ---- */
 
 typedef struct { uint16_t bits; } w_bf16;
 
@@ -319,6 +317,13 @@ W_INLINE w_bf16 w_to_bf16(float x) { /* to nearest, ties to even; a NaN keeps it
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16, quiet = (u >> 16) | 0x40u;
   return (w_bf16){(uint16_t)(x != x ? quiet : rounded)};
 }
+
+"""
+"""bfloat16 is in memory only."""
+
+_HALVES = r"""/* ---- half precision ---- */
+
+W_FLOATING(_Float16, __builtin_fmodf)
 
 #if defined(__x86_64__) && !defined(__AVX512FP16__)
 /* The compiler calls these for conversions that the CPU has no instruction for, and expects them in a library that is not linked. */
@@ -352,4 +357,4 @@ W_SUPPORT float __extendhfsf2(_Float16 x) {
 #endif
 """
 
-PRELUDE = _C_HEAD + SINGLES + DOUBLES + NUMBERS + DOUBLE_NUMBERS + _HALVES
+PRELUDE = _C_HEAD + SINGLES + DOUBLES + NUMBERS + DOUBLE_NUMBERS + BFLOATS + _HALVES

@@ -157,6 +157,15 @@ def test_attention_and_recurrence(engine: Engine) -> None:
     cases.check_on(engine)
 
 
+def test_bfloat16_is_in_memory_only(engine: Engine) -> None:
+    cases = DeviceCases()
+    short = cases.op("Cast", cases.normal(5, 7), to=16)
+    moved = cases.op("Transpose", cases.op("Mul", short, short), perm=(1, 0))
+    cases.expect(cases.op("Cast", moved, to=1), "squares", limit=1e-2)
+    cases.expect(cases.op("Cast", short, to=1), "rounded", 0)
+    cases.check_on(engine)
+
+
 def test_what_the_device_cannot_do_runs_on_the_host(engine: Engine) -> None:
     cases = DeviceCases()
     x = cases.normal(4, 6)

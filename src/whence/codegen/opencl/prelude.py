@@ -7,7 +7,7 @@ the same numbers; the rest are the device's.
 
 from __future__ import annotations
 
-from whence.codegen.prelude import DOUBLE_NUMBERS, DOUBLES, NUMBERS, SINGLES
+from whence.codegen.prelude import BFLOATS, DOUBLE_NUMBERS, DOUBLES, NUMBERS, SINGLES
 
 _TYPES = """
 typedef char int8_t;
@@ -58,7 +58,7 @@ _DOUBLE_WORDS = "".join(f"#define __builtin_{name} {name}\n" for name in _DOUBLE
 
 def prelude(*, doubles: bool) -> str:
     """What stands before kernels on a device with or without double precision."""
-    text = _TYPES + _WORDS + SINGLES + NUMBERS
+    text = _TYPES + _WORDS + SINGLES + NUMBERS + BFLOATS
     if doubles:
         text = (
             "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"

@@ -67,7 +67,7 @@ from whence.types import DType
 _TYPES = frozenset(
     dtype
     for dtype in DType
-    if dtype in (DType.F32, DType.BOOL) or (dtype.is_integer and dtype.bits >= 8)
+    if dtype in (DType.F32, DType.BF16, DType.BOOL) or (dtype.is_integer and dtype.bits >= 8)
 )
 _VECTORS = {DType.F32: "float", DType.I32: "int", DType.I8: "char"}
 _FOLDS = frozenset({Fn.ADD, Fn.MUL, Fn.MAX, Fn.MIN})
