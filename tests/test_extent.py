@@ -117,6 +117,39 @@ def test_costs_are_estimated_without_a_guard(dims: Dimensions) -> None:
     assert not dims.guards
 
 
+def test_what_was_asked_decides_later_questions(dims: Dimensions) -> None:
+    sequence = dims["sequence"]
+    assert sequence > 10
+    assert decide(sequence - 9, Relation.LT, 1) is False
+    assert decide(5 - sequence, Relation.LT, -4) is True
+    assert sequence != 64
+    assert decide(sequence + 1, Relation.EQ, 65) is False
+    assert len(dims.guards) == 2
+
+
+def test_a_size_that_a_guard_fixes_is_written_as_what_it_is(dims: Dimensions) -> None:
+    """Feature maps of a pyramid: half of a half is a quarter, if that comes out even."""
+    half = (dims["past"] - 1) // 2 + 1
+    third = (dims["past"] - 1) // 6 + 1
+    assert half != 3 * third
+    assert (dims["past"] - 2) // 16 == 3
+    assert str((dims["past"] - 2) // 16 + dims["batch"]) == "batch + 3"
+    dims = Dimensions({"height": 64})
+    sixteenth, thirtieth = ((dims["height"] - 1) // by + 1 for by in (16, 32))
+    assert sixteenth == 2 * thirtieth
+    assert str((dims["height"] - 1) // 16) == "2*((height - 1)/32) + 1"
+    assert str((dims["height"] - 1) // 16 * dims["height"]).count("/") == 1
+    assert len(dims.guards) == 1
+
+
+def test_the_quotient_of_polynomials(dims: Dimensions) -> None:
+    total = dims["past"] + dims["sequence"]
+    assert str(dims["batch"] * total * 64 // (total * 64)) == "batch"
+    assert (total * total - total) % total == 0
+    assert str(dims["past"] // 3 // 5) == "(past/15)"
+    assert not dims.guards
+
+
 def test_the_largest_size_of_a_dimension_decides_too() -> None:
     dims = Dimensions({"past": 5}, {"past": 2048})
     assert dims["past"] < 2049

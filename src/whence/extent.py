@@ -30,7 +30,9 @@ C_PREFIX = "dim_"
 """Before the name of a dimension, where it is a variable of C."""
 LEAST = 2
 """The smallest size of a dimension that has a name when a model is compiled."""
-_UNBOUNDED = 2**62
+_MOST = 2**29
+"""The largest, unless a larger or smaller one is stated: what files call `to the end` is more."""
+_UNBOUNDED = 2**200
 
 
 class Relation(enum.StrEnum):
@@ -80,8 +82,10 @@ class Dimensions:
         self.labels = {name: name for name in sizes}
         """What the model calls each dimension, for messages."""
         self._guards: dict[tuple[object, Relation, object], Guard] = {}
-        self._facts: dict[object, set[Relation]] = {}
-        """By difference: the relations to 0 that the guards ensure."""
+        self._ranges: dict[object, tuple[int, int]] = {}
+        """By terms: between which numbers the guards say they lie."""
+        self._unequal: dict[object, set[int]] = {}
+        """By terms: numbers that the guards say they are not."""
         self._equal: dict[_Atom, _Terms] = {}
         """What the guards say that a quotient is."""
         for name, size in sizes.items():
@@ -100,7 +104,7 @@ class Dimensions:
     def hold(self, sizes: Mapping[str, int]) -> bool:
         """Is what was compiled right for these sizes?"""
         return all(
-            LEAST <= sizes[name] <= self.most.get(name, _UNBOUNDED) for name in self.sizes
+            LEAST <= sizes[name] <= self.most.get(name, _MOST) for name in self.sizes
         ) and all(guard.holds(sizes) for guard in self._guards.values())
 
     def parse(self, text: str) -> int:
@@ -111,11 +115,43 @@ class Dimensions:
         key = (_key(left), relation, _key(right))
         if key not in self._guards:
             self._guards[key] = Guard(left, relation, right, _asking_line())
-            self._facts.setdefault(_key(left - right), set()).add(relation)
-            if relation in (Relation.EQ, Relation.NE):
-                self._facts.setdefault(_key(right - left), set()).add(relation)
+            difference = left - right
+            self._limit(difference, relation)
             if relation is Relation.EQ:
-                self._add_equality(left - right)
+                self._add_equality(difference)
+
+    def _limit(self, difference: int, relation: Relation) -> None:
+        """Remember what a relation of a difference to 0 says of its terms without the constant."""
+        terms, constant = _split(difference)
+        key, opposite = _terms_key(terms), _terms_key({at: -by for at, by in terms.items()})
+        if relation is Relation.NE:
+            self._unequal.setdefault(key, set()).add(-constant)
+            self._unequal.setdefault(opposite, set()).add(constant)
+            return
+        most = -constant - 1 if relation is Relation.LT else -constant
+        self._narrow(key, -_UNBOUNDED, most)
+        self._narrow(opposite, -most, _UNBOUNDED)
+        if relation is Relation.EQ:
+            self._narrow(key, most, most)
+            self._narrow(opposite, -most, -most)
+
+    def _narrow(self, key: object, low: int, high: int) -> None:
+        least, most = self._ranges.get(key, (-_UNBOUNDED, _UNBOUNDED))
+        self._ranges[key] = max(low, least), min(high, most)
+
+    def range_of(self, size: int) -> tuple[int, int]:
+        """Between which numbers a size lies, by what was asked before."""
+        terms, constant = _split(size)
+        low, high = self._ranges.get(_terms_key(terms), (-_UNBOUNDED, _UNBOUNDED))
+        return (
+            low if low == -_UNBOUNDED else low + constant,
+            high if high == _UNBOUNDED else high + constant,
+        )
+
+    def is_unequal(self, size: int) -> bool:
+        """Was it asked whether this size is 0, and is it not?"""
+        terms, constant = _split(size)
+        return -constant in self._unequal.get(_terms_key(terms), ())
 
     def _add_equality(self, difference: int) -> None:
         """From now on, the largest quotient in a difference that is 0 is written as the rest of it."""
@@ -135,12 +171,12 @@ class Dimensions:
 
     def _rewritten(self, terms: Mapping[_Monomial, int]) -> Mapping[_Monomial, int]:
         """The same polynomial by what is known to be equal."""
-        for _ in range(len(self._equal)):
+        while True:
             monomial = next(
                 (key for key in terms if any(atom in self._equal for atom in key)), None
             )
             if monomial is None:
-                break
+                return terms
             atom = next(atom for atom in monomial if atom in self._equal)
             others = cast(_Monomial, _without(monomial, (atom,)))
             factor = terms[monomial]
@@ -149,23 +185,6 @@ class Dimensions:
                 product = tuple(sorted((*key, *others), key=str))
                 total[product] = total.get(product, 0) + factor * count
             terms = total
-        return terms
-
-    def known(self, difference: int, relation: Relation) -> bool | None:
-        """Whether a difference stands in this relation to 0, if that was asked before."""
-        facts = self._facts.get(_key(difference), _NOTHING)
-        turned = self._facts.get(_key(-difference), _NOTHING)
-        if not facts and not turned:
-            return None
-        if not _IMPLIED_BY[relation].isdisjoint(facts) or (
-            relation is Relation.NE and Relation.LT in turned
-        ):
-            return True
-        if not _EXCLUDED_BY[relation].isdisjoint(facts) or not _EXCLUDED_BY_TURNED[
-            relation
-        ].isdisjoint(turned):
-            return False
-        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -422,17 +441,15 @@ def decide(left: int, relation: Relation, right: int) -> bool | None:
     if not is_symbolic(difference):
         return relation.holds(difference, 0)
     low, high = _bounds(difference)
-    known = _dimensions(difference).known(difference, relation)
-    if known is not None:
-        return known
     if relation is Relation.LT:
         return True if high < 0 else False if low >= 0 else None
     if relation is Relation.LE:
         return True if high <= 0 else False if low > 0 else None
-    unequal = low > 0 or high < 0
-    if not unequal:
-        return None
-    return relation is Relation.NE
+    if low == high == 0:
+        return relation is Relation.EQ
+    if low > 0 or high < 0 or _dimensions(difference).is_unequal(difference):
+        return relation is Relation.NE
+    return None
 
 
 def surely_equal(left: int, right: int) -> bool:
@@ -650,14 +667,25 @@ def _bounds(size: int) -> tuple[int, int]:
         least, most = 1, 1
         for atom in key:
             if isinstance(atom, str):
-                smallest, largest = LEAST, dimensions.most.get(atom, _UNBOUNDED)
+                smallest, largest = LEAST, dimensions.most.get(atom, _MOST)
             else:
                 smallest, largest = atom.bounds()
             corners = [least * smallest, least * largest, most * smallest, most * largest]
             least, most = min(corners), max(corners)
         low += factor * (least if factor > 0 else most)
         high += factor * (most if factor > 0 else least)
-    return low, high
+    least, most = dimensions.range_of(size)
+    return max(low, least), min(high, most)
+
+
+def _split(size: int) -> tuple[_Terms, int]:
+    """The terms of a size without the constant one, and that."""
+    terms = dict(_terms(size))
+    return terms, terms.pop((), 0)
+
+
+def _terms_key(terms: Mapping[_Monomial, int]) -> object:
+    return frozenset(terms.items())
 
 
 def _key(size: int) -> object:
@@ -715,28 +743,6 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], int]] = {
 }
 _TURNED = {Relation.LT: Relation.LE, Relation.LE: Relation.LT}
 """What holds between right and left when this does not between left and right."""
-
-
-_NOTHING: frozenset[Relation] = frozenset()
-_IMPLIED_BY = {
-    Relation.LT: {Relation.LT},
-    Relation.LE: {Relation.LT, Relation.LE, Relation.EQ},
-    Relation.EQ: {Relation.EQ},
-    Relation.NE: {Relation.NE, Relation.LT},
-}
-_EXCLUDED_BY = {
-    Relation.LT: {Relation.EQ},
-    Relation.LE: _NOTHING,
-    Relation.EQ: {Relation.NE, Relation.LT},
-    Relation.NE: {Relation.EQ},
-}
-_EXCLUDED_BY_TURNED = {
-    Relation.LT: {Relation.LT, Relation.LE},
-    Relation.LE: {Relation.LT},
-    Relation.EQ: {Relation.LT},
-    Relation.NE: _NOTHING,
-}
-"""By relation of a difference to 0: what of it, or of its negative, says so, or the contrary."""
 
 
 def _asking_line() -> str:

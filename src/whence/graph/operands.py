@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whence.errors import ModelError
+from whence.extent import estimate
 from whence.graph.change import contradict
 from whence.graph.display_name import display_name
 from whence.graph.node import Node
@@ -75,8 +76,9 @@ def _check_outputs(node: Node, found: Sequence[ValueType]) -> None:
 
 def _check_size(node: Node) -> None:
     for kind in node.outputs:
-        if isinstance(kind, TensorType) and (kind.nbytes or 0) > _MOST_BYTES:
-            raise ModelError(f"{node.op}: its result would be {kind}, of {kind.nbytes} bytes")
+        nbytes = kind.nbytes if isinstance(kind, TensorType) else None
+        if nbytes is not None and estimate(nbytes) > _MOST_BYTES:
+            raise ModelError(f"{node.op}: its result would be {kind}, of {nbytes} bytes")
 
 
 def _check_elements(node: Node, types: Sequence[ValueType | None]) -> None:

@@ -192,6 +192,42 @@ def pyramid() -> Graph:
     return build.finish()
 
 
+def grid() -> Graph:
+    """The coordinates of all pixels, in real numbers as detectors have them."""
+    build = GraphBuilder("grid")
+    x = build.input("image", DType.F32, ["batch", 3, "height", "width"])
+    zero, one = build.const(np.float32(0)), build.const(np.float32(1))
+    ranges = []
+    for axis in (2, 3):
+        size = build.op("Gather", build.op("Shape", x), build.const(axis), axis=0)
+        ranges.append(build.op("Range", zero, build.op("Cast", size, to=int(DType.F32)), one))
+    rows, columns = ranges
+    shape = build.op("Concat", build.op("Shape", rows), build.op("Shape", columns), axis=0)
+    rows = build.op("Expand", build.op("Unsqueeze", rows, ints(build, 1)), shape)
+    columns = build.op("Expand", build.op("Unsqueeze", columns, ints(build, 0)), shape)
+    both = [build.op("Unsqueeze", part, ints(build, 0)) for part in (rows, columns)]
+    build.output(
+        "y",
+        build.op(
+            "Add",
+            build.op("Concat", *both, axis=0),
+            build.op("Slice", x, ints(build, 0), ints(build, 2), ints(build, 1)),
+        ),
+    )
+    return build.finish()
+
+
+def scaled() -> Graph:
+    """A size that is multiplied by what is no whole number, which is followed no further."""
+    build = GraphBuilder("scaled")
+    x = build.input("x", DType.F32, ["batch", "length"])
+    size = build.op("Cast", size_of(build, x, 1), to=int(DType.F32))
+    part = build.op("Floor", build.op("Mul", size, build.const(np.array([0.3], np.float32))))
+    end = build.op("Cast", part, to=int(DType.I64))
+    build.output("y", build.op("Relu", build.op("Slice", x, ints(build, 0), end, ints(build, 1))))
+    return build.finish()
+
+
 def row() -> Graph:
     """Only operators that most kernels are made of; the batch is open."""
     build = GraphBuilder("row")
@@ -232,13 +268,21 @@ CASES: list[Case] = [
         ["0 <= ((height - 1)/2) - 1", "0 <= ((width - 1)/2) - 1"],
         {"FromBlocked": 1},
     ),
+    (
+        grid,
+        {"batch": 3, "height": 6, "width": 4},
+        [{"batch": 2, "height": 4, "width": 4}],
+        [],
+        {"Range": 2, "Unsqueeze": 4, "Concat": 1, "Expand": 2},
+    ),
+    (scaled, {"batch": 3, "length": 10}, [{"batch": 4, "length": 10}], ["length == 10"], {}),
 ]
 
 
 @pytest.mark.parametrize(
     ("make", "first", "others", "wanted", "more"),
     CASES,
-    ids=["row", "encoder", "decoder", "pyramid"],
+    ids=["row", "encoder", "decoder", "pyramid", "grid", "scaled"],
 )
 def test_one_preparation_serves_other_sizes(
     make: Callable[[], Graph],

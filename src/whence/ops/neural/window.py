@@ -106,9 +106,10 @@ def make_window(
         extent = (kernel[axis] - 1) * dilations[axis] + 1
         if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
             out = -(-size // stride)
-            begin, end = split_padding(
-                larger((out - 1) * stride + extent - size, 0), extra_at_end=auto_pad == "SAME_UPPER"
-            )
+            # Windows are so far apart that the last reaches over the end by what is missing: a
+            # number, also where the size is an expression.
+            last = int(size % stride) or stride
+            begin, end = split_padding(max(extent - last, 0), extra_at_end=auto_pad == "SAME_UPPER")
         else:
             if auto_pad == "VALID":
                 begin = end = 0
@@ -119,7 +120,8 @@ def make_window(
             # A window that would start in the padding after the data is left out.
             if ceil_mode and (out - 1) * stride >= size + begin:
                 out -= 1
-        if out < 0:
+        # Asked of expressions in this way, since whoever comes next asks whether there is an element.
+        if not out > 0 and out < 0:
             raise ModelError(
                 f"{op}: a kernel of {list(kernel)} is larger than the padded input {list(spatial)}"
             )

@@ -20,7 +20,7 @@ from whence.passes.base import RulePass
 from whence.passes.fold.linear import LINEAR_OPS, Affine, Constants, Linear, linear_of, rebuild
 from whence.passes.operands import tensor_of
 from whence.provenance import EdgeKind
-from whence.types import Shape
+from whence.types import Shape, same_dim
 
 _RESHAPES = operators(Trait.RESHAPE)
 _MAX_STEPS = 8
@@ -215,13 +215,13 @@ def _axis_in(before: Shape, after: Shape, axis: int) -> int | None:
     positions.
     """
     size, behind = after[axis], _count(after[axis + 1 :])
-    if not isinstance(size, int) or size == 1 or behind is None:
+    if not isinstance(size, int) or same_dim(size, 1) or behind is None:
         return None
     return next(
         (
             index
             for index, dim in enumerate(before)
-            if dim == size and _count(before[index + 1 :]) == behind
+            if same_dim(dim, size) and same_dim(_count(before[index + 1 :]), behind)
         ),
         None,
     )

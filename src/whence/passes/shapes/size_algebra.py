@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from whence.extent import is_symbolic
-from whence.extent import larger as larger_extent
-from whence.extent import smaller as smaller_extent
 from whence.types import same_dim
 
 Monomial: TypeAlias = tuple[int, ...]
@@ -192,7 +190,8 @@ class SizeTable:
 
     def smaller(self, left: Size, right: Size) -> Size | None:
         if left.number is not None and right.number is not None:
-            return number(smaller_extent(left.number, right.number))
+            # Asked, as sizes that are the smaller of two are hard to compare with others.
+            return left if left.number <= right.number else right
         below = less(left, right)
         if below is None:
             return (
@@ -204,7 +203,7 @@ class SizeTable:
 
     def larger(self, left: Size, right: Size) -> Size | None:
         if left.number is not None and right.number is not None:
-            return number(larger_extent(left.number, right.number))
+            return right if left.number <= right.number else left
         below = less(left, right)
         if below is None:
             return (
