@@ -15,7 +15,8 @@ from tests.foreign.models import MODELS, make
 from whence.errors import InputError, UnsupportedError
 from whence.foreign.engines import ENGINES
 from whence.foreign.named_model import with_names
-from whence.foreign.run import attribute, load_source, prepare, record
+from whence.foreign.recording import Recording
+from whence.foreign.run import Subject, attribute, load_source, prepare, record
 from whence.report.files import WRITERS
 
 ONNX_ENGINES = [name for name, kind in ENGINES.items() if ".onnx" in kind.suffixes]
@@ -30,11 +31,21 @@ def engine(request: pytest.FixtureRequest) -> str:
     return name
 
 
+def _record(subject: Subject, engine: str) -> Recording:
+    try:
+        return record(subject, engine, threads=1, runs=3, warmup=1)
+    except UnsupportedError as error:
+        # OpenVINO 2026.4.1 ends by SIGILL with quantised models on some processors with AMX.
+        if "was killed by signal" in str(error):
+            pytest.skip(f"{engine} crashes on this machine: {error}")
+        raise
+
+
 @pytest.mark.parametrize("name", ["residual", "transformer", "condition", "quantised"])
 @pytest.mark.parametrize("engine", ONNX_ENGINES, indirect=True)
 def test_all_kernel_time_has_operators(engine: str, name: str, tmp_path: Path) -> None:
     subject = prepare(make(name, tmp_path))
-    recording = record(subject, engine, threads=1, runs=3, warmup=1)
+    recording = _record(subject, engine)
     profile, placement = attribute(subject, recording)
     assert profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
     assert min(profile.residual_ns.values()) >= 0
