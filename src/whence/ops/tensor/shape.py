@@ -206,7 +206,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "ConstantOfShape",
-        Pattern.OPAQUE,
+        Pattern.INJECTIVE,
         OpClass.SHAPE,
         _constant_of_shape_type,
         _constant_of_shape,
@@ -216,7 +216,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     OpDef(
         "Range",
-        Pattern.OPAQUE,
+        Pattern.INJECTIVE,
         OpClass.SHAPE,
         _range_type,
         _range,
@@ -226,7 +226,7 @@ OPS: tuple[OpDef, ...] = (
     OpDef(
         # Numbers that the dimensions of a call decide: a list, or one number if `scalar` is set.
         "DimensionValue",
-        Pattern.OPAQUE,
+        Pattern.INJECTIVE,
         OpClass.SHAPE,
         _dimension_value_type,
         _dimension_value,

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from whence.extent import is_symbolic
 from whence.graph import Edit, Graph, Node, Ref
 from whence.graph.search import producer_of
 from whence.ops.definition import Attr
 from whence.passes.operands import scalar_factor
 from whence.passes.pattern import dtype_of, operand_orders, same_dim, scalar, shape_of
 from whence.provenance import EdgeKind
-from whence.types import DType, Shape
+from whence.types import Dim, DType, Shape
 
 # Added to any score, this is as good as -∞ beside a score that is seen, and makes all scores equal
 # where none is.
@@ -83,9 +84,7 @@ def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
     shape = shape_of(graph, mask.ref)
     if shape is None or len(shape) > 4 or dtype_of(graph, mask.ref) not in {DType.BOOL, dtype}:
         return False
-    can_spread = graph.const_value(mask.ref) is not None and all(
-        isinstance(dim, int) for dim in scores[2:]
-    )
+    can_spread = graph.const_value(mask.ref) is not None and all(map(_is_number, scores[2:]))
     # Attention takes a mask with fewer keys as one that hides the rest: the last axis does not
     # broadcast.
     if not can_spread and (len(shape) < 2 or not same_dim(shape[-1], scores[-1])):
@@ -94,6 +93,11 @@ def mask_fits(graph: Graph, mask: Mask, scores: Shape, dtype: DType) -> bool:
         same_dim(dim, 1) or same_dim(dim, wanted)
         for dim, wanted in zip(reversed(shape), reversed(scores), strict=False)
     )
+
+
+def _is_number(dim: Dim) -> bool:
+    """Is it known now, and not only when the model is called?"""
+    return isinstance(dim, int) and not is_symbolic(dim)
 
 
 def mask_input(
@@ -164,7 +168,12 @@ def _constant(
 ) -> Ref | None:
     seen = ~value if mask.inverted else value
     queries, keys = scores[2], scores[3]
-    if isinstance(queries, int) and isinstance(keys, int):
+    if (
+        isinstance(queries, int)
+        and isinstance(keys, int)
+        and _is_number(queries)
+        and _is_number(keys)
+    ):
         seen = np.broadcast_to(seen, (*value.shape[:-2], queries, keys))
         if bool(seen.all()) if seen.dtype == np.bool_ else not seen.any():
             return None
