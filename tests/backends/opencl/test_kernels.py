@@ -157,6 +157,15 @@ def test_attention_and_recurrence(engine: Engine) -> None:
     cases.check_on(engine)
 
 
+def test_an_image_of_one_column_asks_for_no_columns(engine: Engine) -> None:
+    """Comparisons of numbers are warnings of a device's compiler."""
+    cases = DeviceCases()
+    x = cases.normal(1, 16, 40)
+    cases.expect(cases.op("Conv", x, cases.weights(16, 16, 5)), "inside")
+    cases.expect(cases.op("Conv", x, cases.weights(16, 16, 5), pads=(2, 2)), "padded")
+    cases.check_on(engine, prepared=True)
+
+
 def test_bfloat16_is_in_memory_only(engine: Engine) -> None:
     cases = DeviceCases()
     short = cases.op("Cast", cases.normal(5, 7), to=16)

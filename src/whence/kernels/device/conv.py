@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder
@@ -10,7 +14,6 @@ from whence.kernels.conv.epilogue import CHANNELS, IMAGE, LANE, PIXEL
 from whence.kernels.conv.tiles import Field
 from whence.kernels.device.tiled import TiledProduct
 from whence.kernels.ir import (
-    Condition,
     Count,
     Expr,
     Fn,
@@ -28,9 +31,18 @@ if TYPE_CHECKING:
     from whence.kernels.conv.direct_program import Conv
 
 
-def within(rows: Field, row: Count, columns: Field, column: Count) -> Condition:
-    """Does a position lie on the image?"""
-    return (row >= 0) & (row < rows.size) & (column >= 0) & (column < columns.size)
+@contextmanager
+def on_the_image(
+    build: Builder, rows: Field, row: Count, columns: Field, column: Count
+) -> Iterator[None]:
+    """What happens where a position lies on the image; an axis that is never left is not asked."""
+    axes = [(field, at) for field, at in ((rows, row), (columns, column)) if not field.is_inside]
+    asked = [each for field, at in axes for each in (at >= 0, at < field.size)]
+    if not asked:
+        yield
+        return
+    with build.when(functools.reduce(operator.and_, asked)):
+        yield
 
 
 def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
@@ -62,7 +74,7 @@ def conv_on_device(conv: Conv) -> tuple[Stmt, ...]:
         row, column = _position(
             build, rows, columns, m, tap // columns.kernel, tap % columns.kernel
         )
-        with build.when(within(rows, row, columns, column)):
+        with on_the_image(build, rows, row, columns, column):
             place = row * conv.row_stride + column * conv.pixel_stride
             build.assign(value, x[base + source + place])
 
@@ -114,7 +126,7 @@ def slide_on_device(slide: Slide) -> tuple[Stmt, ...]:
     total = build.variable("total", Literal(start, DType.F32))
     with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
         y, x = _position(build, rows, columns, pixel, kh, kw)
-        with build.when(within(rows, y, columns, x)):
+        with on_the_image(build, rows, y, columns, x):
             at = ((place * rows.size + y) * columns.size + x) * slide.block + lane
             value: Expr = build.buffer(slide.source)[at]
             if slide.weights is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from whence.kernels.builder import Builder, Pointer
 from whence.kernels.conv.tiles import Field
-from whence.kernels.device.conv import within
+from whence.kernels.device.conv import on_the_image
 from whence.kernels.device.tiled import TiledProduct
 from whence.kernels.expressions import cast
 from whence.kernels.integer.byte_vectors import words
@@ -41,7 +41,7 @@ def integer_product_on_device(it: IntegerProduct) -> tuple[Stmt, ...]:
         row = build.count("y", _place(rows, pixel // columns.out, tap // columns.kernel))
         column = build.count("x", _place(columns, pixel % columns.out, tap % columns.kernel))
         # Padding is the zero point, of which nothing is left.
-        with build.when(within(rows, row, columns, column)):
+        with on_the_image(build, rows, row, columns, column):
             image = m // (rows.out * columns.out)
             place = (image * rows.size + row) * columns.size + column
             code = x[place * gather.channels + k % gather.taken]
@@ -84,7 +84,7 @@ def integer_slide_on_device(it: IntegerSlide) -> tuple[Stmt, ...]:
         with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
             y = build.count("y", _place(rows, pixel // columns.out, kh))
             z = build.count("z", _place(columns, pixel % columns.out, kw))
-            with build.when(within(rows, y, columns, z)):
+            with on_the_image(build, rows, y, columns, z):
                 code = x[((image * rows.size + y) * columns.size + z) * it.channels + channel]
                 number = 1 + it.packing.has_sums + kw * it.quads + kh // 4
                 weight = cast(w[base + number * row_bytes + kh % 4], DType.I32) + factor
