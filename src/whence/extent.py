@@ -111,10 +111,10 @@ class Dimensions:
         """The extent whose text this is."""
         return _parsed(ast.parse(text.replace("/", "//"), mode="eval").body, self)
 
-    def add_guard(self, left: int, relation: Relation, right: int) -> None:
+    def add_guard(self, left: int, relation: Relation, right: int, asked_by: str = "") -> None:
         key = (_key(left), relation, _key(right))
         if key not in self._guards:
-            self._guards[key] = Guard(left, relation, right, _asking_line())
+            self._guards[key] = Guard(left, relation, right, asked_by or _asking_line())
             difference = left - right
             self._limit(difference, relation)
             if relation is Relation.EQ:
@@ -258,6 +258,8 @@ class Extent:
     # ---- arithmetic ----
 
     def __add__(self, other: object) -> int:
+        if isinstance(other, float):
+            return self.__index__() + other  # type: ignore[return-value]
         if not isinstance(other, int):
             return NotImplemented
         return _number(_sum(self.terms, _terms(other)), self.dimensions)
@@ -271,16 +273,18 @@ class Extent:
         return cast(int, self)
 
     def __sub__(self, other: int) -> int:
-        if not isinstance(other, int):
+        if not isinstance(other, int | float):
             return NotImplemented
         return self + (-other)
 
     def __rsub__(self, other: int) -> int:
-        if not isinstance(other, int):
+        if not isinstance(other, int | float):
             return NotImplemented
         return -self + other
 
     def __mul__(self, other: object) -> int:
+        if isinstance(other, float):
+            return self.__index__() * other  # type: ignore[return-value]
         if not isinstance(other, int):
             return NotImplemented
         product: _Terms = {}
@@ -497,6 +501,11 @@ def names(size: int) -> set[str]:
         for atom in key:
             found |= {atom} if isinstance(atom, str) else names(atom.left) | names(atom.right)
     return found
+
+
+def as_sizes(shape: Iterable[int]) -> tuple[int, ...]:
+    """A shape that somebody gave, its numbers as those of Python; what is open stays so."""
+    return tuple(dim if is_symbolic(dim) else int(dim) for dim in shape)
 
 
 def dimensions_of(sizes: Iterable[object]) -> Dimensions | None:

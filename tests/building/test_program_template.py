@@ -20,8 +20,8 @@ from whence.types import TensorType
 
 _SIZES = list(itertools.product((2, 3, 5), (2, 5, 6, 16, 37, 100)))
 
-_INPUT = "%x f32[?,?,64] = Input()\n"
-_GRAPHS = {
+INPUT = "%x f32[?,?,64] = Input()\n"
+GRAPHS = {
     "elementwise": """
         %b f32[64] = Const() {seed 1}
         %sum = Add(%x, %b)
@@ -69,22 +69,22 @@ _GRAPHS = {
     """,
 }
 
+GRAPHS = {name: textwrap.dedent(text) for name, text in GRAPHS.items()}
+
 
 def _graph(text: str, batch: int, sequence: int) -> Graph:
-    return fix_input_shapes(
-        parse_graph(_INPUT + textwrap.dedent(text)), {"x": (batch, sequence, 64)}
-    )
+    return fix_input_shapes(parse_graph(INPUT + text), {"x": (batch, sequence, 64)})
 
 
 def _compiled(name: str, engine: Engine) -> Program:
     dims = Dimensions({"batch": 3, "sequence": 17})
     backend = engine.backend
     assert isinstance(backend, CpuBackend)
-    graph = _graph(_GRAPHS[name], dims["batch"], dims["sequence"])
+    graph = _graph(GRAPHS[name], dims["batch"], dims["sequence"])
     return build_program(graph, backend.toolchain, threads=2)
 
 
-@pytest.mark.parametrize("name", _GRAPHS)
+@pytest.mark.parametrize("name", GRAPHS)
 def test_one_program_serves_all_sizes(name: str, engine: Engine) -> None:
     program = _compiled(name, engine)
     assert program.template is not None
@@ -96,7 +96,7 @@ def test_one_program_serves_all_sizes(name: str, engine: Engine) -> None:
         sizes = program.template.sizes_of([given.shape])
         assert sizes == {"batch": batch, "sequence": sequence}
         made = engine.backend.instance(program.at(sizes)).run([given])
-        expected = _graph(_GRAPHS[name], batch, sequence).run({"x": given})
+        expected = _graph(GRAPHS[name], batch, sequence).run({"x": given})
         for got, want in zip(made, expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
 

@@ -18,7 +18,8 @@ from whence.api import compile_model, save
 from whence.errors import InputError, WhenceError
 from whence.graph.builder import GraphBuilder
 from whence.runtime.engine import Engine
-from whence.runtime.executable import Executable, Specialise
+from whence.runtime.executable import Executable
+from whence.runtime.program_set import Specialise
 from whence.types import DType
 
 
@@ -85,7 +86,7 @@ def test_a_dictionary_is_checked_as_names_are(engine: Engine) -> None:
 def test_what_a_model_prints_is_short(engine: Engine) -> None:
     model = _two(engine)
     expected = f"<Executable(a: f32[4], b/weird name: f32[4]) on {engine.kind}, {engine.threads}"
-    assert repr(model) == f"{expected} threads, compiled for 1 shape>"
+    assert repr(model) == f"{expected} threads, compiled 1 time, for 1 shape>"
     assert "<td" in model._repr_html_()
     assert repr(model.graph).startswith("<Graph 'two': (a: f32[4], b/weird name: f32[4]) → (sum,")
     assert '<td style="text-align:left">Sub</td>' in model.graph._repr_html_()
@@ -307,13 +308,13 @@ def test_one_thread_s_error_is_not_another_s(engine: Engine) -> None:
 def test_a_signature_is_compiled_once(engine: Engine) -> None:
     model = compiled(relu("n", 7), engine)
     calls: list[int] = []
-    inner: Specialise = model._specialise
+    inner: Specialise = model._programs._specialise
 
     def counted(shapes: Any) -> Any:
         calls.append(1)
         return inner(shapes)
 
-    model._specialise = counted
+    model._programs._specialise = counted
 
     def work(_: int) -> None:
         assert model(np.ones((3, 7), np.float32)).shape == (3, 7)
@@ -342,7 +343,7 @@ def test_a_dropped_model_releases_its_memory_and_code(engine: Engine) -> None:
             program,
             program.library,
             program.weights,
-            next(iter(model._programs.values())).free[0]._arena,
+            next(iter(model._programs._prepared.values())).free[0]._arena,
         )
     ]
     # Nothing holds them in a circle: they are gone at once, without waiting for the collector.

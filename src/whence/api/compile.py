@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from whence.building.program import Program
     from whence.codegen.digest import FileDigest
     from whence.graph import Graph
+    from whence.ops.binding import Port
     from whence.runtime.engine import Engine
     from whence.runtime.executable import Executable
 
@@ -33,10 +35,12 @@ def compile_model(
     fusion: str = "dominator",
     tune: bool = False,
     precise: bool = False,
+    specialise: bool = False,
     progress: Progress | None = None,
 ) -> Executable:
-    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled for
-    the shapes of its first call.
+    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled at its
+    first call, and again only for sizes that what was compiled cannot serve. `shapes` fixes them;
+    `specialise` compiles for the sizes of each call by themselves.
 
     `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
     error of 4e-6 of a layer's largest output where
@@ -64,6 +68,7 @@ def compile_model(
                 fusion=fusion,
                 tune=tune,
                 precise=precise,
+                specialise=specialise,
                 progress=progress,
             )
             return found.finish(compiled)
@@ -71,7 +76,7 @@ def compile_model(
 
     if precise and engine is not None:
         raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
-    options = CompileOptions(shapes or {}, fusion, tune, progress)
+    options = CompileOptions(shapes or {}, fusion, tune, progress, specialise)
     if not isinstance(model, str | Path):
         check_graph_argument(
             model, "what is compiled is a path or a graph, as whence.load gives it"
@@ -103,6 +108,21 @@ class CompileOptions(NamedTuple):
     fusion: str = "dominator"
     tune: bool = False
     progress: Progress | None = None
+    specialise: bool = False
+    """For the sizes of each call, not for all that the model leaves open."""
+
+
+def _opened(
+    ports: Sequence[Port], inputs: Shapes, engine: Engine, options: CompileOptions
+) -> Shapes:
+    """The shapes of a call, with the model's dimensions in place of sizes that it leaves open, if
+    the engine can run what is compiled for that.
+    """
+    from whence.ops.open_dimensions import open_dimensions
+
+    if options.specialise or not engine.backend.opens_dimensions:
+        return inputs
+    return open_dimensions(ports, inputs)[1]
 
 
 def _engine(engine: Engine | None, threads: int, precise: bool) -> Engine:
@@ -121,10 +141,13 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
     from whence.passes.shapes.propagate_types import fix_input_shapes
     from whence.runtime.executable import Executable
 
-    def specialise(inputs: Shapes) -> Program:
-        return _build(fix_input_shapes(model.copy(), inputs), engine, options)
-
     ports = [Port(node.name, node.type) for node in model.inputs]
+
+    def specialise(inputs: Shapes) -> Program:
+        return _build(
+            fix_input_shapes(model.copy(), _opened(ports, inputs, engine, options)), engine, options
+        )
+
     executable = Executable(ports, engine, specialise, lambda: model)
     if is_static(model):
         executable.prepare_static()
@@ -179,6 +202,7 @@ class _ModelFile:
         """What opens the engine in another process; `None` where all is done here, and from when on
         another process could not do it.
         """
+        self._inputs: Sequence[Port] = ()
         self._declared: Shapes | None = None
         """The shapes of the inputs where all are known."""
         self._fresh: Graph | None = None
@@ -195,23 +219,46 @@ class _ModelFile:
             self._fresh = load(self._cached.path, shapes=self._options.shapes)
             self._cached.note_files(self._fresh)
             found = Interface.of(self._fresh)
+        self._inputs = found.listed or found.inputs
         self._declared = found.shapes if found.is_static else None
         return found
 
     def program(self, inputs: Shapes) -> Program:
         """The program for inputs of these shapes."""
-        if not self._options.tune and (found := self._cached.program(inputs)) is not None:
+        opened = _opened(self._inputs, inputs, self._engine, self._options)
+        if not self._options.tune and (found := self._stored(opened, inputs)) is not None:
             return found
-        if self._compiled_elsewhere(inputs) and (found := self._cached.program(inputs)) is not None:
+        if self._compiled_elsewhere(inputs) and (found := self._stored(opened, inputs)) is not None:
             return found
-        program = _build(self._graph(inputs), self._engine, self._options)
+        program = _build(self._graph(opened), self._engine, self._options)
         if self._cached.is_unchanged():
-            self._cached.store_program(inputs, program)
+            if program.template is None:
+                self._cached.store_program(inputs, program)
+            else:
+                self._cached.store_program(opened, program, self._number(opened))
         elif self._fresh is None or inputs != self._declared:
             raise ModelError(
                 f"'{self._cached.path}' has changed since it was compiled; compile it again"
             )
         return program
+
+    def _stored(self, opened: Shapes, inputs: Shapes) -> Program | None:
+        """What was compiled before and serves inputs of these shapes."""
+        for number in itertools.count():
+            program = self._cached.program(opened, number)
+            if program is None or program.template is None:
+                # Where every size had to be known, it is stored under the numbers.
+                return program or self._cached.program(inputs)
+            sizes = program.template.sizes_for(inputs)
+            if sizes is not None:
+                return program.at(sizes)
+        return None
+
+    def _number(self, opened: Shapes) -> int:
+        """How many programs were stored for shapes that are open like this: the next one's."""
+        if self._options.tune:
+            return 0
+        return next(each for each in itertools.count() if not self._cached.has(opened, each))
 
     def finish(self) -> None:
         """The programs that are made at once are made: let go of the model as it was read, and store
@@ -232,7 +279,7 @@ class _ModelFile:
 
     def _graph(self, inputs: Shapes) -> Graph:
         shapes = self._options.shapes
-        if inputs != self._declared:
+        if self._declared is None or inputs != self._declared:
             # Reading again infers every type from the shapes given, nested graphs included.
             return load(self._cached.path, shapes={**shapes, **inputs})
         return (
@@ -258,6 +305,7 @@ class _ModelFile:
             options.shapes,
             options.fusion,
             inputs,
+            options.specialise,
         ):
             self._elsewhere = None
         return self._elsewhere is not None
@@ -269,6 +317,7 @@ def _compile_for_cache(
     shapes: Shapes,
     fusion: str,
     inputs: Shapes,
+    specialise: bool,
 ) -> None:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
     them open and they are known.
@@ -280,7 +329,8 @@ def _compile_for_cache(
     engine = Engine(kind, index, **opened)
     identity = engine.backend.cache_identity()
     assert identity is not None
-    executable = compile_file(FileDigest(path), engine, identity, CompileOptions(shapes, fusion))
+    options = CompileOptions(shapes, fusion, specialise=specialise)
+    executable = compile_file(FileDigest(path), engine, identity, options)
     if inputs:
         executable.prepare(inputs)
 

@@ -56,7 +56,8 @@ def profile_model(
     executable = (
         model
         if isinstance(model, Executable)
-        else compile_model(model, threads=threads, engine=engine, shapes=shapes)
+        # What is left out is compiled for the sizes at hand, and so must be what it is left out of.
+        else compile_model(model, threads=threads, engine=engine, shapes=shapes, specialise=exact)
     )
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = None

@@ -158,6 +158,10 @@ class Backend(ABC):
     """What time between the steps of a run is called."""
     reads_clock: ClassVar[bool] = True
     """Is the clock read during a step, so that profiling is part of what it measures?"""
+    opens_dimensions: ClassVar[bool] = False
+    """Can it run programs whose sizes are known only when they are called (`Program.at`)? Else
+    models are compiled for the sizes of each call.
+    """
     threads: int
     """How many of the device's cores work on a model."""
 

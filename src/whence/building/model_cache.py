@@ -33,11 +33,13 @@ from whence.building.type_json import decode_type, encode_type
 from whence.codegen.cache import LIMIT_BYTES, cache_key
 from whence.codegen.digest import FileDigest
 from whence.errors import CacheError
+from whence.extent import is_symbolic
 from whence.ops.binding import Port
 from whence.plugins import plugins_digest
 from whence.types import TensorType
 
 if TYPE_CHECKING:
+    from whence.building.program_template import ProgramTemplate
     from whence.graph import Graph
 
 Shapes = Mapping[str, Sequence[int]]
@@ -144,9 +146,14 @@ class CachedModel:
         held = [(self.path.name, self._file.value), *self._others]
         return self._digests([name for name, _ in held]) == held
 
-    def program(self, shapes: Shapes) -> Program | None:
-        """The program for inputs of these shapes, compiled before, or None."""
-        if not self._enabled or (record := self._record(self._program_key(shapes))) is None:
+    def program(self, shapes: Shapes, number: int = 0) -> Program | None:
+        """The program for inputs of these shapes, compiled before, or None.
+
+        Where sizes in the shapes are open, there may be several, for sizes that one cannot serve
+        together: they are numbered, and the program is that for the sizes it was compiled for.
+        """
+        key = self._program_key(shapes, number)
+        if not self._enabled or (record := self._record(key)) is None:
             return None
         try:
             details = str(record["details"])
@@ -156,6 +163,8 @@ class CachedModel:
             weights = self._weights(record["weights"], record["weights_bytes"])
             if weights is None or (library is None) != (record["library"] is None):
                 return None
+            if "template" in record:
+                return self._from_template(record["template"], details, weights, library)
             plan = decode_plan(record, library)
         except _MISREAD:
             return None
@@ -168,6 +177,24 @@ class CachedModel:
                 else Program(plan, weights, library, lambda: _loaded(content))
             )
         return Program(plan, weights, library, lambda: self._load(details))
+
+    def has(self, shapes: Shapes, number: int) -> bool:
+        """Is there a record of a program for these shapes with this number?"""
+        return self._enabled and self._record(self._program_key(shapes, number)) is not None
+
+    def _from_template(
+        self, row: Mapping[str, Any], details: str, weights: np.ndarray, library: Library | None
+    ) -> Program | None:
+        from whence.building.template_json import decode_template
+
+        template = decode_template(row, lambda: self._load(details))
+        if any(step.is_reference for step in template.plan.steps):
+            # The first run needs it: now is the time to find that it is damaged.
+            content = self._cache.map(details)
+            if content is None:
+                return None
+            template = decode_template(row, lambda: _loaded(content))
+        return template.program(template.dimensions.sizes, weights, library)
 
     def can_store(self, shapes: Shapes) -> bool:
         """Will a program for inputs of these shapes be stored, as far as that can be said before it
@@ -193,7 +220,7 @@ class CachedModel:
 
         self._store(write)
 
-    def store_program(self, shapes: Shapes, program: Program) -> None:
+    def store_program(self, shapes: Shapes, program: Program, number: int = 0) -> None:
         """Store a program that was compiled just now. The constants that only native code reads must
         have been released.
         """
@@ -201,12 +228,13 @@ class CachedModel:
         def write() -> None:
             if program.weights.nbytes > _LARGEST:
                 self._cache.put(
-                    self._program_key(shapes),
+                    self._program_key(shapes, number),
                     json.dumps({_TOO_LARGE: program.weights.nbytes}).encode(),
                 )
                 return
+            template = program.template
             record = {
-                **encode_plan(program.plan),
+                **(encode_plan(program.plan) if template is None else _encoded(template)),
                 "library": None if program.library is None else program.library.path.name,
                 "weights": (
                     self._cache.keep_content(program.weights.data)
@@ -214,19 +242,25 @@ class CachedModel:
                     else None
                 ),
                 "weights_bytes": program.weights.nbytes,
-                "details": self._dump(program.details),
+                "details": self._dump((template or program).details),
             }
             # Last, so that a record is there only when its parts are.
-            self._cache.put(self._program_key(shapes), json.dumps(record).encode())
+            self._cache.put(self._program_key(shapes, number), json.dumps(record).encode())
 
         self._store(write)
 
     # ---- parts ----
 
-    def _program_key(self, shapes: Shapes) -> str:
+    def _program_key(self, shapes: Shapes, number: int = 0) -> str:
         others = [text for row in self._others for text in row]
         return cache_key(
-            "program", self._key, _asked(shapes), self._fusion, *self._device_parts(), *others
+            "program",
+            self._key,
+            _asked(shapes),
+            str(number),
+            self._fusion,
+            *self._device_parts(),
+            *others,
         )
 
     def _digests(self, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -295,7 +329,18 @@ def _loaded(content: memoryview) -> Any:
     return load(content)
 
 
+def _encoded(template: ProgramTemplate) -> dict[str, Any]:
+    from whence.building.template_json import encode_template
+
+    return {"template": encode_template(template)}
+
+
 def _asked(shapes: Shapes) -> str:
+    """Shapes as text; a size that is open is the name of its dimension."""
     return json.dumps(
-        {name: [int(dim) for dim in shape] for name, shape in shapes.items()}, sort_keys=True
+        {
+            name: [str(dim) if is_symbolic(dim) else int(dim) for dim in shape]
+            for name, shape in shapes.items()
+        },
+        sort_keys=True,
     )

@@ -22,16 +22,7 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
         "arena_bytes": plan.arena_bytes,
         "scratch_bytes": plan.scratch_bytes,
         "n_slots": plan.n_slots,
-        "variables": [
-            (
-                _encode_block(each.block),
-                each.initial_offset,
-                each.initial_bytes,
-                each.is_assigned,
-                each.in_place,
-            )
-            for each in plan.variables
-        ],
+        "variables": [encode_variable(each) for each in plan.variables],
     }
 
 
@@ -44,7 +35,7 @@ def decode_plan(record: Mapping[str, Any], library: Library | None) -> Plan:
         arena_bytes=int(record["arena_bytes"]),
         scratch_bytes=int(record["scratch_bytes"]),
         n_slots=int(record["n_slots"]),
-        variables=tuple(_decode_variable(row) for row in record["variables"]),
+        variables=tuple(decode_variable(row) for row in record["variables"]),
     )
 
 
@@ -66,7 +57,17 @@ def _decode_block(row: Sequence[Any] | None) -> Block | None:
     return Block(name, kind.dtype.numpy, kind.static_shape)
 
 
-def _decode_variable(row: Sequence[Any]) -> Variable:
+def encode_variable(variable: Variable) -> list[Any]:
+    return [
+        _encode_block(variable.block),
+        variable.initial_offset,
+        variable.initial_bytes,
+        variable.is_assigned,
+        variable.in_place,
+    ]
+
+
+def decode_variable(row: Sequence[Any]) -> Variable:
     block = _decode_block(row[0])
     if block is None:
         raise ValueError("a variable without a type")

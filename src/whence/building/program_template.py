@@ -10,8 +10,9 @@ import numpy as np
 
 from whence.building.arena import Planner, plan_arena
 from whence.building.plan_template import PlanTemplate, plan_at
-from whence.building.program import Block, Details, Program
+from whence.building.program import Details, Program
 from whence.building.redzones import used_ranges
+from whence.extent import is_symbolic
 
 if TYPE_CHECKING:
     from whence.building.native_code import Library
@@ -24,6 +25,7 @@ class ProgramTemplate:
     def __init__(
         self,
         dimensions: Dimensions,
+        inputs: Mapping[str, Sequence[int] | None],
         plan: PlanTemplate,
         details: Details | Callable[[], Details],
         planner: Planner = plan_arena,
@@ -31,6 +33,10 @@ class ProgramTemplate:
         sanitized: bool = False,
     ) -> None:
         self.dimensions = dimensions
+        self.inputs = {
+            name: None if shape is None else tuple(shape) for name, shape in inputs.items()
+        }
+        """Their shapes, in order; `None` for one that is no tensor."""
         self.plan = plan
         self._details = details
         self._planner = planner
@@ -59,10 +65,14 @@ class ProgramTemplate:
     def sizes_of(self, shapes: Sequence[Sequence[int] | None]) -> dict[str, int] | None:
         """The sizes of the dimensions in a call with inputs of these shapes, if this serves it."""
         sizes: dict[str, int] = {}
-        for block, shape in zip(self.plan.inputs, shapes, strict=True):
-            if block is not None and not _matched(block, shape, sizes):
+        for wanted, shape in zip(self.inputs.values(), shapes, strict=True):
+            if not _matched(wanted, shape, sizes):
                 return None
         return sizes if self.dimensions.hold(sizes) else None
+
+    def sizes_for(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int] | None:
+        """As `sizes_of`, with the shapes of tensors by the names of the inputs."""
+        return self.sizes_of([shapes.get(name) for name in self.inputs])
 
     def _details_at(self, sizes: Mapping[str, int]) -> Details:
         from whence.building.evaluated import evaluated
@@ -71,15 +81,19 @@ class ProgramTemplate:
         return details.with_layout(details.layout.planned(self._planner))
 
 
-def _matched(block: Block, shape: Sequence[int] | None, sizes: dict[str, int]) -> bool:
+def _matched(
+    wanted: Sequence[int] | None, shape: Sequence[int] | None, sizes: dict[str, int]
+) -> bool:
     """Does an input of this shape fit what the program takes? Sizes of dimensions are noted."""
-    if shape is None or len(shape) != len(block.shape):
+    if wanted is None or shape is None:
+        return wanted is shape
+    if len(shape) != len(wanted):
         return False
-    for wanted, size in zip(block.shape, shape, strict=True):
-        name = wanted if type(wanted) is int else str(wanted)
-        if isinstance(name, str):
-            if sizes.setdefault(name, size) != size:
+    for dim, size in zip(wanted, shape, strict=True):
+        if is_symbolic(dim):
+            # An input's size is a dimension, never an expression of some.
+            if sizes.setdefault(str(dim), size) != size:
                 return False
-        elif name != size:
+        elif dim != size:
             return False
     return True

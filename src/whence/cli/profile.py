@@ -142,6 +142,7 @@ def _profile_here(
             model,
             engine=chosen,
             shapes=shapes,
+            specialise=exact,
             progress=lambda _, done, total: show("compiling", done, total),
         )
         mention_open_shapes(guess_shapes(executable.graph), bar.console)

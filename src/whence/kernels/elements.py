@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from whence.errors import UnsupportedError
-from whence.extent import surely_equal
+from whence.extent import is_symbolic, surely_equal
 from whence.graph import Graph, Node, Ref
 from whence.kernels.expressions import cast, compute_type, load
 from whence.kernels.index import Index, of, ravel
@@ -51,11 +51,14 @@ class Elements:
         buffers: Mapping[Ref, str],
         rules: Mapping[str, Rule],
         given: Mapping[Ref, Given] | None = None,
+        *,
+        is_closed: bool = False,
     ) -> None:
         self.graph = graph
         self._buffers = buffers
         self._rules = rules
         self._given = given or {}
+        self._is_closed = is_closed
         self._known: dict[_Element, Expr] = {}
         self._depth = 0
 
@@ -123,7 +126,8 @@ class Elements:
         )
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
-        return static_shape(self.graph, ref)
+        shape = static_shape(self.graph, ref)
+        return tuple(map(int, shape)) if self._is_closed else shape
 
     def dtype(self, ref: Ref) -> DType:
         kind = self.graph.type_of(ref)
@@ -131,9 +135,16 @@ class Elements:
         return kind.dtype
 
     def const(self, ref: Ref | None) -> Sequence[int] | None:
-        """The integers of a constant input, such as axes or a shape."""
-        value = self.graph.const_value(ref)
-        return None if value is None else [int(item) for item in value.reshape(-1)]
+        """The integers of an input that is known, such as axes or a shape; sizes that are open
+        among them are expressions.
+        """
+        value = self.graph.known_value(ref)
+        if value is None:
+            return None
+        return [
+            item if is_symbolic(item) and not self._is_closed else int(item)
+            for item in value.reshape(-1)
+        ]
 
 
 def static_shape(graph: Graph, ref: Ref) -> tuple[int, ...]:

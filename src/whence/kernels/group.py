@@ -4,8 +4,12 @@ them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
 
 from whence.extent import dimensions_of
 from whence.graph import Graph, Node, Ref
@@ -51,6 +55,10 @@ class Group:
     members: tuple[Node, ...]
     inputs: tuple[Ref, ...]
     outputs: tuple[Ref, ...]
+    is_closed: bool = False
+    """Are sizes wanted as numbers? Those that are open are then asked for, so that what is compiled
+    serves no others.
+    """
 
     def params(self) -> tuple[Buffer, ...]:
         found = [
@@ -75,11 +83,16 @@ class Group:
     def elements(self, given: Mapping[Ref, Given] | None = None) -> Elements:
         """The pull machinery over this group's members and inputs."""
         return Elements(
-            self.graph, {ref: f"in{number}" for number, ref in enumerate(self.inputs)}, RULES, given
+            self.graph,
+            {ref: f"in{number}" for number, ref in enumerate(self.inputs)},
+            RULES,
+            given,
+            is_closed=self.is_closed,
         )
 
     def shape(self, ref: Ref) -> tuple[int, ...]:
-        return static_shape(self.graph, ref)
+        shape = static_shape(self.graph, ref)
+        return tuple(map(int, shape)) if self.is_closed else shape
 
     def dtype(self, ref: Ref) -> DType:
         kind = self.graph.type_of(ref)
@@ -90,9 +103,15 @@ class Group:
     def dimensions(self) -> tuple[str, ...]:
         """The dimensions of the model, if sizes in the group are expressions over them."""
         kinds = [kind for node in self.members for kind in node.outputs]
-        kinds += [self.graph.type_of(ref) for ref in self.inputs]
+        refs = [ref for node in self.members for ref in node.inputs if ref is not None]
+        kinds += [self.graph.type_of(ref) for ref in refs]
+        known = [node for node in self.members if node.op == "DimensionValue"]
+        known += [node for ref in refs if (node := self.graph[ref.node]).op == "DimensionValue"]
         found = dimensions_of(
-            dim for kind in kinds if isinstance(kind, TensorType) for dim in kind.shape or ()
+            itertools.chain(
+                (dim for kind in kinds if isinstance(kind, TensorType) for dim in kind.shape or ()),
+                (size for node in known for size in np.ravel(cast(Any, node.known_value))),
+            )
         )
         return () if found is None else tuple(found.sizes)
 

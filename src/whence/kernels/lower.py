@@ -65,6 +65,9 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
 }
 
+_OPEN = frozenset({*GEMM_OPS, "Attention", *REDUCTIONS, *ROW_OPS})
+"""The operators whose families have kernels that serve any sizes; others ask for numbers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -156,8 +159,10 @@ def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CH
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
     if _has_empty(group):
         raise UnsupportedError(f"'{anchor.name}' reads or makes a tensor without elements")
-    kernel = _lowered(group, anchor, tile, choices)
     dimensions = group.dimensions
+    if dimensions and anchor.op in FAMILIES and anchor.op not in _OPEN:
+        group = replace(group, is_closed=True)
+    kernel = _lowered(group, anchor, tile, choices)
     return replace(kernel, dimensions=dimensions) if dimensions else kernel
 
 

@@ -4,7 +4,7 @@ compiled model can be called without one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,18 +118,31 @@ def warn_of_disagreement(ports: Sequence[Port], shapes: Sequence[Sequence[int] |
     """Warn where given shapes contradict what the inputs declare in ways that other engines let
     pass: a scalar that is none, a dimension's name that means two sizes.
     """
-    sizes: dict[str, int] = {}
+    for port, shape in zip(ports, shapes, strict=True):
+        if isinstance(port.type, TensorType) and port.type.shape == () and shape:
+            _warn(f"input '{port.name}' is declared as a scalar and given with shape {list(shape)}")
+    for wrong in _disagreements(ports, shapes):
+        _warn(wrong)
+
+
+def disagreement(ports: Sequence[Port], shapes: Sequence[Sequence[int] | None]) -> str | None:
+    """Which dimension is given with two sizes, in words; `None` where each has one."""
+    return next(_disagreements(ports, shapes), None)
+
+
+def _disagreements(ports: Sequence[Port], shapes: Sequence[Sequence[int] | None]) -> Iterator[str]:
+    sizes: dict[str, tuple[int, str]] = {}
     for port, shape in zip(ports, shapes, strict=True):
         if shape is None or not isinstance(port.type, TensorType) or port.type.shape is None:
             continue
-        if port.type.shape == () and shape:
-            _warn(f"input '{port.name}' is declared as a scalar and given with shape {list(shape)}")
         for dim, size in zip(port.type.shape, shape, strict=False):
-            if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
-                _warn(
-                    f"dimension '{dim}' is given as {sizes[dim]} and, for input '{port.name}', as"
-                    f" {size}"
-                )
+            if isinstance(dim, str):
+                first, name = sizes.setdefault(dim, (size, port.name))
+                if first != size:
+                    yield (
+                        f"dimension '{dim}' is given as {first} for input '{name}' and as {size}"
+                        f" for input '{port.name}'"
+                    )
 
 
 def _warn(what: str) -> None:

@@ -5,25 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from whence.building.program import Program
 from whence.errors import InputError, WhenceError
-from whence.ops.binding import Binder, Port, warn_of_disagreement
+from whence.ops.binding import Binder, Port
 from whence.ops.definition import Value
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
+from whence.runtime.program_set import ProgramSet, Signature, Specialise
 from whence.runtime.stream import Stream, check_stream
 from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
-
-Signature = tuple[tuple[int, ...] | None, ...]
-"""The shape of each input; `None` for one that is not a tensor."""
-Specialise = Callable[[Mapping[str, tuple[int, ...]]], Program]
 
 
 class Pending:
@@ -46,8 +43,8 @@ class Pending:
 
 
 class Executable:
-    """A compiled model. Shapes are fixed inside a program; a model with open shapes gets one per
-    signature, on first use, and keeps it.
+    """A compiled model. One with open shapes is compiled at its first call, and what was compiled
+    serves calls with other sizes too, as far as it can (`compilations` says how often it could not).
 
     Any number of threads may call it at the same time. A model with state (variables that outlive a
     run) has one state, whatever stream or thread runs it: its runs take turns, each sees what the
@@ -74,9 +71,7 @@ class Executable:
         self._tensors = tuple(isinstance(port.type, TensorType) for port in self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
-        self._programs: dict[Signature, _Prepared] = {}
-        # Held again by a clone, which asks the model it was made of for the graph.
-        self._compiling = threading.RLock()
+        self._programs = ProgramSet(self.inputs, specialise)
         self._state: Any = None
         self._making_state = threading.Lock()
 
@@ -97,7 +92,7 @@ class Executable:
         twin = Executable(
             self.inputs, self.engine, self._specialise, lambda: self.graph, self._listed
         )
-        twin._programs, twin._compiling = self._programs, self._compiling
+        twin._programs = self._programs
         return twin
 
     @property
@@ -124,7 +119,7 @@ class Executable:
         """The model as loaded: its inputs and outputs. One that comes from the cache is loaded when
         first asked for.
         """
-        with self._compiling:
+        with self._programs.lock:
             if callable(self._graph):
                 self._graph = self._graph()
             return self._graph
@@ -140,10 +135,10 @@ class Executable:
 
     def __repr__(self) -> str:
         takes = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
-        count = len(self._programs)
+        count, times = len(self._programs), self.compilations
         return (
             f"<Executable({takes}) on {self.engine.kind}, {self.engine.threads} threads, compiled"
-            f" for {count} shape{'s' if count != 1 else ''}>"
+            f" {times} time{'s' if times != 1 else ''}, for {count} shape{'s' if count != 1 else ''}>"
         )
 
     def _repr_html_(self) -> str:
@@ -244,7 +239,7 @@ class Executable:
         if not wanted:
             return self
         key = frozenset(wanted)
-        with self._compiling:
+        with self._programs.lock:
             if key not in self._overriding:
                 ports = [port for port in self._listed if port.name in own | wanted]
                 self._overriding[key] = Executable(
@@ -254,7 +249,7 @@ class Executable:
 
     def prepare_static(self) -> Program:
         """Compile now, for a model whose input shapes are all known."""
-        return self._prepared(
+        return self._programs.find(
             tuple(
                 port.type.static_shape if isinstance(port.type, TensorType) else None
                 for port in self.inputs
@@ -263,23 +258,31 @@ class Executable:
 
     def prepare(self, shapes: Mapping[str, Sequence[int]]) -> Program:
         """Compile now, for tensors of these shapes, by the names of the inputs."""
-        return self._prepared(
+        return self._programs.find(
             tuple(tuple(shapes[port.name]) if port.name in shapes else None for port in self.inputs)
         ).program
 
     def program_for(self, inputs: Sequence[Value]) -> Program:
         """The program for inputs of these shapes, compiled on first use."""
-        return self._prepared(self._signature(inputs)).program
+        return self._programs.find(self._signature(inputs)).program
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """The programs made so far."""
-        return tuple(prepared.program for prepared in list(self._programs.values()))
+        """The programs made so far, for the shapes that were used last."""
+        return self._programs.programs
+
+    @property
+    def compilations(self) -> int:
+        """How often the model was compiled, now or by an earlier process. With open shapes, what is
+        compiled serves other sizes too; only what its code cannot serve is compiled again.
+        """
+        return self._programs.compilations
 
     def _run(
         self, inputs: Sequence[Value], stream: Stream | None, out: Sequence[Value] | None = None
     ) -> list[Value]:
-        program, free = self._prepared(self._signature(inputs))
+        prepared = self._programs.find(self._signature(inputs))
+        program, free = prepared.program, prepared.free
         try:
             instance = free.pop()
         except IndexError:
@@ -327,36 +330,3 @@ class Executable:
                 for value, is_tensor in zip(inputs, self._tensors, strict=True)
             ]
         )
-
-    def _prepared(self, signature: Signature) -> _Prepared:
-        found = self._programs.get(signature)
-        if found is not None:
-            return found
-        # Runs of other shapes go on meanwhile.
-        with self._compiling:
-            found = self._programs.get(signature)
-            if found is None:
-                warn_of_disagreement(self.inputs, signature)
-                shapes = {
-                    port.name: shape
-                    for port, shape in zip(self.inputs, signature, strict=True)
-                    if shape is not None
-                }
-                found = self._programs[signature] = _Prepared(self._program_for(shapes), [])
-            return found
-
-    def _program_for(self, shapes: dict[str, tuple[int, ...]]) -> Program:
-        try:
-            return self._specialise(shapes)
-        except MemoryError as error:
-            raise WhenceError(
-                f"there is no memory to compile the model for these sizes: {error}"
-            ) from error
-
-
-class _Prepared(NamedTuple):
-    program: Program
-    free: list[Any]
-    """Instances that are not running. Threads take from and give to the list itself, each in one
-    step that no other comes between.
-    """

@@ -93,6 +93,11 @@ class HostSteps:
         value: Value
         if node.is_const:
             value = node.value
+        elif node.op == "DimensionValue" and ref not in self.program.layout.places:
+            # Kernels have such numbers in their code, so that no step makes them.
+            from whence.graph.interpreter import evaluate_node
+
+            (value,) = evaluate_node(node, ())
         else:
             place = self.program.layout.places[ref]
             if place.region is not Region.DYNAMIC:

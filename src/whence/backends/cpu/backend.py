@@ -36,6 +36,7 @@ class CpuBackend(Backend):
 
     kind = "cpu"
     options = frozenset({"threads", "toolchain", "precise"})
+    opens_dimensions = True
 
     def __init__(
         self,

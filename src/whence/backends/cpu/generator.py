@@ -32,6 +32,7 @@ from whence.kernels.choice import NO_CHOICES, Choices
 from whence.kernels.ir import Kernel
 from whence.kernels.tile import AVX2, AVX512, NEON, SSE, Tile
 from whence.passes.preferences import Preferences
+from whence.types import TensorType
 
 
 def tile_for(toolchain: Toolchain, threads: int = 1, *, bf16x2: bool = False) -> Tile:
@@ -116,6 +117,10 @@ class CpuGenerator(CodeGenerator):
         if dimensions is not None:
             whole = ProgramTemplate(
                 dimensions,
+                {
+                    node.name: node.type.static_shape if isinstance(node.type, TensorType) else None
+                    for node in graph.inputs
+                },
                 template,
                 details,
                 self.plan_arena,

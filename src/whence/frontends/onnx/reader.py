@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError, UnsupportedError
+from whence.extent import as_sizes, surely_equal
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
@@ -231,7 +232,7 @@ def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Read
         raise InputError(
             f"a shape is given for input {quoted(name)}, which is not a tensor but {known}"
         )
-    given = TensorType(known.dtype, tuple(int(dim) for dim in shape))
+    given = TensorType(known.dtype, as_sizes(shape))
     if known.shape == () and shape:
         reading.trust_shapes = reading.trust_ranks = False
         return given
@@ -241,7 +242,7 @@ def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Read
         raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
     for declared, dim in zip(known.shape or (), shape, strict=False):
         if isinstance(declared, str):
-            if reading.symbols.setdefault(declared, dim) != dim:
+            if not surely_equal(reading.symbols.setdefault(declared, dim), dim):
                 reading.trust_shapes = False
         elif declared is not None and declared != dim:
             reading.trust_shapes = False

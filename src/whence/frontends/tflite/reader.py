@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
+from whence.extent import as_sizes
 from whence.frontends.files import content, without_collection
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
@@ -185,7 +186,7 @@ def _inputs(
             raise InputError(
                 f"shape {list(shape)} is given for input {quoted(name)}, which is {known}"
             )
-        inputs[name] = TensorType(known.dtype, tuple(int(dim) for dim in shape))
+        inputs[name] = TensorType(known.dtype, as_sizes(shape))
     return inputs
 
 

@@ -24,7 +24,7 @@ class TorchExecutable(Executable):
     def of(cls, compiled: Executable, program: Any) -> TorchExecutable:
         """The compiled graph of an exported program."""
         own = cls(compiled.inputs, compiled.engine, compiled._specialise, lambda: compiled.graph)
-        own._programs, own._compiling = compiled._programs, compiled._compiling
+        own._programs = compiled._programs
         own._program = program
         return own
 

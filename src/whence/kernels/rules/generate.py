@@ -4,16 +4,27 @@ shapes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
-from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
-from whence.kernels.index import of
+from whence.kernels.expressions import (
+    apply,
+    below,
+    cast,
+    choose,
+    compute_type,
+    literal,
+    position,
+    select,
+)
+from whence.kernels.index import Index, of
 from whence.kernels.ir import Expr, Fn, Literal, Table
 from whence.kernels.rules.elementwise import add, mul
 from whence.types import DType, TensorType
@@ -65,15 +76,32 @@ def _shape(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     attrs: Any = node.attrs
     shape = elements.shape(source)
     chosen = shape[slice(attrs.get("start", 0), attrs.get("end"))]
-    if not index[0].terms:
-        return literal(chosen[index[0].const], DType.I64)
-    return Table(np.array(chosen, np.int64).tobytes(), index[0], DType.I64)
+    return _one_of(chosen, index[0], DType.I64)
 
 
 def _size(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = node.inputs[0]
     assert source is not None
-    return literal(int(np.prod(elements.shape(source), dtype=np.int64)), DType.I64)
+    return literal(math.prod(elements.shape(source)), DType.I64)
+
+
+def _dimension_value(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
+    values = elements.const(node.ref())
+    assert values is not None
+    return _one_of(values, index[0] if index else of(0), _out(node))
+
+
+def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
+    """One of a few numbers or sizes."""
+    if not at.terms:
+        return literal(values[at.const], dtype)
+    if not any(map(is_symbolic, values)):
+        return cast(Table(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
+    *front, last = values
+    found: Expr = literal(last, dtype)
+    for number, value in reversed(list(enumerate(front))):
+        found = choose(below(at, number + 1), literal(value, dtype), found)
+    return found
 
 
 RULES: Mapping[str, Rule] = {
@@ -82,4 +110,5 @@ RULES: Mapping[str, Rule] = {
     "EyeLike": _eye_like,
     "Shape": _shape,
     "Size": _size,
+    "DimensionValue": _dimension_value,
 }

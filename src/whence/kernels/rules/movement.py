@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from whence.errors import UnsupportedError
+from whence.extent import Relation, decide, larger, smaller, surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
@@ -58,7 +59,7 @@ def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     # When the shape is an input, the size of the output is the file's word for it, and the kernel
     # would read where nothing is.
     if any(
-        extent not in (1, size)
+        not surely_equal(extent, 1) and not surely_equal(extent, size) and extent not in (1, size)
         for extent, size in zip(source, made[len(made) - len(source) :], strict=True)
     ):
         raise UnsupportedError(f"Expand '{node.name}' of {list(source)} cannot make {list(made)}")
@@ -77,7 +78,7 @@ def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     for start, _end, axis, step in zip(starts, ends, axes, steps, strict=True):
         extent = shape[axis]
         begin = start + extent if start < 0 else start
-        begin = min(max(begin, 0), extent - 1 if step < 0 else extent)
+        begin = smaller(larger(begin, 0), extent - 1 if step < 0 else extent)
         moved[axis % len(shape)] = index[axis % len(shape)] * step + begin
     return elements.value(source, tuple(moved))
 
@@ -150,7 +151,7 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 
 def _reflected(place: Index, extent: int, mode: str, node: Node) -> Index:
     low, high = place.bounds()
-    if low >= 0 and high < extent:
+    if decide(0, Relation.LE, low) and decide(high, Relation.LT, extent):
         return place
     if mode == "wrap":
         return place % extent

@@ -100,10 +100,11 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
     assert source is not None
     graph = elements.graph
     refs = [node.input(slot) for slot in (1, 2, 3)]
-    values = [None if ref is None else graph.const_value(ref) for ref in refs]
+    # Tables are for one size: those that are open are asked for.
+    values = [_numbers(graph.known_value(ref)) for ref in refs]
     if any(value is None and ref is not None for value, ref in zip(values, refs, strict=True)):
         raise UnsupportedError(f"Resize '{node.name}': scales or sizes are not constant")
-    shape = elements.shape(source)
+    shape = tuple(map(int, elements.shape(source)))
     mode = get_str(node.attrs, "mode", "nearest")
     transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
     crop = transform == "tf_crop_and_resize"
@@ -129,6 +130,12 @@ def _axes(elements: Elements, node: Node) -> list[_Resized]:
             )
         )
     return found
+
+
+def _numbers(value: np.ndarray | None) -> np.ndarray | None:
+    if value is None or value.dtype != np.object_:
+        return value
+    return np.array([int(item) for item in value.reshape(-1)], np.int64)
 
 
 def _taps(node: Node, mode: str, positions: np.ndarray, plan: ResizeAxis) -> tuple[_Tap, ...]:

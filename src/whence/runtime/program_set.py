@@ -1,0 +1,123 @@
+"""The programs of one model: one for each set of shapes it was called with, some of them compiled
+and the others of the same code for other sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from whence.building.program import Program
+from whence.errors import InputError, WhenceError
+from whence.ops.binding import Port, disagreement, warn_of_disagreement
+from whence.types import TensorType
+
+Signature = tuple[tuple[int, ...] | None, ...]
+"""The shape of each input; `None` for one that is not a tensor."""
+Specialise = Callable[[Mapping[str, tuple[int, ...]]], Program]
+
+MOST_SIZES = 32
+"""Sizes that a compiled program stays laid out for, with memory of its own for each."""
+
+
+class Prepared:
+    """A program that is ready to run."""
+
+    __slots__ = ("free", "is_compiled", "last_use", "program")
+
+    def __init__(self, program: Program, *, is_compiled: bool) -> None:
+        self.program = program
+        self.is_compiled = is_compiled
+        """Was it compiled for these sizes, or is it of code that was there already?"""
+        self.free: list[Any] = []
+        """Instances that are not running. Threads take from and give to the list itself, each in
+        one step that no other comes between.
+        """
+        self.last_use = 0
+
+
+class ProgramSet:
+    """Finds the program for the shapes of a call, and has it compiled if no code serves them."""
+
+    def __init__(self, inputs: Sequence[Port], specialise: Specialise) -> None:
+        self._inputs = tuple(inputs)
+        self._specialise = specialise
+        self._prepared: dict[Signature, Prepared] = {}
+        self._templates: list[Program] = []
+        self._uses = itertools.count(1)
+        # Held again by a clone, which asks the model it was made of for the graph.
+        self.lock = threading.RLock()
+        self.compilations = 0
+        """How often the model was compiled, or loaded from what was compiled before."""
+
+    def __len__(self) -> int:
+        return len(self._prepared)
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        return tuple(prepared.program for prepared in list(self._prepared.values()))
+
+    def find(self, signature: Signature) -> Prepared:
+        found = self._prepared.get(signature)
+        if found is None:
+            # Runs of other shapes go on meanwhile.
+            with self.lock:
+                found = self._prepared.get(signature)
+                if found is None:
+                    found = self._prepared[signature] = self._make(signature)
+                    self._forget_sizes()
+        found.last_use = next(self._uses)
+        return found
+
+    def _make(self, signature: Signature) -> Prepared:
+        for program in self._templates:
+            assert program.template is not None
+            sizes = program.template.sizes_of(signature)
+            if sizes is not None:
+                return Prepared(program.at(sizes), is_compiled=False)
+        program = self._compiled(signature)
+        self.compilations += 1
+        if program.template is not None:
+            self._templates.append(program)
+        return Prepared(program, is_compiled=True)
+
+    def _compiled(self, signature: Signature) -> Program:
+        warn_of_disagreement(self._inputs, signature)
+        shapes = {
+            port.name: shape
+            for port, shape in zip(self._inputs, signature, strict=True)
+            if shape is not None
+        }
+        try:
+            return self._specialise(shapes)
+        except MemoryError as error:
+            raise WhenceError(
+                f"there is no memory to compile the model for these sizes: {error}"
+            ) from error
+        except InputError:
+            raise
+        except WhenceError as error:
+            wrong = disagreement(self._inputs, signature) or _empty(self._inputs, signature)
+            if wrong is None:
+                raise
+            raise InputError(f"{wrong}, and the model cannot be run like that: {error}") from error
+
+    def _forget_sizes(self) -> None:
+        """Let go of the sizes that were not used for the longest time, and of their memory."""
+        derived = [item for item in self._prepared.items() if not item[1].is_compiled]
+        derived.sort(key=lambda item: item[1].last_use or next(self._uses))
+        for signature, _ in derived[: max(len(derived) - MOST_SIZES, 0)]:
+            del self._prepared[signature]
+
+
+def _empty(inputs: Sequence[Port], signature: Signature) -> str | None:
+    """Which input has a dimension of size zero, in words."""
+    for port, shape in zip(inputs, signature, strict=True):
+        if shape is not None and 0 in shape and isinstance(port.type, TensorType):
+            axis = shape.index(0)
+            dim = (port.type.shape or ())[axis : axis + 1]
+            name = f"dimension '{dim[0]}'" if dim and isinstance(dim[0], str) else f"axis {axis}"
+            return f"{name} of input '{port.name}' has size 0 (shape {list(shape)})"
+    return None

@@ -1,0 +1,126 @@
+"""Models with open shapes: compiled once, called with any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whence import api
+from whence.codegen.cache import Cache
+from whence.codegen.toolchain import Toolchain
+from whence.errors import InputError
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
+from whence.runtime.engine import Engine
+from whence.runtime.program_set import MOST_SIZES
+from whence.types import DType
+
+
+def _encoder() -> Graph:
+    """A product, a softmax over the sequence, and a sum of two inputs of the same sizes."""
+    build = GraphBuilder("encoder")
+    x = build.input("x", DType.F32, ["batch", "sequence", 16])
+    bias = build.input("bias", DType.F32, ["batch", "sequence", 16])
+    weights = np.random.default_rng(0).standard_normal((16, 24)).astype(np.float32)
+    y = build.op("MatMul", build.op("Add", x, bias, name="sum"), build.const(weights))
+    build.output("y", build.op("Softmax", y, axis=1))
+    return build.finish()
+
+
+def _given(batch: int, sequence: int) -> list[np.ndarray]:
+    dice = np.random.default_rng(batch * 100 + sequence)
+    return [dice.standard_normal((batch, sequence, 16)).astype(np.float32) for _ in range(2)]
+
+
+def _check(model: Any, graph: Graph, batch: int, sequence: int) -> None:
+    x, bias = _given(batch, sequence)
+    (wanted,) = graph.run({"x": x, "bias": bias})
+    np.testing.assert_allclose(model(x, bias), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_one_compilation_serves_twenty_shapes(engine: Engine) -> None:
+    graph = _encoder()
+    model = api.compile_model(graph, engine=engine)
+    assert model.compilations == 0
+    for batch in (2, 3, 4, 7):
+        for sequence in (2, 5, 16, 33, 64):
+            _check(model, graph, batch, sequence)
+    assert model.compilations == 1
+    assert "compiled 1 time, for 20 shapes" in repr(model)
+    # Sizes of 1 broadcast, and are compiled apart.
+    _check(model, graph, 1, 8)
+    _check(model, graph, 1, 9)
+    assert model.compilations == 2
+
+
+def test_sizes_that_were_not_used_for_long_are_let_go(engine: Engine) -> None:
+    graph = _encoder()
+    model = api.compile_model(graph, engine=engine)
+    for sequence in range(2, MOST_SIZES + 8):
+        _check(model, graph, 2, sequence)
+    assert model.compilations == 1
+    # Besides those that what was compiled is laid out for, the one it was compiled for.
+    assert len(model.programs) == MOST_SIZES + 1
+    _check(model, graph, 2, 3)
+
+
+def test_shapes_that_are_given_are_specialised_for(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    api.save(_encoder(), path)
+    shapes = {"x": (2, 9, 16), "bias": (2, 9, 16)}
+    model = api.compile_model(path, engine=engine, shapes=shapes)
+    (program,) = model.programs
+    assert program.template is None
+    assert program.sizes == {}
+
+
+def test_another_process_with_another_size_compiles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, path = _encoder(), tmp_path / "m.onnx"
+    api.save(graph, path)
+
+    def engine() -> Engine:
+        return Engine(threads=2, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
+
+    _check(api.compile_model(path, engine=engine()), graph, 3, 10)
+    again = api.compile_model(path, engine=engine())
+    monkeypatch.setattr("whence.api.compile.load", None)
+    monkeypatch.setattr("whence.api.compile._build", None)
+    for batch, sequence in ((3, 10), (2, 4), (5, 31)):
+        _check(again, graph, batch, sequence)
+    assert again.compilations == 1
+    # What explains it is loaded, and has the numbers of the sizes.
+    x, bias = _given(5, 31)
+    program = again.program_for([x, bias])
+    assert program.sizes == {"batch": 5, "sequence": 31}
+    assert "f32[5,31,16]" in str(program.graph)
+
+
+def test_a_dimension_that_contradicts_another_input(engine: Engine) -> None:
+    model = api.compile_model(_encoder(), engine=engine)
+    x, _ = _given(2, 8)
+    _, bias = _given(2, 9)
+    with (
+        pytest.warns(UserWarning, match="sequence"),
+        pytest.raises(
+            InputError,
+            match="dimension 'sequence' is given as 8 for input 'x' and as 9 for input 'bias'",
+        ),
+    ):
+        model(x, bias)
+    # And the model is as it was.
+    _check(model, _encoder(), 2, 8)
+
+
+def test_profiles_have_the_numbers_of_the_sizes_that_ran(engine: Engine) -> None:
+    model = api.compile_model(_encoder(), engine=engine)
+    flops = []
+    for sequence in (8, 80):
+        profile = api.profile_model(model, inputs=_given(2, sequence), runs=2, warmup=1)
+        flops.append(sum(row.flops for row in profile.kernels))
+        assert profile.environment["dimension sequence"] == str(sequence)
+    assert flops[1] == 10 * flops[0]
