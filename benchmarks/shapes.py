@@ -1,0 +1,225 @@
+"""Many shapes through one compiled model: compilations, outputs and latency, beside the same model
+compiled for each shape by itself and beside ONNX Runtime.
+
+    python -m benchmarks.shapes MODEL --dim sequence=8,16,32,64,128 --dim batch=1,2,4,8
+    python -m benchmarks.shapes minilm_l6_int8 --dim batch=2 --dim sequence=8..160:8 --threads 2
+
+Shapes are all combinations of the sizes given for the dimensions that the file names. Each engine
+runs in a process of its own; for every shape they take turns, and those whose turn it is not are
+stopped. Printed for each shape: medians, how much longer the open model takes than the specialised
+one (1.1 is what we allow), ONNX Runtime's time over ours (above 1, whence is faster), and the
+largest difference of the outputs from ONNX Runtime's. At the end, how often each was compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.latency import find_model
+from zoo.inputs import random_inputs
+
+OPEN, SPECIALISED, PEER = "whence", "whence specialised", "onnxruntime"
+KINDS = (OPEN, SPECIALISED, PEER)
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+}
+_ROUND_NS = 30_000_000
+Inputs = dict[str, np.ndarray]
+
+
+# ---- the processes ----
+
+
+def load(kind: str, path: Path, threads: int) -> tuple[Callable[[Inputs], Any], Callable[[], int]]:
+    """What runs the model, and how often it was compiled so far."""
+    if kind == PEER:
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 3
+        settings.intra_op_num_threads, settings.inter_op_num_threads = threads, 1
+        providers = ["CPUExecutionProvider"]
+        session = onnxruntime.InferenceSession(str(path), settings, providers=providers)
+        return lambda inputs: session.run(None, inputs), lambda: 1
+    import whence
+
+    model = whence.compile(path, threads=threads, specialise=kind == SPECIALISED)
+
+    def run(inputs: Inputs) -> Any:
+        made = model(**inputs)
+        return made if isinstance(made, tuple) else (made,)
+
+    return run, lambda: model.compilations
+
+
+def serve(kind: str, path: Path, threads: int, folder: Path) -> None:
+    """A line asks for so many runs of a shape; the first answer to a shape writes the outputs."""
+    run, compilations = load(kind, path, threads)
+    for line in sys.stdin:
+        shape, runs = map(int, line.split())
+        inputs = dict(np.load(folder / f"{shape}.npz"))
+        outputs = folder / f"{shape} {kind}.npz"
+        if not outputs.exists():
+            np.savez(outputs, *run(inputs))
+        times = []
+        for _ in range(runs):
+            begin = time.perf_counter_ns()
+            run(inputs)
+            times.append(time.perf_counter_ns() - begin)
+        print(json.dumps({"times": times, "compilations": compilations()}), flush=True)
+
+
+class Worker:
+    """An engine in a process of its own, running only while it is asked."""
+
+    def __init__(self, kind: str, path: Path, threads: int, folder: Path) -> None:
+        command = ["-m", "benchmarks.shapes", "--serve", kind, str(path), str(threads), str(folder)]
+        self.kind = kind
+        self.compilations = 0
+        self._process = subprocess.Popen(
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._process.send_signal(signal.SIGSTOP)
+
+    def times(self, shape: int, runs: int) -> list[int]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.send_signal(signal.SIGCONT)
+        # One more, for the caches that the others left cold.
+        self._process.stdin.write(f"{shape} {runs + 1}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        self._process.send_signal(signal.SIGSTOP)
+        if not line:
+            raise SystemExit(f"{self.kind} failed")
+        answer = json.loads(line)
+        self.compilations = answer["compilations"]
+        return list(answer["times"][1:])
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+# ---- the comparison ----
+
+
+def sizes_of(text: str) -> tuple[str, list[int]]:
+    """`name=8,16` or `name=8..64:8`."""
+    name, _, values = text.partition("=")
+    if ".." in values:
+        first, _, rest = values.partition("..")
+        last, _, step = rest.partition(":")
+        return name, list(range(int(first), int(last) + 1, int(step or 1)))
+    return name, [int(value) for value in values.split(",")]
+
+
+def draw(path: Path, sizes: Mapping[str, int]) -> Inputs:
+    """Random inputs with these sizes of the named dimensions."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    declared = [
+        (
+            each.name,
+            _TYPES[each.type],
+            [sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in each.shape],
+        )
+        for each in session.get_inputs()
+    ]
+    return random_inputs(path.stem, declared, seed=0)
+
+
+def difference(folder: Path, shape: int) -> float:
+    ours, theirs = (np.load(folder / f"{shape} {kind}.npz") for kind in (OPEN, PEER))
+    return max(
+        float(np.abs(ours[name].astype(np.float64) - theirs[name]).max(initial=0))
+        for name in ours.files
+    )
+
+
+def compare(
+    path: Path, shapes: Sequence[Mapping[str, int]], threads: int, rounds: int
+) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, sizes in enumerate(shapes):
+            np.savez(folder / f"{number}.npz", **draw(path, sizes))  # type: ignore[arg-type]
+        workers = [Worker(kind, path, threads, folder) for kind in KINDS]
+        found = []
+        try:
+            for number, sizes in enumerate(shapes):
+                slowest = max(worker.times(number, 1)[0] for worker in workers)
+                runs = max(1, min(30, _ROUND_NS // slowest))
+                times: dict[str, list[int]] = {kind: [] for kind in KINDS}
+                for _ in range(rounds):
+                    for worker in workers:
+                        times[worker.kind] += worker.times(number, runs)
+                found.append(
+                    {
+                        "sizes": dict(sizes),
+                        "median_ns": {kind: statistics.median(times[kind]) for kind in KINDS},
+                        "difference": difference(folder, number),
+                        "compilations": {each.kind: each.compilations for each in workers},
+                    }
+                )
+                print(_line(found[-1]), flush=True)
+        finally:
+            for worker in workers:
+                worker.end()
+    return found
+
+
+def _line(row: dict[str, Any]) -> str:
+    ns = row["median_ns"]
+    sizes = " ".join(f"{name}={size}" for name, size in row["sizes"].items())
+    return (
+        f"{sizes:32} {ns[OPEN] / 1e6:9.3f} ms  open/specialised {ns[OPEN] / ns[SPECIALISED]:5.2f}"
+        f"  onnxruntime/open {ns[PEER] / ns[OPEN]:5.2f}  difference {row['difference']:.1e}"
+    )
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--serve"]:
+        kind, path, threads, folder = sys.argv[2:]
+        serve(kind, Path(path), int(threads), Path(folder))
+        return
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=SIZES")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    dims = dict(map(sizes_of, arguments.dim))
+    shapes = [dict(zip(dims, sizes, strict=True)) for sizes in itertools.product(*dims.values())]
+    found = compare(find_model(arguments.model), shapes, arguments.threads, arguments.rounds)
+    worst = max(row["median_ns"][OPEN] / row["median_ns"][SPECIALISED] for row in found)
+    least = min(row["median_ns"][PEER] / row["median_ns"][OPEN] for row in found)
+    counts = found[-1]["compilations"]
+    print(
+        f"{len(found)} shapes: compiled {counts[OPEN]} time(s), specialised {counts[SPECIALISED]};"
+        f" open/specialised at most {worst:.2f}, onnxruntime/open at least {least:.2f}"
+    )
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
