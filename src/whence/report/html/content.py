@@ -17,6 +17,7 @@ from whence.attribution.profile import Background, Profile
 from whence.attribution.rows import KernelRow, SourceRow
 from whence.graph import Graph, Node
 from whence.graph.printer import escape, print_attrs
+from whence.report.html.source_edges import operands
 from whence.report.stacks import modules
 from whence.report.terminal import closure, cost_of_profiling, fate_counts, policy_line
 
@@ -43,7 +44,10 @@ def content(profile: Profile) -> dict[str, Any]:
         "fates": [list(each) for each in fate_counts(profile)],
         "source_ops": profile.coverage.source_ops,
         "sum": [[escape(name), time, tenths] for name, time, tenths in closure(profile)],
-        "operators": _operators(profile.sources, kernel_number),
+        "operators": {
+            **_operators(profile.sources, kernel_number),
+            "operands": operands(profile.background, number),
+        },
         "nodes": _nodes(profile.background, number, kernel_number),
         "kernels": _kernels(profile, number, functions),
         "functions": [text for _, text in functions.values()],

@@ -4,13 +4,14 @@ writeHeading();
 const lineage = new Lineage();
 const treemap = new Treemap(byId('treemap'));
 const timeline = new Timeline(byId('timeline'));
-const views = { time: ['tab-time', 'view-time'], lineage: ['tab-lineage', 'view-lineage'], advice: ['tab-advice', 'view-advice'] };
+const views = { time: ['tab-time', 'view-time'], graph: ['tab-graph', 'view-graph'], lineage: ['tab-lineage', 'view-lineage'], advice: ['tab-advice', 'view-advice'] };
+const graph = new GraphView(byId('graph'));
 const roofline = new Roofline(byId('roofline'));
 const memory = new MemoryChart(byId('memory'));
 writeFindings(() => openView('advice'));
 const detail = new Detail();
 // The lineage asks the browser where things are, which is quick before the others have changed the page.
-selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, timeline, roofline, memory, detail);
+selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, graph, timeline, roofline, memory, detail);
 detail.show();
 
 function openView(name) {
@@ -21,6 +22,7 @@ function openView(name) {
     byId(tab).tabIndex = open ? 0 : -1;
   }
   if (name === 'lineage') lineage.redraw();
+  if (name === 'graph') graph.open();
 }
 
 function setQuery(text) {
@@ -57,14 +59,13 @@ document.addEventListener('keydown', (event) => {
     if (typing) byId('search').blur();
   } else if (typing) return;
   else if (event.key === '/') byId('search').focus();
-  else if (event.key === '1') openView('time');
-  else if (event.key === '2') openView('lineage');
-  else if (event.key === '3') openView('advice');
+  else if (Object.keys(views)[Number(event.key) - 1]) openView(Object.keys(views)[Number(event.key) - 1]);
   else return;
   event.preventDefault();
 });
 window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   treemap.draw();
+  graph.redraw();
   timeline.draw();
   roofline.draw();
   memory.draw();

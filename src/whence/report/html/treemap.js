@@ -1,58 +1,21 @@
 // Time by module, as areas. A click goes one module deeper towards the place that was clicked, and pins an operator that is already there.
 
-const DEEPEST = 24;
 const STRIP = 17;
 
-/** The tree of modules with the time in them. What a module holds alone is drawn in its place. */
-function moduleTree() {
-  const root = { name: DATA.model, parent: null, children: new Map(), time: 0, item: -1, residual: false };
-  const leaf = (parent, name, time, item) => ({ name, parent, children: null, time, item, residual: item < 0 });
-  const grow = (node, time) => {
-    for (let each = node; each; each = each.parent) each.time += time;
-  };
-  OPS.time_ns.forEach((time, item) => {
-    if (!time) return;
-    const parts = OPS.modules[item];
-    const path = parts.length > DEEPEST ? [...parts.slice(0, DEEPEST - 1), parts.slice(DEEPEST - 1).join('.')] : parts;
-    let node = root;
-    for (const part of path) {
-      const key = `m${part}`;
-      if (!node.children.has(key)) node.children.set(key, { name: part, parent: node, children: new Map(), time: 0, item: -1, residual: false });
-      node = node.children.get(key);
-    }
-    node.children.set(`o${item}`, leaf(node, lastPart(OPS.name[item]), time, item));
-    grow(node, time);
-  });
+/** The modules with the time in them, and what is not in a kernel; the largest first. */
+function timeTree() {
+  const root = moduleTree([...OPS.time_ns.keys()].filter((item) => OPS.time_ns[item]));
   DATA.sum.forEach(([name, time]) => {
     if (name === 'kernels' || !time) return;
-    root.children.set(`r${name}`, leaf(root, name, time, -1));
+    root.children.push({ name, parent: root, children: null, time, item: -1, residual: true });
     root.time += time;
   });
-  const settle = (node) => {
-    node.children = [...node.children.values()].sort((a, b) => b.time - a.time || (a.name < b.name ? -1 : 1)).map((child) => {
-      if (!child.children) return child;
-      settle(child);
-      if (child.children.length > 1) return child;
-      const [only] = child.children;
-      // A module with one operator is known by its own name, a chain of modules by all of theirs.
-      only.name = only.children ? `${child.name}.${only.name}` : child.name;
-      only.parent = node;
-      return only;
-    });
+  const order = (node) => {
+    node.children.sort((a, b) => b.time - a.time || (a.name < b.name ? -1 : 1));
+    for (const child of node.children) if (child.children) order(child);
   };
-  settle(root);
+  order(root);
   return root;
-}
-
-function itemsIn(node) {
-  const found = [];
-  const pending = [node];
-  while (pending.length) {
-    const each = pending.pop();
-    if (each.children) for (const child of each.children) pending.push(child);
-    else if (each.item >= 0) found.push(each.item);
-  }
-  return found.sort((a, b) => a - b);
 }
 
 class Treemap {
@@ -62,7 +25,7 @@ class Treemap {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
-    this.root = this.tree = moduleTree();
+    this.root = this.tree = timeTree();
     this.cells = [];
     this.at = -1;
     new ResizeObserver(() => this.arrange()).observe(box);
@@ -116,7 +79,7 @@ class Treemap {
   point(cell) {
     if (!cell || cell.node.residual) selection.point(null, -1);
     else if (cell.node.item >= 0) selection.point('operator', cell.node.item);
-    else selection.pointAtModule(itemsIn(cell.node), this.pathOf(cell.node));
+    else selection.pointAtModule(itemsIn(cell.node), pathOf(cell.node));
   }
 
   over(event) {
@@ -127,7 +90,7 @@ class Treemap {
     const facts = [`${duration(perRun(node.time))} per run · ${percent(shareOf(node.time))}`];
     if (node.item >= 0) facts.push(`${OPS.type[node.item]} · ${OPS.became[node.item]}`, OPS.line[node.item]);
     else if (node.children) facts.push(counted(itemsIn(node).length, 'operator'));
-    return showTip(event, node.item >= 0 ? OPS.name[node.item] : this.pathOf(node), facts.filter(Boolean));
+    return showTip(event, node.item >= 0 ? OPS.name[node.item] : pathOf(node), facts.filter(Boolean));
   }
 
   leave() {
@@ -175,12 +138,6 @@ class Treemap {
     event.preventDefault();
   }
 
-  pathOf(node) {
-    const names = [];
-    for (let each = node; each && each !== this.tree; each = each.parent) names.unshift(each.name);
-    return names.join('.') || this.tree.name;
-  }
-
   writeCrumbs() {
     const path = [];
     for (let node = this.root; node; node = node.parent) path.unshift(node);
@@ -192,7 +149,7 @@ class Treemap {
       return place ? [make('span', '', '›'), button] : [button];
     });
     byId('crumbs').replaceChildren(...parts, make('span', '', `${duration(perRun(this.root.time))} · ${percent(shareOf(this.root.time))}`));
-    this.box.setAttribute('aria-label', `Treemap of ${this.pathOf(this.root)}`);
+    this.box.setAttribute('aria-label', `Treemap of ${pathOf(this.root)}`);
   }
 
   writeLegend() {

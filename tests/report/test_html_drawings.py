@@ -1,0 +1,82 @@
+"""Treemap and timeline in a real browser."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import pytest
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
+
+from tests.report.page_actions import find, point_at, wait_for
+from whence.attribution.profile import Profile
+
+
+def test_a_click_goes_into_the_treemap_and_the_path_leads_out(page: Any) -> None:
+    treemap = find(page, "#treemap")
+    before = page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
+    ActionChains(page, duration=0).move_to_element_with_offset(treemap, -300, 0).click().perform()
+    assert [button.text for button in page.find_elements("css selector", "#crumbs button")] == [
+        "all",
+        "net",
+    ]
+    ActionChains(page, duration=0).move_to_element_with_offset(treemap, -300, 1).click().perform()
+    names = [button.text for button in page.find_elements("css selector", "#crumbs button")]
+    assert len(names) == 3
+    assert names[2].startswith("block")
+    assert (
+        page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
+        != before
+    )
+    find(page, "#crumbs button").click()
+    point_at(page, find(page, "#model"))
+    assert (
+        page.execute_script("return document.querySelector('#treemap canvas').toDataURL()")
+        == before
+    )
+
+
+def test_the_treemap_names_what_is_under_the_pointer(page: Any, reported: Profile) -> None:
+    ActionChains(page, duration=0).move_to_element_with_offset(
+        find(page, "#treemap"), -300, 20
+    ).perform()
+    wait_for(lambda: find(page, "#tip").is_displayed())
+    assert find(page, "#tip b").text
+    assert "per run" in find(page, "#tip").text
+    assert find(page, "#detail").text.startswith(find(page, "#tip b").text)
+
+
+def test_the_timeline_zooms_and_pans(page: Any) -> None:
+    line = find(page, "#timeline")
+    whole = find(page, "#range").text
+    origin = ScrollOrigin.from_element(line, 200, 0)
+    ActionChains(page, duration=0).scroll_from_origin(origin, 0, -400).perform()
+    wait_for(lambda: find(page, "#range").text != whole)
+    zoomed = find(page, "#range").text
+    ActionChains(page, duration=0).click_and_hold(line).move_by_offset(-80, 0).release().perform()
+    wait_for(lambda: find(page, "#range").text != zoomed)
+    assert not find(page, "#pinned").is_displayed(), "a drag is not a click"
+    ActionChains(page, duration=0).double_click(line).perform()
+    wait_for(lambda: find(page, "#range").text == whole)
+
+
+def test_the_treemap_divides_its_area_by_weight(page: Any) -> None:
+    script = (
+        resources.files("whence.report.html").joinpath("squarify.js").read_text(encoding="utf-8")
+    )
+    weights = sorted((1 + number * number % 97 for number in range(60)), reverse=True)
+    cells = page.execute_script(f"{script}; return squarify(arguments[0], 3, 5, 400, 210)", weights)
+    assert len(cells) == len(weights)
+    for weight, (x, y, w, h) in zip(weights, cells, strict=True):
+        assert w * h == pytest.approx(400 * 210 * weight / sum(weights))
+        assert x >= 3 - 1e-6
+        assert y >= 5 - 1e-6
+        assert x + w <= 403 + 1e-6
+        assert y + h <= 215 + 1e-6
+        assert max(w / h, h / w) < 4
+    for number, (x, y, w, h) in enumerate(cells):
+        for a, b, c, d in cells[:number]:
+            assert min(x + w, a + c) - max(x, a) < 1e-6 or min(y + h, b + d) - max(y, b) < 1e-6, (
+                "two overlap"
+            )
