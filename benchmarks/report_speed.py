@@ -11,6 +11,7 @@ after it.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -62,7 +63,7 @@ requestAnimationFrame(step);"""
 def pan(page: Any) -> tuple[float, float]:
     """Frames in a second while it is dragged: in the mean, and by the slowest twentieth."""
     frames = page.execute_async_script(_PAN)
-    between = sorted(b - a for a, b in zip(frames, frames[1:], strict=False))
+    between = sorted(b - a for a, b in itertools.pairwise(frames))
     return 1000 / statistics.mean(between), 1000 / between[int(len(between) * 0.95)]
 
 

@@ -1,6 +1,7 @@
 // Draws the graph: modules, outlines of kernels, edges, boxes, text. Only what is in sight, and text only where it can be read.
 
 const HEATS = 24;
+const LEGIBLE = 0.3;
 
 /** The edges between boxes that are shown, each once, and the way of each. */
 function routesBetween(graph) {
@@ -162,7 +163,7 @@ function drawBoxes(pen, paint, graph, boxes) {
       pen.lineWidth = Math.min(3, width / scale);
       pen.stroke();
     }
-    if (scale >= READABLE) for (const box of members) writeBox(pen, paint, graph, box);
+    if (scale >= LEGIBLE) for (const box of members) writeBox(pen, paint, graph, box);
   }
   pen.globalAlpha = 1;
 }
@@ -172,7 +173,14 @@ function isFoundBox(box) {
 }
 
 function writeBox(pen, paint, graph, box) {
-  const { atX, atY, w, item, time } = box;
+  const { atX, atY, w, h, item, time } = box;
+  if (graph.view.scale < READABLE) {
+    // From afar one word, as large as the box allows.
+    pen.font = `600 21px ${paint('--sans')}`;
+    pen.fillStyle = paint(time || item < 0 ? '--ink' : '--soft');
+    pen.fillText(labelOf(pen, graph, box, 'large', item >= 0 ? OPS.type[item] : box.name, w - 12), atX + 6, atY + h / 2 + 1);
+    return;
+  }
   pen.font = `600 12px ${paint('--sans')}`;
   pen.fillStyle = paint(time || item < 0 ? '--ink' : '--soft');
   pen.fillText(labelOf(pen, graph, box, 'title', item >= 0 ? OPS.type[item] : `▸ ${box.name}`, w - 14), atX + 7, atY + 12);

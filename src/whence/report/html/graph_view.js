@@ -3,7 +3,7 @@
 const OPENED_AT_FIRST = 240;
 const LEAST_SCALE = 0.004;
 const MOST_SCALE = 4;
-const READABLE = 0.42;
+const READABLE = 0.55;
 const TRACED = 0.12;
 
 class GraphView {
