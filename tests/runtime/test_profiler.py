@@ -73,3 +73,24 @@ def test_samples_are_a_copy() -> None:
     profiler.note(1, 2, 0)
     profiler.samples()["end"] = 99
     assert profiler.samples()["end"].tolist() == [2]
+
+
+def test_each_thread_notes_when_it_works(engine: Engine, program: Program) -> None:
+    profiler = Profiler()
+    instance = Instance(program, cpu_backend(engine))
+    profiler.begin(program)
+    instance.run([X], profiler)
+    assert profiler.busy().shape == (0, 0), "nothing is noted unless it is asked for"
+    profiler.record_workers(engine.threads, 2 * len(program.steps))
+    for _ in range(2):
+        profiler.reset()
+        profiler.begin(program)
+        instance.run([X], profiler)
+    samples, busy = profiler.samples(), profiler.busy()
+    assert busy.shape == (len(program.steps), engine.threads)
+    native = np.array([bool(step.symbol) for step in program.steps])[samples["step"]]
+    assert (busy["begin"][native, 0] >= samples["begin"][native]).all()
+    assert (busy["end"][native] <= samples["end"][native, None]).all()
+    assert (busy["end"] >= busy["begin"]).all()
+    # Steps of the host are noted as a whole, and are the caller's.
+    assert not busy["end"][~native].any()

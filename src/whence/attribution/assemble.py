@@ -19,7 +19,7 @@ from whence.attribution.modules import Module, find_modules
 from whence.attribution.noise import block_lows
 from whence.attribution.policy import EXACT, HALVES, MODELLED
 from whence.attribution.profile import Background, Profile, Writer, band_of, distribution_of
-from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow
+from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow, WorkerEvent
 from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder
@@ -57,6 +57,7 @@ class Measurement:
     """Nanoseconds by run and step, for some of the runs."""
     timeline: tuple[Event, ...] = ()
     timeline_ns: int = 0
+    workers: tuple[WorkerEvent, ...] = ()
     overhead_ratio: float = 0.0
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, SAMPLE))
     """Those of some of the runs, as an array of `SAMPLE`."""
@@ -154,6 +155,7 @@ def assemble(
         runs_ns=measured.runs_ns,
         timeline=measured.timeline,
         timeline_ns=measured.timeline_ns,
+        workers=measured.workers,
         policy=MODELLED if left_out is None else EXACT,
         notes=(
             *((HALVES,) if program.details.reduced_precision else ()),

@@ -6,6 +6,7 @@ under the same conditions.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import time
@@ -20,9 +21,9 @@ from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.leave_out import measure_savings
 from whence.attribution.profile import Profile, Writer
-from whence.attribution.rows import Event
 from whence.attribution.sample_inputs import SampleInputs, sample_inputs
 from whence.attribution.source_costs import source_kinds
+from whence.attribution.worker_lanes import events_of, recorded_run
 from whence.building.program import Program
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
@@ -137,7 +138,7 @@ class ProfiledRuns:
     ) -> Profile:
         """Of all profiled runs so far, at least one."""
         graph, engine = self._executable.graph, self._executable.engine
-        measured = self._book.close(self._unprofiled)
+        measured = self._with_workers(self._book.close(self._unprofiled))
         left_out = None
         if exact is not None:
             left_out = measure_savings(
@@ -165,6 +166,26 @@ class ProfiledRuns:
                 **({GUESSED: self._guessed} if self._guessed else {}),
                 **environment(getattr(engine.backend, "toolchain", None)),
             },
+        )
+
+    def _with_workers(self, measured: Measurement) -> Measurement:
+        """With the timeline of a run in which threads noted when they work, if there are several."""
+        engine, stream = self._executable.engine, self._profiling
+        if engine.threads < 2 or not engine.backend.reads_clock or stream.profiler is None:
+            return measured
+        recorded = recorded_run(
+            stream.profiler,
+            engine.threads,
+            lambda: _timed(self._executable, stream, self._values),
+            measured.runs_ns,
+        )
+        if recorded is None:
+            return measured
+        return dataclasses.replace(
+            measured,
+            timeline=recorded.events,
+            timeline_ns=recorded.wall_ns,
+            workers=recorded.workers,
         )
 
 
@@ -267,7 +288,6 @@ class _Book:
         kept = range(len(self._samples))
         middle = sorted(kept, key=lambda run: self._walls[run])[len(kept) // 2]
         begin, samples = self._samples[middle]
-        order = np.argsort(samples["begin"], kind="stable")
         return Measurement(
             runs_ns=tuple(self._walls),
             residual_ns=self._residual,
@@ -276,15 +296,7 @@ class _Book:
             step_waited_ns=self._waited,
             step_min_ns=np.where(self._calls > 0, self._least, 0),
             per_run_ns=np.array(self._per_run),
-            timeline=tuple(
-                Event(
-                    int(row["step"]),
-                    int(row["begin"]) - begin,
-                    int(row["end"]) - begin,
-                    min(int(row["waited"]), int(row["end"]) - int(row["begin"])),
-                )
-                for row in samples[order]
-            ),
+            timeline=events_of(samples, begin),
             timeline_ns=self._walls[middle],
             overhead_ratio=overhead(self._walls, unprofiled),
             samples=self._kept_samples(),

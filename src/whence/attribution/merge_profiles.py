@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from whence.attribution.profile import Profile
-from whence.attribution.rows import Event, KernelRow, SourceRow
+from whence.attribution.rows import Event, KernelRow, SourceRow, WorkerEvent
 from whence.errors import InputError
 from whence.graph.outcomes import Coverage
 
@@ -30,6 +30,7 @@ def merge_profiles(
     sources: list[SourceRow] = []
     kernels: list[KernelRow] = []
     timeline: list[Event] = []
+    workers: list[WorkerEvent] = []
     begin_ns = 0
     for number, each in enumerate(profiles, 1):
         last_source = max((row.id for row in sources), default=0)
@@ -57,6 +58,15 @@ def merge_profiles(
             )
             for event in each.timeline
         ]
+        workers += [
+            WorkerEvent(
+                event.worker,
+                event.kernel + last_kernel,
+                event.begin_ns + begin_ns,
+                event.end_ns + begin_ns,
+            )
+            for event in each.workers
+        ]
         begin_ns += each.timeline_ns
     residual = _summed(each.residual_ns for each in profiles)
     residual[outside] = residual.get(outside, 0) + outside_ns
@@ -73,6 +83,7 @@ def merge_profiles(
         runs_ns=_runs([each.runs_ns for each in profiles], outside_ns),
         timeline=tuple(timeline),
         timeline_ns=begin_ns,
+        workers=tuple(sorted(workers)),
         notes=(*(note for each in profiles for note in each.notes), *notes),
         background=first.background if len(profiles) == 1 else None,
     )

@@ -33,6 +33,7 @@ from whence.attribution.rows import (
     KernelRow,
     Share,
     SourceRow,
+    WorkerEvent,
 )
 from whence.building.program import Program
 from whence.calibration.record import encode
@@ -91,6 +92,8 @@ class Profile:
     """The kernels of one run of middling length."""
     timeline_ns: int = 0
     """How long that run took."""
+    workers: tuple[WorkerEvent, ...] = ()
+    """What each thread did in that run; empty where nobody noted it."""
     policy: str = MODELLED
     """How kernels were split, in words."""
     notes: tuple[str, ...] = ()
@@ -265,6 +268,7 @@ class Profile:
             "passes": dict(self.passes),
             "timeline_ns": self.timeline_ns,
             "timeline": [list(event) for event in self.timeline],
+            "workers": [list(event) for event in self.workers],
             "findings": [dataclasses.asdict(each) for each in self.findings],
             "sources": self.rows(),
             "kernels": [_kernel_json(row) for row in self.kernels],

@@ -9,7 +9,15 @@ from typing import Any
 
 from whence.attribution.memory_use import Held, MemoryUse
 from whence.attribution.profile import SCHEMA, Profile
-from whence.attribution.rows import Band, Distribution, Event, KernelRow, Part, SourceRow
+from whence.attribution.rows import (
+    Band,
+    Distribution,
+    Event,
+    KernelRow,
+    Part,
+    SourceRow,
+    WorkerEvent,
+)
 from whence.calibration.record import decode
 from whence.errors import ModelError
 from whence.graph.outcomes import Coverage
@@ -54,6 +62,7 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         runs_ns=tuple(int(time) for time in content.get("runs_ns", ())),
         timeline=tuple(Event(*map(int, event)) for event in content.get("timeline", ())),
         timeline_ns=int(content.get("timeline_ns", 0)),
+        workers=tuple(WorkerEvent(*map(int, event)) for event in content.get("workers", ())),
         policy=str(content.get("policy", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
         memory=_memory(content["memory"]) if content.get("memory") else None,

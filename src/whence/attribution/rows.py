@@ -193,6 +193,16 @@ class Event(NamedTuple):
     """At its end, for how long the calling thread waited for others."""
 
 
+class WorkerEvent(NamedTuple):
+    """What one thread did of a kernel in that run. Between two of them it waited."""
+
+    worker: int
+    """0 is the thread that called the model."""
+    kernel: int
+    begin_ns: int
+    end_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Source operators, or kernels, taken together."""

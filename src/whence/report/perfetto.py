@@ -1,5 +1,6 @@
 """trace.pftrace: one run on a timeline, for ui.perfetto.dev. Kernels on one track, the operators in
-them on another, tied together by flows.
+them on another, tied together by flows; and where threads noted what they did, a track for each,
+waiting among it.
 
 Field numbers are those of Perfetto's trace_packet.proto, track_event.proto and
 track_descriptor.proto.
@@ -7,16 +8,17 @@ track_descriptor.proto.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from whence.attribution.profile import Profile
 from whence.attribution.rows import KernelRow, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.report import wire
+from whence.report.lanes import lanes
 from whence.report.stacks import location
 
-_PROCESS, _KERNELS, _OPERATORS = 1, 2, 3
+_PROCESS, _KERNELS, _OPERATORS, _FIRST_WORKER = 1, 2, 3, 4
 _BEGIN, _END = 1, 2
 _SEQUENCE = 1
 _STATE_CLEARED = 1
@@ -107,6 +109,27 @@ def _packets(profile: Profile) -> Iterator[bytes]:
             at += length
             yield _event(at, _END, _OPERATORS)
     yield _event(last, _END, _KERNELS)
+    yield from _workers(profile, kernels)
+
+
+def _workers(profile: Profile, kernels: Mapping[int, KernelRow]) -> Iterator[bytes]:
+    """A track for each thread: what it did of each kernel, and where it waited during one."""
+    for worker, spans in lanes(profile).items():
+        track = _FIRST_WORKER + worker
+        # Process and thread numbers only have to differ; the kernels' track is thread 1.
+        name = f"thread {worker}" + (" (caller)" if worker == 0 else "")
+        thread = wire.number(1, 1) + wire.number(2, 2 + worker) + wire.text(5, name)
+        yield _track(track, parent=_PROCESS, thread=thread)
+        for span in spans:
+            kernel = kernels[span.kernel]
+            yield _event(
+                span.begin_ns,
+                _BEGIN,
+                track,
+                name="waiting" if span.is_waiting else f"{kernel.id} {kernel.name}",
+                category="waiting" if span.is_waiting else "work",
+            )
+            yield _event(span.end_ns, _END, track)
 
 
 def _track(

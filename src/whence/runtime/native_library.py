@@ -36,6 +36,8 @@ class Profiler(ctypes.Structure):
         ("times", ctypes.c_void_p),
         ("times_capacity", ctypes.c_uint64),
         ("execution", ctypes.c_uint64),
+        ("busy", ctypes.c_void_p),
+        ("workers", ctypes.c_uint64),
     )
 
 

@@ -18,6 +18,8 @@ reset; the step is its program's.
 
 `waited` is how much of it the calling thread spent waiting for others to finish their part.
 """
+BUSY = np.dtype([("begin", "<u8"), ("end", "<u8")])
+"""When one thread worked at a step."""
 _RING = 1 << 17
 _FEW = 64
 
@@ -37,10 +39,12 @@ class Profiler:
 
     def __init__(self, ring: int = _RING) -> None:
         self._samples = np.zeros(ring, SAMPLE)
+        self._busy = np.zeros((0, 0), BUSY)
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: the next execution is number 0."""
+        self._busy[:] = 0
         self._times = np.zeros((_FEW, 2), np.uint64)
         self._programs: list[Program] = []
         self._noted: list[tuple[int, int, int, int]] = []
@@ -51,7 +55,17 @@ class Profiler:
             self._times.ctypes.data,
             len(self._times),
             0,
+            self._busy.ctypes.data if self._busy.size else None,
+            self._busy.shape[1],
         )
+
+    def record_workers(self, threads: int, ring: int) -> None:
+        """Forget everything, and from now on note for each of so many threads when it works at a
+        step, in a ring of this length. It costs two readings of the clock for each thread and step.
+        """
+        self._samples = np.zeros(ring, SAMPLE)
+        self._busy = np.zeros((ring, threads), BUSY)
+        self.reset()
 
     def begin(self, program: Program) -> None:
         """An execution of `program` starts."""
@@ -112,11 +126,21 @@ class Profiler:
     def samples(self) -> np.ndarray:
         """The samples still in the ring, oldest first, as an array of `SAMPLE`."""
         self._enter_noted()
+        return self._oldest_first(self._samples)
+
+    def busy(self) -> np.ndarray:
+        """For each of `samples()` and each thread when it worked at it, as an array of `BUSY`: the
+        first thread is the caller. Zeros where a thread had no part; no columns without
+        `record_workers`.
+        """
+        return self._oldest_first(self._busy)
+
+    def _oldest_first(self, ring: np.ndarray) -> np.ndarray:
         written = int(self._struct.written)
-        if written <= len(self._samples):
-            return self._samples[:written].copy()
-        start = written % len(self._samples)
-        return np.concatenate([self._samples[start:], self._samples[:start]])
+        if written <= len(ring):
+            return ring[:written].copy()
+        start = written % len(ring) if len(ring) else 0
+        return np.concatenate([ring[start:], ring[:start]])
 
     @property
     def dropped(self) -> int:

@@ -18,6 +18,7 @@ from whence.attribution.rows import KernelRow, SourceRow
 from whence.graph import Graph, Node
 from whence.graph.printer import escape, print_attrs
 from whence.report.html.source_edges import operands
+from whence.report.lanes import lanes
 from whence.report.stacks import modules
 from whence.report.terminal import closure, cost_of_profiling, fate_counts, policy_line
 
@@ -56,6 +57,14 @@ def content(profile: Profile) -> dict[str, Any]:
             for event in profile.timeline
         ],
         "timeline_ns": profile.timeline_ns,
+        "workers": [
+            [
+                [kernel_number[span.kernel], span.begin_ns, span.end_ns]
+                for span in spans
+                if not span.is_waiting
+            ]
+            for spans in lanes(profile).values()
+        ],
         "findings": [_finding(each, number, kernel_number) for each in profile.findings],
         "roofline": _roofline(profile),
         "memory": _memory(profile, number),

@@ -1,8 +1,11 @@
-// One run of middling length: kernels as they followed each other, and under each the operators in it.
+// One run of middling length: kernels as they followed each other, under each the operators in it, and a lane for each thread.
 
 const AXIS = 20;
 const KERNEL_LANE = 28;
 const LANE_GAP = 2;
+const PART_LANE = 24;
+const THREAD_LANE = 9;
+const MOST_THREADS = 16;
 const LEAST_SPAN_NS = 200;
 const WIDE = 56;
 
@@ -15,6 +18,8 @@ class Timeline {
     box.append(this.canvas, this.marks);
     this.events = DATA.timeline.map(([kernel, begin, end, waited]) => ({ kernel, begin, end, waited }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
+    this.threads = DATA.workers.slice(0, MOST_THREADS);
+    if (this.threads.length) box.style.height = `${AXIS + KERNEL_LANE + LANE_GAP + PART_LANE + this.threads.length * (THREAD_LANE + 1) + 3}px`;
     this.fit();
     this.at = -1;
     this.held = null;
@@ -94,7 +99,7 @@ class Timeline {
     const [title, facts] = describe(selection.active);
     const waited = hit.event.waited ? `, of which ${duration(hit.event.waited)} waiting for threads` : '';
     const took = hit.item >= 0 ? '' : `took ${duration(hit.event.end - hit.event.begin)} here, from ${duration(hit.event.begin)}${waited}`;
-    showTip(event, title, [took, ...facts.slice(0, 5)].filter(Boolean));
+    showTip(event, title, [hit.thread, took, ...facts.slice(0, 5)].filter(Boolean));
   }
 
   drop(event) {
@@ -149,8 +154,18 @@ class Timeline {
     const found = this.events[place];
     if (!found || time > found.end + slack) return null;
     if (y < AXIS + KERNEL_LANE + LANE_GAP) return { event: found, place, item: -1 };
+    if (this.threads.length && y >= AXIS + KERNEL_LANE + LANE_GAP + PART_LANE) return this.hitThread(y, time, { event: found, place, item: -1 });
     const part = partsOf(found).find((each) => time <= each.end);
     return { event: found, place, item: part ? part.item : -1 };
+  }
+
+  /** What the thread at a height did then: a part of the kernel, or it waited. */
+  hitThread(y, time, hit) {
+    const thread = Math.floor((y - AXIS - KERNEL_LANE - LANE_GAP - PART_LANE - 3) / (THREAD_LANE + 1));
+    if (thread < 0 || thread >= this.threads.length) return hit;
+    const span = this.threads[thread].find(([kernel, begin, end]) => kernel === hit.event.kernel && begin <= time && time <= end);
+    const who = `thread ${thread}${thread ? '' : ' (caller)'}`;
+    return { ...hit, thread: span ? `${who} works at it for ${duration(span[2] - span[1])}` : `${who} waits` };
   }
 
   /** The last event that began by then; -1 when there is none. */
@@ -189,7 +204,8 @@ class Timeline {
     const lower = AXIS + KERNEL_LANE + LANE_GAP;
     pen.fillStyle = paint('--sunk');
     pen.fillRect(0, AXIS, width, KERNEL_LANE);
-    pen.fillRect(0, lower, width, height - lower);
+    const partHeight = this.threads.length ? PART_LANE : height - lower;
+    pen.fillRect(0, lower, width, partHeight);
     pen.textBaseline = 'middle';
     pen.font = `11px ${paint('--sans')}`;
     for (let place = Math.max(0, this.lastBefore(this.from)); place < this.events.length; place += 1) {
@@ -209,13 +225,33 @@ class Timeline {
       }
       const id = String(KERNELS.id[event.kernel]);
       writeInside(pen, paint, w > WIDE ? `${id} ${KERNELS.name[event.kernel].replace(/^fuse_/, '')}` : id, x, w - gap, AXIS + KERNEL_LANE / 2);
-      this.drawParts(pen, paint, event, scale, lower, height - lower);
+      this.drawParts(pen, paint, event, scale, lower, partHeight);
     }
     pen.globalAlpha = 1;
+    this.threads.forEach((spans, thread) => this.drawThread(pen, paint, spans, scale, lower + PART_LANE + 3 + thread * (THREAD_LANE + 1)));
     this.mark();
     byId('range').textContent = this.events.length
-      ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below`
+      ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below${this.threads.length ? `; then ${counted(this.threads.length, 'thread')}, pale where one waits` : ''}`
       : 'no run was kept';
+  }
+
+  /** What a thread did. Where it waits the lane is empty. */
+  drawThread(pen, paint, spans, scale, y) {
+    pen.fillStyle = paint('--residual');
+    pen.fillRect(0, y, this.size[0], THREAD_LANE);
+    let [low, high] = [0, spans.length];
+    while (low < high) {
+      const half = (low + high) >> 1;
+      if (spans[half][2] < this.from) low = half + 1;
+      else high = half;
+    }
+    for (let place = low; place < spans.length && spans[place][1] <= this.to; place += 1) {
+      const [kernel, begin, end] = spans[place];
+      pen.globalAlpha = selection.isFound('kernel', kernel) ? 1 : 0.18;
+      pen.fillStyle = paint(kernelColour(kernel));
+      pen.fillRect((begin - this.from) * scale, y, Math.max(0.5, (end - begin) * scale), THREAD_LANE);
+    }
+    pen.globalAlpha = 1;
   }
 
   /** Outlines the kernels that are lit. */

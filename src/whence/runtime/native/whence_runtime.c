@@ -81,6 +81,7 @@ struct wh_pool {
   int64_t unit;    /* Ranges count in so many work items, */
   int64_t grain;   /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own range, once. */
   int32_t members; /* workers that it is for, the caller among them */
+  wh_busy *busy;   /* where each notes when it worked, by its number; or NULL */
   _Alignas(WH_LINE) atomic_uint order;
   _Alignas(WH_LINE) atomic_int running; /* is there a run, so that more jobs are near? */
   atomic_int stop;
@@ -244,6 +245,14 @@ static void work(wh_pool *pool, int32_t number, void *scratch) {
   }
 }
 
+/* The same, noted if somebody wants to know. Read by the caller after the worker is done. */
+static void work_and_note(wh_pool *pool, int32_t number, void *scratch) {
+  wh_busy *busy = pool->busy;
+  if (busy) busy[number].begin = wh_now();
+  work(pool, number, scratch);
+  if (busy) busy[number].end = wh_now();
+}
+
 static unsigned phase_of(unsigned order, unsigned phase) { return (order >> WORKER_BITS) << PHASE_BITS | phase; }
 
 /* The next order after `seen`: spins for a while, then sleeps. */
@@ -283,7 +292,7 @@ static void *worker_main(void *argument) {
     /* Whoever closed an earlier job for this worker changed its state, and `order` is to be read again after that. */
     if (!atomic_compare_exchange_strong(&own->state, &state, phase_of(order, JOINED))) continue;
     wake_below(pool, self->number, last);
-    work(pool, self->number, self->scratch);
+    work_and_note(pool, self->number, self->scratch);
     seen = order;
     state = phase_of(order, DONE);
     atomic_store_explicit(&own->state, state, memory_order_release);
@@ -417,10 +426,17 @@ void wh_pool_destroy(wh_pool *pool) {
 
 int32_t wh_pool_threads(const wh_pool *pool) { return pool->threads; }
 
+/* One kernel on the calling thread. */
+static void alone(const wh_step *step, void *const *buf, void *scratch, wh_busy *busy) {
+  if (busy) busy[0].begin = wh_now();
+  step->kernel(buf, 0, step->tasks, scratch);
+  if (busy) busy[0].end = wh_now();
+}
+
 /* One kernel on the workers that it has work for, which take ever smaller pieces, so that they end together and one held up by the system does
    not hold up the rest. Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is
    taken only if `timed`. */
-static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed) {
+static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed, wh_busy *busy) {
   const int together = step->grain == WH_TOGETHER;
   const int64_t grain = step->grain > 0 ? step->grain : 1, pieces = step->tasks / grain;
   /* More workers than cores would only take turns. */
@@ -430,7 +446,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->gang.face.shared = pool->workers[0].scratch;
   if (members < 2 || (together && pieces < 2) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
     pool->gang.face.members = 1;
-    step->kernel(buf, 0, step->tasks, pool->workers[0].scratch);
+    alone(step, buf, pool->workers[0].scratch, busy);
     return 0;
   }
   pool->kernel = step->kernel;
@@ -439,6 +455,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->unit = step->tasks / INT32_MAX + 1;
   pool->grain = together ? WH_TOGETHER : (grain + pool->unit - 1) / pool->unit;
   pool->members = (int32_t)members;
+  pool->busy = busy;
   pool->gang.face.members = members;
   const int64_t units = (step->tasks + pool->unit - 1) / pool->unit;
   for (int64_t i = 0; i < members; i++) {
@@ -449,7 +466,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   const unsigned order = number << WORKER_BITS | (unsigned)(members - 1);
   atomic_store(&pool->order, order);
   wake_below(pool, 0, (int32_t)members - 1);
-  work(pool, 0, pool->workers[0].scratch);
+  work_and_note(pool, 0, pool->workers[0].scratch);
   const unsigned done = phase_of(order, DONE), joined = phase_of(order, JOINED);
   uint64_t since = 0;
   for (int64_t i = 1; i < members; i++) {
@@ -488,6 +505,14 @@ static void note(wh_profiler *profiler, uint64_t begin, uint64_t end, int64_t st
   profiler->times[2 * execution + 1] = end;
 }
 
+/* Where workers note when they worked at the next sample, empty; NULL when nobody wants to know. */
+static wh_busy *next_busy(const wh_profiler *profiler, const wh_pool *pool) {
+  if (!profiler || !profiler->busy || profiler->workers < (uint64_t)pool->threads) return NULL;
+  wh_busy *busy = profiler->busy + profiler->written % profiler->capacity * profiler->workers;
+  memset(busy, 0, profiler->workers * sizeof *busy);
+  return busy;
+}
+
 /* Conditions are asked in order: one that is computed under another is there only if that holds. */
 static int is_wanted(const wh_step *step, void *const *buf) {
   for (int32_t i = 0; i < step->n_guards; i++)
@@ -519,10 +544,11 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     if (!is_wanted(step, buf)) continue;
     if (!step->kernel) break;
     uint64_t since = 0;
+    wh_busy *busy = next_busy(profiler, pool);
     if (shared) {
-      since = parallel(pool, step, buf, profiler != NULL);
+      since = parallel(pool, step, buf, profiler != NULL, busy);
     } else {
-      step->kernel(buf, 0, step->tasks, own->scratch);
+      alone(step, buf, own->scratch, busy);
     }
     if (profiler) {
       uint64_t now = wh_now();

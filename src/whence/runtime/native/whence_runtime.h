@@ -57,6 +57,12 @@ typedef struct {
   uint64_t waited; /* how much of it the caller spent waiting for other threads to finish */
 } wh_sample;
 
+/* When one worker worked at a step. Zeros: it had no part in it. */
+typedef struct {
+  uint64_t begin;
+  uint64_t end;
+} wh_busy;
+
 /* Filled by runs, read by whoever waits for them. `samples` is a ring of `capacity`; `written` counts all samples ever, so
    `written - capacity` of them are gone when it is larger. `times` holds the earliest begin and the latest end of each execution. */
 typedef struct {
@@ -66,6 +72,8 @@ typedef struct {
   uint64_t *times;
   uint64_t times_capacity;
   uint64_t execution; /* the one that runs now */
+  wh_busy *busy;      /* for each sample of the ring, `workers` of them; NULL when nobody wants to know, which costs nothing */
+  uint64_t workers;   /* at least as many as the pool has threads */
 } wh_profiler;
 
 typedef struct wh_pool wh_pool;
