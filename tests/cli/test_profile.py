@@ -257,3 +257,41 @@ def test_another_engine_is_profiled_in_the_operators_of_the_file(
 
 def test_options_of_our_own_kernels_are_not_for_other_engines(whence: Whence, tiny: Path) -> None:
     assert whence("profile", tiny, "--engine", "onnxruntime", "--exact").code == 2
+
+
+def with_open_batch(path: Path) -> Path:
+    """A product whose number of rows is open."""
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], [0.5] * 12)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [weight],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
+    return path
+
+
+def test_streams_and_batch_give_a_throughput(whence: Whence, tmp_path: Path) -> None:
+    model, file = with_open_batch(tmp_path / "rows.onnx"), tmp_path / "profile.json"
+    options = ("--runs", 3, "--threads", 1, "--streams", 2, "--batch", 5, "--json", file)
+    done = whence("profile", model, *options)
+    assert done.code == 0
+    assert "2 streams, batch 5: " in done.out
+    assert "samples/s" in done.out
+    found = read_profile(file)
+    assert found.environment["input x"] == "5×4"
+    assert found.throughput is not None
+    assert (found.throughput.streams, found.throughput.batch, found.throughput.runs) == (2, 5, 16)
+    assert found.throughput.samples_per_second == pytest.approx(
+        5 * 16e9 / found.throughput.elapsed_ns
+    )
+
+
+def test_a_batch_that_the_model_does_not_take_is_refused(whence: Whence, tiny: Path) -> None:
+    done = whence("profile", tiny, "--batch", 4)
+    assert done.code != 0
+    assert "no input of the model takes a batch of another size (x " in done.err

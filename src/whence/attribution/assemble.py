@@ -18,8 +18,16 @@ from whence.attribution.memory_use import memory_use
 from whence.attribution.modules import Module, find_modules
 from whence.attribution.noise import block_lows
 from whence.attribution.policy import EXACT, HALVES, MODELLED
-from whence.attribution.profile import Background, Profile, Writer, band_of, distribution_of
-from whence.attribution.rows import Event, KernelRow, Part, Share, SourceRow, WorkerEvent
+from whence.attribution.profile import Background, Profile, Writer, band_of
+from whence.attribution.rows import (
+    Event,
+    KernelRow,
+    Part,
+    Share,
+    SourceRow,
+    WorkerEvent,
+    distribution_of,
+)
 from whence.attribution.shape_traits import contraction_of, trait_of
 from whence.attribution.source_costs import own_work, source_costs, source_kinds
 from whence.attribution.split import Splitter, largest_remainder

@@ -23,6 +23,7 @@ from whence.attribution.leave_out import measure_savings
 from whence.attribution.profile import Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, sample_inputs
 from whence.attribution.source_costs import source_kinds
+from whence.attribution.throughput import measure_throughput
 from whence.attribution.worker_lanes import events_of, recorded_run
 from whence.building.program import Program
 from whence.calibration.record import rates_for
@@ -60,15 +61,21 @@ def profile_executable(
     writers: Sequence[Writer] = (),
     exact: Prepare | None = None,
     rates: MachineRates | None = None,
+    streams: int = 0,
+    batch: int = 1,
 ) -> Profile:
     """Run a compiled model `runs` times and say where the time went. Without `inputs`, they are
     random.
 
     With `exact`, what each operator adds to its kernel is measured by leaving it out, not modelled.
     `rates` are those of the machine; without them, what was measured of it before, else nominal ones.
+    With `streams`, what so many callers at once achieve is measured behind the profile; `batch` is
+    how many samples an input has, by which runs are counted as samples.
     """
     if runs < 1:
         raise InputError(f"a profile needs at least one run, not {runs}")
+    if streams < 0 or batch < 1:
+        raise InputError(f"{streams} callers with {batch} samples each make no sense")
     if warmup < 0:
         raise InputError(f"{warmup} runs cannot warm anything up")
     measuring = ProfiledRuns(executable, inputs)
@@ -83,9 +90,16 @@ def profile_executable(
         if not number % 2:
             measuring.run()
         _report(progress, "running", number + 1, runs)
-    return measuring.profile(
+    found = measuring.profile(
         model=model, progress=progress, writers=writers, exact=exact, rates=rates
     )
+    if not streams:
+        return found
+    _report(progress, f"running {streams} at a time", 0, 1)
+    achieved = measure_throughput(
+        executable, measuring.values, streams=streams, batch=batch, runs=runs
+    )
+    return dataclasses.replace(found, throughput=achieved)
 
 
 class ProfiledRuns:
@@ -115,6 +129,11 @@ class ProfiledRuns:
         clock_ns = _clock_read_ns() if engine.backend.reads_clock else 0
         self._book = _Book(self._program, clock_ns, engine.backend.gap)
         self._unprofiled: list[int] = []
+
+    @property
+    def values(self) -> Sequence[Value]:
+        """The inputs of every run."""
+        return self._values
 
     def warm_up(self) -> None:
         _timed(self._executable, self._plain, self._values)

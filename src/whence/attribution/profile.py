@@ -25,7 +25,6 @@ from whence.attribution.notebook import Render, Report, summary
 from whence.attribution.policy import MODELLED
 from whence.attribution.rows import (
     NO_BAND,
-    NO_DISTRIBUTION,
     Band,
     Distribution,
     Event,
@@ -34,7 +33,9 @@ from whence.attribution.rows import (
     Share,
     SourceRow,
     WorkerEvent,
+    distribution_of,
 )
+from whence.attribution.throughput import Throughput
 from whence.building.program import Program
 from whence.calibration.record import encode
 from whence.errors import InputError, UnsupportedError
@@ -104,6 +105,8 @@ class Profile:
     """
     rates: MachineRates | None = field(default=None, repr=False)
     """How fast the machine is; `None` in profiles of other tools, and of before it was measured."""
+    throughput: Throughput | None = None
+    """What several callers at once achieve, if that was measured."""
     memory: MemoryUse | None = field(default=None, repr=False)
     """What memory a run needs, step by step; `None` where nobody knows."""
     background: Background | None = field(default=None, repr=False, compare=False)
@@ -265,6 +268,7 @@ class Profile:
             "notes": list(self.notes),
             "runs_ns": list(self.runs_ns),
             "distribution_ns": list(self.distribution),
+            "throughput": None if self.throughput is None else self.throughput.to_dict(),
             "passes": dict(self.passes),
             "timeline_ns": self.timeline_ns,
             "timeline": [list(event) for event in self.timeline],
@@ -312,20 +316,6 @@ def band_of(times: Sequence[int]) -> Band:
     ordered = sorted(times)
     last = len(ordered) - 1
     return Band(ordered[last // 4], ordered[len(ordered) // 2], ordered[last - last // 4])
-
-
-def distribution_of(times: Sequence[int]) -> Distribution:
-    """Of a list of times. A part of the runs is rounded up: the 99th percentile of ten runs is the
-    longest.
-    """
-    if not times:
-        return NO_DISTRIBUTION
-    ordered = sorted(times)
-
-    def below(percent: int) -> int:
-        return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
-
-    return Distribution(ordered[0], below(50), below(90), below(99))
 
 
 def module_of(row: SourceRow) -> str:

@@ -18,6 +18,7 @@ from whence.attribution.rows import (
     SourceRow,
     WorkerEvent,
 )
+from whence.attribution.throughput import Throughput
 from whence.calibration.record import decode
 from whence.errors import ModelError
 from whence.graph.outcomes import Coverage
@@ -63,6 +64,9 @@ def _profile(content: Mapping[str, Any]) -> Profile:
         timeline=tuple(Event(*map(int, event)) for event in content.get("timeline", ())),
         timeline_ns=int(content.get("timeline_ns", 0)),
         workers=tuple(WorkerEvent(*map(int, event)) for event in content.get("workers", ())),
+        throughput=(
+            Throughput.from_dict(content["throughput"]) if content.get("throughput") else None
+        ),
         policy=str(content.get("policy", "")),
         notes=tuple(str(note) for note in content.get("notes", ())),
         memory=_memory(content["memory"]) if content.get("memory") else None,

@@ -2,7 +2,7 @@
 that the model leaves open.
 
 1. A dimension with a name has one size wherever the name stands.
-2. The first dimension, and whatever is named after a batch, is 1.
+2. The first dimension, and whatever is named after a batch, is 1, or the batch that is asked for.
 3. The last two of an image, which has at least four dimensions, are 224.
 4. Everything else is a length, and is 32.
 """
@@ -57,10 +57,10 @@ def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = No
 
 
 def guess_shapes(
-    graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None
+    graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None, batch: int = 1
 ) -> dict[str, tuple[int, ...]]:
-    """A shape for each input that has open dimensions and none `given`. One of unknown rank is
-    taken for a single number.
+    """A shape for each input that has open dimensions and none `given`, for so many samples. One of
+    unknown rank is taken for a single number.
     """
     given = given or {}
     sizes: dict[str, int] = {}
@@ -82,16 +82,41 @@ def guess_shapes(
             if isinstance(dim, int):
                 shape.append(dim)
             else:
-                size = _guess(axis, len(dims), dim)
+                size = _guess(axis, len(dims), dim, batch)
                 shape.append(sizes.setdefault(dim, size) if dim else size)
         found[node.name] = tuple(shape)
     return found
 
 
-def _guess(axis: int, rank: int, name: str | None) -> int:
-    if axis == 0 or "batch" in (name or "").lower():
-        return 1
+def _guess(axis: int, rank: int, name: str | None, batch: int) -> int:
+    if _is_batch(axis, name):
+        return batch
     return _IMAGE if rank >= 4 and axis >= rank - 2 else _LENGTH
+
+
+def batch_shapes(
+    graph: Graph, batch: int, given: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of all inputs that the graph leaves open, for so many samples. An error where no
+    input has an open number of samples.
+    """
+    has_batch = any(
+        not isinstance(dim, int) and _is_batch(axis, dim)
+        for node in graph.inputs
+        if isinstance(node.type, TensorType) and node.name not in (given or {})
+        for axis, dim in enumerate(node.type.shape or ())
+    )
+    if not has_batch:
+        shapes = ", ".join(f"{node.name} {node.type}" for node in graph.inputs[:4])
+        raise InputError(
+            f"no input of the model takes a batch of another size ({shapes}): export it with the"
+            " first dimension left open, or give the shapes with --shape"
+        )
+    return guess_shapes(graph, given, batch)
+
+
+def _is_batch(axis: int, name: str | None) -> bool:
+    return axis == 0 or "batch" in (name or "").lower()
 
 
 def _random(

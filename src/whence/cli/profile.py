@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from whence.api import compile_model, machine_rates, prepare_again
+from whence.api import compile_model, load, machine_rates, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS, Profile
-from whence.attribution.sample_inputs import guess_shapes
+from whence.attribution.sample_inputs import batch_shapes, guess_shapes
 from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
 from whence.cli.engines import PreciseOption, parse_engine
 from whence.cli.other_engines import NAMES, profile_elsewhere
@@ -69,6 +69,22 @@ def profile(
         Path | None,
         typer.Option("--json", help="Write profile.json to this file.", show_default=False),
     ] = None,
+    streams: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help=(
+                "Measure also what so many callers at once achieve in a second. Most with"
+                " --threads 1."
+            ),
+        ),
+    ] = 0,
+    batch: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Samples in a run, where the model leaves that open.", show_default=False
+        ),
+    ] = 0,
     memory: Annotated[
         bool, typer.Option("--memory", help="Say also what memory a run needs, and who holds it.")
     ] = False,
@@ -83,6 +99,7 @@ def profile(
     [dim]whence profile resnet50.onnx --exact[/dim]      measured by leaving operators out
     [dim]whence profile resnet50.onnx --by module[/dim]
     [dim]whence profile resnet50.onnx -o out/[/dim]      report.html, files for other tools
+    [dim]whence profile resnet50.onnx --threads 1 --streams 8 --batch 4[/dim]
     [dim]whence profile resnet50.onnx --engine onnxruntime[/dim]
     """
     if by not in GROUPINGS:
@@ -92,6 +109,10 @@ def profile(
     check_folder(output)
     check_file(json_file)
     shapes = parse_shapes(shape, model)
+    if streams and engine in NAMES:
+        raise typer.BadParameter("is for whence's own engines", param_hint="--streams")
+    if batch:
+        shapes = {**batch_shapes(load(model), batch, shapes), **shapes}
     found = (
         profile_elsewhere(
             model,
@@ -104,7 +125,9 @@ def profile(
             precise=precise,
         )
         if engine in NAMES
-        else _profile_here(model, engine, threads, shapes, runs, warmup, exact, precise)
+        else _profile_here(
+            model, engine, threads, shapes, runs, warmup, exact, precise, streams, batch or 1
+        )
     )
     shown = found if full_paths else found.without_local_paths()
     # Files first: whoever reads the table may stop reading (`| head`), which ends the program.
@@ -130,6 +153,8 @@ def _profile_here(
     warmup: int,
     exact: bool,
     precise: bool,
+    streams: int,
+    batch: int,
 ) -> Profile:
     with progress("compiling") as bar:
         task = bar.task_ids[0]
@@ -156,4 +181,6 @@ def _profile_here(
             writers=WRITERS,
             exact=again,
             rates=machine_rates(chosen, show),
+            streams=streams,
+            batch=batch,
         )

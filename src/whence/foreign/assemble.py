@@ -11,8 +11,8 @@ from whence.attribution.became import tail
 from whence.attribution.cost_model import CostModel
 from whence.attribution.modules import find_modules
 from whence.attribution.noise import block_lows
-from whence.attribution.profile import Profile, Writer, band_of, distribution_of
-from whence.attribution.rows import KernelRow, Part, SourceRow
+from whence.attribution.profile import Profile, Writer, band_of
+from whence.attribution.rows import KernelRow, Part, SourceRow, distribution_of
 from whence.attribution.source_costs import source_costs
 from whence.attribution.split import largest_remainder
 from whence.calibration.record import rates_for

@@ -20,7 +20,13 @@ from whence.graph.printer import escape, print_attrs
 from whence.report.html.source_edges import operands
 from whence.report.lanes import lanes
 from whence.report.stacks import modules
-from whence.report.terminal import closure, cost_of_profiling, fate_counts, policy_line
+from whence.report.terminal import (
+    closure,
+    cost_of_profiling,
+    fate_counts,
+    policy_line,
+    throughput_line,
+)
 
 _LONGEST_ATTRIBUTES = 240
 
@@ -65,6 +71,9 @@ def content(profile: Profile) -> dict[str, Any]:
             ]
             for spans in lanes(profile).values()
         ],
+        "throughput": (
+            "" if profile.throughput is None else throughput_line(profile.throughput).strip()
+        ),
         "findings": [_finding(each, number, kernel_number) for each in profile.findings],
         "roofline": _roofline(profile),
         "memory": _memory(profile, number),
