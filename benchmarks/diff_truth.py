@@ -19,7 +19,7 @@ from benchmarks.latency import draw_inputs, find_model
 from whence.api import compile_model
 from whence.attribution import Profile, profile_executable
 from whence.attribution.compare import Verdict, compare
-from whence.attribution.rows import Band, SourceRow
+from whence.attribution.rows import Band, KernelRow, SourceRow
 from whence.runtime.engine import Engine
 
 _FACTOR = 1.2
@@ -28,7 +28,7 @@ _LEAST_SHARE = 0.01
 
 
 def slowed(profile: Profile, operator: int) -> Profile:
-    """The same profile with one operator slower."""
+    """The same profile with one operator slower, in every kernel that it is in."""
 
     def longer(row: SourceRow) -> SourceRow:
         return dataclasses.replace(
@@ -40,6 +40,21 @@ def slowed(profile: Profile, operator: int) -> Profile:
     return dataclasses.replace(
         profile,
         sources=tuple(longer(row) if row.id == operator else row for row in profile.sources),
+        kernels=tuple(slower_kernel(row, operator) for row in profile.kernels),
+    )
+
+
+def slower_kernel(kernel: KernelRow, operator: int) -> KernelRow:
+    """The kernel with one operator in it slower; the others take what they did."""
+    own = sum(part.weight for part in kernel.origin if part.id == operator)
+    grown = 1 + (_FACTOR - 1) * own
+    return dataclasses.replace(
+        kernel,
+        runs_ns=tuple(round(grown * each) for each in kernel.runs_ns),
+        origin=tuple(
+            part._replace(weight=part.weight * (_FACTOR if part.id == operator else 1) / grown)
+            for part in kernel.origin
+        ),
     )
 
 

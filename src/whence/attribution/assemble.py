@@ -43,6 +43,8 @@ from whence.rates import MachineRates
 from whence.runtime.profiler import SAMPLE
 
 AS_READ = "as in the file"
+# Times of single runs that a profile keeps of each kernel, for comparing it with another.
+_KEPT_RUNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,12 @@ class Measurement:
     overhead_ratio: float = 0.0
     samples: np.ndarray = field(default_factory=lambda: np.zeros(0, SAMPLE))
     """Those of some of the runs, as an array of `SAMPLE`."""
+
+    def kept_runs(self, step: int) -> list[int]:
+        """What a step took in as many runs as a profile keeps, evenly among those there are."""
+        runs = self.per_run_ns[:, step] if len(self.per_run_ns) else np.zeros(0)
+        places = np.linspace(0, len(runs) - 1, min(len(runs), _KEPT_RUNS)).round().astype(int)
+        return [int(time) for time in runs[places]]
 
     def usual_ns(self, step: int) -> int:
         """The usual time of a step in a run: in a median run, or in one of those that were kept."""
@@ -217,6 +225,7 @@ def _kernel(
         bound=str(known.bound),
         items=known.items,
         workers=known.workers,
+        runs_ns=tuple(measured.kept_runs(step.number)),
         error=error,
     )
 

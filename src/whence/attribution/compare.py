@@ -1,6 +1,7 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out of
-the noise of both profiles' runs (`noise.py`); of profiles with few runs, only where their middle
-halves do not overlap.
+the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart (`noise.py`), on
+a busy one beside the other operators of each run (`beside_others.py`); of profiles with few runs, only
+where their middle halves do not overlap.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whence.attribution.noise import block_lows, change_of, disturbance
+from whence.attribution.beside_others import changes_beside_others
+from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
 from whence.attribution.rows import NO_BAND, Band
 
@@ -31,14 +33,22 @@ class Difference:
     before: Band
     after: Band
     verdict: Verdict
+    grown: float | None = None
+    """By how much it became slower beside the other operators, as a part of what it took, where a
+    busy machine tells nothing by the times themselves.
+    """
 
     @property
     def change_ns(self) -> int:
+        if self.grown is not None:
+            return round(self.grown * self.before.median_ns)
         return self.after.median_ns - self.before.median_ns
 
     @property
     def ratio(self) -> float:
         """By how much the time grew, relative to what it was; infinite when there was none."""
+        if self.grown is not None:
+            return self.grown
         if self.before.median_ns == 0:
             return 0.0 if self.after.median_ns == 0 else float("inf")
         return self.change_ns / self.before.median_ns
@@ -73,10 +83,15 @@ def compare(before: Profile, after: Profile) -> Comparison:
     whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
     totals = _totals(before), _totals(after)
     disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
+    beside = {} if are_quiet(*totals) else changes_beside_others(before, after) or {}
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
-        if was is not None and now is not None:
+        if was is not None and now is not None and name in beside:
+            grown = beside[name]
+            verdict = _direction(grown)
+            found.append(Difference(name, was.band, now.band, verdict, grown or None))
+        elif was is not None and now is not None:
             verdict = _verdict(was.band, now.band, (was.blocks, now.blocks), totals, disturbed)
             found.append(Difference(name, was.band, now.band, verdict))
         else:
@@ -108,13 +123,16 @@ def _totals(profile: Profile) -> tuple[int, ...]:
     )
 
 
+def _direction(change: float) -> Verdict:
+    return Verdict.SLOWER if change > 0 else Verdict.FASTER if change < 0 else Verdict.SAME
+
+
 _Both = tuple[Sequence[int], Sequence[int]]
 
 
 def _verdict(was: Band, now: Band, blocks: _Both, totals: _Both, disturbed: float) -> Verdict:
     if all(blocks) and all(totals):
-        change = change_of(*blocks, *totals, disturbed)
-        return Verdict.SLOWER if change > 0 else Verdict.FASTER if change < 0 else Verdict.SAME
+        return _direction(change_of(*blocks, *totals, disturbed))
     if now.low_ns > was.high_ns:
         return Verdict.SLOWER
     return Verdict.FASTER if now.high_ns < was.low_ns else Verdict.SAME

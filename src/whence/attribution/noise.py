@@ -3,8 +3,8 @@
 Runs that follow each other are taken together in blocks; of each block the lower quarter counts, as what
 disturbs a run only ever makes it slower. How far blocks of one profile lie apart is the noise, slow drifts
 included, which runs by themselves would not show. Other users of a machine slow down all operators at
-once: on a noisy machine an operator is compared beside the others of its own runs, on a quiet one by
-itself.
+once: on a noisy machine an operator is compared beside the others of its own blocks, on a quiet one by
+itself. Where the times of single runs are known, `beside_others.py` tells more on a noisy machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def change_of(
     """
     least = max(_LEAST_CHANGE, _DISTURBED * disturbed)
     was, now = statistics.median(all_before), statistics.median(all_after)
-    if (_is_quiet(all_before) and _is_quiet(all_after)) or list(before) == list(all_before):
+    if are_quiet(all_before, all_after) or list(before) == list(all_before):
         change = abs(statistics.median(after) - statistics.median(before))
         matters = change >= _LEAST_PART * max(was, now)
         return _difference(before, after, least) if matters else 0.0
@@ -99,8 +99,9 @@ def _beside(blocks: Sequence[int], whole: Sequence[int]) -> list[float]:
     return [own / max(1, both - own) for own, both in zip(blocks, whole, strict=False)]
 
 
-def _is_quiet(whole: Sequence[int]) -> bool:
-    return _spread(whole) <= _QUIET
+def are_quiet(*wholes: Sequence[int]) -> bool:
+    """Do blocks of each profile differ so little that a change of all operators is one of each?"""
+    return all(whole and _spread(whole) <= _QUIET for whole in wholes)
 
 
 def _spread(blocks: Sequence[int]) -> float:

@@ -395,6 +395,7 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "bound": row.bound,
         "items": row.items,
         "workers": row.workers,
+        "runs_ns": list(row.runs_ns),
         "is_contraction": row.is_contraction,
         "trait_kind": row.trait_kind,
         "trait": row.trait,

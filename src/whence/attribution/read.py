@@ -142,6 +142,7 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         ops=tuple(str(op) for op in row.get("ops", ())),
         shape=str(row.get("shape", "")),
         waited_ns=int(row.get("waited_ns", 0)),
+        runs_ns=tuple(int(time) for time in row.get("runs_ns", ())),
         error=float(row.get("error", 0.0)),
         flops=int(row.get("flops", 0)),
         bytes=int(row.get("bytes", 0)),

@@ -166,6 +166,8 @@ class KernelRow:
     """Bytes of what it makes for others."""
     inserted_by: str = ""
     """Of a kernel that holds only inserted nodes, the pass."""
+    runs_ns: tuple[int, ...] = ()
+    """What it took in each of some of the runs, in their order."""
     error: float = 0.0
     """The standard error of the weights that were measured, the largest if there are several; 0
     where they are modelled.
