@@ -1,0 +1,56 @@
+"""Takes the pictures of the report in the documentation: docs/report.png and docs/report_graph.png.
+
+    python -m tools.report_pictures MODEL [--runs 50] [--only graph]
+
+Needs chromium and chromedriver, as the tests of the report do, and a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import whence
+from tests.report.browser import chromium
+from whence.report.html.page import page as report
+
+DOCS = Path(__file__).parent.parent / "docs"
+_NEARER = """
+const graph = document.getElementById('graph');
+const { left, top, width } = graph.getBoundingClientRect();
+for (let turn = 0; turn < 5; turn += 1) {
+  graph.dispatchEvent(new WheelEvent('wheel', { deltaY: -120, clientX: left + 0.37 * width, clientY: top + 40, bubbles: true }));
+}"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--only", choices=("time", "graph"))
+    options = parser.parse_args()
+    found = whence.profile(options.model, runs=options.runs).without_local_paths()
+    with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "browser") as browser:
+        file = Path(folder) / "report.html"
+        file.write_text(report(found), encoding="utf-8")
+        media = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        browser.get(file.as_uri())
+        for view, name, then in (
+            ("time", "report.png", ""),
+            ("graph", "report_graph.png", _NEARER),
+        ):
+            if options.only not in (None, view):
+                continue
+            browser.execute_script(f"document.getElementById('tab-{view}').click()")
+            time.sleep(0.5)
+            browser.execute_script(then)
+            time.sleep(0.5)
+            browser.save_screenshot(str(DOCS / name))
+            print(DOCS / name)
+
+
+if __name__ == "__main__":
+    main()
