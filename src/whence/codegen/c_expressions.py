@@ -175,6 +175,8 @@ class ExpressionWriter:
                     if fn in _REPEATING and len(text) > _LONG and not conditional:
                         text = self._bound(arg, text)
                     texts_of.append(text)
+                if fn is Fn.MUL:
+                    texts_of = list(map(self._factor, args, texts_of))
                 if lanes > 1:
                     return self.vector_call(expr, texts_of)
                 if fn is Fn.CHOOSE:
@@ -184,6 +186,16 @@ class ExpressionWriter:
                     return f"w_bf16_value({made})" if dtype is DType.BF16 else made
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
                 return written_call(fn, kind, tuple(texts_of))
+
+    def _factor(self, expr: Expr, text: str) -> str:
+        """A factor of a product. The compiler may not keep the sign of a zero that it knows of (see
+        `COMPILE_FLAGS`), and 1 / (x · 0) has the sign of x: it is not told of that zero.
+        """
+        value = expr.value if isinstance(expr, Splat) else expr
+        if not isinstance(value, Literal) or value.dtype is not DType.F32 or value.value != 0:
+            return text
+        hidden = f"w_hidden({c_literal(value)})"
+        return hidden if value is expr else f"({self.type_of(expr)})({hidden})"
 
     def _at(self, expr: Load | Position | Table, place: str) -> str:
         match expr:

@@ -231,6 +231,9 @@ NUMBERS = r"""/* ---- for every floating type ---- */
 
 W_FLOATING(float, __builtin_fmodf)
 
+/* A number that the compiler is not to know. */
+W_INLINE float w_hidden(float x) { volatile float hidden = x; return hidden; }
+
 /* ---- for every integer type ---- */
 
 #define W_INTEGER(T) \
