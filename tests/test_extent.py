@@ -142,6 +142,15 @@ def test_a_size_that_a_guard_fixes_is_written_as_what_it_is(dims: Dimensions) ->
     assert len(dims.guards) == 1
 
 
+def test_a_dimension_that_a_guard_fixes_is_a_number_from_then_on(dims: Dimensions) -> None:
+    channels, sequence = dims["batch"], dims["sequence"]
+    rows = channels * sequence * 64
+    assert channels == 3
+    assert str(rows // 192) == "sequence"
+    assert surely_equal(channels * sequence, 3 * sequence)
+    assert [str(guard) for guard in dims.guards] == ["batch == 3"]
+
+
 def test_the_quotient_of_polynomials(dims: Dimensions) -> None:
     total = dims["past"] + dims["sequence"]
     assert str(dims["batch"] * total * 64 // (total * 64)) == "batch"

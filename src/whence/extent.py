@@ -95,7 +95,7 @@ class Dimensions:
     def __getitem__(self, name: str) -> int:
         """The dimension of this name, as a size."""
         assert name in self.sizes, name
-        return _number({(name,): 1}, self)
+        return cast(int, Extent({(name,): 1}, self))
 
     @property
     def guards(self) -> list[Guard]:
@@ -154,8 +154,15 @@ class Dimensions:
         return -constant in self._unequal.get(_terms_key(terms), ())
 
     def _add_equality(self, difference: int) -> None:
-        """From now on, the largest quotient in a difference that is 0 is written as the rest of it."""
+        """From now on, the largest quotient in a difference that is 0 is written as the rest of it,
+        and a dimension that is a number as that.
+        """
         terms = _terms(difference)
+        if len(terms) - (() in terms) == 1:
+            ((key, factor),) = ((key, factor) for key, factor in terms.items() if key)
+            if len(key) == 1 and abs(factor) == 1:
+                self._equal[key[0]] = {(): -factor * terms.get((), 0)}
+                return
         atoms = [
             key[0]
             for key, factor in terms.items()
@@ -181,7 +188,7 @@ class Dimensions:
             others = cast(_Monomial, _without(monomial, (atom,)))
             factor = terms[monomial]
             total = {key: count for key, count in terms.items() if key != monomial}
-            for key, count in self._equal[cast(_Divided, atom)].items():
+            for key, count in self._equal[atom].items():
                 product = tuple(sorted((*key, *others), key=str))
                 total[product] = total.get(product, 0) + factor * count
             terms = total
@@ -422,6 +429,12 @@ def estimate(size: int) -> int:
     return size if symbolic is None else evaluate(size, symbolic.dimensions.sizes)
 
 
+def described(size: object) -> str:
+    """A size for a message: what it is in the call that is compiled for, and in the model's words."""
+    symbolic = _symbolic(size)
+    return str(size) if symbolic is None else f"{estimate(cast(int, size))} ({size!s})"
+
+
 def evaluate(size: int, sizes: Mapping[str, int]) -> int:
     """The size when the dimensions have these sizes."""
     symbolic = _symbolic(size)
@@ -558,6 +571,10 @@ def _sum(one: Mapping[_Monomial, int], two: Mapping[_Monomial, int]) -> _Terms:
 
 def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
     """Quotient and remainder: what divides evenly comes out as terms, the rest as one atom."""
+    if dimensions._equal:
+        left, right = (_number(_terms(size), dimensions) for size in (left, right))
+        if not is_symbolic(left) and not is_symbolic(right):
+            return divmod(left, right)
     if right == 0:
         raise ZeroDivisionError(f"{left!s} divided by zero")
     by = _terms(right)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from whence.extent import evaluate
+from whence.extent import dimensions_of, evaluate
 from whence.graph.copying import copy_graph
 from whence.ops.definition import Attr
 from whence.types import OptionalType, SequenceType, TensorType, ValueType
@@ -24,6 +24,13 @@ def with_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
                 node, {name: _attr_with_sizes(value, sizes) for name, value in node.attrs.items()}
             )
     return copy
+
+
+def at_hand(graph: Graph) -> Graph:
+    """The graph for the call that it is compiled for; the graph itself if it is for no other."""
+    shapes = (node.type.shape for node in graph.inputs if isinstance(node.type, TensorType))
+    dimensions = dimensions_of(dim for shape in shapes for dim in shape or ())
+    return graph if dimensions is None else with_sizes(graph, dimensions.sizes)
 
 
 def type_with_sizes(kind: ValueType, sizes: Mapping[str, int]) -> ValueType:

@@ -10,6 +10,7 @@ import numpy as np
 from whence.errors import GraphError, WhenceError
 from whence.graph import Graph, Node
 from whence.graph.state import initial_state
+from whence.graph.with_sizes import at_hand
 from whence.ops.definition import OpClass, Value
 from whence.ops.registry import classes_of
 from whence.passes.shapes.index_limits import index_limits
@@ -31,6 +32,7 @@ class Probe:
         self.inputs: dict[str, Value] = {}
         self.expected: list[Value] = []
         self.tolerance = _HALF_TOLERANCE if computes_in_half(graph) else _TOLERANCE
+        graph = at_hand(graph)
         self.why_not = _why_not(graph)
         if self.why_not:
             return
@@ -80,7 +82,7 @@ class Probe:
 
     def _outputs(self, graph: Graph, pass_name: str) -> list[Value]:
         try:
-            results = results_of(graph, self.inputs)
+            results = results_of(at_hand(graph), self.inputs)
         except WhenceError as error:
             raise GraphError(
                 f"pass '{pass_name}' left a graph that does not run any more: {error}"

@@ -20,6 +20,7 @@ from whence.graph.operands import why_it_fails
 from whence.graph.with_sizes import with_sizes
 from whence.ops.binding import Port
 from whence.ops.open_dimensions import open_dimensions
+from whence.passes.manager import CheckLevel
 from whence.passes.preferences import Preferences
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.types import DType, TensorType
@@ -277,6 +278,17 @@ CASES: list[Case] = [
     ),
     (scaled, {"batch": 3, "length": 10}, [{"batch": 4, "length": 10}], ["length == 10"], {}),
 ]
+
+
+def test_passes_are_checked_on_the_sizes_of_the_call() -> None:
+    """`WHENCE_CHECK=2` runs the graph after each pass, which asks nothing of the dimensions."""
+    model = encoder()
+    dimensions, shapes = open_dimensions(
+        ports(model), shapes_at(model, {"batch": 3, "sequence": 5})
+    )
+    graph = fix_input_shapes(model.copy(), shapes)
+    prepare_graph(graph, check=CheckLevel.OUTPUTS)
+    assert guards(dimensions) == ["sequence <= 32"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from whence.errors import ModelError, UnsupportedError
-from whence.extent import Relation, decide, estimate, is_symbolic
+from whence.extent import Relation, decide, described, estimate, is_symbolic
 from whence.ops.attributes import get_int, get_ints
 from whence.ops.definition import TypeQuery
 from whence.types import (
@@ -89,7 +89,9 @@ def broadcast_dims(op: str, left: Dim, right: Dim) -> Dim:
         return _broadcast_extents(op, left, right)
     if isinstance(left, int):
         if isinstance(right, int) and left != right:
-            raise ModelError(f"{op}: dimensions {left!s} and {right!s} do not broadcast")
+            raise ModelError(
+                f"{op}: dimensions {described(left)} and {described(right)} do not broadcast"
+            )
         return left
     return right if isinstance(right, int) else None
 
@@ -105,7 +107,7 @@ def _broadcast_extents(op: str, left: Dim, right: Dim) -> Dim:
         return left
     if left == 1 or right == 1:
         return right if left == 1 else left
-    raise ModelError(f"{op}: dimensions {left!s} and {right!s} do not broadcast")
+    raise ModelError(f"{op}: dimensions {described(left)} and {described(right)} do not broadcast")
 
 
 def broadcast_shapes(op: str, left: Shape | None, right: Shape | None) -> Shape | None:
@@ -125,7 +127,9 @@ def broadcast_shapes(op: str, left: Shape | None, right: Shape | None) -> Shape 
 def merge_dims(op: str, left: Dim, right: Dim) -> Dim:
     """What is known of a dimension that two tensors share."""
     if isinstance(left, int) and isinstance(right, int) and left != right:
-        raise ModelError(f"{op}: dimensions {left} and {right} should be equal")
+        raise ModelError(
+            f"{op}: dimensions {described(left)} and {described(right)} should be equal"
+        )
     if isinstance(left, int) or right is None:
         return left
     return right if isinstance(right, int) or left is None else left
