@@ -13,6 +13,7 @@ import numpy as np
 from tests.kernels.harness import Cases
 from tests.kernels.test_attention import _qkv
 from tests.kernels.test_integer_conv import codes, conv, requantised
+from tests.kernels.test_packed import exact_rows, product
 from tests.kernels.test_recurrent import _layer
 
 _ONNX_TYPES = {np.float32: 1, np.uint8: 2, np.int8: 3, np.int32: 6, np.int64: 7, np.float16: 10}
@@ -171,6 +172,13 @@ def _integer_products(cases: Cases) -> None:
         cases.expect(cases.op("IntegerConv", wide, filters), f"extreme_{weight}", 0)
 
 
+def _packed_products(cases: Cases) -> None:
+    for bits, rows, level in ((4, 1, 4), (4, 5, 4), (2, 1, 4), (8, 3, 4), (4, 1, 0), (8, 5, 0)):
+        a = cases.feed(exact_rows(cases, rows, 100, block=32))
+        y = product(cases, a, 40, 100, bits=bits, zeros=rows > 1, level=level)
+        cases.expect(y, f"{bits}_{rows}_{level}")
+
+
 FAMILIES: Mapping[str, Callable[[Cases], None]] = {
     "elementwise": _elementwise,
     "casts": _casts,
@@ -184,6 +192,7 @@ FAMILIES: Mapping[str, Callable[[Cases], None]] = {
     "scatter": _scatter,
     "quantised": _quantised,
     "integer_products": _integer_products,
+    "packed_products": _packed_products,
 }
 
 

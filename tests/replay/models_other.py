@@ -76,6 +76,24 @@ def _integer_others(m: Model) -> None:
     m.output(m.op("LookUp", m.input(5, 41, dtype=DType.I8), m.weights(256, dtype=np.int8)))
 
 
+def _packed_products(m: Model) -> None:
+    def product(a: Symbol, bits: int, level: int, *, zeros: bool) -> Symbol:
+        codes = m.weights(40, 3, 32 * bits // 8, dtype=np.uint8)
+        scales = m.weights(40, 3)
+        points = [m.weights(40, -(-3 * bits // 8), dtype=np.uint8)] if zeros else []
+        attrs = {"K": 96, "N": 40, "bits": bits, "block_size": 32, "accuracy_level": level}
+        return m.op("com.microsoft::MatMulNBits", a, codes, scales, *points, **attrs)
+
+    for rows in (1, 7):
+        a = m.input(rows, 96)
+        gate = product(a, 4, 4, zeros=False)
+        m.output(m.op("Mul", m.op("Sigmoid", gate), product(a, 8, 4, zeros=True)))
+        m.output(product(a, 2, 4, zeros=True), product(a, 4, 0, zeros=True))
+    table = [m.weights(20, 48, dtype=np.uint8), m.input(2, 3, dtype=DType.I64), m.weights(20, 3)]
+    attrs = {"bits": 4, "block_size": 32, "gather_axis": 0, "quantize_axis": 1}
+    m.output(m.op("com.microsoft::GatherBlockQuantized", *table, **attrs))
+
+
 def _quantised(m: Model) -> None:
     def real(codes: Symbol, scale: float, zero: Any) -> Symbol:
         return m.op("DequantizeLinear", codes, m.const(np.float32(scale)), m.const(zero))
@@ -157,6 +175,7 @@ _INTEGER: Mapping[str, Callable[[Model], None]] = {
     "integer_depthwise": _integer_depthwise,
     "integer_others": _integer_others,
     "integer_products": _integer_products,
+    "packed_products": _packed_products,
     "quantised": _quantised,
 }
 

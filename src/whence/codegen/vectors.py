@@ -5,6 +5,7 @@ vector extension. Stands after the prelude.
 from __future__ import annotations
 
 from whence.codegen.integer_vectors import INTEGER_VECTORS
+from whence.codegen.packed_vectors import PACKED_VECTORS
 
 _BYTES = (("i8", "int8_t", 1), ("u8", "uint8_t", 1))
 _WORDS = (("i16", "int16_t", 2), ("u16", "uint16_t", 2))
@@ -127,4 +128,5 @@ VECTORS = (
     )
     + _BF16
     + INTEGER_VECTORS
+    + PACKED_VECTORS
 )

@@ -18,6 +18,7 @@ from whence.kernels.ir import Buffer, Member, Role
 from whence.kernels.loops import rows, scatter
 from whence.kernels.rules import (
     blocked,
+    blockwise,
     elementwise,
     fixed_point,
     generate,
@@ -34,6 +35,7 @@ RULES: Mapping[str, Rule] = {
     **elementwise.RULES,
     **movement.RULES,
     **blocked.RULES,
+    **blockwise.RULES,
     **generate.RULES,
     **quantise.RULES,
     **fixed_point.RULES,

@@ -28,11 +28,13 @@ from whence.kernels.loops.scatter import SCATTER_OPS, lower_scatter
 from whence.kernels.loops.select import ARG_OPS, RUNNING_OPS, lower_arg, lower_running
 from whence.kernels.product.bf16x2 import lower_product
 from whence.kernels.product.gemm import GEMM_OPS
+from whence.kernels.product.packed import lower_packed
 from whence.kernels.recurrent import RECURRENT_OPS, lower_recurrent
 from whence.kernels.rules.quantise import lower_dynamic_quantise
 from whence.kernels.tile import Tile
 from whence.kernels.topk import lower_topk
 from whence.ops.definition import Pattern
+from whence.ops.quantised import blockwise
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
 from whence.types import DType, TensorType
@@ -47,6 +49,7 @@ _MOST_MEMBERS = 512
 _Family = Callable[[Group, Node, Tile], Kernel]
 FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(GEMM_OPS, lower_product),
+    blockwise.MATMUL: lower_packed,
     "BlockedConv": lower_blocked_conv,
     **dict.fromkeys(CONV_GENERAL_OPS, lower_conv_general),
     **dict.fromkeys(POOL_OPS, lower_pool),

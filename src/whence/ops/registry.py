@@ -28,7 +28,7 @@ from whence.ops.neural import (
     recurrent,
     resize,
 )
-from whence.ops.quantised import integer, quantise
+from whence.ops.quantised import blockwise, integer, quantise
 from whence.ops.tensor import (
     cast,
     complex,
@@ -51,6 +51,7 @@ from whence.ops.traits import FORM, Trait
 _FAMILIES: tuple[tuple[OpDef, ...], ...] = (
     attention.OPS,
     blocked.OPS,
+    blockwise.OPS,
     cast.OPS,
     channels_last.OPS,
     encoders.OPS,

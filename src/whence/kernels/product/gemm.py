@@ -238,7 +238,7 @@ def gemm_micro(group: Group, anchor: Node, tile: Tile, plan: GemmPlan) -> Gemm:
     )
     tile = replace(tile, rows=plan.rows, vectors=plan.vectors)
     flat = (of(batch) * rows + of(Var(ROW, rows))) * columns + of(Var(COLUMN, columns))
-    value = _epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
+    value = epilogue(group, anchor, product, flat, group.shape(anchor.ref()))
     return Gemm(
         batch.extent,
         rows,
@@ -332,7 +332,7 @@ def _block_rows(sizes: Sizes, depth: int, tile: Tile) -> int:
     return min(sizes.rows, chunk * tile.rows)
 
 
-def _epilogue(
+def epilogue(
     group: Group, anchor: Node, product: Product, flat: Index, out_shape: tuple[int, ...]
 ) -> Expr:
     if len(group.outputs) != 1:

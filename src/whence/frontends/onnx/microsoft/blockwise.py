@@ -1,4 +1,9 @@
-"""Weights quantised to a few bits in blocks along a row."""
+"""Weights quantised to a few bits in blocks along a row.
+
+Operators of single precision on bytes stay what they are (`ops/quantised/blockwise.py`), packed
+weights included. The rest (half precision, zero points that are real numbers, tables of int4
+elements, other axes) is said in operators of ONNX.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,10 @@ import numpy as np
 from whence.errors import ModelError
 from whence.frontends.onnx.record import EVERY_OPSET, Adapter, OpRecord, Rewrite, Scope
 from whence.ops.definition import Attr
+from whence.ops.quantised.blockwise import unpack
 from whence.types import DType
 
 _DTYPES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
-
-
-def unpack(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
-    """The first `count` unsigned numbers of each row of bytes, lowest bits first, one to a byte."""
-    lanes = 8 // bits
-    shifts = np.arange(lanes, dtype=np.uint8) * bits
-    numbers = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return numbers.reshape(*packed.shape[:-1], packed.shape[-1] * lanes)[..., :count]
 
 
 def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
@@ -44,6 +42,8 @@ def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
             " numbers"
         )
     build = Rewrite(record, scope)
+    if _is_single(build, record.required(0), scales) and _are_codes(build, record.input(3)):
+        return [record]
     dtype = _DTYPES[bits]
     numbers = unpack(packed.view(np.uint8).reshape(columns, -1), bits, depth)
     scale = build.constant(np.ascontiguousarray(scales.reshape(columns, blocks)))
@@ -64,6 +64,15 @@ def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     if not record.input(5):
         return build.result("MatMul", record.required(0), matrix)
     return build.result("Add", build.op("MatMul", record.required(0), matrix), record.input(5))
+
+
+def _is_single(build: Rewrite, data: str, scales: np.ndarray) -> bool:
+    return build.dtype(data) is DType.F32 and scales.dtype == np.float32
+
+
+def _are_codes(build: Rewrite, zeros: str) -> bool:
+    """Are the zero points packed like the numbers, or absent?"""
+    return not zeros or build.dtype(zeros) is DType.U8
 
 
 def _zero_points(
@@ -99,6 +108,9 @@ def _gather_block_quantised(record: OpRecord, scope: Scope) -> Sequence[OpRecord
     )
     parts = [table, scales, record.input(3)] if record.input(3) else [table, scales]
     by_row = gather_axis == 0 and block_axis == rank - 1 and rank > 1
+    is_single = build.dtype(scales) is DType.F32
+    if by_row and dtype is DType.U8 and is_single and _are_codes(build, record.input(3)):
+        return [record]
     if by_row:
         parts = [build.op("Gather", _plain(build, part), indices, axis=0) for part in parts]
     is_packed = dtype is DType.U8 and bits < 8

@@ -1,0 +1,94 @@
+"""Sums of products of bytes whose unsigned side is small, for weights of a few bits. Stands after
+the vectors of integer kernels.
+
+`w_small_dot_i32xN(sum, codes, x)` adds, in each of N lanes, the four products of that lane's bytes
+of `codes` (0 to 127) and of `x` (-127 to 127). A sum is in the machine's own form, which
+`w_small_total_i32xN(sum)` makes int32 lanes of; all bits 0 are a sum of nothing. With VNNI or
+NEON's dot product it is int32 all along. Without, x86 adds pairs in 16 bits, one instruction less
+a step: their largest, steps · 2 · code · 127, must stay below 32768.
+"""
+
+from __future__ import annotations
+
+
+def _function(lanes: int, dot: str, total: str = "sum") -> str:
+    kind = f"w_i32x{lanes}"
+    return (
+        f"W_INLINE {kind} w_small_dot_i32x{lanes}({kind} sum, {kind} codes, {kind} x)"
+        f" {{ return {dot}; }}\n"
+        f"W_INLINE {kind} w_small_total_i32x{lanes}({kind} sum) {{ return {total}; }}\n"
+    )
+
+
+def _at_once(lanes: int, product: str) -> str:
+    size = 4 * lanes
+    return _function(
+        lanes, f"(w_i32x{lanes}){product}((m{size}_i32)sum, (m{size}_u8)codes, (m{size}_i8)x)"
+    )
+
+
+def _in_pairs(lanes: int, pairs: str, fold: str) -> str:
+    size, words = 4 * lanes, f"w_i16x{2 * lanes}"
+    return _function(
+        lanes,
+        f"(w_i32x{lanes})(({words})sum + ({words}){pairs}((m{size}_i8)codes, (m{size}_i8)x))",
+        f"(w_i32x{lanes}){fold}((m{size}_i16)sum, (m{size}_i16)(({words})(1)))",
+    )
+
+
+def _plain(lanes: int) -> str:
+    terms = " + ".join(
+        f"((codes >> {8 * byte}) & 127) * ((x << {24 - 8 * byte}) >> 24)" for byte in range(4)
+    )
+    return _function(lanes, f"sum + {terms}")
+
+
+_NEON = _function(4, "(w_i32x4)vdotq_s32((int32x4_t)sum, (int8x16_t)codes, (int8x16_t)x)")
+_NEON_PAIRS = """W_INLINE w_i32x4 w_small_dot_i32x4(w_i32x4 sum, w_i32x4 codes, w_i32x4 x) {
+  const int8x16_t a = (int8x16_t)codes, b = (int8x16_t)x;
+  const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b)), high = vmull_high_s8(a, b);
+  return (w_i32x4)vpadalq_s16((int32x4_t)sum, vpaddq_s16(low, high));
+}
+W_INLINE w_i32x4 w_small_total_i32x4(w_i32x4 sum) { return sum; }
+"""
+
+
+def _choose(*cases: tuple[str, str]) -> str:
+    """The first text whose condition holds; the last one's condition is empty."""
+    lines = [
+        f"#{'el' if number else ''}if {condition}\n{text}" if condition else f"#else\n{text}"
+        for number, (condition, text) in enumerate(cases)
+    ]
+    return "".join(lines) + "#endif\n"
+
+
+_VNNI = "defined(__AVXVNNI__) || (defined(__AVX512VNNI__) && defined(__AVX512VL__))"
+
+PACKED_VECTORS = (
+    _choose(
+        ("defined(__AVX512VNNI__)", _at_once(16, "__builtin_ia32_vpdpbusd512")),
+        (
+            "defined(__AVX512BW__)",
+            _in_pairs(16, "__builtin_ia32_pmaddubsw512", "__builtin_ia32_pmaddwd512"),
+        ),
+        ("", _plain(16)),
+    )
+    + _choose(
+        (_VNNI, _at_once(8, "__builtin_ia32_vpdpbusd256")),
+        (
+            "defined(__AVX2__)",
+            _in_pairs(8, "__builtin_ia32_pmaddubsw256", "__builtin_ia32_pmaddwd256"),
+        ),
+        ("", _plain(8)),
+    )
+    + _choose(
+        (_VNNI, _at_once(4, "__builtin_ia32_vpdpbusd128")),
+        (
+            "defined(__SSSE3__)",
+            _in_pairs(4, "__builtin_ia32_pmaddubsw128", "__builtin_ia32_pmaddwd128"),
+        ),
+        ("defined(__ARM_FEATURE_DOTPROD)", _NEON),
+        ("defined(__aarch64__)", _NEON_PAIRS),
+        ("", _plain(4)),
+    )
+)

@@ -1,0 +1,517 @@
+"""Products straight from packed weights of 2, 4 or 8 bits, as a program.
+
+A column is a lane, so a vector of 32-bit words holds the next codes of as many columns. In each of
+its bytes lie one or more codes: byte j of *quad* q, four codes that follow each other, is
+
+    (word >> bits · q) & mask, byte j
+
+so that one shift and one mask make four codes of every column ready. Two ways from there:
+
+- integer: rows of A are quantised to int8, block by block, when a worker begins; four products a lane
+  are added at once, and the sum of a block becomes a real number by the scales of both sides.
+- real: codes become float32, times their scale, and rows of A multiply them as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
+from whence.kernels.expressions import apply, choose
+from whence.kernels.index import Index
+from whence.kernels.ir import (
+    FULLY,
+    Bits,
+    Count,
+    Expr,
+    Fn,
+    Kernel,
+    Literal,
+    Micro,
+    Name,
+    Op,
+    Primitive,
+    Splat,
+    Stmt,
+    count,
+    lanewise,
+    least,
+)
+from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW
+from whence.machine import CACHE_LINE
+from whence.types import DType
+
+_WORD = 32
+_PAIR_LIMIT = 1 << 15
+"""Of a sum of 16 bits; see `codegen/packed_vectors.py`."""
+_MOST = 127
+"""The largest code of a quantised row."""
+_MAGIC = 12582912.0
+"""1.5 · 2^23: the last place of a sum with it counts ones, so that adding it rounds, to even."""
+_UNROLLED = 4
+"""Words of a column whose products are written out, a power of 2 as all their numbers are."""
+_AHEAD = 4096
+"""Prefetch distance, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedProduct(Micro):
+    """C[m, n] = epilogue(Σ_k A[m, k] · W[k, n]). Work item t is a panel of columns, all rows of
+    it.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    bits: int
+    block: int
+    """Numbers that share a scale, along the depth."""
+    integer: bool
+    """Are rows of A quantised?"""
+    a: str
+    words: str
+    """Codes, `[panel][block][word][vector][lane]`."""
+    scales: str
+    """`[panel][block][vector][lane]`."""
+    zeros: str | None
+    """Zero points as bytes, `[panel][block][vector][lane]`; `None` for the middle of the range."""
+    lanes: int
+    vectors: int
+    """Of a panel."""
+    tile_rows: int
+    tile_vectors: int
+    """Divides `vectors`."""
+    out: str
+    out_index: Index
+    value: Expr
+    """What is stored, from the accumulator and the variables `m`, `n`, `batch`."""
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.lanes
+
+    @property
+    def panels(self) -> int:
+        return -(-self.columns // self.width)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.depth // self.block)
+
+    @property
+    def block_words(self) -> int:
+        """Words of a block of one column."""
+        return self.block * self.bits // _WORD
+
+    @property
+    def quads(self) -> int:
+        """Of a word."""
+        return 8 // self.bits
+
+    @property
+    def padded(self) -> int:
+        """The depth in whole blocks."""
+        return self.blocks * self.block
+
+    @property
+    def pads(self) -> bool:
+        """Are rows of A copied because they do not fill whole blocks?"""
+        return self.padded != self.depth
+
+    @property
+    def scratch(self) -> tuple[int, int, int]:
+        """In words of 4 bytes: rows of A (quantised, or filled up), their scales and corrections,
+        one row on its way to being quantised.
+        """
+        if not self.integer:
+            return (self.rows * self.padded if self.pads else 0), 0, 0
+        staged = self.padded if self.pads else 0
+        return self.rows * self.padded // 4, 2 * self.rows * self.blocks, staged
+
+    @property
+    def middle(self) -> int:
+        """The zero point, where none are given."""
+        return 1 << (self.bits - 1)
+
+    @property
+    def steps(self) -> int:
+        """Quads that may be added before their sum is made int32."""
+        return (_PAIR_LIMIT - 1) // (2 * ((1 << self.bits) - 1) * _MOST)
+
+    def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        build = Builder()
+        rows = _quantised(build, self) if self.integer else _real(build, self)
+        with build.tasks(kernel.tasks) as panel:
+            build.bind(BATCH, 0)
+            stride = self.blocks * self.width
+            words = build.pointer(
+                "words",
+                build.buffer(self.words, DType.I32),
+                panel * (stride * self.block_words),
+            )
+            scales = build.pointer("scales", build.buffer(self.scales), panel * stride)
+            zero_points = (
+                None
+                if self.zeros is None
+                else build.pointer("zeros", build.buffer(self.zeros, DType.U8), panel * stride)
+            )
+            item = _Item(self, panel * self.width, rows, words, scales, zero_points)
+            whole = self.rows // self.tile_rows * self.tile_rows
+            if whole:
+                with build.loop("m0", whole, step=self.tile_rows) as m0:
+                    _row_tile(build, item, m0, self.tile_rows)
+            if whole < self.rows:
+                with build.scope():
+                    _row_tile(build, item, count(whole), self.rows - whole)
+        return build.finish()
+
+    def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
+        """One number at a time, in real numbers."""
+        build = Builder()
+        with build.tasks(kernel.tasks) as panel:
+            build.bind(BATCH, 0)
+            _one_by_one(build, self, panel)
+        return build.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of A, ready to be multiplied."""
+
+    values: Pointer
+    """int32 words of four codes, or float32."""
+    stride: int
+    scales: Pointer | None = None
+    """Of quantised rows, `[row][block]`."""
+    corrections: Pointer | None = None
+    """What zero points take from the sum of a block, `[row][block]`: the sum of its codes, as
+    float32; the middle of the range times that, as int32, where no zero points are given.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What the parts of a work item share."""
+
+    it: PackedProduct
+    n0: Count
+    """Its first column."""
+    a: _Rows
+    words: Pointer
+    scales: Pointer
+    zeros: Pointer | None
+
+
+# ---- rows of A ----
+
+
+def _filled(build: Builder, it: PackedProduct, row: Pointer, to: Pointer, at: Count) -> None:
+    """A row of A, zeros behind it up to whole blocks."""
+    with build.loop("k", it.depth, vectorise=True) as k:
+        build.assign(to[at + k], row[k])
+    with build.loop("k", it.padded, begin=it.depth) as k:
+        build.assign(to[at + k], Literal(0.0, DType.F32))
+
+
+def _real(build: Builder, it: PackedProduct) -> _Rows:
+    a = build.buffer(it.a)
+    if not it.pads:
+        return _Rows(a, it.depth)
+    filled = build.scratch("filled", alone=False)
+    with build.loop("row", it.rows) as row:
+        _filled(build, it, build.pointer("from", a, row * it.depth), filled, row * it.padded)
+    return _Rows(filled, it.padded)
+
+
+def _quantised(build: Builder, it: PackedProduct) -> _Rows:
+    """Rows of A as int8: in each block the number farthest from zero becomes 127 or -127."""
+    codes_size, scales_size, _ = it.scratch
+    a = build.buffer(it.a)
+    codes = build.scratch("codes", DType.I8, alone=False)
+    scales = build.scratch("row_scales", offset=codes_size, alone=False)
+    kind = DType.I32 if it.zeros is None else DType.F32
+    corrections = build.scratch("corrections", kind, codes_size + it.rows * it.blocks, alone=False)
+    staged = (
+        build.scratch("staged", offset=codes_size + scales_size, alone=False) if it.pads else None
+    )
+    with build.loop("row", it.rows) as row:
+        source = build.pointer("from", a, row * it.depth, alone=False)
+        if staged is not None:
+            _filled(build, it, source, staged, count(0))
+            source = staged
+        with build.loop("b", it.blocks) as b:
+            scale, total = _quantised_block(build, it, source, codes, row, b)
+            place = row * it.blocks + b
+            build.assign(scales[place], scale)
+            if it.zeros is None:
+                whole = Op(Fn.CAST, (total,), DType.I32)
+                by = Literal(it.middle, DType.I32)
+                build.assign(corrections[place], apply(Fn.MUL, whole, by))
+            else:
+                build.assign(corrections[place], total)
+    words = build.scratch("row_words", DType.I32, alone=False)
+    return _Rows(words, it.padded // 4, scales, corrections)
+
+
+def _quantised_block(
+    build: Builder, it: PackedProduct, source: Pointer, codes: Pointer, row: Count, b: Count
+) -> tuple[Expr, Expr]:
+    """Its scale, and the sum of its codes."""
+    lanes = it.lanes
+    tops = build.variable("tops", zeros(lanes))
+    with build.loop("i", it.block, step=lanes, unroll=FULLY) as i:
+        x = source.vector(b * it.block + i, lanes)
+        size = build.let(
+            "size",
+            Bits(
+                lanewise(Fn.BIT_AND, Bits(x, DType.I32), Literal(0x7FFFFFFF, DType.I32)),
+                DType.F32,
+            ),
+        )
+        build.assign(
+            tops, Op(Fn.CHOOSE, (lanewise(Fn.LT, tops, size), size, tops), DType.F32, lanes)
+        )
+    top = build.let("top", Primitive(f"top_f32x{lanes}", (tops,), DType.F32))
+    scale = build.let("scale", top * Literal(1.0 / _MOST, DType.F32))
+    nothing, one = Literal(0.0, DType.F32), Literal(1.0, DType.F32)
+    inverse = build.let("inverse", choose(apply(Fn.EQ, top, nothing), nothing, one / scale))
+    totals = build.variable("totals", zeros(lanes))
+    with build.loop("i", it.block, step=lanes, unroll=FULLY) as i:
+        x = source.vector(b * it.block + i, lanes)
+        magic = Literal(_MAGIC, DType.F32)
+        rounded = build.let("rounded", x * inverse + Splat(magic, lanes))
+        build.accumulate(totals, rounded - magic)
+        code = Op(Fn.CAST, (Bits(rounded, DType.I32),), DType.I8, lanes)
+        build.assign(codes.vector(row * it.padded + b * it.block + i, lanes), code)
+    return scale, build.let("total", Primitive(f"sum_f32x{lanes}", (totals,), DType.F32))
+
+
+# ---- sums ----
+
+
+def _row_tile(build: Builder, item: _Item, m0: Count, rows: int) -> None:
+    it = item.it
+    with build.loop("v0", it.vectors, step=it.tile_vectors) as v0:
+        sums = build.array("sum", rows, it.tile_vectors, lanes=it.lanes)
+        with build.unrolled(("i", rows), ("j", it.tile_vectors)) as (i, j):
+            build.assign(sums[i, j], zeros(it.lanes))
+        with build.loop("b", it.blocks) as b:
+            if rows == it.rows:
+                _prefetch(build, item, b)
+            if it.integer:
+                _integer_block(build, item, sums, m0, rows, v0, b)
+            else:
+                _real_block(build, item, sums, m0, rows, v0, b)
+        _store(build, item, sums, m0, rows, v0)
+
+
+def _prefetch(build: Builder, item: _Item, b: Count) -> None:
+    """What is read once comes from memory: codes and scales of a later block."""
+    it, line = item.it, CACHE_LINE // 4
+    for pointer, size in ((item.words, it.width * it.block_words), (item.scales, it.width)):
+        share = -(-size * it.tile_vectors // it.vectors)
+        ahead = max(1, _AHEAD // 4 // size) * size
+        for number in range(0, share, line):
+            build.prefetch(pointer, b * size + ahead + number)
+
+
+def _words(build: Builder, item: _Item, v0: Count, b: Count, number: Count) -> list[Name]:
+    it = item.it
+    place = (b * it.block_words + number) * it.width + v0 * it.lanes
+    return [
+        build.let(f"word{j}", item.words.vector(place + j * it.lanes, it.lanes))
+        for j in range(it.tile_vectors)
+    ]
+
+
+def _by_block(item: _Item, pointer: Pointer, v0: Count, b: Count, j: int) -> Expr:
+    return pointer.vector(b * item.it.width + v0 * item.it.lanes + j * item.it.lanes, item.it.lanes)
+
+
+def _zero_points(item: _Item, v0: Count, b: Count, j: int) -> Expr:
+    assert item.zeros is not None
+    return Op(Fn.CAST, (_by_block(item, item.zeros, v0, b, j),), DType.F32, item.it.lanes)
+
+
+def _integer_block(
+    build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
+) -> None:
+    """Add the sum of a block's products, by the scales of both sides."""
+    it, lanes = item.it, item.it.lanes
+    assert item.a.scales is not None
+    assert item.a.corrections is not None
+    each = (("i", rows), ("j", it.tile_vectors))
+    totals = build.array("totals", rows, it.tile_vectors, dtype=DType.I32, lanes=lanes)
+    with build.unrolled(*each) as (i, j):
+        build.assign(totals[i, j], zeros(lanes, DType.I32))
+    if it.bits < 8:
+        # Sums in the machine's own form may overflow sooner than a block ends.
+        chunk = min(max(1, it.steps // it.quads), _UNROLLED, it.block_words)
+        with build.loop("w0", it.block_words, step=chunk) as w0:
+            parts = build.array("part", rows, it.tile_vectors, dtype=DType.I32, lanes=lanes)
+            with build.unrolled(*each) as (i, j):
+                build.assign(parts[i, j], zeros(lanes, DType.I32))
+            for number in range(chunk):
+                _dot(build, item, parts, m0, rows, v0, b, w0 + number)
+            with build.unrolled(*each) as (i, j):
+                part = Primitive(f"small_total_i32x{lanes}", (parts[i, j],), DType.I32, lanes)
+                build.accumulate(totals[i, j], part)
+    else:
+        with build.loop("w0", it.block_words) as w0:
+            _dot(build, item, totals, m0, rows, v0, b, w0)
+    for vector in range(it.tile_vectors):
+        with build.scope():
+            scale = build.let("scale", _by_block(item, item.scales, v0, b, vector))
+            offset = (
+                None
+                if item.zeros is None
+                else build.let("offset", _zero_points(item, v0, b, vector) * scale)
+            )
+            with build.loop("i", rows, unroll=FULLY) as i:
+                place = (m0 + i) * it.blocks + b
+                row_scale = build.let("row_scale", item.a.scales[place])
+                correction = item.a.corrections[place]
+                if offset is None:
+                    exact = totals[i, vector] - Splat(correction, lanes)
+                    real = Op(Fn.CAST, (exact,), DType.F32, lanes)
+                    build.accumulate(sums[i, vector], real * (scale * row_scale))
+                else:
+                    real = Op(Fn.CAST, (totals[i, vector],), DType.F32, lanes)
+                    centred = real * scale - offset * Splat(correction, lanes)
+                    build.accumulate(sums[i, vector], centred * Splat(row_scale, lanes))
+
+
+def _dot(
+    build: Builder,
+    item: _Item,
+    parts: Memory,
+    m0: Count,
+    rows: int,
+    v0: Count,
+    b: Count,
+    number: Count,
+) -> None:
+    """The products of one word of each column."""
+    it, lanes = item.it, item.it.lanes
+    name = f"small_dot_i32x{lanes}" if it.bits < 8 else f"dot_x{lanes}"
+    with build.scope():
+        words = _words(build, item, v0, b, number)
+        for quad in range(it.quads):
+            with build.scope():
+                codes = [
+                    build.let(f"codes{j}", _quad(it, word, quad)) for j, word in enumerate(words)
+                ]
+                place = b * (it.block // 4) + number * it.quads + quad
+                with build.loop("i", rows, unroll=FULLY) as i:
+                    four = item.a.values[(m0 + i) * item.a.stride + place]
+                    x = build.let("x", Splat(four, lanes))
+                    for j, code in enumerate(codes):
+                        part = parts[i, j]
+                        made = Primitive(name, (part, code, x), DType.I32, lanes)
+                        build.assign(part, made)
+
+
+def _quad(it: PackedProduct, word: Expr, quad: int) -> Expr:
+    if it.bits == 8:
+        return word
+    mask = ((1 << it.bits) - 1) * 0x01010101
+    shifted = (
+        word if quad == 0 else lanewise(Fn.SHIFT_RIGHT, word, Literal(it.bits * quad, DType.I32))
+    )
+    return lanewise(Fn.BIT_AND, shifted, Literal(mask, DType.I32))
+
+
+def _real_block(
+    build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count, b: Count
+) -> None:
+    """Add a block's products: codes become numbers, one row of the panel after the other."""
+    it, lanes = item.it, item.it.lanes
+    scales, offsets = [], []
+    for j in range(it.tile_vectors):
+        scale = build.let(f"scale{j}", _by_block(item, item.scales, v0, b, j))
+        zero = (
+            splat(float(it.middle), lanes) if item.zeros is None else _zero_points(item, v0, b, j)
+        )
+        scales.append(scale)
+        offsets.append(build.let(f"offset{j}", zero * scale))
+    with build.loop("w0", it.block_words, unroll=1) as number:
+        words = _words(build, item, v0, b, number)
+        for quad in range(it.quads):
+            for byte in range(4):
+                with build.scope():
+                    weights = [
+                        build.let(f"w{j}", _code(it, word, quad, byte) * scales[j] - offsets[j])
+                        for j, word in enumerate(words)
+                    ]
+                    place = b * it.block + (number * it.quads + quad) * 4 + byte
+                    with build.loop("i", rows, unroll=FULLY) as i:
+                        one = item.a.values[(m0 + i) * item.a.stride + place]
+                        x = build.let("x", Splat(one, lanes))
+                        for j, weight in enumerate(weights):
+                            build.accumulate(sums[i, j], x * weight)
+
+
+def _code(it: PackedProduct, word: Expr, quad: int, byte: int) -> Expr:
+    """One code of each column, as float32."""
+    shift, mask = 8 * byte + it.bits * quad, (1 << it.bits) - 1
+    shifted = lanewise(Fn.SHIFT_RIGHT, word, Literal(shift, DType.I32)) if shift else word
+    code = lanewise(Fn.BIT_AND, shifted, Literal(mask, DType.I32))
+    return Op(Fn.CAST, (code,), DType.F32, word.lanes)
+
+
+def _store(build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count) -> None:
+    """Apply the epilogue to the sums of a tile."""
+    it = item.it
+    width = it.tile_vectors * it.lanes
+    made = build.array("out_tile", rows * width)
+    with build.unrolled(("i", rows), ("j", it.tile_vectors)) as (i, j):
+        build.assign(made.vector(i * width + j * it.lanes, it.lanes), sums[i, j])
+    first = build.count("first", item.n0 + v0 * it.lanes)
+    columns = build.count("columns", least(it.columns - first, width))
+    with build.loop("i", rows) as i:
+        build.bind(ROW, m0 + i)
+        with build.loop("j", columns, vectorise=True) as j:
+            build.bind(COLUMN, first + j)
+            build.bind_value(ACCUMULATOR.name, made[i * width + j])
+            build.store(it.out, it.out_index, it.value)
+
+
+# ---- devices ----
+
+
+def _one_by_one(build: Builder, it: PackedProduct, panel: Count) -> None:
+    a, words = build.buffer(it.a), build.buffer(it.words, DType.I32)
+    scales = build.buffer(it.scales)
+    columns = build.count("columns", least(it.columns - panel * it.width, it.width))
+    with build.loop("row", it.rows) as row, build.loop("lane", columns) as lane:
+        total = build.variable("total", Literal(0.0, DType.F32))
+        with build.loop("b", it.blocks) as b:
+            block = build.count("block", panel * it.blocks + b)
+            scale = build.let("scale", scales[block * it.width + lane])
+            if it.zeros is None:
+                zero: Expr = Literal(float(it.middle), DType.F32)
+            else:
+                read = build.buffer(it.zeros, DType.U8)[block * it.width + lane]
+                zero = build.let("zero", Op(Fn.CAST, (read,), DType.F32))
+            with build.loop("w", it.block_words) as w:
+                word = build.let("word", words[(block * it.block_words + w) * it.width + lane])
+                for quad in range(it.quads):
+                    for byte in range(4):
+                        k = b * it.block + w * (it.quads * 4) + quad * 4 + byte
+                        code = _code_of(it, word, quad, byte)
+                        product = a[row * it.depth + k] * ((code - zero) * scale)
+                        if it.pads:
+                            with build.when(k < it.depth):
+                                build.accumulate(total, product)
+                        else:
+                            build.accumulate(total, product)
+        build.bind(ROW, row)
+        build.bind(COLUMN, panel * it.width + lane)
+        build.bind_value(ACCUMULATOR.name, total)
+        build.store(it.out, it.out_index, it.value)
+
+
+def _code_of(it: PackedProduct, word: Expr, quad: int, byte: int) -> Expr:
+    shift, mask = 8 * byte + it.bits * quad, (1 << it.bits) - 1
+    shifted = apply(Fn.SHIFT_RIGHT, word, Literal(shift, DType.I32)) if shift else word
+    return Op(Fn.CAST, (apply(Fn.BIT_AND, shifted, Literal(mask, DType.I32)),), DType.F32)
