@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whence.codegen.c_text import c_comment
 from whence.codegen.prelude import PRELUDE
@@ -61,9 +61,14 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
     refused: dict[int, str] = {}
     bodies: dict[str, str] = {}
     served: dict[str, list[str]] = {}
+    # Layers that repeat are written once; whom a kernel is for is not part of its text.
+    texts: dict[Kernel, str] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
+        plain = replace(kernel, name="", members=(), packings={})
         try:
-            body = render_kernel(with_look_up_loops(kernel), _NAME, ())
+            if plain not in texts:
+                texts[plain] = render_kernel(with_look_up_loops(plain), _NAME, ())
+            body = texts[plain]
         except UnsupportedError as error:
             refused[number] = str(error)
             found.append("")

@@ -129,8 +129,10 @@ class Builder:
 
     def _name(self, stem: str) -> str:
         """A name that hides none: the stem, or with a number behind it."""
-        candidates = (stem, *(f"{stem}_{number}" for number in range(2, 1000)))
-        name = next(each for each in candidates if not any(each in seen for seen in self._names))
+        name, number = stem, 1
+        while any(name in seen for seen in self._names):
+            number += 1
+            name = f"{stem}_{number}"
         self._names[-1].add(name)
         return name
 
