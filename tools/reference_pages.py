@@ -31,7 +31,7 @@ def operators() -> str:
         " OpenCL. The others run through their reference",
         "implementation in NumPy; so does a native one whose operands are of a type, or rank, that its"
         " kernels do not cover: the profile says which, and why.",
-        "Operators that readers rewrite into these (`QLinearConv`, `GroupQueryAttention`, TFLite's and"
+        "Operators that readers rewrite into these (`QLinearConv`, `SkipLayerNormalization`, TFLite's and"
         " PyTorch's own) are not in the list.",
         "",
         "| operator | runs | kind |",

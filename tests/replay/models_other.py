@@ -94,6 +94,18 @@ def _packed_products(m: Model) -> None:
     m.output(m.op("com.microsoft::GatherBlockQuantized", *table, **attrs))
 
 
+def _grouped_attention(m: Model) -> None:
+    total = m.const(np.array([40], np.int32))
+    angles = [m.weights(40, 8), m.weights(40, 8)]
+    for count in (1, 6):
+        past = [m.input(1, 2, 40, 16), m.input(1, 2, 40, 16)]
+        operands = [m.input(1, count, 128), None, None, *past, m.input(1, dtype=DType.I32), total]
+        attrs = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+        op = "com.microsoft::GroupQueryAttention"
+        y = m.op(op, *operands, *angles, n_outputs=3, **attrs)
+        m.output(y[0], y[1], y[2])
+
+
 def _quantised(m: Model) -> None:
     def real(codes: Symbol, scale: float, zero: Any) -> Symbol:
         return m.op("DequantizeLinear", codes, m.const(np.float32(scale)), m.const(zero))
@@ -175,6 +187,7 @@ _INTEGER: Mapping[str, Callable[[Model], None]] = {
     "integer_depthwise": _integer_depthwise,
     "integer_others": _integer_others,
     "integer_products": _integer_products,
+    "grouped_attention": _grouped_attention,
     "packed_products": _packed_products,
     "quantised": _quantised,
 }

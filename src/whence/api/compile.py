@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whence.api.files import Shapes, check_graph_argument, load
+from whence.api.files import Shapes, StatePairs, check_graph_argument, load
 from whence.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from whence.runtime.executable import Executable
 
 
+NO_STATE: StatePairs = MappingProxyType({})
+
+
 def compile_model(
     model: str | Path | Graph | Any,
     args: Sequence[Any] | None = None,
@@ -32,6 +36,7 @@ def compile_model(
     threads: int = 0,
     engine: Engine | None = None,
     shapes: Shapes | None = None,
+    state: StatePairs | None = None,
     fusion: str = "dominator",
     tune: bool = False,
     precise: bool = False,
@@ -51,6 +56,7 @@ def compile_model(
     use what is remembered. The model itself may be a path, a loaded graph, which is left as it is,
     or whatever `load` takes. A module of PyTorch is given with example inputs, `args` and `kwargs`,
     and with `dynamic_shapes` where sizes are open, all as `torch.export.export` takes them.
+    `state` keeps values with the model from call to call, as `load` says.
     A file that was not compiled before is compiled by another process, which leaves nothing of the
     compiler in this one, unless this one has it
     already, or `progress` is to be told of it.
@@ -65,6 +71,7 @@ def compile_model(
                 threads=threads,
                 engine=engine,
                 shapes=shapes,
+                state=state,
                 fusion=fusion,
                 tune=tune,
                 precise=precise,
@@ -76,18 +83,22 @@ def compile_model(
 
     if precise and engine is not None:
         raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
-    options = CompileOptions(shapes or {}, fusion, tune, progress, specialise)
+    options = CompileOptions(shapes or {}, fusion, tune, progress, specialise, state or {})
     if not isinstance(model, str | Path):
         check_graph_argument(
             model, "what is compiled is a path or a graph, as whence.load gives it"
         )
+        if state:
+            from whence.graph.bind_state import bind_state
+
+            model = bind_state(model.copy(), state)
         return _compile_graph(model, _engine(engine, threads, precise), options)
     # The file is hashed while the engine starts.
     digest = FileDigest(Path(model))
     engine = _engine(engine, threads, precise)
     identity = engine.backend.cache_identity()
     if identity is None:
-        return _compile_graph(load(model, shapes=shapes), engine, options)
+        return _compile_graph(load(model, shapes=shapes, state=state), engine, options)
     # A process that has the compiler would only wait for another to load it too; progress and
     # timings are had only here.
     has_compiler = "whence.building.build" in sys.modules
@@ -110,6 +121,7 @@ class CompileOptions(NamedTuple):
     progress: Progress | None = None
     specialise: bool = False
     """For the sizes of each call, not for all that the model leaves open."""
+    state: StatePairs = NO_STATE
 
 
 def _opened(
@@ -173,6 +185,7 @@ def compile_file(
         identity,
         options.shapes,
         options.fusion,
+        state=options.state,
         # Whoever asks for checks after every pass wants the passes to run.
         enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
     )
@@ -216,7 +229,7 @@ class _ModelFile:
         if found is None and self._compiled_elsewhere({}):
             found = self._cached.interface()
         if found is None:
-            self._fresh = load(self._cached.path, shapes=self._options.shapes)
+            self._fresh = self._load(self._options.shapes)
             self._cached.note_files(self._fresh)
             found = Interface.of(self._fresh)
         self._inputs = found.listed or found.inputs
@@ -281,12 +294,11 @@ class _ModelFile:
         shapes = self._options.shapes
         if self._declared is None or inputs != self._declared:
             # Reading again infers every type from the shapes given, nested graphs included.
-            return load(self._cached.path, shapes={**shapes, **inputs})
-        return (
-            self._fresh.copy()
-            if self._fresh is not None
-            else load(self._cached.path, shapes=shapes)
-        )
+            return self._load({**shapes, **inputs})
+        return self._fresh.copy() if self._fresh is not None else self._load(shapes)
+
+    def _load(self, shapes: Shapes) -> Graph:
+        return load(self._cached.path, shapes=shapes, state=self._options.state)
 
     def _compiled_elsewhere(self, inputs: Shapes) -> bool:
         """Is the model in the cache now, by another process? Once one could not do it, all is done
@@ -306,6 +318,7 @@ class _ModelFile:
             options.fusion,
             inputs,
             options.specialise,
+            dict(options.state),
         ):
             self._elsewhere = None
         return self._elsewhere is not None
@@ -318,6 +331,7 @@ def _compile_for_cache(
     fusion: str,
     inputs: Shapes,
     specialise: bool,
+    state: StatePairs,
 ) -> None:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
     them open and they are known.
@@ -329,7 +343,7 @@ def _compile_for_cache(
     engine = Engine(kind, index, **opened)
     identity = engine.backend.cache_identity()
     assert identity is not None
-    options = CompileOptions(shapes, fusion, specialise=specialise)
+    options = CompileOptions(shapes, fusion, specialise=specialise, state=state)
     executable = compile_file(FileDigest(path), engine, identity, options)
     if inputs:
         executable.prepare(inputs)

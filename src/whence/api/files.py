@@ -14,13 +14,27 @@ if TYPE_CHECKING:
     from whence.graph import Graph
 
 Shapes = Mapping[str, Sequence[int]]
+StatePairs = Mapping[str, str]
+"""Inputs, and the outputs that have their next values."""
 
 
-def load(path: str | Path | Any, *, shapes: Shapes | None = None) -> Graph:
+def load(
+    path: str | Path | Any, *, shapes: Shapes | None = None, state: StatePairs | None = None
+) -> Graph:
     """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
     `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
-    open.
+    open. `state` makes variables of inputs whose next value is an output, by the names of both:
+    they are zero at first, stay with the model, and are no longer given or returned.
     """
+    graph = _read(path, shapes)
+    if not state:
+        return graph
+    from whence.graph.bind_state import bind_state
+
+    return bind_state(graph, state)
+
+
+def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
     from whence.frontends.objects import read_object
 
     if not isinstance(path, str | os.PathLike):

@@ -127,12 +127,16 @@ def _in_place(
     places: Mapping[Ref, Location],
     lives: Mapping[Ref, tuple[int, int]],
 ) -> frozenset[int]:
-    """The variables that nothing reads any more when the first step writes their new value."""
+    """The variables that nothing reads any more when the first step writes their new value; the
+    step itself may, if its kernel changes what it reads where it lies.
+    """
     end = len(running)
     last_read: dict[Ref, int] = {}
     for number, step in enumerate(running):
+        changed = _changed_in_place(step, within, places)
         for ref in step.inputs:
-            last_read[root(within, ref).parent] = number
+            if ref not in changed:
+                last_read[root(within, ref).parent] = number
     for output in graph.outputs:
         (given,) = output.inputs
         assert given is not None
@@ -152,6 +156,25 @@ def _in_place(
         for index, node in enumerate(graph.variables)
         if last_read.get(node.ref(), -1) < first_write[index]
     )
+
+
+def _changed_in_place(
+    step: Step, within: Mapping[Ref, SubBuffer], places: Mapping[Ref, Location]
+) -> frozenset[Ref]:
+    """The variables that a step reads only to write their next value over them."""
+    pairs = () if step.kernel is None else step.kernel.in_place
+    found = set()
+    for output, given in pairs:
+        source, made = step.inputs[given], step.outputs[output - len(step.inputs)]
+        from_, to = (places.get(root(within, ref).parent) for ref in (source, made))
+        if (
+            from_ is not None
+            and to is not None
+            and (from_.region, to.region) == (Region.STATE, Region.NEXT)
+            and from_.index == to.index
+        ):
+            found.add(source)
+    return frozenset(found)
 
 
 def root(within: Mapping[Ref, SubBuffer], ref: Ref) -> SubBuffer:

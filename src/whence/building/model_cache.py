@@ -97,6 +97,7 @@ class CachedModel:
         shapes: Shapes,
         fusion: str,
         *,
+        state: Mapping[str, str] | None = None,
         enabled: bool = True,
     ) -> None:
         self.path = file.path
@@ -109,6 +110,7 @@ class CachedModel:
                 file.value,
                 file.path.suffix.lower(),
                 _asked(shapes),
+                json.dumps(sorted((state or {}).items())),
                 source_digest(),
                 plugins_digest(),
             )

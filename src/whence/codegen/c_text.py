@@ -25,6 +25,7 @@ from whence.kernels.ir import (
     Literal,
     Not,
     Number,
+    SamePlace,
     ValueCount,
 )
 from whence.types import DType
@@ -305,4 +306,6 @@ def c_condition(condition: Condition, value: Callable[[Expr], str] | None = None
         case Holds(of):
             assert value is not None
             return value(of)
+        case SamePlace(one, other):
+            return f"{one} == {other}"
     raise AssertionError(condition)

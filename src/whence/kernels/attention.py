@@ -88,9 +88,14 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     block_tiles = chunk_size(
         tiles, estimate(shapes.batch * heads), tile.threads, overhead=_ITEM_TILES
     )
+    lengths = anchor.input(6)
+    length = None
+    if lengths is not None:
+        length = cast(elements.value(lengths, (of(batch),)), DType.I64)
     micro = Attention(
         shapes.batch, heads, rows, shapes.keys, shapes.size, shapes.width, q, k, v, score, scale,
         None if stacked else reach, tile, block_tiles, "out0", out_index, value,
+        length, shapes.queries,
     )  # fmt: skip
     return Kernel(
         group.name,
@@ -264,7 +269,7 @@ def _visible(
         seen = both(seen, apply(Fn.LE, distance, literal(farthest, DType.I64)))
     if left >= 0:
         seen = both(seen, apply(Fn.LE, literal(-left, DType.I64), distance))
-    return seen, farthest if (causal or right >= 0) and lengths is None else None
+    return seen, farthest if causal or right >= 0 else None
 
 
 def _result(group: Group, anchor: Node, shapes: _Shapes, index: Indices) -> tuple[Index, Expr]:

@@ -29,6 +29,7 @@ from whence.kernels.ir import (
     Primitive,
     Splat,
     Stmt,
+    ValueCount,
     chosen,
     count,
     lanewise,
@@ -44,6 +45,8 @@ SCORE = Name("acc", DType.F32)
 ACCUMULATOR = Name("acc", DType.F32)
 
 ZERO = Literal(0.0, DType.F32)
+_FEW_ROWS = 4
+"""Rows for which keys are read as they lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,9 @@ class Attention(Micro):
     scores.
     """
     reach: int | None
-    """Row m sees no key after `m + reach`; `None` when it may see all."""
+    """Row m sees no key after `m + reach`; `None` when it may see all. Where there is a `length`,
+    rows are the last of so many: `m + reach + length - queries`.
+    """
     tile: Tile
     block_tiles: int
     """Tiles of rows in a work item."""
@@ -76,6 +81,27 @@ class Attention(Micro):
     out_index: Index
     value: Expr
     """What is stored, from the weighted sum and the variables `batch`, `head`, `m`, `c`."""
+    length: Expr | None = None
+    """The keys that there are, from the variable `batch`; no more than `keys` of them count."""
+    queries: int = 0
+    """Of each head."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Are there keys that a row certainly does not see?"""
+        return self.reach is not None or self.length is not None
+
+    @property
+    def is_direct(self) -> bool:
+        """Are keys read as they lie? Packing pays where many rows read them."""
+        return (
+            self.length is not None
+            and surely_equal(self.rows, self.tile.rows)
+            and self.tile.rows <= _FEW_ROWS
+            and surely_equal(self.k.column_stride, 1)
+            and surely_equal(self.q.column_stride, 1)
+            and surely_equal(self.size % self.tile.lanes, 0)
+        )
 
     @property
     def tiles(self) -> int:
@@ -110,7 +136,7 @@ class Attention(Micro):
         """Floats of packed keys, packed values and scores."""
         packed_values = self.keys * self.padded_width if self.pack_values else 0
         return (
-            self.panels * self.size * self.tile.width,
+            0 if self.is_direct else self.panels * self.size * self.tile.width,
             packed_values,
             self.tile.rows * self.row_length,
         )
@@ -130,14 +156,26 @@ class Attention(Micro):
                 build.pointer(name, build.buffer(view.buffer), view.base)
                 for name, view in (("q", self.q), ("k", self.k), ("v", self.v))
             )
+            known: Count | None = None
+            if self.length is not None:
+                given = build.count("given", ValueCount(self.length))
+                known = build.count("known", least(most(given, 0), self.keys))
             # Neighbouring work items share a head, and what was packed for it.
             own = build.count("own", self.k.base)
             with build.when(own.differs(have)):
                 build.set(have, own)
-                _pack_keys(build, self, k, packed_k)
+                if not self.is_direct:
+                    _pack_keys(build, self, k, packed_k, known)
                 if packed_v is not None:
-                    _pack_values(build, self, v, packed_v)
-            item = _Item(self, q, packed_k, v if packed_v is None else packed_v, scores)
+                    _pack_values(build, self, v, packed_v, known)
+            item = _Item(
+                self,
+                q,
+                k if self.is_direct else packed_k,
+                v if packed_v is None else packed_v,
+                scores,
+                known,
+            )
             fills = decide(self.tile.rows, Relation.LE, self.rows)
             if fills is None and is_symbolic(self.rows):
                 with build.when(count(self.rows) >= self.tile.rows):
@@ -173,14 +211,19 @@ class _Item:
     """In panels."""
     values: Pointer
     scores: Pointer
+    known: Count | None
+    """Keys that there are, where that is less than there is room for."""
 
 
-def _pack_keys(build: Builder, it: Attention, k: Pointer, packed: Pointer) -> None:
+def _pack_keys(
+    build: Builder, it: Attention, k: Pointer, packed: Pointer, known: Count | None
+) -> None:
     """K in panels `[keys / width][size][width]`, zeros behind the last key."""
     lanes, width, row = it.tile.lanes, it.tile.width, it.k.row_stride
     padded = it.panels * width
     squares = it.size // lanes * lanes if surely_equal(it.k.column_stride, 1) else 0
-    with build.loop("j", padded, step=lanes) as j:
+    end = count(padded) if known is None else (known + (width - 1)) // width * width
+    with build.loop("j", end, step=lanes) as j:
         to = build.pointer("to", packed, j // width * (it.size * width) + j % width, written=True)
         if squares:
             with build.loop("d", squares, step=lanes) as d:
@@ -208,10 +251,12 @@ def _pack_keys(build: Builder, it: Attention, k: Pointer, packed: Pointer) -> No
                     build.assign(to[d * width + i], ZERO)
 
 
-def _pack_values(build: Builder, it: Attention, v: Pointer, packed: Pointer) -> None:
+def _pack_values(
+    build: Builder, it: Attention, v: Pointer, packed: Pointer, known: Count | None
+) -> None:
     """V row after row, each filled up with zeros to whole vectors."""
     width = it.padded_width
-    with build.loop("j", it.keys) as j:
+    with build.loop("j", it.keys if known is None else known) as j:
         with build.loop("c", it.width) as c:
             value = v[j * it.v.row_stride + c * it.v.column_stride]
             build.assign(packed[j * width + c], value)
@@ -228,12 +273,17 @@ def _tile(build: Builder, item: _Item, tile: Count) -> None:
     if not surely_equal(it.rows % rows, 0):
         begin = chosen(tile.equals(it.tiles - 1), it.rows - rows, begin)
     m0 = build.count("m0", begin)
-    used = (
-        count(it.keys)
-        if it.reach is None
-        else build.count("used", least(most(m0 + (rows + it.reach), 0), it.keys))
-    )
-    _scores(build, item, m0, used)
+    known = count(it.keys) if item.known is None else item.known
+    used = known
+    if it.reach is not None:
+        behind = m0 + (rows + it.reach)
+        if item.known is not None:
+            behind = behind + (item.known - it.queries)
+        used = build.count("used", least(most(behind, 0), known))
+    if it.is_direct:
+        _direct_scores(build, item, m0, used)
+    else:
+        _scores(build, item, m0, used)
     inverse = _softmax(build, item, m0, used)
     _weighted_sum(build, item, m0, used, inverse)
 
@@ -284,18 +334,36 @@ def _scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
 
     if not surely_equal(whole, 0):
         end = count(whole)
-        if it.reach is not None:
+        if it.is_bounded:
             end = least(whole, (used + (width - 1)) // width)
         with build.loop("panel", end) as panel:
             panel_of(panel, it.tile.vectors)
     if not is_symbolic(it.keys) and it.keys % width:
         vectors = -(-(it.keys % width) // lanes)
-        if it.reach is None or not whole:
+        if not it.is_bounded or not whole:
             with build.scope():
                 panel_of(count(whole), vectors)
         else:
             with build.when(used > whole * width):
                 panel_of(count(whole), vectors)
+
+
+def _direct_scores(build: Builder, item: _Item, m0: Count, used: Count) -> None:
+    """The same with keys as they lie: each is read once, for all rows."""
+    it, lanes = item.it, item.it.tile.lanes
+    qt = build.pointer("qt", item.q, m0 * it.q.row_stride)
+    with build.loop("key", used) as key:
+        k = build.pointer("k_row", item.keys, key * it.k.row_stride)
+        sums = build.array("sum", it.rows, lanes=lanes)
+        with build.unrolled(("i", it.rows)) as (i,):
+            build.assign(sums[i], zeros(lanes))
+        with build.loop("d", it.size, step=lanes, unroll=FULLY) as d:
+            part = build.let("part", k.vector(d, lanes))
+            with build.loop("i", it.rows, unroll=FULLY) as i:
+                build.accumulate(sums[i], qt.vector(i * it.q.row_stride + d, lanes) * part)
+        with build.unrolled(("i", it.rows)) as (i,):
+            total = Primitive(f"sum_f32x{lanes}", (sums[i],), DType.F32)
+            build.assign(item.scores[i * it.row_length + key], total)
 
 
 def _softmax(build: Builder, item: _Item, m0: Count, used: Count) -> Memory:

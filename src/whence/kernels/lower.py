@@ -11,6 +11,7 @@ from whence.errors import UnsupportedError
 from whence.fusion import FusedGraph, FuseEntry
 from whence.graph import Graph, Node, Ref
 from whence.kernels.attention import lower_attention
+from whence.kernels.cache import lower_append
 from whence.kernels.choice import NO_CHOICES, Choices, chosen, lower_choice
 from whence.kernels.conv.depthwise import lower_blocked_conv
 from whence.kernels.conv.general import CONV_GENERAL_OPS, lower_conv_general
@@ -34,6 +35,7 @@ from whence.kernels.rules.quantise import lower_dynamic_quantise
 from whence.kernels.tile import Tile
 from whence.kernels.topk import lower_topk
 from whence.ops.definition import Pattern
+from whence.ops.neural.grouped_attention import APPEND
 from whence.ops.quantised import blockwise
 from whence.ops.registry import REGISTRY, operators
 from whence.ops.traits import Trait
@@ -58,6 +60,7 @@ FAMILIES: Mapping[str, _Family] = {
     "MatMulInteger": lower_integer_gemm,
     **dict.fromkeys(INTEGER_POOL_OPS, lambda group, anchor, _: lower_integer_pool(group, anchor)),
     "Attention": lower_attention,
+    APPEND: lower_append,
     **dict.fromkeys(RECURRENT_OPS, lower_recurrent),
     "DynamicQuantizeLinear": lambda group, anchor, _: lower_dynamic_quantise(group, anchor),
     **dict.fromkeys(REDUCTIONS, lambda group, anchor, _: lower_reduce(group, anchor)),

@@ -31,6 +31,7 @@ from whence.passes.layout.postpone_transposes import PostponeTransposes
 from whence.passes.layout.reshape_before_product import ReshapeBeforeProduct
 from whence.passes.layout.sink_transposes import SinkTransposes
 from whence.passes.layout.to_channels_last import ToChannelsLast
+from whence.passes.lower.expand_grouped_attention import ExpandGroupedAttention
 from whence.passes.lower.expand_stft import ExpandStft
 from whence.passes.lower.flatten_depth import FlattenDepth
 from whence.passes.lower.fuse_activations import FuseActivations
@@ -136,6 +137,7 @@ PREPARE: Sequence[Pass] = (
     *_SIMPLIFY,
     *_LOWER,
     *_RECOGNISE,
+    ExpandGroupedAttention(),
     ExpandStft(),
     WidenHalf(),
     *_FOLD,

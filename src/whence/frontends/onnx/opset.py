@@ -19,12 +19,20 @@ from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.types import TensorReader
 from whence.frontends.onnx.upgrade import last_break
 from whence.ops.definition import Attr
+from whence.ops.neural import grouped_attention
 from whence.ops.quantised import blockwise
 from whence.ops.types.onnx_node import schema_of, split_name
 from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
 
 LOWEST_WRITTEN = 18
-KEPT = frozenset({*(f"{MICROSOFT}::{op}" for op in SEARCHES), blockwise.MATMUL, blockwise.GATHER})
+KEPT = frozenset(
+    {
+        *(f"{MICROSOFT}::{op}" for op in SEARCHES),
+        blockwise.MATMUL,
+        blockwise.GATHER,
+        grouped_attention.GROUP_QUERY,
+    }
+)
 """Operators of other domains that are held, and written, as they are read."""
 
 _TYPE_NAMES = {

@@ -18,6 +18,7 @@ from whence.kernels.ir.counts import IndexCount as IndexCount
 from whence.kernels.ir.counts import Not as Not
 from whence.kernels.ir.counts import Number as Number
 from whence.kernels.ir.counts import Relation as Relation
+from whence.kernels.ir.counts import SamePlace as SamePlace
 from whence.kernels.ir.counts import ValueCount as ValueCount
 from whence.kernels.ir.counts import chosen as chosen
 from whence.kernels.ir.counts import count as count

@@ -210,6 +210,14 @@ class Holds(Condition):
     value: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class SamePlace(Condition):
+    """Do two parameters of the kernel lie at the same place?"""
+
+    one: str
+    other: str
+
+
 def count(value: Countable | Index) -> Count:
     """A number or an index as a count."""
     if isinstance(value, int):

@@ -78,6 +78,10 @@ class Kernel:
     """The dimensions of the model, where the kernel depends on some: their sizes are one more
     parameter, an array of 64-bit integers in this order.
     """
+    in_place: tuple[tuple[int, int], ...] = ()
+    """Parameters, an output and an input, that may lie at the same place: the kernel then leaves
+    what it does not change.
+    """
 
     def dtype_of(self, buffer: str) -> DType:
         """The type of a parameter's elements."""

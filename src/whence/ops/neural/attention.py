@@ -25,7 +25,7 @@ from whence.ops.traits import Trait
 from whence.types import DType, TensorType, ValueType
 
 
-def _split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
     """(batch, sequence, heads · size) as (batch, heads, sequence, size)."""
     return x.reshape(x.shape[0], x.shape[1], heads, -1).transpose(0, 2, 1, 3)
 
@@ -89,9 +89,9 @@ def _attention(call: Call) -> tuple[Value, ...]:
                 f"{call.op}: three-dimensional inputs need q_num_heads and kv_num_heads"
             )
         query, key, value = (
-            _split_heads(query, q_heads),
-            _split_heads(key, kv_heads),
-            _split_heads(value, kv_heads),
+            split_heads(query, q_heads),
+            split_heads(key, kv_heads),
+            split_heads(value, kv_heads),
         )
     past_key, past_value = optional_tensor(call, 4), optional_tensor(call, 5)
     past = 0 if past_key is None else past_key.shape[2]
@@ -153,31 +153,47 @@ def _masked_softmax(scores: np.ndarray, bias: np.ndarray | None, precision: int)
 
 
 def _rotary_embedding(call: Call) -> tuple[Value]:
-    x, cosines, sines, positions = (
-        tensor(call, 0),
+    x = tensor(call, 0)
+    heads = get_int(call.attrs, "num_heads", 1)
+    packed = x.ndim == 3
+    size = x.shape[-1] // heads if packed else x.shape[-1]
+    y = rotary_embedding(
+        split_heads(x, heads) if packed else x,
         tensor(call, 1),
         tensor(call, 2),
         optional_tensor(call, 3),
+        interleaved=bool(get_int(call.attrs, "interleaved", 0)),
+        rotated=get_int(call.attrs, "rotary_embedding_dim", 0) or size,
     )
-    packed = x.ndim == 3
-    wide = widen(x)
+    if packed:
+        y = np.ascontiguousarray(y.transpose(0, 2, 1, 3)).reshape(x.shape)
+    return (y,)
+
+
+def rotary_embedding(
+    x: np.ndarray,
+    cosines: np.ndarray,
+    sines: np.ndarray,
+    positions: np.ndarray | None,
+    *,
+    interleaved: bool,
+    rotated: int = 0,
+) -> np.ndarray:
+    """(batch, heads, sequence, size), pairs of elements turned by the angles of their positions:
+    the first `rotated` of each head, 0 for as many as there are angles for.
+    """
     # Work on (batch, sequence, heads, size).
-    wide = (
-        wide.reshape(*x.shape[:2], get_int(call.attrs, "num_heads", 1), -1)
-        if packed
-        else wide.transpose(0, 2, 1, 3)
-    )
-    rotated = get_int(call.attrs, "rotary_embedding_dim", 0) or wide.shape[3]
-    half = rotated // 2
+    wide = widen(x).transpose(0, 2, 1, 3)
     if positions is not None:
         cosines, sines = cosines[positions], sines[positions]
     cosine, sine = widen(cosines)[:, :, np.newaxis], widen(sines)[:, :, np.newaxis]
-    if cosine.shape[-1] != half:
+    rotated = rotated or 2 * cosine.shape[-1]
+    half = rotated // 2
+    if cosine.shape[-1] != half or rotated > wide.shape[3]:
         raise ModelError(
-            f"{call.op}: a cosine cache of width {cosine.shape[-1]} does not fit a rotation of"
-            f" {rotated} elements"
+            f"a cosine cache of width {cosine.shape[-1]} does not fit a rotation of {rotated} of"
+            f" {wide.shape[3]} elements"
         )
-    interleaved = bool(get_int(call.attrs, "interleaved", 0))
     real, imaginary = (
         (slice(0, rotated, 2), slice(1, rotated, 2))
         if interleaved
@@ -186,8 +202,7 @@ def _rotary_embedding(call: Call) -> tuple[Value]:
     y = wide.copy()
     y[..., real] = cosine * wide[..., real] - sine * wide[..., imaginary]
     y[..., imaginary] = sine * wide[..., real] + cosine * wide[..., imaginary]
-    y = y.reshape(x.shape) if packed else y.transpose(0, 2, 1, 3)
-    return (narrow(np.ascontiguousarray(y), x.dtype),)
+    return narrow(np.ascontiguousarray(y.transpose(0, 2, 1, 3)), x.dtype)
 
 
 def _attention_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

@@ -1,5 +1,8 @@
 """Attention whose heads share keys and values in groups, with its cache: what language models are
 exported with.
+
+In single precision, and without a bias or a sink, it stays what it is
+(`ops/neural/grouped_attention.py`).
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
     if record.input(12) or record.input(13):
         raise record.unsupported("a cache of quantised keys and values")
     build = Rewrite(record, scope)
+    if _is_plain(build):
+        return [record]
     heads, groups = record.integer("num_heads", 1), record.integer("kv_num_heads", 1)
     query, key, value, size = _projections(build, heads, groups)
     count = build.dim(record.required(0), 1)
@@ -58,6 +63,18 @@ def _group_query_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]
     scale = record.number("scale", 0.0) or 1 / math.sqrt(size)
     visible = _visible(build, rows, last, key, record.integer("local_window_size", -1))
     return _attend(build, (query, key, value), heads, groups, size, scale, visible)
+
+
+def _is_plain(build: Rewrite) -> bool:
+    """Can it stay what it is: in single precision, without a bias or a sink?"""
+    record = build.record
+    return (
+        build.dtype(record.required(0)) is DType.F32
+        and not any(record.input(index) for index in (10, 11))
+        and record.integer("smooth_softmax", 0) <= 0
+        and record.integer("qk_output", 0) == 0
+        and bool(record.input(3)) == bool(record.input(4))
+    )
 
 
 def _has_past(build: Rewrite) -> bool:
