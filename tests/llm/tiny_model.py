@@ -51,7 +51,7 @@ class _Model:
 _SHAPES = ("ReduceSum", "Sub", "Cast", "Shape", "Gather")
 
 
-def tiny_model(level: int = 4) -> onnx.ModelProto:
+def tiny_model(level: int = 4, positions: int = 256) -> onnx.ModelProto:
     m = _Model(level)
     one = m.const("one", np.array([1], np.int64))
     m.op("ReduceSum", ["attention_mask", one], ["count"], keepdims=0)
@@ -68,7 +68,7 @@ def tiny_model(level: int = 4) -> onnx.ModelProto:
     m.op("Reshape", ["head.weight", flat], ["table"])
     gather = {"bits": 4, "block_size": _BLOCK, "gather_axis": 0, "quantize_axis": 1}
     x = m.op("GatherBlockQuantized", ["table", "input_ids", "head.scales"], ["embedded"], **gather)
-    angles = np.arange(256)[:, None] / 100.0 ** (np.arange(SIZE // 2) / (SIZE // 2))
+    angles = np.arange(positions)[:, None] / 100.0 ** (np.arange(SIZE // 2) / (SIZE // 2))
     turns = [
         m.const(name, part(angles).astype(np.float32))
         for name, part in (("cos", np.cos), ("sin", np.sin))
@@ -118,12 +118,13 @@ def tiny_model(level: int = 4) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def write_folder(folder: Path) -> Path:
+def write_folder(folder: Path, context: int = 256) -> Path:
     """The model with its configuration, as the builder leaves it."""
-    onnx.save(tiny_model(), folder / "model.onnx")
+    onnx.save(tiny_model(positions=context), folder / "model.onnx")
     config = {
         "model": {
-            "context_length": 256,
+            "context_length": context,
+            "vocab_size": VOCABULARY,
             "eos_token_id": [VOCABULARY - 1],
             "decoder": {
                 "filename": "model.onnx",
