@@ -107,6 +107,20 @@ class Dimensions:
             LEAST <= sizes[name] <= self.most.get(name, _MOST) for name in self.sizes
         ) and all(guard.holds(sizes) for guard in self._guards.values())
 
+    @property
+    def pinned(self) -> set[str]:
+        """The dimensions that somebody needed the number of, so that what is compiled serves one
+        size only.
+        """
+        return {
+            name
+            for guard in self._guards.values()
+            if guard.relation is Relation.EQ
+            for one, other in ((guard.left, guard.right), (guard.right, guard.left))
+            if not is_symbolic(other)
+            for name in names(one)
+        }
+
     def parse(self, text: str) -> int:
         """The extent whose text this is."""
         return _parsed(ast.parse(text.replace("/", "//"), mode="eval").body, self)

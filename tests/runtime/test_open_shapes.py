@@ -100,6 +100,47 @@ def test_another_process_with_another_size_compiles_nothing(
     assert "f32[5,31,16]" in str(program.graph)
 
 
+def _conv() -> Graph:
+    """Convolutions have no kernels for open sizes yet; the product has."""
+    build = GraphBuilder("conv")
+    x = build.input("x", DType.F32, ["batch", 3, "height", 8])
+    dice = np.random.default_rng(0)
+    weights = dice.standard_normal((4, 3, 3, 3)).astype(np.float32)
+    build.output("y", build.op("Conv", x, build.const(weights), kernel_shape=(3, 3)))
+    z = build.input("z", DType.F32, ["rows", 8])
+    product = dice.standard_normal((8, 5)).astype(np.float32)
+    build.output("w", build.op("MatMul", z, build.const(product)))
+    return build.finish()
+
+
+def test_sizes_that_kernels_need_are_numbers_in_what_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, path = _conv(), tmp_path / "m.onnx"
+    api.save(graph, path)
+
+    def engine() -> Engine:
+        return Engine(threads=2, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
+
+    def run(model: Any, batch: int, height: int, rows: int) -> None:
+        x = np.ones((batch, 3, height, 8), np.float32)
+        z = np.ones((rows, 8), np.float32)
+        for got, want in zip(model(x, z), graph.run({"x": x, "z": z}), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+    model = api.compile_model(path, engine=engine())
+    run(model, 2, 9, 4)
+    assert model.programs[0].sizes == {"rows": 4}
+    run(model, 2, 9, 7)
+    assert model.compilations == 1
+    run(model, 2, 10, 7)
+    assert model.compilations == 2
+    again = api.compile_model(path, engine=engine())
+    monkeypatch.setattr("whence.api.compile._build", None)
+    for height in (9, 10):
+        run(again, 2, height, 11)
+
+
 def test_a_dimension_that_contradicts_another_input(engine: Engine) -> None:
     model = api.compile_model(_encoder(), engine=engine)
     x, _ = _given(2, 8)

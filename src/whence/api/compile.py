@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whence.api.files import Shapes, StatePairs, check_graph_argument, load
 from whence.errors import InputError, ModelError
+from whence.extent import is_symbolic
+from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.building.backend import CacheIdentity, Progress
@@ -125,16 +129,58 @@ class CompileOptions(NamedTuple):
 
 
 def _opened(
-    ports: Sequence[Port], inputs: Shapes, engine: Engine, options: CompileOptions
+    ports: Sequence[Port],
+    inputs: Shapes,
+    engine: Engine,
+    options: CompileOptions,
+    closed: Collection[str] = (),
 ) -> Shapes:
     """The shapes of a call, with the model's dimensions in place of sizes that it leaves open, if
-    the engine can run what is compiled for that.
+    the engine can run what is compiled for that; those of `closed` are numbers.
     """
+    from whence.ops.binding import Port
     from whence.ops.open_dimensions import open_dimensions
 
     if options.specialise or not engine.backend.opens_dimensions:
         return inputs
-    return open_dimensions(ports, inputs)[1]
+    opened = open_dimensions(ports, inputs)[1]
+    if not closed:
+        return opened
+    fixed = [
+        Port(name, replace(kind, shape=_closed(opened[name], inputs[name], closed)))
+        if name in opened and isinstance(kind, TensorType)
+        else Port(name, kind)
+        for name, kind in ports
+    ]
+    return open_dimensions(fixed, inputs)[1]
+
+
+def _closed(
+    opened: Sequence[int], given: Sequence[int], closed: Collection[str]
+) -> tuple[int | str, ...]:
+    """What an input declares when these dimensions are numbers."""
+    return tuple(
+        size if not is_symbolic(dim) or str(dim) in closed else str(dim)
+        for dim, size in zip(opened, given, strict=True)
+    )
+
+
+def _build_open(
+    opened: Callable[[Collection[str]], Shapes], build: Callable[[Shapes], Program]
+) -> tuple[Program, Shapes, frozenset[str]]:
+    """The program for as many sizes as can stay open; what it was built for, and the names of the
+    dimensions that had to be numbers. `opened` gives the shapes with some of them closed.
+    """
+    from whence.building.build import PinnedSizesError
+
+    closed: frozenset[str] = frozenset()
+    while True:
+        # Opened anew each time: dimensions remember what was asked about them.
+        shapes = opened(closed)
+        try:
+            return build(shapes), shapes, closed
+        except PinnedSizesError as error:
+            closed |= error.names
 
 
 def _engine(engine: Engine | None, threads: int, precise: bool) -> Engine:
@@ -156,9 +202,10 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
     ports = [Port(node.name, node.type) for node in model.inputs]
 
     def specialise(inputs: Shapes) -> Program:
-        return _build(
-            fix_input_shapes(model.copy(), _opened(ports, inputs, engine, options)), engine, options
-        )
+        def build(shapes: Shapes) -> Program:
+            return _build(fix_input_shapes(model.copy(), shapes), engine, options)
+
+        return _build_open(partial(_opened, ports, inputs, engine, options), build)[0]
 
     executable = Executable(ports, engine, specialise, lambda: model)
     if is_static(model):
@@ -243,12 +290,14 @@ class _ModelFile:
             return found
         if self._compiled_elsewhere(inputs) and (found := self._stored(opened, inputs)) is not None:
             return found
-        program = _build(self._graph(opened), self._engine, self._options)
+        program, shapes, closed = _build_open(
+            partial(_opened, self._inputs, inputs, self._engine, self._options),
+            lambda shapes: _build(self._graph(shapes), self._engine, self._options),
+        )
         if self._cached.is_unchanged():
-            if program.template is None:
-                self._cached.store_program(inputs, program)
-            else:
-                self._cached.store_program(opened, program, self._number(opened))
+            if closed:
+                self._cached.store_closed(opened, sorted(closed))
+            self._cached.store_program(shapes, program, self._number(shapes))
         elif self._fresh is None or inputs != self._declared:
             raise ModelError(
                 f"'{self._cached.path}' has changed since it was compiled; compile it again"
@@ -257,19 +306,24 @@ class _ModelFile:
 
     def _stored(self, opened: Shapes, inputs: Shapes) -> Program | None:
         """What was compiled before and serves inputs of these shapes."""
+        opened = self._stored_as(opened, inputs)
         for number in itertools.count():
             program = self._cached.program(opened, number)
             if program is None or program.template is None:
-                # Where every size had to be known, it is stored under the numbers.
-                return program or self._cached.program(inputs)
+                return program
             sizes = program.template.sizes_for(inputs)
             if sizes is not None:
                 return program.at(sizes)
         return None
 
+    def _stored_as(self, opened: Shapes, inputs: Shapes) -> Shapes:
+        """The shapes that programs for these are stored under."""
+        closed = self._cached.closed(opened)
+        return _opened(self._inputs, inputs, self._engine, self._options, closed)
+
     def _number(self, opened: Shapes) -> int:
         """How many programs were stored for shapes that are open like this: the next one's."""
-        if self._options.tune:
+        if self._options.tune or not any(map(is_symbolic, itertools.chain(*opened.values()))):
             return 0
         return next(each for each in itertools.count() if not self._cached.has(opened, each))
 
@@ -306,7 +360,9 @@ class _ModelFile:
         """
         from whence.building.subprocess_call import call_in_subprocess
 
-        if self._elsewhere is None or not self._cached.can_store(inputs):
+        opened = _opened(self._inputs, inputs, self._engine, self._options)
+        shapes = self._stored_as(opened, inputs)
+        if self._elsewhere is None or not self._cached.can_store(shapes):
             self._elsewhere = None
             return False
         engine, options = self._engine, self._options

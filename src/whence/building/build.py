@@ -9,6 +9,7 @@ from whence.building.backend import Backend, CodeGenerator, Lowered, LoweredStep
 from whence.building.in_place_concat import concat_in_place
 from whence.building.memory_layout import Aliasing
 from whence.building.program import Program
+from whence.building.program_parts import dimensions_of_graph
 from whence.building.reference_fallback import is_native, with_reference_steps
 from whence.building.variables import assignments
 from whence.errors import ModelError
@@ -21,6 +22,16 @@ from whence.graph.operands import why_it_fails
 from whence.kernels.ir import Kernel
 from whence.kernels.lower import Step, lower
 from whence.provenance import Origin
+
+
+class PinnedSizesError(Exception):
+    """Kernels need the numbers of some dimensions. What is compiled for expressions then serves one
+    size, and is slower than what is compiled for the number: whoever opened them closes them.
+    """
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(f"kernels need the sizes of {', '.join(sorted(names))}")
+        self.names = names
 
 
 def build(
@@ -56,6 +67,9 @@ def lower_graph(graph: Graph, generator: CodeGenerator, *, fusion: str = "domina
     before = lower(fused, tile, generator.choices)
     lowered, aliasing = concat_in_place(graph, before) if in_place else (before, Aliasing())
     copies = assignments(graph, lowered, aliasing)
+    dimensions = dimensions_of_graph(graph)
+    if dimensions is not None and dimensions.pinned:
+        raise PinnedSizesError(dimensions.pinned)
     before, lowered = [*before, *copies], [*lowered, *copies]
     positions = [position for position, step in enumerate(lowered) if is_native(graph, step)]
     rendered = generator.render(

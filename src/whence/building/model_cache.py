@@ -180,6 +180,24 @@ class CachedModel:
             )
         return Program(plan, weights, library, lambda: self._load(details))
 
+    def closed(self, shapes: Shapes) -> tuple[str, ...]:
+        """The dimensions among open shapes that kernels needed the numbers of."""
+        record = self._record(self._closed_key(shapes)) if self._enabled else None
+        names = (record or {}).get("closed", [])
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+
+    def store_closed(self, shapes: Shapes, names: Sequence[str]) -> None:
+        """Remember them, so that the next start looks for programs where they are."""
+
+        def write() -> None:
+            record = json.dumps({"closed": list(names)})
+            self._cache.put(self._closed_key(shapes), record.encode())
+
+        self._store(write)
+
+    def _closed_key(self, shapes: Shapes) -> str:
+        return cache_key("closed dimensions", self._program_key(shapes))
+
     def has(self, shapes: Shapes, number: int) -> bool:
         """Is there a record of a program for these shapes with this number?"""
         return self._enabled and self._record(self._program_key(shapes, number)) is not None
