@@ -166,29 +166,40 @@ class Splitter:
             for member in step.members
         }
         added = self._added(graph[anchor.node])
-        moving = model.moving_ps(traffic)
+        read = {
+            member.node: side_bytes(graph, graph[member.node], inside)
+            for member in members
+            if member is not anchor and member.op not in VIEWS
+        }
+        moving, per_byte = model.moving_ps(traffic), model.byte_ps(traffic)
         computing = sum(arithmetic.values()) + sum(own for own, _ in added.values())
+        alone = 0
         if is_contraction(anchor.op):
+            # What others read, they read between the sums of one tile and those of the next, where
+            # there is no arithmetic for it to hide behind.
+            others = sum(read.values()) + sum(each for _, each in added.values())
+            alone = min(moving, round(others * per_byte))
+            moving -= alone
             # How far a product or convolution stays below the peak rate depends on its shape. How
             # long the kernel took tells: what it took longer than by this model is the anchor's.
-            computing = max(computing, model.arithmetic_within(busy_ps, moving, traffic))
-        whole = model.together_ps(computing, moving, traffic)
-        per_byte = model.byte_ps(traffic)
+            within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
+            computing = max(computing, within)
+        whole = alone + model.together_ps(computing, moving, traffic)
 
         def saved(own: int, read: int) -> int:
-            left = max(0, computing - own), max(0, moving - round(read * per_byte))
-            return whole - model.together_ps(*left, traffic)
+            without = round(read * per_byte)
+            apart = min(alone, without)
+            left = max(0, computing - own), max(0, moving - (without - apart))
+            return whole - (alone - apart) - model.together_ps(*left, traffic)
 
-        nodes = {member.node: graph[member.node] for member in members if member is not anchor}
         return Savings(
             whole,
             {
-                number: (
-                    0
-                    if node.op in VIEWS
-                    else saved(arithmetic[number], side_bytes(graph, node, inside))
-                )
-                for number, node in nodes.items()
+                member.node: saved(arithmetic[member.node], read[member.node])
+                if member.node in read
+                else 0
+                for member in members
+                if member is not anchor
             },
             {source: saved(*cost) for source, cost in added.items()},
         )
