@@ -165,3 +165,31 @@ def test_profiles_have_the_numbers_of_the_sizes_that_ran(engine: Engine) -> None
         flops.append(sum(row.flops for row in profile.kernels))
         assert profile.environment["dimension sequence"] == str(sequence)
     assert flops[1] == 10 * flops[0]
+
+
+def test_a_size_that_one_kernel_needs_as_a_number_and_another_does_not(engine: Engine) -> None:
+    """Fewer rows than a tile of attention has, known to be so only since the pool asked."""
+    build = GraphBuilder("mixed")
+    x = build.input("x", DType.F32, ["batch", "sequence", 16])
+    pooled = build.op("MaxPool", x, kernel_shape=(3,), strides=(1,), pads=(1, 1))
+    build.output("pooled", pooled)
+    build.output("y", build.op("Attention", x, x, x, q_num_heads=2, kv_num_heads=2))
+    graph = build.finish()
+    model = api.compile_model(graph, engine=engine)
+    for batch, sequence in ((3, 5), (2, 2), (2, 3), (2, 40)):
+        x_given, _ = _given(batch, sequence)
+        for found, wanted in zip(model(x_given), graph.run({"x": x_given}), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_running_sums_of_any_length(engine: Engine) -> None:
+    build = GraphBuilder("running")
+    x = build.input("x", DType.F32, ["batch", "sequence", 16])
+    build.output("y", build.op("CumSum", x, build.const(np.array(1)), reverse=1))
+    graph = build.finish()
+    model = api.compile_model(graph, engine=engine)
+    for batch, sequence in ((3, 5), (2, 2), (4, 40)):
+        x_given, _ = _given(batch, sequence)
+        (wanted,) = graph.run({"x": x_given})
+        np.testing.assert_allclose(model(x_given), wanted, rtol=1e-5, atol=1e-5)
+    assert model.compilations == 1

@@ -177,16 +177,15 @@ class Attention(Micro):
                 known,
             )
             fills = decide(self.tile.rows, Relation.LE, self.rows)
-            if fills is None and is_symbolic(self.rows):
+            if fills or not is_symbolic(self.rows):
+                _tiles(build, item, block)
+            elif fills is None:
                 with build.when(count(self.rows) >= self.tile.rows):
                     _tiles(build, item, block)
                 with build.otherwise():
-                    # Not even one tile: row by row.
-                    single = replace(self, tile=replace(self.tile, rows=1))
-                    with build.loop("row", self.rows) as row:
-                        _tile(build, replace(item, it=single), row)
+                    _row_by_row(build, item)
             else:
-                _tiles(build, item, block)
+                _row_by_row(build, item)
         return build.finish()
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
@@ -199,6 +198,14 @@ def _tiles(build: Builder, item: _Item, block: Count) -> None:
     last = least((block + 1) * it.block_tiles, it.tiles)
     with build.loop("tile", last, begin=block * it.block_tiles) as tile:
         _tile(build, item, tile)
+
+
+def _row_by_row(build: Builder, item: _Item) -> None:
+    """Where there are fewer rows than a tile has."""
+    it = item.it
+    single = replace(item, it=replace(it, tile=replace(it.tile, rows=1)))
+    with build.loop("row", it.rows) as row:
+        _tile(build, single, row)
 
 
 @dataclass(frozen=True, slots=True)
