@@ -193,3 +193,31 @@ def test_running_sums_of_any_length(engine: Engine) -> None:
         (wanted,) = graph.run({"x": x_given})
         np.testing.assert_allclose(model(x_given), wanted, rtol=1e-5, atol=1e-5)
     assert model.compilations == 1
+
+
+def test_values_made_of_sizes_beside_values_that_are_not(engine: Engine) -> None:
+    """Whoever reads a constant place of the concatenation names one outside of its first operand."""
+    build = GraphBuilder("joined")
+    x = build.input("x", DType.F32, ["batch", "sequence", 16])
+    given = build.input("given", DType.I64, [3])
+    both = build.op("Concat", build.op("Shape", x), build.op("Abs", given), axis=0)
+    last = build.op("Gather", both, build.const(np.array([5, 2, 0])), axis=0)
+    build.output("y", build.op("Split", last, num_outputs=3, axis=0))
+    graph = build.finish()
+    model = api.compile_model(graph, engine=engine)
+    x_given, _ = _given(2, 3)
+    np.testing.assert_array_equal(model(x_given, np.array([4, 5, -6])), [6])
+
+
+def test_a_value_that_is_made_of_nothing_but_sizes(engine: Engine) -> None:
+    build = GraphBuilder("filled")
+    x = build.input("x", DType.F32, ["batch", "sequence", 16])
+    ones = build.op("ConstantOfShape", build.op("Shape", x), value=np.ones(1, np.float32))
+    build.output("y", build.op("Concat", build.op("Softmax", ones, axis=1), x, axis=0))
+    build.output("z", build.op("MatMul", ones, build.op("Transpose", x, perm=(0, 2, 1))))
+    graph = build.finish()
+    model = api.compile_model(graph, engine=engine)
+    for batch, sequence in ((2, 3), (5, 4)):
+        x_given, _ = _given(batch, sequence)
+        for found, wanted in zip(model(x_given), graph.run({"x": x_given}), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

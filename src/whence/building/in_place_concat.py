@@ -66,12 +66,11 @@ class _InPlaceConcat:
 
     def _view(self, node: Node) -> bool:
         """Make the outputs of a Split or Slice views, if they can be."""
-        begins, source = output_offsets(self.graph, node), node.inputs[0]
-        if (
-            begins is None
-            or source is None
-            or self.graph[root(self._within, source).parent.node].is_const
-        ):
+        begins = output_offsets(self.graph, node)
+        if begins is None:
+            return False
+        source = node.inputs[0]
+        if source is None or self.graph[root(self._within, source).parent.node].is_const:
             return False
         for index, begin in enumerate(begins):
             self.views[node.ref(index)] = self._within[node.ref(index)] = SubBuffer(source, begin)

@@ -347,7 +347,7 @@ def _source(tile: Tile) -> CUnit:
     text = (resources.files("whence.calibration") / "native" / "calibrate.c").read_text("utf-8")
     shape = (
         f"#define LANES {tile.lanes}\n#define ROWS {tile.rows}\n#define COLUMNS {tile.vectors}\n"
-        f"typedef v{tile.lanes}_i32 dots;\n#define DOT w_dot_x{tile.lanes}\n"
+        f"typedef w_i32x{tile.lanes} dots;\n#define DOT w_dot_x{tile.lanes}\n"
     )
     return CUnit("calibrate", PRELUDE + VECTORS + shape + text)
 

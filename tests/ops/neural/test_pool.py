@@ -16,7 +16,11 @@ from tests.ops.oracle import (
     onnxruntime_outputs,
     parameters,
 )
+from whence import api
+from whence.errors import ModelError
+from whence.graph.builder import GraphBuilder
 from whence.ops.neural.pool import OPS
+from whence.types import DType
 
 DEFINITIONS = {definition.name: definition for definition in OPS}
 CASES = {
@@ -175,3 +179,20 @@ def test_flops():
 def test_the_largest_of_no_elements(shape):
     (found,) = evaluate(DEFINITIONS["GlobalMaxPool"], {}, [np.zeros(shape, np.float32)])
     np.testing.assert_array_equal(found, np.full((*shape[:2], 1, 1), -np.inf, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [
+        ("AveragePool", {"kernel_shape": (2**31, 2), "auto_pad": "SAME_LOWER"}),
+        ("MaxPool", {"kernel_shape": (2, 2), "strides": (1, 2**40)}),
+        ("ConvTranspose", {"output_shape": (10, 8), "output_padding": (1, 2**63 - 1)}),
+    ],
+)
+def test_a_window_beyond_every_address_is_refused(op, attrs):
+    graph = GraphBuilder("far")
+    x = graph.input("x", DType.F32, [1, 1, 3, 3])
+    weights = [graph.const(np.ones((1, 2, 3, 3), np.float32))] if op == "ConvTranspose" else []
+    graph.output("y", graph.op(op, x, *weights, **attrs))
+    with pytest.raises(ModelError, match="beyond 2147483647"):
+        api.compile_model(graph.finish())

@@ -28,4 +28,5 @@ def lower_copy_parts(group: Group, node: Node, begins: Sequence[int]) -> Kernel:
         )
         tasks += buffer.elements
     traffic = 2 * tasks * params[-1].dtype.numpy.itemsize
-    return Kernel(group.name, params, tasks, tuple(loops), (Member(node.id, node.op, 0, traffic),))
+    members = (Member(node.id, node.op, 0, traffic),)
+    return Kernel(group.name, params, tasks, tuple(loops), members, dimensions=group.dimensions)

@@ -94,7 +94,8 @@ def _dimension_value(elements: Elements, node: Node, output: int, index: Indices
 def _one_of(values: Sequence[int], at: Index, dtype: DType) -> Expr:
     """One of a few numbers or sizes."""
     if not at.terms:
-        return literal(values[at.const], dtype)
+        # Outside where another operand of a concatenation is chosen: any will do.
+        return literal(values[min(max(at.const, 0), len(values) - 1)], dtype)
     if not any(map(is_symbolic, values)):
         return cast(Table(np.array(values, np.int64).tobytes(), at, DType.I64), dtype)
     *front, last = values

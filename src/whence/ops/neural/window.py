@@ -20,6 +20,8 @@ from whence.ops.definition import Attrs
 
 Index: TypeAlias = tuple[Any, ...]
 """A subscript of an array with as many axes as it happens to have."""
+_MOST = 2**31 - 1
+"""Positions of a window, and elements from one to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ def make_window(
         )
     if min((*pads, 0)) < 0:
         raise ModelError(f"{op}: pads {list(pads)} must not be negative")
+    _check_reach(op, kernel, (*strides, *dilations, *pads))
     begins, ends, output = [], [], []
     for axis, size in enumerate(spatial):
         begin, end, stride = pads[axis], pads[rank + axis], strides[axis]
@@ -129,6 +132,16 @@ def make_window(
         ends.append(end)
         output.append(out)
     return Window(kernel, strides, dilations, tuple(begins), tuple(ends), tuple(output))
+
+
+def _check_reach(op: str, kernel: Sequence[int], steps: Sequence[int]) -> None:
+    """A damaged file may have windows that take days to go through, or that reach beyond every
+    address.
+    """
+    if math.prod(kernel) > _MOST or max((*steps, 0)) > _MOST:
+        raise ModelError(
+            f"{op}: kernel {list(kernel)}, strides, dilations or paddings are beyond {_MOST}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +189,7 @@ def make_transposition(
         )
     if min((*wanted, 0)) < 0:
         raise ModelError(f"{op}: output_shape {list(wanted)} must not be negative")
+    _check_reach(op, kernel, (*strides, *dilations, *pads, *extra))
     window = Window(tuple(kernel), strides, dilations, (0,) * rank, (0,) * rank, tuple(spatial))
     if not wanted and auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
         wanted = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
