@@ -129,5 +129,5 @@ def test_the_place_of_an_extreme_of_nothing(name):
         return made
 
     check(model(1, (0,)), [np.zeros((0, 3), np.float32)])
-    with pytest.raises(ModelError, match=f"{name}.*empty"):
+    with pytest.raises(ModelError, match=f"{name}.*no elements"):
         whence.compile(read(model(0, (3,))))(np.zeros((0, 3), np.float32))

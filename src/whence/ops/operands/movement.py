@@ -241,7 +241,7 @@ RULES: Mapping[str, Check] = {
         ("Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Concat", "Split"),
         by_types,
     ),
-    **dict.fromkeys(("Shape", "Size", "Identity"), by_types),
+    **dict.fromkeys(("Shape", "Size", "DimensionValue", "Identity"), by_types),
     "Slice": _slice,
     "Pad": _pad,
     "Tile": _tile,
