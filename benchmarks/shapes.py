@@ -143,7 +143,13 @@ def draw(path: Path, sizes: Mapping[str, int]) -> Inputs:
         )
         for each in session.get_inputs()
     ]
-    return random_inputs(path.stem, declared, seed=0)
+    drawn = random_inputs(path.stem, declared, seed=0)
+    # What is known of the model's inputs may include a shape: values are repeated for the others.
+    return {
+        name: np.resize(drawn[name], [dim if isinstance(dim, int) else had for dim, had in pairs])
+        for name, _, dims in declared
+        for pairs in [list(zip(dims, drawn[name].shape, strict=True))]
+    }
 
 
 def difference(folder: Path, shape: int) -> float:
