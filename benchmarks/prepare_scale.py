@@ -29,6 +29,8 @@ from benchmarks.record import Row, Stamp, append_rows, measured, stamp_now
 
 SIZES = (8_000, 32_000, 100_000, 1_000_000)
 PEER_LIMIT = 100_000
+_TURNS = 5
+_NODES_FOR_ONE = 100_000
 _CYCLE = ("Relu", "Add", "Mul", "Identity", "Sigmoid", "Transpose", "Transpose", "Sub")
 
 
@@ -103,13 +105,20 @@ def measure(engine: str, path: Path) -> dict[str, float]:
 
 
 def compare(size: int) -> dict[str, Any]:
-    """One size: whence, then ONNX Runtime, where that is not too long to wait for."""
+    """One size: whence and ONNX Runtime, where that is not too long to wait for, in turns. The
+    shortest of each counts: what else the machine did only adds to it.
+    """
+    turns = max(1, min(_TURNS, _NODES_FOR_ONE // size))
+    ours, peers = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"chain{size}.onnx"
         save(chain(size), path)
-        ours = measure("whence", path)
-        peer = measure("onnxruntime", path)["total"] if size <= PEER_LIMIT else None
-    return {**ours, "nodes": size, "onnxruntime": peer}
+        for _ in range(turns):
+            ours.append(measure("whence", path))
+            if size <= PEER_LIMIT:
+                peers.append(measure("onnxruntime", path)["total"])
+    best = min(ours, key=lambda each: each["total"])
+    return {**best, "nodes": size, "onnxruntime": min(peers, default=None)}
 
 
 def rows(result: dict[str, Any], stamp: Stamp) -> list[Row]:

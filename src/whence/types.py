@@ -181,6 +181,8 @@ class TensorType:
 
     def __eq__(self, other: object) -> bool:
         """Are the types the same for all sizes? To compare them asks nothing of the dimensions."""
+        if self is other:
+            return True
         if not isinstance(other, TensorType):
             return NotImplemented
         return self.dtype is other.dtype and same_shape(self.shape, other.shape)
@@ -237,7 +239,7 @@ def same_dim(left: Dim, right: Dim) -> bool:
 
 def same_shape(left: Shape | None, right: Shape | None) -> bool:
     """Are the two one shape, whatever the dimensions are? Unlike `==`, it records nothing."""
-    if left is None or right is None:
+    if left is None or right is None or left is right:
         return left is right
     # Most sizes are small numbers, of which there is one object each.
     return len(left) == len(right) and all(

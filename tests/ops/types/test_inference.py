@@ -216,7 +216,7 @@ def test_an_empty_type_proto_is_unknown() -> None:
     assert from_type_proto(onnx.TypeProto()) == UNKNOWN
 
 
-def test_elementwise_operators_of_the_same_types_are_inferred_once(
+def test_operators_of_the_same_types_and_attributes_are_inferred_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -226,7 +226,17 @@ def test_elementwise_operators_of_the_same_types_are_inferred_once(
     for _ in range(3):
         assert known.infer(TypeQuery("Add", {}, (kind, scalar), (None, None), 1)) == (kind,)
     assert known.infer(TypeQuery("Add", {}, (scalar, scalar), (None, None), 1)) == (scalar,)
-    # Attributes may be wrong, and values may decide.
-    for _ in range(2):
-        known.infer(TypeQuery("Transpose", {"perm": (1, 0)}, (kind,), (None,), 1))
+    for perm in ((1, 0), (1, 0), (0, 1)):
+        turned = known.infer(TypeQuery("Transpose", {"perm": perm}, (kind,), (None,), 1))
+        assert turned == (TensorType(DType.F32, (3, 2) if perm == (1, 0) else (2, 3)),)
     assert asked == ["Add", "Add", "Transpose", "Transpose"]
+    # Values may decide, so who has some is inferred each time.
+    shape = TensorType(DType.I64, (1,))
+    for size in (6, -1):
+        query = TypeQuery("Reshape", {}, (kind, shape), (None, np.array([size])), 1)
+        assert known.infer(query) == (TensorType(DType.F32, (6,)),)
+    assert asked[4:] == ["Reshape", "Reshape"]
+    # What is wrong is refused each time.
+    for _ in range(2):
+        with pytest.raises(ModelError, match="Transpose"):
+            known.infer(TypeQuery("Transpose", {"perm": (5, 0)}, (kind,), (None,), 1))

@@ -4,9 +4,9 @@ with a memory for the latter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -46,8 +46,17 @@ def infer(query: TypeQuery) -> tuple[ValueType, ...]:
     return Inference().infer(query)
 
 
+_PLAIN = frozenset({int, float, str, bytes})
+
+
+def _plain_kinds(attr: object) -> frozenset[type] | None:
+    """What an attribute is made of, if it is numbers or text: 1 and 1.0 are not the same."""
+    kinds = frozenset(map(type, attr if isinstance(attr, tuple) else (attr,)))
+    return kinds if kinds <= _PLAIN else None
+
+
 class Inference:
-    """Inference that remembers what it found for elementwise operators, and what it asked the
+    """Inference that remembers what it found for operators on the same types, and what it asked the
     `onnx` package, which takes some 100 µs to answer. One for each graph being built.
     """
 
@@ -68,11 +77,14 @@ class Inference:
 
     def _infer(self, query: TypeQuery) -> tuple[ValueType, ...]:
         known = lookup(query.op)
+        # What is computed element by element follows from the operands' types alone, other results
+        # from the attributes too and from what constants have; and layers repeat.
+        key: tuple[Hashable, ...] = (query.op, query.types, query.n_outputs)
         if known.formula is None or query.attrs:
-            return self._infer_anew(query, known)
-        # What is computed element by element follows from the operands' types alone, and layers
-        # that repeat have the same ones.
-        key = (query.op, query.types, query.n_outputs)
+            kinds = tuple(map(_plain_kinds, query.attrs.values()))
+            if None in kinds or any(value is not None for value in query.values):
+                return self._infer_anew(query, known)
+            key = (*key, kinds, *cast(Iterable[Hashable], query.attrs.items()))
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._infer_anew(query, known)
