@@ -35,7 +35,7 @@ from whence.errors import WhenceError
 
 SECONDS_FOR_ONE = 10
 MOST_BYTES = 6 << 30
-AT_ONCE = 5000
+AT_ONCE = 1000
 GOOD = frozenset({"read", "refused"})
 
 Reader = Callable[[bytes], object]
@@ -135,7 +135,7 @@ class Run:
                         capture_output=True,
                         text=True,
                         check=False,
-                        timeout=2 * AT_ONCE,
+                        timeout=SECONDS_FOR_ONE * AT_ONCE,
                     )
                     code, said = done.returncode, done.stderr
                 except subprocess.TimeoutExpired:
