@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import signal
 import struct
 import subprocess
 import sys
@@ -35,7 +34,11 @@ from whence.errors import WhenceError
 
 SECONDS_FOR_ONE = 10
 MOST_BYTES = 6 << 30
-AT_ONCE = 1000
+AT_ONCE = 5000
+REPORTED = 100
+SECONDS_BETWEEN_LINES = 10
+# Longer than the limit on one file, even where others have most of the processor.
+SILENCE = 3600
 GOOD = frozenset({"read", "refused"})
 
 Reader = Callable[[bytes], object]
@@ -94,32 +97,37 @@ def outcome(data: bytes, read: Reader) -> tuple[str, str]:
 
 
 def work(seed: int, first: int, last: int, place: Path) -> None:
-    """In a process of its own: outcomes are counted on the way and printed at the end; the number of
-    the current one is always in the file `place`.
+    """In a process of its own: a line of JSON for every hundred; the number of the current one is
+    always in the file `place`.
     """
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    counts: Counter[str] = Counter()
-    defects = []
     with place.open("r+b", buffering=0) as at:
-        for index in range(first, last):
-            at.seek(0)
-            at.write(struct.pack("q", index))
-            name, data, read = candidate(seed, index)
-            kind, text = outcome(data, read)
-            counts[kind] += 1
-            if kind not in GOOD:
-                defects.append({"index": index, "outcome": kind, "file": name, "text": text})
-    print(json.dumps({"counts": counts, "defects": defects}))
+        for begin in range(first, last, REPORTED):
+            counts: Counter[str] = Counter()
+            defects = []
+            end = min(begin + REPORTED, last)
+            for index in range(begin, end):
+                at.seek(0)
+                at.write(struct.pack("q", index))
+                name, data, read = candidate(seed, index)
+                kind, text = outcome(data, read)
+                counts[kind] += 1
+                if kind not in GOOD:
+                    defects.append({"index": index, "outcome": kind, "file": name, "text": text})
+            print(json.dumps({"end": end, "counts": counts, "defects": defects}), flush=True)
 
 
 class Run:
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    """Processes that read ranges of damaged files, and what came of all of them."""
+
+    def __init__(self, seed: int, total: int = 0, *, progress: bool = False) -> None:
+        self.seed, self.total, self.progress = seed, total, progress
         self.counts: Counter[str] = Counter()
         self.defects: list[dict[str, Any]] = []
         self.lock = threading.Lock()
+        self.began = self.said = time.monotonic()
 
     def range(self, first: int, last: int) -> None:
         """All of these, in as many processes as crashes make necessary."""
@@ -127,34 +135,71 @@ class Run:
             with tempfile.NamedTemporaryFile() as place:
                 place.write(struct.pack("q", first))
                 place.flush()
-                arguments = ["--seed", self.seed, "--range", first, last, place.name]
-                command = [sys.executable, "-m", "tests.mutate_bytes", *arguments]
-                try:
-                    done = subprocess.run(
-                        [str(each) for each in command],
-                        capture_output=True,
-                        text=True,
-                        check=False,
-                        timeout=SECONDS_FOR_ONE * AT_ONCE,
-                    )
-                    code, said = done.returncode, done.stderr
-                except subprocess.TimeoutExpired:
-                    code, said = -signal.SIGALRM, "never ends"
+                first, code, said = self._process(first, last, Path(place.name))
                 (reached,) = struct.unpack("q", Path(place.name).read_bytes()[:8])
-            with self.lock:
-                if code == 0:
-                    found = json.loads(done.stdout.splitlines()[-1])
-                    self.counts.update(found["counts"])
-                    self.defects += found["defects"]
-                    return
-                self.counts["crash"] += 1
-                self.defects.append(
-                    {"index": reached, "outcome": "crash", "text": f"{said[-2000:]}\nexit {code}"}
-                )
-            # What came before it is read again, up to there; then what comes after it.
+            if first == last:
+                return
+            text = f"{said[-2000:]}\nexit code {code}"
+            self._add({"crash": 1}, [{"index": reached, "outcome": "crash", "text": text}])
+            # What came before it and was not reported is read again, up to there; then the rest.
             if reached > first:
                 self.range(first, reached)
             first = reached + 1
+
+    def _process(self, first: int, last: int, place: Path) -> tuple[int, int, str]:
+        """How far one process came, its exit code and its complaints."""
+        arguments = ["--seed", self.seed, "--range", first, last, place]
+        command = [sys.executable, "-m", "tests.mutate_bytes", *map(str, arguments)]
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=complaints, text=True
+            ) as process:
+                assert process.stdout is not None
+                watch = threading.Thread(target=_end_if_silent, args=(process, place))
+                watch.start()
+                for line in process.stdout:
+                    if line.startswith("{") and line.endswith("}\n"):
+                        found = json.loads(line)
+                        first = found["end"]
+                        self._add(found["counts"], found["defects"])
+                code = process.wait()
+                watch.join()
+            complaints.seek(0)
+            return first, code, complaints.read()
+
+    def _add(self, counts: dict[str, int], defects: list[dict[str, Any]]) -> None:
+        with self.lock:
+            self.counts.update(counts)
+            self.defects += defects
+            if not self.progress:
+                return
+            for defect in defects:
+                print(_line(defect), flush=True)
+            now = time.monotonic()
+            if now - self.said > SECONDS_BETWEEN_LINES or self.counts.total() >= self.total:
+                self.said, done = now, self.counts.total()
+                pace = done / (now - self.began)
+                print(f"{done}/{self.total}  {pace:.0f}/s  {dict(self.counts)}", flush=True)
+
+
+def _line(defect: dict[str, Any]) -> str:
+    last_line = defect["text"].strip().splitlines()[-1:]
+    return f"{defect['outcome']} {defect['index']} {defect.get('file', '')} {last_line}"
+
+
+def _end_if_silent(process: subprocess.Popen[str], place: Path) -> None:
+    """End a process that stays with one file for so long that no signal reaches it any more."""
+    at, since = b"", time.monotonic()
+    while True:
+        try:
+            process.wait(timeout=1)
+            return
+        except subprocess.TimeoutExpired:
+            now = place.read_bytes()
+            if now != at:
+                at, since = now, time.monotonic()
+            elif time.monotonic() - since > SILENCE:
+                process.kill()
 
 
 def main() -> None:
@@ -181,18 +226,15 @@ def main() -> None:
         kind, text = outcome(data, read)
         print(f"{text}\n{kind}: {name}, written to {path}")
         raise SystemExit(kind not in GOOD)
-    run, began = Run(options.seed), time.monotonic()
+    run = Run(options.seed, options.count - options.first, progress=True)
 
     def one(first: int) -> None:
         run.range(first, min(first + AT_ONCE, options.count))
-        done, seconds = run.counts.total(), time.monotonic() - began
-        print(f"{done}  {done / seconds:.0f}/s  {dict(run.counts)}", flush=True)
 
     with ThreadPoolExecutor(options.workers) as pool:
         list(pool.map(one, range(options.first, options.count, AT_ONCE)))
     for defect in run.defects:
-        last_line = defect["text"].strip().splitlines()[-1:]
-        print(defect["outcome"], defect["index"], defect.get("file", ""), last_line)
+        print(_line(defect))
     print(f"seed {options.seed}: {run.counts.total()} files, {dict(run.counts)}")
     raise SystemExit(bool(run.defects))
 

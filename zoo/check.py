@@ -8,35 +8,33 @@ cannot).
     python -m zoo.check NAME...             some of them
     python -m zoo.check --folder DIR        every model file below a folder
     python -m zoo.check --json FILE         the table as data
+    python -m zoo.check --resume FILE       keep verdicts in FILE as they come, and skip what has one
     python -m zoo.check --compiled          run compiled code instead of the reference interpreter
     python -m zoo.check --engine opencl     and on this engine instead of the processor
 
-A model that the other engine itself does not load or run is listed as such and not counted. Exit
-code 1 when any other fails.
+Small files come first. A model that the other engine itself does not load or run is listed as such
+and not counted. Exit code 1 when any other fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 
 from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
 from zoo.peers import run_litert, run_onert, run_onnx_runtime
 from zoo.quanta import allowances, declared_inputs
+from zoo.verdicts import Record, Verdict, check_all, report
 
 if TYPE_CHECKING:
     from whence.graph import Graph
@@ -47,24 +45,7 @@ HALF_TOLERANCE = 5e-3
 # against float64 on its own logits).
 ABSOLUTE = 2.0**-22
 SUFFIXES = (".onnx", ".tflite", ".circle")
-_SMALL = 1 << 16
 _SMALL_FILE = 1 << 20
-_BATCH = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What came of one model. `status` is ok, differs, failed, or peer (the other engine does not
-    load or run it).
-    """
-
-    name: str
-    status: str
-    detail: str = ""
-    error: float = 0.0
-    operators: int = 0
-    nodes: int = 0
-    seconds: float = 0.0
 
 
 def main() -> int:
@@ -74,6 +55,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--folder", type=Path, action="append", default=[])
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--resume", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=900)
     parser.add_argument("--compiled", action="store_true")
@@ -92,10 +74,11 @@ def main() -> int:
     files = [] if options.folder and not options.names else _models(cache_folder().glob("*"))
     files = [file for file in files if not options.names or file.stem in options.names]
     files += _models(file for folder in options.folder for file in folder.rglob("*"))
-    verdicts = _check_all(
-        files, options.jobs, options.timeout, ["--engine", engine] if engine else []
-    )
-    _report(verdicts)
+    record = Record(options.resume, engine)
+    flags = ["--engine", engine] if engine else []
+    check_all(record.missing(files), record, options.jobs, options.timeout, flags)
+    verdicts = sorted((record.found[file] for file in files), key=lambda verdict: verdict.name)
+    report(verdicts)
     if options.json is not None:
         options.json.write_text(
             json.dumps([asdict(verdict) for verdict in verdicts], indent=1), encoding="utf-8"
@@ -105,70 +88,6 @@ def main() -> int:
 
 def _models(files: Iterable[Path]) -> list[Path]:
     return sorted(file for file in files if file.suffix in SUFFIXES)
-
-
-def _check_all(files: list[Path], jobs: int, timeout: float, flags: list[str]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    with (
-        Progress(console=Console(stderr=True), transient=True) as bar,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
-        task = bar.add_task("checking", total=len(files))
-        futures = [pool.submit(_in_a_process, batch, timeout, flags) for batch in _batches(files)]
-        for future in as_completed(futures):
-            verdicts += future.result()
-            bar.update(task, completed=len(verdicts))
-    return sorted(verdicts, key=lambda verdict: verdict.name)
-
-
-def _batches(files: list[Path]) -> list[list[Path]]:
-    """A process each for large models; small ones together, for starting a process takes longer
-    than checking them.
-    """
-    batches: list[list[Path]] = []
-    for file in files:
-        small = file.stat().st_size <= _SMALL
-        if (
-            small
-            and batches
-            and len(batches[-1]) < _BATCH
-            and batches[-1][-1].stat().st_size <= _SMALL
-        ):
-            batches[-1].append(file)
-        else:
-            batches.append([file])
-    return batches
-
-
-def _in_a_process(files: list[Path], timeout: float, flags: list[str]) -> list[Verdict]:
-    """The verdicts of a process, so that a crash or a hang of either engine is one model's verdict
-    and not the end of the run.
-    """
-    command = [sys.executable, "-m", "zoo.check", *flags, "--here", *map(str, files)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-        code, text, complaint = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired as error:
-        code, complaint = None, ""
-        text = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
-    verdicts = [
-        Verdict(**json.loads(line))
-        for line in text.splitlines()
-        if line.startswith("{") and line.endswith("}")
-    ]
-    left = files[len(verdicts) :]
-    if not left:
-        return verdicts
-    if len(files) > 1:
-        return verdicts + [
-            verdict for file in left for verdict in _in_a_process([file], timeout, flags)
-        ]
-    if code is None:
-        return [Verdict(files[0].stem, "failed", f"no answer in {timeout:.0f} s")]
-    if code < 0 and "--alone" not in flags:
-        # Was it the other engine?
-        return _in_a_process(files, timeout, ["--alone"])
-    return [Verdict(files[0].stem, "failed", f"exit code {code}: {complaint.strip()[-300:]}")]
 
 
 def check(file: Path, engine: str = "") -> Verdict:
@@ -407,27 +326,6 @@ def _describe(
     return (
         f"output '{names[index]}' {was.dtype}{list(was.shape)} against"
         f" {now.dtype}{list(now.shape)}, difference {errors[index]:.3g}"
-    )
-
-
-def _report(verdicts: list[Verdict]) -> None:
-    for verdict in verdicts:
-        if verdict.status == "ok":
-            print(
-                f"ok       {verdict.name:32} {verdict.operators:6} operators → {verdict.nodes:6}"
-                f" nodes  {verdict.error:.1e}  {verdict.seconds:6.1f} s"
-            )
-    for status in ("peer", "differs", "failed"):
-        for verdict in verdicts:
-            if verdict.status == status:
-                print(f"{status:8} {verdict.name:32} {verdict.detail}")
-    counts = {
-        status: sum(verdict.status == status for verdict in verdicts)
-        for status in ("ok", "peer", "differs", "failed")
-    }
-    print(
-        f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed,"
-        f" {counts['peer']} not comparable"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,28 +17,39 @@ class Stuck(BaseException):
 
 _WAITING = 20
 """How many times longer something may take on a clock than on a processor, which it may share."""
-_CLOCKS = (
-    (signal.ITIMER_PROF, signal.SIGPROF, 1),
-    (signal.ITIMER_REAL, signal.SIGALRM, _WAITING),
-)
+_STARVED = 1e-3
+"""A process that gets less of a processor than this is not waiting for its turn, but for nothing."""
 
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise `Stuck` after so many seconds of a processor's time: on a busy machine that is later."""
+    """Raise `Stuck` after so many seconds of a processor's time, or when it waits for something
+    that does not come. On a busy machine, where others have the processor, that is later.
+    """
+    used = time.process_time()
 
-    def stop(*_: Any) -> None:
+    def computed(*_: Any) -> None:
         raise Stuck
 
-    before = [signal.signal(number, stop) for _, number, _ in _CLOCKS]
-    for timer, _, times in _CLOCKS:
-        signal.setitimer(timer, times * seconds)
+    def waited(*_: Any) -> None:
+        nonlocal used
+        before, used = used, time.process_time()
+        if used - before < _STARVED * _WAITING * seconds:
+            raise Stuck
+
+    clocks = (
+        (signal.ITIMER_PROF, signal.SIGPROF, computed, seconds),
+        (signal.ITIMER_REAL, signal.SIGALRM, waited, _WAITING * seconds),
+    )
+    former = [signal.signal(number, handler) for _, number, handler, _ in clocks]
+    for timer, _, _, limit in clocks:
+        signal.setitimer(timer, limit, limit)
     try:
         yield
     finally:
-        for timer, _, _ in _CLOCKS:
+        for timer, _, _, _ in clocks:
             signal.setitimer(timer, 0)
-        for (_, number, _), handler in zip(_CLOCKS, before, strict=True):
+        for (_, number, _, _), handler in zip(clocks, former, strict=True):
             signal.signal(number, handler)
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tests.mutate_bytes import GOOD, candidate, outcome, sources
+from tests.mutate_bytes import GOOD, Run, candidate, outcome, sources
+from tests.mutation import damage
 from tests.mutation.damage import Stuck, limited
 
 COUNT = 600
@@ -41,3 +42,21 @@ def test_waiting_for_a_busy_machine_is_not_being_stuck():
         endless()
     with pytest.raises(Stuck), limited(0.01):
         time.sleep(60)
+
+
+def test_a_process_that_hardly_gets_a_processor_is_not_stuck(monkeypatch):
+    monkeypatch.setattr(damage, "_WAITING", 2)
+    began = time.monotonic()
+    with limited(0.3):
+        while time.monotonic() - began < 1:
+            time.sleep(0.1)
+            spin = time.process_time()
+            while time.process_time() - spin < 1e-3:
+                pass
+
+
+def test_every_range_is_read_once_in_processes_of_its_own():
+    run = Run(13)
+    run.range(0, 130)
+    assert run.counts.total() == 130
+    assert not run.defects
