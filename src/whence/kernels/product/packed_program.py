@@ -1,11 +1,8 @@
 """Products straight from packed weights of 2, 4 or 8 bits, as a program.
 
 A column is a lane, so a vector of 32-bit words holds the next codes of as many columns. In each of
-its bytes lie one or more codes: byte j of *quad* q, four codes that follow each other, is
-
-    (word >> bits · q) & mask, byte j
-
-so that one shift and one mask make four codes of every column ready. Two ways from there:
+its bytes lie one or more codes, so that one shift and one mask make four codes of every column
+ready (`packed_codes.py`). Two ways from there:
 
 - integer: rows of A are quantised to int8, block by block, when a worker begins; four products a lane
   are added at once, and the sum of a block becomes a real number by the scales of both sides.
@@ -17,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
+from whence.kernels.device.packed import packed_product_on_device
 from whence.kernels.expressions import apply, choose
 from whence.kernels.index import Index
 from whence.kernels.ir import (
@@ -38,6 +36,7 @@ from whence.kernels.ir import (
     least,
 )
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW
+from whence.kernels.product.packed_codes import code_of, quad_of
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
@@ -166,12 +165,7 @@ class PackedProduct(Micro):
         return build.finish()
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
-        """One number at a time, in real numbers."""
-        build = Builder()
-        with build.tasks(kernel.tasks) as panel:
-            build.bind(BATCH, 0)
-            _one_by_one(build, self, panel)
-        return build.finish()
+        return packed_product_on_device(self, kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +393,8 @@ def _dot(
         for quad in range(it.quads):
             with build.scope():
                 codes = [
-                    build.let(f"codes{j}", _quad(it, word, quad)) for j, word in enumerate(words)
+                    build.let(f"codes{j}", quad_of(it.bits, word, quad))
+                    for j, word in enumerate(words)
                 ]
                 place = b * (it.block // 4) + number * it.quads + quad
                 with build.loop("i", rows, unroll=FULLY) as i:
@@ -409,16 +404,6 @@ def _dot(
                         part = parts[i, j]
                         made = Primitive(name, (part, code, x), DType.I32, lanes)
                         build.assign(part, made)
-
-
-def _quad(it: PackedProduct, word: Expr, quad: int) -> Expr:
-    if it.bits == 8:
-        return word
-    mask = ((1 << it.bits) - 1) * 0x01010101
-    shifted = (
-        word if quad == 0 else lanewise(Fn.SHIFT_RIGHT, word, Literal(it.bits * quad, DType.I32))
-    )
-    return lanewise(Fn.BIT_AND, shifted, Literal(mask, DType.I32))
 
 
 def _real_block(
@@ -440,7 +425,9 @@ def _real_block(
             for byte in range(4):
                 with build.scope():
                     weights = [
-                        build.let(f"w{j}", _code(it, word, quad, byte) * scales[j] - offsets[j])
+                        build.let(
+                            f"w{j}", code_of(it.bits, word, quad, byte) * scales[j] - offsets[j]
+                        )
                         for j, word in enumerate(words)
                     ]
                     place = b * it.block + (number * it.quads + quad) * 4 + byte
@@ -449,14 +436,6 @@ def _real_block(
                         x = build.let("x", Splat(one, lanes))
                         for j, weight in enumerate(weights):
                             build.accumulate(sums[i, j], x * weight)
-
-
-def _code(it: PackedProduct, word: Expr, quad: int, byte: int) -> Expr:
-    """One code of each column, as float32."""
-    shift, mask = 8 * byte + it.bits * quad, (1 << it.bits) - 1
-    shifted = lanewise(Fn.SHIFT_RIGHT, word, Literal(shift, DType.I32)) if shift else word
-    code = lanewise(Fn.BIT_AND, shifted, Literal(mask, DType.I32))
-    return Op(Fn.CAST, (code,), DType.F32, word.lanes)
 
 
 def _store(build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: Count) -> None:
@@ -474,44 +453,3 @@ def _store(build: Builder, item: _Item, sums: Memory, m0: Count, rows: int, v0: 
             build.bind(COLUMN, first + j)
             build.bind_value(ACCUMULATOR.name, made[i * width + j])
             build.store(it.out, it.out_index, it.value)
-
-
-# ---- devices ----
-
-
-def _one_by_one(build: Builder, it: PackedProduct, panel: Count) -> None:
-    a, words = build.buffer(it.a), build.buffer(it.words, DType.I32)
-    scales = build.buffer(it.scales)
-    columns = build.count("columns", least(it.columns - panel * it.width, it.width))
-    with build.loop("row", it.rows) as row, build.loop("lane", columns) as lane:
-        total = build.variable("total", Literal(0.0, DType.F32))
-        with build.loop("b", it.blocks) as b:
-            block = build.count("block", panel * it.blocks + b)
-            scale = build.let("scale", scales[block * it.width + lane])
-            if it.zeros is None:
-                zero: Expr = Literal(float(it.middle), DType.F32)
-            else:
-                read = build.buffer(it.zeros, DType.U8)[block * it.width + lane]
-                zero = build.let("zero", Op(Fn.CAST, (read,), DType.F32))
-            with build.loop("w", it.block_words) as w:
-                word = build.let("word", words[(block * it.block_words + w) * it.width + lane])
-                for quad in range(it.quads):
-                    for byte in range(4):
-                        k = b * it.block + w * (it.quads * 4) + quad * 4 + byte
-                        code = _code_of(it, word, quad, byte)
-                        product = a[row * it.depth + k] * ((code - zero) * scale)
-                        if it.pads:
-                            with build.when(k < it.depth):
-                                build.accumulate(total, product)
-                        else:
-                            build.accumulate(total, product)
-        build.bind(ROW, row)
-        build.bind(COLUMN, panel * it.width + lane)
-        build.bind_value(ACCUMULATOR.name, total)
-        build.store(it.out, it.out_index, it.value)
-
-
-def _code_of(it: PackedProduct, word: Expr, quad: int, byte: int) -> Expr:
-    shift, mask = 8 * byte + it.bits * quad, (1 << it.bits) - 1
-    shifted = apply(Fn.SHIFT_RIGHT, word, Literal(shift, DType.I32)) if shift else word
-    return Op(Fn.CAST, (apply(Fn.BIT_AND, shifted, Literal(mask, DType.I32)),), DType.F32)
