@@ -15,16 +15,13 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat, zeros
 from whence.kernels.device.packed import packed_product_on_device
-from whence.kernels.expressions import apply, choose
 from whence.kernels.index import Index
 from whence.kernels.ir import (
     FULLY,
-    Bits,
     Count,
     Expr,
     Fn,
     Kernel,
-    Literal,
     Micro,
     Name,
     Op,
@@ -32,21 +29,17 @@ from whence.kernels.ir import (
     Splat,
     Stmt,
     count,
-    lanewise,
     least,
 )
 from whence.kernels.product.gemm_program import ACCUMULATOR, BATCH, COLUMN, ROW
 from whence.kernels.product.packed_codes import code_of, quad_of
+from whence.kernels.product.packed_rows import LARGEST_CODE, Rows, quantised_rows, real_rows
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
 _WORD = 32
 _PAIR_LIMIT = 1 << 15
 """Of a sum of 16 bits; see `codegen/packed_vectors.py`."""
-_MOST = 127
-"""The largest code of a quantised row."""
-_MAGIC = 12582912.0
-"""1.5 · 2^23: the last place of a sum with it counts ones, so that adding it rounds, to even."""
 _UNROLLED = 4
 """Words of a column whose products are written out, a power of 2 as all their numbers are."""
 _AHEAD = 4096
@@ -135,11 +128,11 @@ class PackedProduct(Micro):
     @property
     def steps(self) -> int:
         """Quads that may be added before their sum is made int32."""
-        return (_PAIR_LIMIT - 1) // (2 * ((1 << self.bits) - 1) * _MOST)
+        return (_PAIR_LIMIT - 1) // (2 * ((1 << self.bits) - 1) * LARGEST_CODE)
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
-        rows = _quantised(build, self) if self.integer else _real(build, self)
+        rows = quantised_rows(build, self) if self.integer else real_rows(build, self)
         with build.tasks(kernel.tasks) as panel:
             build.bind(BATCH, 0)
             stride = self.blocks * self.width
@@ -169,118 +162,16 @@ class PackedProduct(Micro):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of A, ready to be multiplied."""
-
-    values: Pointer
-    """int32 words of four codes, or float32."""
-    stride: int
-    scales: Pointer | None = None
-    """Of quantised rows, `[row][block]`."""
-    corrections: Pointer | None = None
-    """What zero points take from the sum of a block, `[row][block]`: the sum of its codes, as
-    float32; the middle of the range times that, as int32, where no zero points are given.
-    """
-
-
-@dataclass(frozen=True, slots=True)
 class _Item:
     """What the parts of a work item share."""
 
     it: PackedProduct
     n0: Count
     """Its first column."""
-    a: _Rows
+    a: Rows
     words: Pointer
     scales: Pointer
     zeros: Pointer | None
-
-
-# ---- rows of A ----
-
-
-def _filled(build: Builder, it: PackedProduct, row: Pointer, to: Pointer, at: Count) -> None:
-    """A row of A, zeros behind it up to whole blocks."""
-    with build.loop("k", it.depth, vectorise=True) as k:
-        build.assign(to[at + k], row[k])
-    with build.loop("k", it.padded, begin=it.depth) as k:
-        build.assign(to[at + k], Literal(0.0, DType.F32))
-
-
-def _real(build: Builder, it: PackedProduct) -> _Rows:
-    a = build.buffer(it.a)
-    if not it.pads:
-        return _Rows(a, it.depth)
-    filled = build.scratch("filled", alone=False)
-    with build.loop("row", it.rows) as row:
-        _filled(build, it, build.pointer("from", a, row * it.depth), filled, row * it.padded)
-    return _Rows(filled, it.padded)
-
-
-def _quantised(build: Builder, it: PackedProduct) -> _Rows:
-    """Rows of A as int8: in each block the number farthest from zero becomes 127 or -127."""
-    codes_size, scales_size, _ = it.scratch
-    a = build.buffer(it.a)
-    codes = build.scratch("codes", DType.I8, alone=False)
-    scales = build.scratch("row_scales", offset=codes_size, alone=False)
-    kind = DType.I32 if it.zeros is None else DType.F32
-    corrections = build.scratch("corrections", kind, codes_size + it.rows * it.blocks, alone=False)
-    staged = (
-        build.scratch("staged", offset=codes_size + scales_size, alone=False) if it.pads else None
-    )
-    with build.loop("row", it.rows) as row:
-        source = build.pointer("from", a, row * it.depth, alone=False)
-        if staged is not None:
-            _filled(build, it, source, staged, count(0))
-            source = staged
-        with build.loop("b", it.blocks) as b:
-            scale, total = _quantised_block(build, it, source, codes, row, b)
-            place = row * it.blocks + b
-            build.assign(scales[place], scale)
-            if it.zeros is None:
-                whole = Op(Fn.CAST, (total,), DType.I32)
-                by = Literal(it.middle, DType.I32)
-                build.assign(corrections[place], apply(Fn.MUL, whole, by))
-            else:
-                build.assign(corrections[place], total)
-    words = build.scratch("row_words", DType.I32, alone=False)
-    return _Rows(words, it.padded // 4, scales, corrections)
-
-
-def _quantised_block(
-    build: Builder, it: PackedProduct, source: Pointer, codes: Pointer, row: Count, b: Count
-) -> tuple[Expr, Expr]:
-    """Its scale, and the sum of its codes."""
-    lanes = it.lanes
-    tops = build.variable("tops", zeros(lanes))
-    with build.loop("i", it.block, step=lanes, unroll=FULLY) as i:
-        x = source.vector(b * it.block + i, lanes)
-        size = build.let(
-            "size",
-            Bits(
-                lanewise(Fn.BIT_AND, Bits(x, DType.I32), Literal(0x7FFFFFFF, DType.I32)),
-                DType.F32,
-            ),
-        )
-        build.assign(
-            tops, Op(Fn.CHOOSE, (lanewise(Fn.LT, tops, size), size, tops), DType.F32, lanes)
-        )
-    top = build.let("top", Primitive(f"top_f32x{lanes}", (tops,), DType.F32))
-    scale = build.let("scale", top * Literal(1.0 / _MOST, DType.F32))
-    nothing, one = Literal(0.0, DType.F32), Literal(1.0, DType.F32)
-    inverse = build.let("inverse", choose(apply(Fn.EQ, top, nothing), nothing, one / scale))
-    totals = build.variable("totals", zeros(lanes))
-    with build.loop("i", it.block, step=lanes, unroll=FULLY) as i:
-        x = source.vector(b * it.block + i, lanes)
-        magic = Literal(_MAGIC, DType.F32)
-        rounded = build.let("rounded", x * inverse + Splat(magic, lanes))
-        build.accumulate(totals, rounded - magic)
-        code = Op(Fn.CAST, (Bits(rounded, DType.I32),), DType.I8, lanes)
-        build.assign(codes.vector(row * it.padded + b * it.block + i, lanes), code)
-    return scale, build.let("total", Primitive(f"sum_f32x{lanes}", (totals,), DType.F32))
-
-
-# ---- sums ----
 
 
 def _row_tile(build: Builder, item: _Item, m0: Count, rows: int) -> None:
