@@ -29,7 +29,7 @@ import numpy as np
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
 from whence.frontends.origin_metadata import LOAD
-from whence.frontends.tflite.emitter import Emitter
+from whence.frontends.tflite.operator_of_file import OperatorOfFile
 from whence.frontends.tflite.quantisation import (
     FIXED_POINT,
     ROUND_AWAY,
@@ -67,114 +67,26 @@ ACTIVATIONS: Mapping[int, str] = {
 }
 
 
-class OperatorCall(Emitter):
+class OperatorCall(OperatorOfFile):
     """One operator of the file while it is mapped. `Emitter` has what makes nodes: `emit`, `const`,
-    `cast`, `clip`, `body`, `inline`, `fail`.
+    `cast`, `clip`, `body`, `inline`, `fail`; `OperatorOfFile` what the file says of the operator.
     """
 
     def __init__(
         self, subgraph: SubgraphScope, record: OperatorRecord, place: OperatorOrigin
     ) -> None:
-        super().__init__(subgraph.scope, record.name, place, subgraph.path)
-        self.record = record
-        self.options = record.options
-        self._subgraph = subgraph
+        super().__init__(subgraph, record, place)
         self._outputs: dict[int, Ref] = {}
-
-    # ---- the operator as the file has it ----
-
-    @property
-    def subgraph(self) -> SubgraphScope:
-        """Where it stands."""
-        return self._subgraph
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.record.inputs)
-
-    @property
-    def n_outputs(self) -> int:
-        return len(self.record.outputs)
-
-    def has(self, index: int) -> bool:
-        """Is input `index` given?"""
-        return index < len(self.record.inputs) and self.record.inputs[index] != ABSENT
-
-    def tensor(self, index: int) -> TensorRecord:
-        """The file's record of an input that is given."""
-        return self._subgraph.tensor(self._input(index))
-
-    def output_tensor(self, index: int) -> TensorRecord:
-        return self._subgraph.tensor(self._output(index))
-
-    def type(self, index: int) -> TensorType:
-        """The type of an input as it is in the file, with the shape that inference found."""
-        kind = self.type_of(self._subgraph.value(self._input(index)))
-        if not isinstance(kind, TensorType):
-            self.fail(f"input {index} is not a tensor but {kind}")
-        if kind.shape is None:
-            declared = self._subgraph.declared(self._input(index))
-            return TensorType(
-                kind.dtype, None if declared.shape is None else (None,) * len(declared.shape)
-            )
-        return kind
-
-    def rank(self, index: int) -> int:
-        kind = self.type(index)
-        if kind.shape is None:
-            self.unsupported(f"the number of dimensions of input {index} is not known")
-        return len(kind.shape)
-
-    def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of an input that must be known."""
-        shape = self.type(index).static_shape
-        if shape is None:
-            self.unsupported(f"the shape of input {index}, {self.type(index)}, is not known")
-        return shape
-
-    def output_type(self, index: int) -> TensorType:
-        """What the file declares of an output. LiteRT does not rely on the shape, nor should a
-        mapping that can do without.
-        """
-        return self._subgraph.declared(self._output(index))
-
-    def quantisation(self, index: int) -> QuantisationRecord | None:
-        """The parameters of an input that is quantised."""
-        return quantisation_of(self.tensor(index)) if self.has(index) else None
-
-    def output_quantisation(self, index: int) -> QuantisationRecord | None:
-        return quantisation_of(self.output_tensor(index))
-
-    def integer(self, option: str, default: int = 0) -> int:
-        value = self.options.get(option, default)
-        if not isinstance(value, int):
-            self.fail(f"option {option} is {value!r}, not a whole number")
-        return int(value)
-
-    def number(self, option: str, default: float = 0.0) -> float:
-        value = self.options.get(option, default)
-        if not isinstance(value, int | float):
-            self.fail(f"option {option} is {value!r}, not a number")
-        return float(value)
-
-    def flag(self, option: str, default: bool = False) -> bool:
-        return bool(self.options.get(option, default))
-
-    def integers(self, option: str) -> tuple[int, ...]:
-        value = self.options.get(option, ())
-        if not isinstance(value, tuple):
-            self.fail(f"option {option} is {value!r}, not a list")
-        return tuple(int(item) for item in value)
 
     # ---- inputs ----
 
     def codes(self, index: int) -> Ref | None:
         """Input `index` as it is in the file; `None` when it is left out."""
-        return self._subgraph.value(self.record.inputs[index]) if self.has(index) else None
+        return self.subgraph.value(self.record.inputs[index]) if self.has(index) else None
 
     def needed(self, index: int) -> Ref:
         """As `codes`, of an input that the operator cannot do without."""
-        return self._subgraph.value(self._input(index))
+        return self.subgraph.value(self.input_number(index))
 
     def input(self, index: int) -> Ref | None:
         """Input `index` in real numbers, dequantised where the tensor is quantised; `None` when it
@@ -196,7 +108,7 @@ class OperatorCall(Emitter):
         """The value of an input in the codes of the file, when the file stores it or it follows
         from shapes.
         """
-        return self._subgraph.constant(self.record.inputs[index]) if self.has(index) else None
+        return self.subgraph.constant(self.record.inputs[index]) if self.has(index) else None
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of an input in real numbers, when the file stores it or it follows from
@@ -245,7 +157,7 @@ class OperatorCall(Emitter):
 
     def stored(self, index: int) -> bool:
         """Does the file store this input?"""
-        return self.has(index) and self._subgraph.is_stored(self.record.inputs[index])
+        return self.has(index) and self.subgraph.is_stored(self.record.inputs[index])
 
     def whole(self, index: int) -> Ref:
         """An input of whole numbers, such as a shape, in the 64 bits that canonical operators
@@ -367,13 +279,13 @@ class OperatorCall(Emitter):
 
     def keeps(self, index: int) -> bool:
         """Is input `index` a variable tensor, which the operator keeps from one run to the next?"""
-        return self.has(index) and self._subgraph.kept(self._input(index)) is not None
+        return self.has(index) and self.subgraph.kept(self.input_number(index)) is not None
 
     def keep_state(self, index: int, ref: Ref) -> None:
         """Give input `index`, where it is a variable tensor, the value, in real numbers or in the
         codes of the file, that operators after this one and the next run see.
         """
-        key = self._subgraph.kept(self._input(index)) if self.has(index) else None
+        key = self.subgraph.kept(self.input_number(index)) if self.has(index) else None
         if key is None:
             return
         tensor = self.tensor(index)
@@ -411,7 +323,7 @@ class OperatorCall(Emitter):
                 continue
             if index not in self._outputs:
                 self.fail(f"its output {index} is not mapped")
-            self._subgraph.define(tensor, self._outputs[index])
+            self.subgraph.define(tensor, self._outputs[index])
 
     def results(self) -> list[Ref]:
         """End in a graph that the operator holds: put all nodes there; its outputs."""
@@ -465,9 +377,9 @@ class OperatorCall(Emitter):
         """As DequantizeLinear with a `block_size`. LiteRT multiplies such weights with activations
         that it quantises too; here they are real.
         """
-        parts = [self._subgraph.stored_tensor(blocks.scales)]
+        parts = [self.subgraph.stored_tensor(blocks.scales)]
         if blocks.zero_points != ABSENT:
-            parts.append(self._subgraph.stored_tensor(blocks.zero_points))
+            parts.append(self.subgraph.stored_tensor(blocks.zero_points))
         shape = (*tensor.shape[:-1], -(-tensor.shape[-1] // blocks.size)) if tensor.shape else ()
         for part, what in zip(parts, ("scales", "zero points"), strict=False):
             if part is None or part.shape != shape:
@@ -503,13 +415,3 @@ class OperatorCall(Emitter):
                 "hybrid_asymmetric" if self.flag("asymmetric_quantize_inputs") else "hybrid"
             )
         }
-
-    def _input(self, index: int) -> int:
-        if not self.has(index):
-            self.fail(f"input {index} is missing; it has {len(self.record.inputs)}")
-        return self.record.inputs[index]
-
-    def _output(self, index: int) -> int:
-        if index >= len(self.record.outputs) or self.record.outputs[index] == ABSENT:
-            self.fail(f"output {index} is missing; it has {len(self.record.outputs)}")
-        return self.record.outputs[index]
