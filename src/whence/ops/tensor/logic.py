@@ -1,0 +1,113 @@
+"""Comparison, logic and bits, element by element with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whence.errors import ModelError
+from whence.ops.attributes import get_int, get_str
+from whence.ops.definition import Call, Neutral, OpClass, OpDef, Pattern, Value
+from whence.ops.formula import Function, X, Y, apply
+from whence.ops.operand import CONDITION, DATA, named
+from whence.ops.operand import X as OPERAND
+from whence.ops.precision import tensor
+from whence.ops.tensor.elementwise import binary, unary
+from whence.ops.traits import Trait
+from whence.ops.types.type_rules import broadcast, compare, predicate, where
+
+
+def shift_bits(x: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
+    """Shift within the type. An amount below 0 or past the last bit leaves only the fill: the sign
+    bit to the right, 0 to the left.
+    """
+    bits = x.dtype.itemsize * 8
+    beyond = amount >= bits if amount.dtype.kind == "u" else (amount < 0) | (amount >= bits)
+    amount = np.where(beyond, 0, amount).astype(x.dtype)
+    fill = (
+        np.zeros((), x.dtype)
+        if left or x.dtype.kind == "u"
+        else np.where(x < 0, -1, 0).astype(x.dtype)
+    )
+    return np.where(
+        beyond, fill, np.left_shift(x, amount) if left else np.right_shift(x, amount)
+    ).astype(x.dtype, copy=False)
+
+
+def _bit_shift(call: Call) -> tuple[Value]:
+    direction = get_str(call.attrs, "direction", "")
+    if direction not in {"LEFT", "RIGHT"}:
+        raise ModelError(f"{call.op}: direction must be LEFT or RIGHT, found {direction!r}")
+    return (shift_bits(tensor(call, 0), tensor(call, 1), direction == "LEFT"),)
+
+
+def _is_inf(call: Call) -> tuple[Value]:
+    x = tensor(call, 0)
+    found = np.zeros(x.shape, np.bool_)
+    if get_int(call.attrs, "detect_positive", 1):
+        found |= np.isinf(x) & (x > 0)
+    if get_int(call.attrs, "detect_negative", 1):
+        found |= np.isinf(x) & (x < 0)
+    return (found,)
+
+
+def _where(call: Call) -> tuple[Value]:
+    return (np.where(tensor(call, 0), tensor(call, 1), tensor(call, 2)),)
+
+
+OPS: tuple[OpDef, ...] = (
+    unary("Not", np.logical_not, formula=apply(Function.NOT, X), involution="not not x = x"),
+    unary("BitwiseNot", np.invert, formula=apply(Function.BIT_NOT, X), involution="not not x = x"),
+    unary("IsNaN", np.isnan, formula=apply(Function.ISNAN, X), infer=predicate),
+    OpDef("IsInf", Pattern.ELEMWISE, OpClass.ELEMENTWISE, predicate, _is_inf, operands=OPERAND),
+    binary("Equal", np.equal, formula=apply(Function.EQ, X, Y), infer=compare, commutative=True),
+    binary("Greater", np.greater, formula=Y < X, infer=compare),
+    binary("GreaterOrEqual", np.greater_equal, formula=apply(Function.LE, Y, X), infer=compare),
+    binary("Less", np.less, formula=apply(Function.LT, X, Y), infer=compare),
+    binary("LessOrEqual", np.less_equal, formula=apply(Function.LE, X, Y), infer=compare),
+    binary(
+        "And",
+        np.logical_and,
+        formula=apply(Function.AND, X, Y),
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(True, "x and true = x"),
+    ),
+    binary(
+        "Or",
+        np.logical_or,
+        formula=apply(Function.OR, X, Y),
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(False, "x or false = x"),
+    ),
+    binary(
+        "Xor",
+        np.logical_xor,
+        formula=apply(Function.XOR, X, Y),
+        infer=compare,
+        commutative=True,
+        neutral=Neutral(False, "x xor false = x"),
+    ),
+    binary("BitwiseAnd", np.bitwise_and, formula=apply(Function.BIT_AND, X, Y), commutative=True),
+    binary("BitwiseOr", np.bitwise_or, formula=apply(Function.BIT_OR, X, Y), commutative=True),
+    binary("BitwiseXor", np.bitwise_xor, formula=apply(Function.BIT_XOR, X, Y), commutative=True),
+    OpDef(
+        "BitShift",
+        Pattern.BROADCAST,
+        OpClass.ELEMENTWISE,
+        broadcast,
+        _bit_shift,
+        operands=named("X", "Y"),
+    ),
+    # NNVM counts the choice among the injective operators, so it ends a group that a convolution
+    # leads.
+    OpDef(
+        "Where",
+        Pattern.INJECTIVE,
+        OpClass.ELEMENTWISE,
+        where,
+        _where,
+        operands=named(condition=CONDITION, X=DATA, Y=DATA),
+        traits=Trait.SELECTS | Trait.EXACT,
+    ),
+)
