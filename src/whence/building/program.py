@@ -167,15 +167,30 @@ class Plan:
         )
 
 
-class Program:
+class Explained:
+    """Has details, which are loaded on first use."""
+
+    __slots__ = ("_details", "_loading")
+
+    def __init__(self, details: Details | Callable[[], Details]) -> None:
+        self._details = details
+        self._loading = threading.Lock()
+
+    @property
+    def details(self) -> Details:
+        with self._loading:
+            if not isinstance(self._details, Details):
+                self._details = self._details()
+            return self._details
+
+
+class Program(Explained):
     """Everything a run needs, except the run's own memory. Shared by all runs, never changed by
     one.
     """
 
     __slots__ = (
         "__weakref__",
-        "_details",
-        "_loading",
         "library",
         "plan",
         "template",
@@ -192,6 +207,7 @@ class Program:
         used: Sequence[tuple[int, int]] | None = None,
         template: ProgramTemplate | None = None,
     ) -> None:
+        super().__init__(details)
         self.template = template
         """What programs for other sizes are made of, if the model's dimensions are open."""
         self.used = used
@@ -202,16 +218,6 @@ class Program:
         self.weights = weights
         self.library = library
         """The native code; `None` when there is none, or when it is for another machine."""
-        self._details = details
-        self._loading = threading.Lock()
-
-    @property
-    def details(self) -> Details:
-        """What explains it, loaded on first use."""
-        with self._loading:
-            if not isinstance(self._details, Details):
-                self._details = self._details()
-            return self._details
 
     def at(self, sizes: Mapping[str, int]) -> Program:
         """The same program for other sizes of the model's dimensions, which its guards must allow.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from whence.building.arena import Planner, plan_arena
 from whence.building.plan_template import PlanTemplate, plan_at
-from whence.building.program import Details, Program
+from whence.building.program import Details, Explained, Program
 from whence.building.redzones import used_ranges
 from whence.extent import is_symbolic
 
@@ -19,8 +18,10 @@ if TYPE_CHECKING:
     from whence.extent import Dimensions
 
 
-class ProgramTemplate:
-    """What programs for all sizes have in common, besides code and weights."""
+class ProgramTemplate(Explained):
+    """What programs for all sizes have in common, besides code and weights; its details have
+    expressions as sizes.
+    """
 
     def __init__(
         self,
@@ -32,25 +33,16 @@ class ProgramTemplate:
         *,
         sanitized: bool = False,
     ) -> None:
+        super().__init__(details)
         self.dimensions = dimensions
         self.inputs = {
             name: None if shape is None else tuple(shape) for name, shape in inputs.items()
         }
         """Their shapes, in order; `None` for one that is no tensor."""
         self.plan = plan
-        self._details = details
         self._planner = planner
         self._sanitized = sanitized
         """Is memory between values watched (`building/redzones.py`)?"""
-        self._loading = threading.Lock()
-
-    @property
-    def details(self) -> Details:
-        """What explains it, with expressions as sizes; loaded on first use."""
-        with self._loading:
-            if not isinstance(self._details, Details):
-                self._details = self._details()
-            return self._details
 
     def program(
         self, sizes: Mapping[str, int], weights: np.ndarray, library: Library | None

@@ -27,8 +27,9 @@ import numpy as np
 
 from whence.errors import WhenceError
 from whence.extent import is_symbolic
-from whence.graph import Graph, Node, Rewriter
+from whence.graph import Graph, Node, Ref, Rewriter
 from whence.graph.change import contradict
+from whence.graph.edit import Edit
 from whence.ops.operand import OperandKind
 from whence.ops.registry import REGISTRY, one_of, operators
 from whence.ops.traits import Trait
@@ -122,16 +123,8 @@ class _Walk:
             edit = self.rewriter.edit(rule=rule, folded=[producer])
             constant = edit.const(value, name=producer.name)
             edit.replace(ref, constant)
-            edit.apply()
-            self.types.learnt.add(constant.node)
-            remove_unread(
-                self.rewriter,
-                producer.inputs,
-                reason=Reason.FOLDED,
-                rule=rule,
-                into=constant.node,
-                last=_READS_SHAPE,
-            )
+            self._apply(edit, constant)
+            self._remove_unread(producer.inputs, Reason.FOLDED, rule, constant.node)
             self.visit(node)
             return True
         return False
@@ -151,17 +144,9 @@ class _Walk:
         edit = self.rewriter.edit(rule=rule, folded=[node])
         constant = edit.sizes(known, scalar=scalar, name=node.name, dtype=kind.dtype)
         edit.replace(node, constant)
-        edit.apply()
-        self.types.learnt.add(constant.node)
+        self._apply(edit, constant)
         if node.op not in _READS_SHAPE:
-            remove_unread(
-                self.rewriter,
-                node.inputs,
-                reason=Reason.FOLDED,
-                rule=rule,
-                into=constant.node,
-                last=_READS_SHAPE,
-            )
+            self._remove_unread(node.inputs, Reason.FOLDED, rule, constant.node)
 
     # Shape(x) = Shape(y) when x and y have the same sizes
     def _has_twin(self, node: Node, elements: KnownElements) -> bool:
@@ -173,15 +158,18 @@ class _Walk:
             return False
         rule = "two lists of the same sizes are one"
         self.rewriter.bypass(node, twin.ref(), reason=Reason.CSE, rule=rule)
-        remove_unread(
-            self.rewriter,
-            node.inputs,
-            reason=Reason.CSE,
-            rule=rule,
-            into=twin.id,
-            last=_READS_SHAPE,
-        )
+        self._remove_unread(node.inputs, Reason.CSE, rule, twin.id)
         return True
+
+    def _apply(self, edit: Edit, constant: Ref) -> None:
+        edit.apply()
+        self.types.learnt.add(constant.node)
+
+    def _remove_unread(
+        self, refs: Sequence[Ref | None], reason: Reason, rule: str, into: int
+    ) -> None:
+        """Remove what nothing reads any more, back to where a shape is read."""
+        remove_unread(self.rewriter, refs, reason=reason, rule=rule, into=into, last=_READS_SHAPE)
 
     def _take_sizes(self, node: Node) -> None:
         if node.op == "Slice":
@@ -228,14 +216,7 @@ class _Walk:
                 new.ref(),
                 _sizes_after_reshape(wanted, self.values.dims(data) if data is not None else None),
             )
-        remove_unread(
-            self.rewriter,
-            [node.inputs[index]],
-            reason=Reason.ABSORBED,
-            rule=rule,
-            into=new.id,
-            last=_READS_SHAPE,
-        )
+        self._remove_unread([node.inputs[index]], Reason.ABSORBED, rule, new.id)
 
     # x[a : length of x] = x[a:]
     def _slice_to_the_end(self, node: Node) -> None:
