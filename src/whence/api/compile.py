@@ -47,8 +47,8 @@ def compile_model(
     specialise: bool = False,
     progress: Progress | None = None,
 ) -> Executable:
-    """A model ready to run. `threads` 0 uses every core. A model with open shapes is compiled at its
-    first call, and again only for sizes that what was compiled cannot serve. `shapes` fixes them;
+    """A model ready to run. `threads` 0 is as many as turn out to be fastest, up to one for every
+    core. A model with open shapes is compiled at its first call, and again only for sizes that what was compiled cannot serve. `shapes` fixes them;
     `specialise` compiles for the sizes of each call by themselves.
 
     `precise` leaves out the processor's matrix units, whose float32 products are less exact: an

@@ -198,23 +198,30 @@ def usable_cores() -> int:
 
 def _quotas(membership: Path, root: Path) -> Iterator[int]:
     """Cores that the process's control group allows, and each of those above it; a container may see
-    only its own, as the root. As in whence_runtime.c.
+    only its own, as the root. Both versions of control groups. As in whence_runtime.c.
     """
     try:
         lines = membership.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:
-        if not line.startswith("0::/"):
+        _, controllers, folder = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            tree, files = root, ["cpu.max"]
+        elif "cpu" in controllers.split(","):
+            tree, files = root / "cpu", ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
             continue
-        parts = Path(line.removeprefix("0::/")).parts
+        parts = Path(folder).parts[1:]
         for depth in range(len(parts), -1, -1):
+            group = tree.joinpath(*parts[:depth])
             try:
-                text = root.joinpath(*parts[:depth], "cpu.max").read_text(encoding="ascii")
-                quota, period = text.split()
-                yield -(-int(quota) // int(period))
-            except (OSError, ValueError, ZeroDivisionError):  # no such control group, or "max"
+                words = [group.joinpath(name).read_text(encoding="ascii") for name in files]
+                quota, period = map(int, " ".join(words).split())
+            except (OSError, ValueError):  # no such control group, or "max"
                 continue
+            if quota > 0 and period > 0:
+                yield -(-quota // period)
 
 
 def _host_arch() -> Arch:

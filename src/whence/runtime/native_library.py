@@ -25,6 +25,7 @@ class Memory(ctypes.Structure):
         ("state", ctypes.c_void_p),
         ("next", ctypes.c_void_p),
         ("pointers", ctypes.c_void_p),
+        ("threads", ctypes.c_int64),
     )
 
 

@@ -60,6 +60,7 @@ class CpuBackend(Backend):
         self.pool = self.runtime.create_pool(threads or usable_cores())
         # As many as there are, the caller of a run among them.
         self.threads = self.runtime.pool_threads(self.pool)
+        self.chooses_threads = not threads and self.threads > 1
         self.tuned = TuningRecords(self.toolchain, self.threads)
         self._bodies: weakref.WeakKeyDictionary[Program, Bodies] = weakref.WeakKeyDictionary()
         self._making_bodies = threading.Lock()

@@ -18,6 +18,7 @@ from whence.runtime.faults import index_fault
 from whence.runtime.host_arrays import dense
 from whence.runtime.profiler import Profiler
 from whence.runtime.state_memory import StateMemory
+from whence.runtime.thread_choice import ThreadChoice
 
 if TYPE_CHECKING:
     from whence.backends.cpu.backend import CpuBackend
@@ -67,6 +68,7 @@ class Instance:
             self._arena.ctypes.data, program.weights.ctypes.data, *addresses
         )
         engine.runtime.reserve(engine.pool, plan.scratch_bytes)
+        self._choice = ThreadChoice(engine.threads) if engine.chooses_threads else None
 
     def run(
         self,
@@ -111,6 +113,10 @@ class Instance:
         for index in self._writes:
             self._made[index] = native.address_of(made[index])
         profile = None if profiler is None else profiler.pointer
+        choice, began = self._choice, 0
+        if choice is not None:
+            # What a profile says is about one number of threads.
+            memory.threads, began = choice.begin() if profile is None else (choice.threads, 0)
         others: HostSteps | None = None
         for action in plan.actions:
             if isinstance(action, Segment):
@@ -132,6 +138,8 @@ class Instance:
             else:
                 others = others or self._host_steps(given, made, before, after)
                 others.do(action, profiler)
+        if choice is not None and profile is None:
+            choice.end(began)
         if len(self._writes) == len(made):
             return made
         others = others or self._host_steps(given, made, before, after)

@@ -83,7 +83,7 @@ static whence_status_t run(cpu_stream *self, const job *work) {
   const uint64_t first = profiler ? profiler->written : 0;
   void *const *inputs = work->addresses, *const *outputs = work->addresses + description->n_inputs;
   const wh_memory memory = {self->arena, model->weights, inputs, outputs, self->state, self->state + description->n_variables,
-                            self->pointers};
+                            self->pointers, 0};
   const int64_t reached = wh_run(description->plan, 0, model->pool, &memory, profiler);
   if (profiler) wh_profile_end(stream, first); /* An execution that fails is one, too: the next has a number of its own. */
   if (reached < 0) return reached == WH_NO_MEMORY ? whence_out_of_memory : whence_runtime_error;

@@ -320,31 +320,53 @@ int wh_pool_reserve(wh_pool *pool, int64_t scratch_bytes) {
 }
 
 #ifdef __linux__
-/* Cores that a control group's quota allows; `most` where there is none. */
-static int32_t quota_of(const char *folder, int32_t most) {
-  char path[4200], text[64];
-  long long quota = 0, period = 0;
-  if (snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", folder) >= (int)sizeof path) return most;
+/* The numbers at the start of a control group's file, or 0: there is no such file, or it says "max". */
+static int numbers_of(const char *folder, const char *name, long long *first, long long *second) {
+  char path[4300], text[64];
+  if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return 0;
   FILE *file = fopen(path, "re");
-  if (!file) return most;
-  const int is_limited = fgets(text, sizeof text, file) && sscanf(text, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+  if (!file) return 0;
+  const int found = fgets(text, sizeof text, file) ? sscanf(text, "%lld %lld", first, second) : 0;
   fclose(file);
-  const long long allowed = is_limited ? (quota + period - 1) / period : most;
+  return found > 0 ? found : 0;
+}
+
+/* Cores that a control group's quota allows, by either version of control groups; `most` where there is none. */
+static int32_t quota_of(const char *folder, int32_t most) {
+  long long quota = 0, period = 0, none = 0;
+  const int is_limited = numbers_of(folder, "cpu.max", &quota, &period) == 2 ||
+                         (numbers_of(folder, "cpu.cfs_quota_us", &quota, &none) && numbers_of(folder, "cpu.cfs_period_us", &period, &none));
+  if (!is_limited || quota <= 0 || period <= 0) return most;
+  const long long allowed = (quota + period - 1) / period;
   return allowed < most ? (int32_t)allowed : most;
+}
+
+/* Does a list with commas name the controller of processor time? */
+static int has_cpu(const char *controllers) {
+  for (const char *each = controllers; *each; each += strcspn(each, ",")) {
+    each += *each == ',';
+    if (!strncmp(each, "cpu", 3) && (each[3] == ',' || !each[3])) return 1;
+  }
+  return 0;
 }
 
 /* The least that this process's control group and those above it allow. */
 static int32_t control_group_cores(int32_t most) {
-  char line[4096];
+  char line[4096], path[4200];
   FILE *file = fopen("/proc/self/cgroup", "re");
   if (!file) return most;
   while (fgets(line, sizeof line, file)) {
-    if (strncmp(line, "0::", 3)) continue;
-    char *folder = line + 3;
-    folder[strcspn(folder, "\n")] = 0;
-    for (char *end = folder + strlen(folder); end; end = strrchr(folder, '/')) {
+    line[strcspn(line, "\n")] = 0;
+    char *controllers = strchr(line, ':'), *folder = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!folder) continue;
+    *folder++ = 0;
+    if (*++controllers && !has_cpu(controllers)) continue;
+    /* The second version has one tree, the first one for each controller. */
+    const int top = snprintf(path, sizeof path, "/sys/fs/cgroup%s", *controllers ? "/cpu" : "");
+    snprintf(path + top, sizeof path - (size_t)top, "%s", folder);
+    for (char *end = path + strlen(path); end && end >= path + top; end = strrchr(path, '/')) {
       *end = 0;
-      most = quota_of(folder, most);
+      most = quota_of(path, most);
     }
   }
   fclose(file);
@@ -436,12 +458,13 @@ static void alone(const wh_step *step, void *const *buf, void *scratch, wh_busy 
 /* One kernel on the workers that it has work for, which take ever smaller pieces, so that they end together and one held up by the system does
    not hold up the rest. Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is
    taken only if `timed`. */
-static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int timed, wh_busy *busy) {
+static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int64_t threads, int timed, wh_busy *busy) {
   const int together = step->grain == WH_TOGETHER;
   const int64_t grain = step->grain > 0 ? step->grain : 1, pieces = step->tasks / grain;
   /* More workers than cores would only take turns. */
   int64_t members = pool->threads < pool->cores ? pool->threads : pool->cores;
   if (together && pool->threads > pool->cores) members = 1;
+  if (threads > 0 && threads < members) members = threads;
   if (!together && pieces < members) members = pieces;
   pool->gang.face.shared = pool->workers[0].scratch;
   if (members < 2 || (together && pieces < 2) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
@@ -546,7 +569,7 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     uint64_t since = 0;
     wh_busy *busy = next_busy(profiler, pool);
     if (shared) {
-      since = parallel(pool, step, buf, profiler != NULL, busy);
+      since = parallel(pool, step, buf, memory->threads, profiler != NULL, busy);
     } else {
       alone(step, buf, own->scratch, busy);
     }

@@ -92,6 +92,7 @@ typedef struct {
   void *const *state; /* of each variable; may be NULL when there are none */
   void *const *next;
   void **pointers; /* room for n_slots addresses, which a run that goes on must find as it left them */
+  int64_t threads; /* use at most so many threads of the pool; 0: all that have a core */
 } wh_memory;
 
 void *wh_address(const wh_slot *slot, const wh_memory *memory);

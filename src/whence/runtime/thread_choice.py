@@ -1,0 +1,86 @@
+"""How many threads are fastest, found out while a model runs.
+
+More threads help as long as each has work and a core of its own. Whether it has, nobody knows in
+advance: other processes come and go, a control group gives a part of a core, a small model spends
+more on waking threads than they save. So runs are compared: some with the number of threads that is
+in use, some with half and some with twice as many, in turns, so that whatever else the machine does
+meets all of them. The winner is used until the next comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter_ns
+
+_FIRST_RUNS = 2
+"""Runs that are not compared: they touch fresh memory."""
+_LEAST_RUNS, _LEAST_NS = 4, 20_000_000
+"""A number of threads is tried for so many runs and so long: a process that shares a core with
+another is held up for milliseconds at a time, which a single run may not meet."""
+_MOST_RUNS = 64
+_BETTER = 0.95
+"""The number in use is left for one that takes at most this part of the time."""
+_SOON, _LATE = 16, 4096
+"""Runs until the next comparison: few after a change, twice as many each time that nothing changes,"""
+_LATE_NS = 5_000_000_000
+"""but a comparison is never further away than this."""
+
+
+class ThreadChoice:
+    """For one model with memory of its own, which runs on at most so many threads."""
+
+    def __init__(self, most: int, clock: Callable[[], int] = perf_counter_ns) -> None:
+        self._clock = clock
+        self._numbers = [most]
+        while self._numbers[-1] > 1:
+            self._numbers.append(-(-self._numbers[-1] // 2))
+        self._level = 0
+        self._wait = _SOON
+        self._left = _FIRST_RUNS
+        # While a comparison goes on: for each level in it the runs it had and their time.
+        self._tried: dict[int, list[int]] = {}
+        self._turn = 0
+
+    @property
+    def threads(self) -> int:
+        """The number that was fastest so far."""
+        return self._numbers[self._level]
+
+    def begin(self) -> tuple[int, int]:
+        """The number of threads for a run, and its beginning, to be given to `end`."""
+        if self._left:
+            return self.threads, 0
+        if not self._tried:
+            near = range(self._level - 1, self._level + 2)
+            self._tried = {each: [0, 0] for each in near if 0 <= each < len(self._numbers)}
+        levels = list(self._tried)
+        return self._numbers[levels[self._turn % len(levels)]], self._clock()
+
+    def end(self, began: int) -> None:
+        if not began:
+            self._left -= 1
+            return
+        levels = list(self._tried)
+        tried = self._tried[levels[self._turn % len(levels)]]
+        tried[0] += 1
+        tried[1] += self._clock() - began
+        self._turn += 1
+        if self._turn % len(levels) == 0 and self._is_decided():
+            self._decide()
+
+    def _is_decided(self) -> bool:
+        runs = min(runs for runs, _ in self._tried.values())
+        time = min(time for _, time in self._tried.values())
+        return runs >= _MOST_RUNS or (runs >= _LEAST_RUNS and time >= _LEAST_NS)
+
+    def _decide(self) -> None:
+        time_of = {level: time for level, (_, time) in self._tried.items()}
+        runs = self._tried[self._level][0]
+        best = min(time_of, key=lambda level: time_of[level])
+        if time_of[best] <= _BETTER * time_of[self._level]:
+            self._level, self._wait = best, _SOON
+        else:
+            self._wait = min(2 * self._wait, _LATE)
+        near_enough = _LATE_NS * runs // max(time_of[self._level], 1)
+        self._left = max(min(self._wait, near_enough), _SOON)
+        self._tried, self._turn = {}, 0
