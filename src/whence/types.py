@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,6 +24,14 @@ Shape: TypeAlias = tuple[Dim, ...]
 
 MAX_RANK = 64
 """The most dimensions of a tensor, which is NumPy's limit: no engine has more."""
+
+
+def as_dims(shape: Iterable[Dim]) -> Shape:
+    """A shape that somebody gave, its numbers as those of Python; names, gaps and expressions stay."""
+    return tuple(
+        dim if dim is None or isinstance(dim, str) or is_symbolic(dim) else int(dim)
+        for dim in shape
+    )
 
 
 class DType(enum.IntEnum):

@@ -87,7 +87,7 @@ def test_open_shapes_are_to_be_fixed(whence: Whence, tmp_path: Path) -> None:
     )
     done = whence("compile", net, "-o", tmp_path / "out")
     assert done.code == 1
-    assert "leaves input shapes open: fix them with --shape x=1x4" in " ".join(done.err.split())
+    assert "leaves input shapes open: fix them with --dim n=1" in " ".join(done.err.split())
     assert not (tmp_path / "out").exists()
     assert whence("compile", net, "-o", tmp_path / "out", "--shape", "x=3x4").code == 0
     assert "f32[3,4]" in (tmp_path / "out" / "open.h").read_text(encoding="ascii")

@@ -157,7 +157,7 @@ def test_a_shape_without_a_name_is_refused_where_there_are_two_inputs(
 def test_passes_work_on_the_sizes_that_a_profile_would_take(whence: Whence, tmp_path: Path) -> None:
     done = whence("passes", save_exp(tmp_path / "one.onnx", "x"))
     assert done.code == 0
-    assert "these are taken: --shape x=1x8" in done.err
+    assert "these are taken: --dim n=1" in done.err
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_the_run(

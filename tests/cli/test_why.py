@@ -164,7 +164,7 @@ def test_open_shapes_are_those_that_a_profile_would_take(whence: Whence, tmp_pat
     done = whence("why", path, "exp")
     assert "runs in kernel 0" in done.out
     assert "f32[1,8]" in done.out
-    assert "these are taken: --shape x=1x8" in done.err
+    assert "these are taken: --dim n=1" in done.err
     assert "f32[4,8]" in whence("why", path, "exp", "--shape", "4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--shape", "x=4x8").out
     assert "runs in kernel 0" in whence("why", path, "exp", "--time").out

@@ -12,7 +12,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from whence.api.files import Shapes, StatePairs, check_graph_argument, load
+from whence.api.files import (
+    Dims,
+    Shapes,
+    StatePairs,
+    check_graph_argument,
+    load,
+    shapes_with,
+    sized,
+)
 from whence.errors import InputError, ModelError
 from whence.extent import is_symbolic
 from whence.types import TensorType
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from whence.runtime.executable import Executable
 
 
+_WANTED = "what is compiled is a path or a graph, as whence.load gives it"
 NO_STATE: StatePairs = MappingProxyType({})
 
 
@@ -40,6 +49,7 @@ def compile_model(
     threads: int = 0,
     engine: Engine | None = None,
     shapes: Shapes | None = None,
+    dims: Dims | None = None,
     state: StatePairs | None = None,
     fusion: str = "dominator",
     tune: bool = False,
@@ -48,8 +58,9 @@ def compile_model(
     progress: Progress | None = None,
 ) -> Executable:
     """A model ready to run. `threads` 0 is as many as turn out to be fastest, up to one for every
-    core. A model with open shapes is compiled at its first call, and again only for sizes that what was compiled cannot serve. `shapes` fixes them;
-    `specialise` compiles for the sizes of each call by themselves.
+    core. A model with open shapes is compiled at its first call, and again only for sizes that what
+    was compiled cannot serve. `shapes` fixes them by input, `dims` by the names of dimensions, as
+    `{"batch": 4}`; `specialise` compiles for the sizes of each call by themselves.
 
     `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
     error of 4e-6 of a layer's largest output where
@@ -75,6 +86,7 @@ def compile_model(
                 threads=threads,
                 engine=engine,
                 shapes=shapes,
+                dims=dims,
                 state=state,
                 fusion=fusion,
                 tune=tune,
@@ -87,11 +99,14 @@ def compile_model(
 
     if precise and engine is not None:
         raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
+    if dims and not isinstance(model, str | Path):
+        check_graph_argument(model, _WANTED)
+        shapes = shapes_with(model, dims, shapes)
     options = CompileOptions(shapes or {}, fusion, tune, progress, specialise, state or {})
     if not isinstance(model, str | Path):
-        check_graph_argument(
-            model, "what is compiled is a path or a graph, as whence.load gives it"
-        )
+        check_graph_argument(model, _WANTED)
+        if shapes:
+            model = sized(model.copy(), shapes)
         if state:
             from whence.graph.bind_state import bind_state
 
@@ -102,7 +117,9 @@ def compile_model(
     engine = _engine(engine, threads, precise)
     identity = engine.backend.cache_identity()
     if identity is None:
-        return _compile_graph(load(model, shapes=shapes, state=state), engine, options)
+        return _compile_graph(load(model, shapes=shapes, dims=dims, state=state), engine, options)
+    if dims:
+        options = options._replace(shapes=_file_shapes(digest, identity, dims, options))
     # A process that has the compiler would only wait for another to load it too; progress and
     # timings are had only here.
     has_compiler = "whence.building.build" in sys.modules
@@ -113,6 +130,34 @@ def compile_model(
         options,
         in_subprocess=not has_compiler and progress is None and not tune,
     )
+
+
+def _file_shapes(
+    digest: FileDigest, identity: CacheIdentity, dims: Dims, options: CompileOptions
+) -> Shapes:
+    """The shapes of a file's inputs that the sizes of its dimensions fix. What it takes is in the
+    cache from the first time on.
+    """
+    from whence.building.model_cache import CachedModel
+    from whence.ops.named_dimensions import sized_inputs
+
+    cached = CachedModel(digest, identity, {}, options.fusion)
+    found = cached.interface()
+    if found is not None:
+        return sized_inputs(found.inputs, dims, options.shapes)
+    graph = load(digest.path)
+    shapes = shapes_with(graph, dims, options.shapes)
+    cached.note_files(graph)
+    for node in graph:
+        if node.is_const:
+            node.value = None
+    if cached.is_unchanged():
+        cached.store_interface(graph)
+    return shapes
+
+
+CallShapes = Mapping[str, Sequence[int]]
+"""Of the inputs of a call."""
 
 
 class CompileOptions(NamedTuple):
@@ -130,11 +175,11 @@ class CompileOptions(NamedTuple):
 
 def _opened(
     ports: Sequence[Port],
-    inputs: Shapes,
+    inputs: CallShapes,
     engine: Engine,
     options: CompileOptions,
     closed: Collection[str] = (),
-) -> Shapes:
+) -> CallShapes:
     """The shapes of a call, with the model's dimensions in place of sizes that it leaves open, if
     the engine can run what is compiled for that; those of `closed` are numbers.
     """
@@ -166,8 +211,8 @@ def _closed(
 
 
 def _build_open(
-    opened: Callable[[Collection[str]], Shapes], build: Callable[[Shapes], Program]
-) -> tuple[Program, Shapes, frozenset[str]]:
+    opened: Callable[[Collection[str]], CallShapes], build: Callable[[CallShapes], Program]
+) -> tuple[Program, CallShapes, frozenset[str]]:
     """The program for as many sizes as can stay open; what it was built for, and the names of the
     dimensions that had to be numbers. `opened` gives the shapes with some of them closed.
     """
@@ -201,8 +246,8 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
 
     ports = [Port(node.name, node.type) for node in model.inputs]
 
-    def specialise(inputs: Shapes) -> Program:
-        def build(shapes: Shapes) -> Program:
+    def specialise(inputs: CallShapes) -> Program:
+        def build(shapes: CallShapes) -> Program:
             return _build(fix_input_shapes(model.copy(), shapes), engine, options)
 
         return _build_open(partial(_opened, ports, inputs, engine, options), build)[0]
@@ -263,7 +308,7 @@ class _ModelFile:
         another process could not do it.
         """
         self._inputs: Sequence[Port] = ()
-        self._declared: Shapes | None = None
+        self._declared: CallShapes | None = None
         """The shapes of the inputs where all are known."""
         self._fresh: Graph | None = None
         """The model as it was read, until its programs are made."""
@@ -283,7 +328,7 @@ class _ModelFile:
         self._declared = found.shapes if found.is_static else None
         return found
 
-    def program(self, inputs: Shapes) -> Program:
+    def program(self, inputs: CallShapes) -> Program:
         """The program for inputs of these shapes."""
         opened = _opened(self._inputs, inputs, self._engine, self._options)
         if not self._options.tune and (found := self._stored(opened, inputs)) is not None:
@@ -304,7 +349,7 @@ class _ModelFile:
             )
         return program
 
-    def _stored(self, opened: Shapes, inputs: Shapes) -> Program | None:
+    def _stored(self, opened: CallShapes, inputs: CallShapes) -> Program | None:
         """What was compiled before and serves inputs of these shapes."""
         opened = self._stored_as(opened, inputs)
         for number in itertools.count():
@@ -316,12 +361,12 @@ class _ModelFile:
                 return program.at(sizes)
         return None
 
-    def _stored_as(self, opened: Shapes, inputs: Shapes) -> Shapes:
+    def _stored_as(self, opened: CallShapes, inputs: CallShapes) -> CallShapes:
         """The shapes that programs for these are stored under."""
         closed = self._cached.closed(opened)
         return _opened(self._inputs, inputs, self._engine, self._options, closed)
 
-    def _number(self, opened: Shapes) -> int:
+    def _number(self, opened: CallShapes) -> int:
         """How many programs were stored for shapes that are open like this: the next one's."""
         if self._options.tune or not any(map(is_symbolic, itertools.chain(*opened.values()))):
             return 0
@@ -344,7 +389,7 @@ class _ModelFile:
         if self._cached.is_unchanged():
             self._cached.store_interface(fresh)
 
-    def _graph(self, inputs: Shapes) -> Graph:
+    def _graph(self, inputs: CallShapes) -> Graph:
         shapes = self._options.shapes
         if self._declared is None or inputs != self._declared:
             # Reading again infers every type from the shapes given, nested graphs included.
@@ -354,7 +399,7 @@ class _ModelFile:
     def _load(self, shapes: Shapes) -> Graph:
         return load(self._cached.path, shapes=shapes, state=self._options.state)
 
-    def _compiled_elsewhere(self, inputs: Shapes) -> bool:
+    def _compiled_elsewhere(self, inputs: CallShapes) -> bool:
         """Is the model in the cache now, by another process? Once one could not do it, all is done
         here.
         """
@@ -385,7 +430,7 @@ def _compile_for_cache(
     device: tuple[str, int, Mapping[str, Any]],
     shapes: Shapes,
     fusion: str,
-    inputs: Shapes,
+    inputs: CallShapes,
     specialise: bool,
     state: StatePairs,
 ) -> None:

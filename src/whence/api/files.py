@@ -8,24 +8,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import InputError, ModelError, UnsupportedError
-from whence.types import TensorType
+from whence.types import Dim, TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Dim]]
+"""Of inputs, by name; a size that is a name or `None` stays open."""
+Dims = Mapping[str, int]
+"""Sizes by the names of dimensions."""
 StatePairs = Mapping[str, str]
 """Inputs, and the outputs that have their next values."""
 
 
 def load(
-    path: str | Path | Any, *, shapes: Shapes | None = None, state: StatePairs | None = None
+    path: str | Path | Any,
+    *,
+    shapes: Shapes | None = None,
+    dims: Dims | None = None,
+    state: StatePairs | None = None,
 ) -> Graph:
     """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
     `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
-    open. `state` makes variables of inputs whose next value is an output, by the names of both:
+    open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose next value is an output, by the names of both:
     they are zero at first, stay with the model, and are no longer given or returned.
     """
+    if dims:
+        shapes = shapes_with(_read(path, None), dims, shapes)
     graph = _read(path, shapes)
     if not state:
         return graph
@@ -47,6 +56,16 @@ def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:
     from whence.frontends.registry import find_reader
 
     return sized(find_reader(path)(path, shapes=shapes), shapes)
+
+
+def shapes_with(graph: Graph, dims: Dims, shapes: Shapes | None = None) -> Shapes:
+    """The shapes of the graph's inputs, those given and those that the sizes of its dimensions
+    fix.
+    """
+    from whence.ops.binding import Port
+    from whence.ops.named_dimensions import sized_inputs
+
+    return sized_inputs([Port(node.name, node.type) for node in graph.inputs], dims, shapes)
 
 
 def sized(graph: Graph, shapes: Shapes | None) -> Graph:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whence.api.compile import compile_model
-from whence.api.files import Shapes
+from whence.api.files import Dims, Shapes, load, shapes_with
 from whence.api.prepare import prepare_again
 from whence.errors import InputError
 
@@ -31,17 +31,21 @@ def profile_model(
     threads: int = 0,
     engine: Engine | None = None,
     shapes: Shapes | None = None,
+    dims: Dims | None = None,
     exact: bool = False,
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
-    already; inputs are random unless given. What `torch.compile(module, backend="whence")` returned
+    already; inputs are random unless given. `dims` are sizes of the dimensions that the model
+    names. What `torch.compile(module, backend="whence")` returned
     is profiled with the arguments of a call, by line of the program, with its graph breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
     is modelled.
     """
     from whence.attribution.measure import profile_executable
+    from whence.attribution.sample_inputs import working_inputs
     from whence.attribution.torch_module import is_compiled_by_torch
+    from whence.graph import Graph
     from whence.report.files import WRITERS
     from whence.report.html.page import page
     from whence.runtime.executable import Executable
@@ -53,12 +57,17 @@ def profile_model(
             "an exact profile compiles kernels anew and needs the constants: give the model file or"
             " graph, not a compiled model"
         )
-    executable = (
-        model
-        if isinstance(model, Executable)
+    if isinstance(model, Executable):
+        executable = model
+        if dims and inputs is None:
+            inputs = working_inputs(executable, dims)
+    else:
+        if dims:
+            shapes = shapes_with(model if isinstance(model, Graph) else load(model), dims, shapes)
         # What is left out is compiled for the sizes at hand, and so must be what it is left out of.
-        else compile_model(model, threads=threads, engine=engine, shapes=shapes, specialise=exact)
-    )
+        executable = compile_model(
+            model, threads=threads, engine=engine, shapes=shapes, specialise=exact
+        )
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = None
     if exact and not isinstance(model, Executable):

@@ -10,8 +10,7 @@ import dataclasses
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +19,23 @@ from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.leave_out import measure_savings
-from whence.attribution.profile import Profile, Writer
-from whence.attribution.sample_inputs import SampleInputs, sample_inputs
+from whence.attribution.profile import DIMENSION, Profile, Writer
+from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.throughput import measure_throughput
 from whence.attribution.worker_lanes import events_of, recorded_run
 from whence.building.program import Program
 from whence.calibration.record import rates_for
 from whence.codegen.toolchain import Toolchain
-from whence.errors import InputError, WhenceError
+from whence.errors import InputError
 from whence.graph import Graph
 from whence.graph.interpreter import bind_inputs
 from whence.ops.definition import Value
+from whence.ops.named_dimensions import named_sizes
 from whence.rates import MachineRates
 from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
-from whence.types import TensorType
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -52,7 +51,7 @@ _NEVER = np.iinfo(np.int64).max
 
 def profile_executable(
     executable: Executable,
-    inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+    inputs: Mapping[str, Value] | Sequence[Value] | SampleInputs | None = None,
     *,
     runs: int = 50,
     warmup: int = 5,
@@ -108,17 +107,19 @@ class ProfiledRuns:
     def __init__(
         self,
         executable: Executable,
-        inputs: Mapping[str, Value] | Sequence[Value] | None = None,
+        inputs: Mapping[str, Value] | Sequence[Value] | SampleInputs | None = None,
     ) -> None:
         graph, engine = executable.graph, executable.engine
-        sample = sample_inputs(graph) if inputs is None else None
+        if inputs is None:
+            inputs = working_inputs(executable)
+        sample = inputs if isinstance(inputs, SampleInputs) else None
         self._values = bind_inputs(
-            graph, inputs if inputs is not None else sample.values if sample is not None else {}
+            graph, inputs.values if isinstance(inputs, SampleInputs) else inputs
         )
         self._executable = executable
         self._guessed = sample.options if sample is not None and sample.guessed else ""
-        with _explained(sample):
-            self._program = executable.program_for(self._values)
+        self._program = executable.program_for(self._values)
+        if sample is None:
             executable(*self._values)
         self._shapes = {
             node.name: value.shape
@@ -213,11 +214,8 @@ def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) ->
     found = {
         f"input {name}": "×".join(map(str, shape)) or "scalar" for name, shape in shapes.items()
     }
-    for node in graph.inputs:
-        dims = (node.type.shape or ()) if isinstance(node.type, TensorType) else ()
-        for dim, size in zip(dims, shapes.get(node.name, ()), strict=False):
-            if isinstance(dim, str) and dim:
-                found[f"dimension {dim}"] = str(size)
+    sizes = {**named_sizes(declared_shapes(graph), shapes), **graph.dimensions}
+    found.update((f"{DIMENSION}{name}", str(size)) for name, size in sizes.items())
     path = Path(model)
     try:
         if model and path.is_file():
@@ -226,21 +224,6 @@ def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) ->
     except OSError:
         pass  # a profile of a graph may have the name of anything
     return found
-
-
-@contextmanager
-def _explained(sample: SampleInputs | None) -> Iterator[None]:
-    """A failure on sizes that were made up says so, and what to do about it."""
-    try:
-        yield
-    except WhenceError as error:
-        if sample is None or not sample.guessed:
-            raise
-        raise InputError(
-            "the model leaves dimensions of its inputs open, and does not work with the sizes"
-            f" guessed for them ({sample.options}): {error}; say which sizes to use with --shape,"
-            " or shapes=, or give inputs"
-        ) from error
 
 
 def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:

@@ -66,6 +66,10 @@ class Background:
     """May the paths of this machine be shown?"""
 
 
+DIMENSION = "dimension "
+"""How the names of dimensions begin in a profile's environment."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """Times are integers, in nanoseconds, summed over the timed runs."""
@@ -115,6 +119,15 @@ class Profile:
     """Makes the page that `report` shows."""
 
     # ---- questions ----
+
+    @property
+    def dimensions(self) -> dict[str, int]:
+        """The sizes of the model's named dimensions in these runs."""
+        return {
+            name.removeprefix(DIMENSION): int(size)
+            for name, size in self.environment.items()
+            if name.startswith(DIMENSION) and size.isdecimal()
+        }
 
     @property
     def attributed_ns(self) -> int:

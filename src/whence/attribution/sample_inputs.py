@@ -1,27 +1,34 @@
 """Inputs to profile a model with when none are given: random values, and sizes for the dimensions
-that the model leaves open.
-
-1. A dimension with a name has one size wherever the name stands.
-2. The first dimension, and whatever is named after a batch, is 1, or the batch that is asked for.
-3. The last two of an image, which has at least four dimensions, are 224.
-4. Everything else is a length, and is 32.
+that the model leaves open (`attribution/guess_sizes.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.errors import InputError
+from whence.attribution.guess_sizes import guesses, likely_shapes
+from whence.errors import InputError, WhenceError
 from whence.graph import Graph
+from whence.ops.binding import Port
 from whence.ops.definition import Value
+from whence.ops.named_dimensions import (
+    dimension_name,
+    named_sizes,
+    names_in,
+    open_sizes,
+    size_of,
+)
 from whence.passes.equivalence import as_indices, random_inputs
 from whence.passes.shapes.index_limits import index_limits
-from whence.types import DType, TensorType
+from whence.types import Dim, DType, TensorType
 
-_IMAGE, _LENGTH = 224, 32
+if TYPE_CHECKING:
+    from whence.runtime.executable import Executable
+
 _MOST_BYTES = 1 << 32
 
 
@@ -30,22 +37,108 @@ class SampleInputs:
     values: Mapping[str, Value]
     guessed: Mapping[str, tuple[int, ...]]
     """The shapes of inputs that the model leaves open, as they were chosen."""
+    declared: Mapping[str, Sequence[Dim]] = field(default_factory=dict)
+    """What the model declares of them, where that is known."""
+    given: Mapping[str, int] = field(default_factory=dict)
+    """Dimensions whose sizes were not guessed."""
 
     @property
     def options(self) -> str:
-        """The guesses as they would be given on the command line."""
+        """The guesses as they would be given on the command line: by dimension, where the model
+        names it and its size is one, else by input.
+        """
+        dims, shapes = self._dims(), []
+        for name, shape in self.guessed.items():
+            declared = self.declared.get(name)
+            follows = declared is not None and all(
+                isinstance(dim, int) or dims.get(dimension_name(name, axis, dim)) == size
+                for axis, (dim, size) in enumerate(zip(declared, shape, strict=True))
+            )
+            if not follows:
+                shapes.append(f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}")
         return " ".join(
-            f"--shape {name}={'x'.join(map(str, shape)) or 'scalar'}"
-            for name, shape in self.guessed.items()
+            [
+                *(
+                    f"--dim {quoted(name)}={size}"
+                    for name, size in dims.items()
+                    if name not in self.given
+                    # What is an expression over others follows from those.
+                    and (not names_in(name) or size_of(name, _others(dims, name)) != size)
+                ),
+                *shapes,
+            ]
         )
 
+    def _dims(self) -> dict[str, int]:
+        """The sizes of named dimensions. Of one input with a size that has no name, its shape says
+        the same in fewer words.
+        """
+        named = {
+            name: dims
+            for name, dims in self.declared.items()
+            if name in self.guessed and all(isinstance(dim, int) or _is_name(dim) for dim in dims)
+        }
+        return named_sizes(named, self.guessed)
 
-def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None) -> SampleInputs:
-    """A value for each input of the graph. Nothing is guessed for inputs whose shapes are `given`,
-    and named sizes follow those.
+
+def _others(dims: Mapping[str, int], name: str) -> dict[str, int]:
+    return {other: size for other, size in dims.items() if other != name}
+
+
+def _is_name(dim: Dim) -> bool:
+    return isinstance(dim, str) and dimension_name("", 0, dim) == dim
+
+
+def quoted(name: str) -> str:
+    """A name as an argument of a shell."""
+    return name if name.replace("_", "").replace(".", "").isalnum() else f"'{name}'"
+
+
+def taken_sizes(graph: Graph) -> SampleInputs:
+    """What is taken for the sizes that the graph leaves open, without values."""
+    return SampleInputs({}, guess_shapes(graph), declared_shapes(graph))
+
+
+def sample_inputs(
+    graph: Graph,
+    given: Mapping[str, Sequence[int]] | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> SampleInputs:
+    """A value for each input of the graph, of the sizes guessed first. Nothing is guessed for inputs
+    whose shapes are `given` and for `dims`, and named sizes follow those.
     """
+    return _drawn(graph, guess_shapes(graph, given, dims=dims), dims)
+
+
+def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None) -> SampleInputs:
+    """Inputs that the model works with: where it does not with the sizes guessed first, others are
+    tried. `dims` are sizes of dimensions that are known.
+    """
+    graph = executable.graph
+    failure: tuple[SampleInputs, WhenceError] | None = None
+    for shapes in guesses(graph, dims):
+        sample = _drawn(graph, shapes, dims)
+        try:
+            executable(**sample.values)
+        except WhenceError as error:
+            if not sample.guessed:
+                raise
+            failure = failure or (sample, error)
+        else:
+            return sample
+    assert failure is not None
+    sample, reason = failure
+    raise InputError(
+        "the model leaves dimensions of its inputs open, and does not work with the sizes guessed"
+        f" for them ({sample.options}): {reason}; say which sizes to use with --dim or --shape, dims="
+        " or shapes=, or give inputs"
+    ) from reason
+
+
+def _drawn(
+    graph: Graph, guessed: Mapping[str, tuple[int, ...]], dims: Mapping[str, int] | None
+) -> SampleInputs:
     values = dict(random_inputs(graph))
-    guessed = guess_shapes(graph, given)
     rng, limits = np.random.default_rng(0), index_limits(graph)
     for node in graph.inputs:
         if node.name in guessed:
@@ -53,70 +146,48 @@ def sample_inputs(graph: Graph, given: Mapping[str, tuple[int, ...]] | None = No
             value = _random(node.type.dtype, guessed[node.name], rng, node.name)
             limit = limits.get(node.id)
             values[node.name] = value if limit is None else as_indices(value, limit)
-    return SampleInputs(values, guessed)
+    return SampleInputs(values, guessed, declared_shapes(graph), dims or {})
+
+
+def declared_shapes(graph: Graph) -> dict[str, Sequence[Dim]]:
+    """What the inputs declare, where that says how many dimensions they have."""
+    return {
+        node.name: node.type.shape
+        for node in graph.inputs
+        if isinstance(node.type, TensorType) and node.type.shape is not None
+    }
 
 
 def guess_shapes(
-    graph: Graph, given: Mapping[str, tuple[int, ...]] | None = None, batch: int = 1
+    graph: Graph,
+    given: Mapping[str, Sequence[int]] | None = None,
+    batch: int = 1,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, tuple[int, ...]]:
     """A shape for each input that has open dimensions and none `given`, for so many samples. One of
     unknown rank is taken for a single number.
     """
     given = given or {}
-    sizes: dict[str, int] = {}
-    for node in graph.inputs:
-        if node.name in given and isinstance(node.type, TensorType):
-            sizes.update(
-                (dim, size)
-                for dim, size in zip(node.type.shape or (), given[node.name], strict=False)
-                if isinstance(dim, str) and dim
-            )
-    found = {}
-    for node in graph.inputs:
-        kind = node.type
-        if not isinstance(kind, TensorType) or kind.is_static or node.name in given:
-            continue
-        dims = kind.shape or ()
-        shape = []
-        for axis, dim in enumerate(dims):
-            if isinstance(dim, int):
-                shape.append(dim)
-            else:
-                size = _guess(axis, len(dims), dim, batch)
-                shape.append(sizes.setdefault(dim, size) if dim else size)
-        found[node.name] = tuple(shape)
-    return found
+    known = {**named_sizes(declared_shapes(graph), given), **(dims or {})}
+    found = likely_shapes(graph, known, batch)
+    return {name: shape for name, shape in found.items() if name not in given}
 
 
-def _guess(axis: int, rank: int, name: str | None, batch: int) -> int:
-    if _is_batch(axis, name):
-        return batch
-    return _IMAGE if rank >= 4 and axis >= rank - 2 else _LENGTH
-
-
-def batch_shapes(
-    graph: Graph, batch: int, given: Mapping[str, tuple[int, ...]] | None = None
-) -> dict[str, tuple[int, ...]]:
+def batch_shapes(graph: Graph, batch: int) -> dict[str, tuple[int, ...]]:
     """The shapes of all inputs that the graph leaves open, for so many samples. An error where no
     input has an open number of samples.
     """
     has_batch = any(
-        not isinstance(dim, int) and _is_batch(axis, dim)
-        for node in graph.inputs
-        if isinstance(node.type, TensorType) and node.name not in (given or {})
-        for axis, dim in enumerate(node.type.shape or ())
+        place.axis == 0 or "batch" in place.name.lower()
+        for place in open_sizes([Port(node.name, node.type) for node in graph.inputs])
     )
     if not has_batch:
         shapes = ", ".join(f"{node.name} {node.type}" for node in graph.inputs[:4])
         raise InputError(
             f"no input of the model takes a batch of another size ({shapes}): export it with the"
-            " first dimension left open, or give the shapes with --shape"
+            " first dimension left open, or give the sizes with --dim or --shape"
         )
-    return guess_shapes(graph, given, batch)
-
-
-def _is_batch(axis: int, name: str | None) -> bool:
-    return axis == 0 or "batch" in (name or "").lower()
+    return guess_shapes(graph, batch=batch)
 
 
 def _random(

@@ -70,6 +70,7 @@ class GraphPickler(pickle.Pickler):
                 [_state(node) for node in obj],
                 list(obj._inputs),
                 list(obj._outputs),
+                dict(obj.dimensions),
             )
         if isinstance(obj, Node):
             if obj.graph is None:
@@ -116,9 +117,11 @@ def _graph(
     nodes: list[_NodeState],
     inputs: list[int],
     outputs: list[int],
+    dimensions: dict[str, int],
 ) -> Graph:
     graph = Graph(name, ledger, Inference())
     graph.metadata = metadata
+    graph.dimensions = dimensions
     for node_id, op, refs, types, attrs, label, origin, value, bodies, flags in nodes:
         graph._adopt(
             Node(

@@ -36,13 +36,13 @@ from whence.errors import CacheError
 from whence.extent import is_symbolic
 from whence.ops.binding import Port
 from whence.plugins import plugins_digest
-from whence.types import TensorType
+from whence.types import Dim, TensorType, as_dims
 
 if TYPE_CHECKING:
     from whence.building.program_template import ProgramTemplate
     from whence.graph import Graph
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Dim]]
 # A model that takes more than this of the cache would push everything else out of it.
 _LARGEST = LIMIT_BYTES // 4
 # All there is in the record of a program that takes more.
@@ -359,7 +359,7 @@ def _asked(shapes: Shapes) -> str:
     """Shapes as text; a size that is open is the name of its dimension."""
     return json.dumps(
         {
-            name: [str(dim) if is_symbolic(dim) else int(dim) for dim in shape]
+            name: [str(dim) if is_symbolic(dim) else dim for dim in as_dims(shape)]
             for name, shape in shapes.items()
         },
         sort_keys=True,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from whence.cli.console import ModelPath, err, out, progress, safe
-from whence.cli.shapes import ShapeOption, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, complete_shapes, parse_sizes
 from whence.errors import InputError
 from whence.fleet.bisect import BisectStep, bisect, commit_checkout, commits, wheel_checkout
 from whence.fleet.cell import Cell
@@ -34,6 +34,7 @@ def bisect_command(
     ] = "",
     threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
     shape: ShapeOption = [],  # noqa: B006
+    dim: DimOption = [],  # noqa: B006
     rounds: Annotated[int, typer.Option(min=3, help="Measurements of each version.")] = 5,
 ) -> None:
     """Find the version of whence that made MODEL, or one operator of it, slower.
@@ -45,7 +46,11 @@ def bisect_command(
         raise typer.BadParameter("name a range of commits (--good, --bad), or two wheels or more")
     files = ModelFiles(model)
     cell = Cell(
-        model.stem, files.sha256, threads=threads, shapes=parse_shapes(shape, model), night="bisect"
+        model.stem,
+        files.sha256,
+        threads=threads,
+        shapes=complete_shapes(parse_sizes(shape, dim, model), model),
+        night="bisect",
     )
     versions = [str(wheel) for wheel in wheels] or commits(repository, good, bad)
     checkout = wheel_checkout if wheels else partial(commit_checkout, repository)

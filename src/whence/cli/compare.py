@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from whence.attribution.sample_inputs import taken_sizes
 from whence.cli.console import ModelPath, check_file, out, progress, safe
-from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.foreign.engine_comparison import GROUPINGS, REST, EngineComparison, Line
 from whence.report.terminal import duration, fit
 
@@ -28,6 +29,7 @@ def compare(
     warmup: Annotated[int, typer.Option(min=0, help="How many runs to throw away first.")] = 3,
     threads: Annotated[int, typer.Option(min=0, help="Threads to use; 0 for every core.")] = 0,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     by: Annotated[str, typer.Option(help=f"Compare by {', '.join(GROUPINGS)}.")] = "op",
     depth: Annotated[
         int, typer.Option(min=0, help="With --by module: so many modules deep; 0 for all.")
@@ -53,7 +55,6 @@ def compare(
     [dim]whence compare resnet50.onnx --by module --depth 2[/dim]
     [dim]whence compare resnet50.onnx -o compare.html[/dim]
     """
-    from whence.attribution.sample_inputs import guess_shapes
     from whence.foreign.run import prepare
     from whence.foreign.together import compare_engines
 
@@ -70,8 +71,8 @@ def compare(
         def show(doing: str, done: int, total: int) -> None:
             bar.update(task, description=doing, completed=done, total=total)
 
-        subject = prepare(model, shapes=parse_shapes(shape, model))
-        mention_open_shapes(guess_shapes(subject.source.graph), bar.console)
+        subject = prepare(model, shapes=parse_sizes(shape, dim, model))
+        mention_open_sizes(taken_sizes(subject.source.graph), bar.console)
         found = compare_engines(
             subject,
             names,

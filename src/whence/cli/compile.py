@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from whence.api import load
+from whence.attribution.sample_inputs import taken_sizes
 from whence.backends.cpu.backend import CpuBackend
 from whence.backends.cpu.generator import build_program
 from whence.backends.opencl.export import export_opencl, plan_export
@@ -17,14 +18,13 @@ from whence.building.export import export, identifier
 from whence.building.prepare import prepare_graph
 from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, check_folder, out, progress, safe
-from whence.cli.shapes import ShapeOption, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.cli.tuning import print_findings
 from whence.codegen.target import Target, usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import UnsupportedError
 from whence.fusion import ALGORITHMS
 from whence.report.debug_database import write_compiled_database
-from whence.types import TensorType
 
 _EXPORTED = ("cpu", "opencl")
 """The engines that models can be compiled for ahead of time."""
@@ -36,6 +36,7 @@ def compile_command(
         Path, typer.Option("-o", "--output", help="The folder to write to.", show_default=False)
     ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     engine: Annotated[
         str,
         typer.Option(
@@ -94,16 +95,11 @@ def compile_command(
         def show(doing: str, done: int, total: int) -> None:
             bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
 
-        graph = load(model, shapes=parse_shapes(shape, model))
-        opened = [
-            node
-            for node in graph.inputs
-            if isinstance(node.type, TensorType) and not node.type.is_static
-        ]
-        if opened:
-            fixed = " ".join(f"--shape {node.name}={_example(node.type)}" for node in opened)
+        graph = load(model, shapes=parse_sizes(shape, dim, model))
+        taken = taken_sizes(graph)
+        if taken.guessed:
             raise UnsupportedError(
-                f"'{model.name}' leaves input shapes open: fix them with {fixed}"
+                f"'{model.name}' leaves input shapes open: fix them with {taken.options}"
             )
         read = graph.copy()
         prepare_graph(graph, PREFERENCES if engine == "opencl" else None)
@@ -146,8 +142,3 @@ def compile_command(
 
 def _size(n_bytes: int) -> str:
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.1f} KB"
-
-
-def _example(kind: object) -> str:
-    shape = getattr(kind, "shape", None) or ()
-    return "x".join(str(dim) if isinstance(dim, int) else "1" for dim in shape) or "scalar"

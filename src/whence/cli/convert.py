@@ -9,7 +9,7 @@ import typer
 
 from whence.api import WRITTEN, save
 from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
-from whence.cli.shapes import ShapeOption, load_with_bar, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, load_with_bar, parse_sizes
 from whence.errors import UnsupportedError
 from whence.graph import Graph
 from whence.graph.outcomes import coverage
@@ -28,6 +28,7 @@ def convert(
         ),
     ],
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
 ) -> None:
     """Write the optimised model as ONNX, TFLite or Circle. Each operator says which operators of
     the first file it came from.
@@ -40,7 +41,7 @@ def convert(
         raise UnsupportedError(
             f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
         )
-    graph = load_with_bar(model, parse_shapes(shape, model))
+    graph = load_with_bar(model, parse_sizes(shape, dim, model))
     before = _operators(model, graph)
     prepare_with_bar(graph, portable=True)
     with progress("writing"):

@@ -9,7 +9,7 @@ import typer
 
 from whence.attribution.profile import GROUPINGS
 from whence.cli.console import check_file, check_folder, out, progress, safe
-from whence.cli.shapes import ShapeOption, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, parse_sizes
 from whence.foreign.import_trace import FORMATS
 from whence.report.terminal import print_profile
 
@@ -26,6 +26,7 @@ def import_command(
         typer.Option("--format", help=f"{', '.join(FORMATS)}; seen by the content unless given."),
     ] = "",
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     by: Annotated[str, typer.Option(help=f"Group the time by {', '.join(GROUPINGS)}.")] = "op",
     limit: Annotated[int, typer.Option(min=0, help="Rows of the table; 0 for all.")] = 20,
     output: Annotated[
@@ -58,7 +59,7 @@ def import_command(
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
     check_folder(output)
     check_file(json_file)
-    shapes = parse_shapes(shape, model)
+    shapes = parse_sizes(shape, dim, model)
     with progress("reading"):
         found = import_trace(trace, model, graph=graph, shapes=shapes, format_name=format_name)
     files = found.save(output) if output is not None else []

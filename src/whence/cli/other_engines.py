@@ -9,8 +9,9 @@ import typer
 
 from whence.attribution.profile import Profile
 from whence.cli.console import progress
-from whence.cli.shapes import mention_open_shapes
+from whence.cli.shapes import mention_open_sizes
 from whence.foreign.engines import ENGINES
+from whence.types import Dim
 
 NAMES = tuple(ENGINES)
 
@@ -20,14 +21,14 @@ def profile_elsewhere(
     engine: str,
     *,
     threads: int,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[Dim]],
     runs: int,
     warmup: int,
     exact: bool,
     precise: bool,
 ) -> Profile:
     """The profile of the model as another engine runs it."""
-    from whence.attribution.sample_inputs import guess_shapes
+    from whence.attribution.sample_inputs import taken_sizes
     from whence.foreign.engines import check_engine
     from whence.foreign.run import attribute, prepare, record
 
@@ -43,7 +44,7 @@ def profile_elsewhere(
 
         subject = prepare(model, shapes=shapes)
         graph = subject.source.graph
-        mention_open_shapes(guess_shapes(graph), bar.console)
+        mention_open_sizes(taken_sizes(graph), bar.console)
         recording = record(
             subject, engine, threads=threads, runs=runs, warmup=warmup, progress=show
         )

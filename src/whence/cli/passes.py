@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from whence.cli.console import out, prepare_with_bar, safe
-from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, load_sized, parse_sizes
 from whence.graph.outcomes import coverage
 from whence.passes.plugins import prepare_passes
 
@@ -23,6 +23,7 @@ def passes(
         ),
     ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     rules: Annotated[
         bool, typer.Option("--rules", help="List every rule that was applied, and how often.")
     ] = False,
@@ -43,7 +44,7 @@ def passes(
         console.print(table)
         return
 
-    graph = load_sized(model, parse_shapes(shape, model))
+    graph = load_sized(model, parse_sizes(shape, dim, model))
     before = len(graph)
     reports = prepare_with_bar(graph)
     table = Table(box=None, header_style="bold", pad_edge=False)

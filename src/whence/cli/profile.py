@@ -10,11 +10,11 @@ import typer
 from whence.api import compile_model, load, machine_rates, prepare_again
 from whence.attribution import profile_executable
 from whence.attribution.profile import GROUPINGS, Profile
-from whence.attribution.sample_inputs import batch_shapes, guess_shapes
+from whence.attribution.sample_inputs import batch_shapes, working_inputs
 from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
 from whence.cli.engines import PreciseOption, parse_engine
 from whence.cli.other_engines import NAMES, profile_elsewhere
-from whence.cli.shapes import ShapeOption, Shapes, mention_open_shapes, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, Shapes, mention_open_sizes, parse_sizes
 from whence.report.files import WRITERS
 from whence.report.memory import print_memory
 from whence.report.terminal import print_profile
@@ -38,6 +38,7 @@ def profile(
     ] = "cpu",
     precise: PreciseOption = False,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     exact: Annotated[
         bool,
         typer.Option(
@@ -108,11 +109,11 @@ def profile(
         raise typer.BadParameter("is for --by module", param_hint="--depth")
     check_folder(output)
     check_file(json_file)
-    shapes = parse_shapes(shape, model)
+    shapes = parse_sizes(shape, dim, model)
     if streams and engine in NAMES:
         raise typer.BadParameter("is for whence's own engines", param_hint="--streams")
     if batch:
-        shapes = {**batch_shapes(load(model), batch, shapes), **shapes}
+        shapes = {**shapes, **batch_shapes(load(model, shapes=shapes), batch)}
     found = (
         profile_elsewhere(
             model,
@@ -170,10 +171,12 @@ def _profile_here(
             specialise=exact,
             progress=lambda _, done, total: show("compiling", done, total),
         )
-        mention_open_shapes(guess_shapes(executable.graph), bar.console)
+        sample = working_inputs(executable)
+        mention_open_sizes(sample, bar.console)
         again = prepare_again(model, shapes) if exact else None
         return profile_executable(
             executable,
+            sample,
             runs=runs,
             warmup=warmup,
             model=str(model),

@@ -14,7 +14,7 @@ from whence.attribution.sample_inputs import sample_inputs
 from whence.building.export import identifier
 from whence.cli.console import ModelPath, check_folder, err, out, progress, safe
 from whence.cli.engines import EngineOption, PreciseOption, parse_engine
-from whence.cli.shapes import ShapeOption, mention_open_shapes, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, mention_open_sizes, parse_sizes
 from whence.errors import InputError
 from whence.types import TensorType
 
@@ -32,6 +32,7 @@ def run(
         ),
     ] = [],  # noqa: B006
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     output: Annotated[
         Path | None,
         typer.Option(
@@ -49,12 +50,14 @@ def run(
     check_folder(output)
     with progress("compiling"):
         executable = compile_model(
-            model, engine=parse_engine(engine, threads, precise), shapes=parse_shapes(shape, model)
+            model,
+            engine=parse_engine(engine, threads, precise),
+            shapes=parse_sizes(shape, dim, model),
         )
     graph = executable.graph
     read = _read(given, [node.name for node in graph.inputs])
     sample = sample_inputs(graph, {name: value.shape for name, value in read.items()})
-    mention_open_shapes(sample.guessed, err())
+    mention_open_sizes(sample, err())
     values = {**sample.values, **read}
     with progress("running"):
         result = executable(**values)

@@ -1,9 +1,10 @@
-"""Input shapes on the command line: given ones, and those taken for what a model leaves open."""
+"""Sizes on the command line: given shapes and dimensions, and what is taken for what a model leaves
+open.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,18 @@ import typer
 from rich.console import Console
 
 from whence.api import load
-from whence.attribution.sample_inputs import SampleInputs, guess_shapes
+from whence.api.files import shapes_with
+from whence.attribution.guess_sizes import guesses
+from whence.attribution.sample_inputs import SampleInputs, declared_shapes, taken_sizes
 from whence.cli.console import err, progress, safe
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
 from whence.graph.printer import escape
+from whence.ops.binding import Port
+from whence.ops.named_dimensions import open_sizes
+from whence.types import Dim
 
-Shapes = dict[str, tuple[int, ...]]
+Shapes = dict[str, tuple[Dim, ...]]
 
 ShapeOption = Annotated[
     list[str],
@@ -31,7 +37,47 @@ ShapeOption = Annotated[
     ),
 ]
 
+DimOption = Annotated[
+    list[str],
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help=(
+            "Fix a dimension that the model leaves open, by its name in the file, in every input"
+            " that has it. May be repeated."
+        ),
+    ),
+]
+
+_DIM = re.compile(r"(?P<name>.+)=(?P<sizes>\d+(,\d+)*)")
 _SHAPE = re.compile(r"(?:(?P<name>.+)=)?(?P<dims>\d+(x\d+)*|scalar)")
+
+
+def parse_sizes(shapes: list[str], dims: list[str], model: Path) -> Shapes:
+    """The shapes of inputs that the options fix; sizes that they leave open have their names."""
+    sizes: dict[str, int] = {}
+    for name, given in parse_dims(dims).items():
+        if len(given) > 1:
+            raise typer.BadParameter(
+                f"'{name}' has {len(given)} sizes; several are for `whence profile`",
+                param_hint="--dim",
+            )
+        sizes[name] = given[0]
+    found = parse_shapes(shapes, model)
+    return dict(shapes_with(load(model), sizes, found)) if sizes else found  # type: ignore[arg-type]
+
+
+def parse_dims(options: list[str]) -> dict[str, list[int]]:
+    """`["batch=4", "past=0,64"]` → `{"batch": [4], "past": [0, 64]}`."""
+    dims: dict[str, list[int]] = {}
+    for option in options:
+        found = _DIM.fullmatch(option)
+        if found is None:
+            raise typer.BadParameter(f"'{option}' is not NAME=SIZE", param_hint="--dim")
+        if found["name"] in dims:
+            raise InputError(f"two sizes are given for dimension '{found['name']}'")
+        dims[found["name"]] = [int(size) for size in found["sizes"].split(",")]
+    return dims
 
 
 def parse_shapes(options: list[str], model: Path) -> Shapes:
@@ -65,12 +111,22 @@ def _only_input(model: Path, option: str) -> str:
     )
 
 
-def mention_open_shapes(guessed: Mapping[str, tuple[int, ...]], console: Console) -> None:
-    """Say which shapes were taken, as options that would fix them. `console` is the one of a
-    progress bar that is being shown, which another would tear apart.
+def complete_shapes(shapes: Shapes, model: Path) -> dict[str, tuple[int, ...]]:
+    """With sizes for what the options leave open of the inputs that they name."""
+    if all(isinstance(dim, int) for shape in shapes.values() for dim in shape):
+        return {name: tuple(map(int, shape)) for name, shape in shapes.items()}  # type: ignore[arg-type]
+    taken = taken_sizes(load(model, shapes=shapes))
+    mention_open_sizes(taken, err())
+    known = {n: s for n, s in shapes.items() if n not in taken.guessed}
+    return {**complete_shapes(known, model), **taken.guessed}
+
+
+def mention_open_sizes(sample: SampleInputs, console: Console) -> None:
+    """Say which sizes were taken, as options that would fix them. `console` is the one of a progress
+    bar that is being shown, which another would tear apart.
     """
-    if guessed:
-        options = SampleInputs({}, guessed).options
+    if sample.guessed:
+        options = sample.options
         console.print(
             safe(f"whence: the model leaves sizes open, so these are taken: {options}", "yellow"),
             soft_wrap=True,
@@ -88,15 +144,20 @@ def load_sized(model: Path, shapes: Shapes) -> Graph:
     Where the model does not work with that, it is said, and sizes stay open.
     """
     graph = load_with_bar(model, shapes)
-    guessed = guess_shapes(graph)
-    if not guessed:
+    if not any(open_sizes([Port(node.name, node.type) for node in graph.inputs])):
         return graph
-    try:
-        sized = load_with_bar(model, {**shapes, **guessed})
-    except WhenceError as error:
-        options = SampleInputs({}, guessed).options
-        text = f"whence: sizes stay open, as the model does not work with {options}: {error}"
-        err().print(safe(text, "yellow"), soft_wrap=True)
-        return graph
-    mention_open_shapes(guessed, err())
-    return sized
+    failure: tuple[str, WhenceError] | None = None
+    for guessed in guesses(graph):
+        sample = SampleInputs({}, guessed, declared_shapes(graph))
+        try:
+            sized = load_with_bar(model, {**shapes, **guessed})
+        except WhenceError as error:
+            failure = failure or (sample.options, error)
+        else:
+            mention_open_sizes(sample, err())
+            return sized
+    assert failure is not None
+    options, reason = failure
+    text = f"whence: sizes stay open, as the model does not work with {options}: {reason}"
+    err().print(safe(text, "yellow"), soft_wrap=True)
+    return graph

@@ -17,12 +17,12 @@ from whence.attribution.modules import Evidence, Module, find_modules
 from whence.attribution.neighbours import Neighbourhood, links_of
 from whence.attribution.read import read_profile
 from whence.attribution.rows import SourceRow
-from whence.attribution.sample_inputs import SampleInputs, guess_shapes
+from whence.attribution.sample_inputs import taken_sizes
 from whence.backends.cpu.generator import build_program
 from whence.building.program import Program
 from whence.building.tuning_records import TuningRecords
 from whence.cli.console import ModelPath, out, prepare_with_bar, progress, safe
-from whence.cli.shapes import ShapeOption, load_sized, parse_shapes
+from whence.cli.shapes import DimOption, ShapeOption, Shapes, load_sized, parse_sizes
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
 from whence.errors import ModelError
@@ -48,6 +48,7 @@ def why(
         ),
     ] = None,
     shape: ShapeOption = [],  # noqa: B006  (typer reads the default, nobody changes it)
+    dim: DimOption = [],  # noqa: B006
     profile: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +78,7 @@ def why(
         raise typer.BadParameter(
             "names no operator; leave it out to list them all", param_hint="OPERATOR"
         )
-    shapes = parse_shapes(shape, model)
+    shapes = parse_sizes(shape, dim, model)
     graph = load_sized(model, shapes)
     modules = find_modules(graph)
     source = None if operator is None else find_source(graph.ledger, operator, modules)
@@ -94,11 +95,11 @@ def why(
     print_history(console, graph, history, modules.get(source.id))
     if history.outcome is not Outcome.LIVE:
         return
-    if not time and (opened := guess_shapes(graph)):
+    if not time and (opened := taken_sizes(graph)).guessed:
         console.print(
             safe(
                 "  which kernels do it depends on shapes that the model leaves open: fix them with"
-                f" {SampleInputs({}, opened).options}"
+                f" {opened.options}"
             ),
             soft_wrap=True,
         )
@@ -116,7 +117,7 @@ def why(
         print_time(console, known, row)
 
 
-def _measured(model: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Profile, Program]:
+def _measured(model: Path, shapes: Shapes) -> tuple[Profile, Program]:
     with progress("compiling") as bar:
 
         def show(doing: str, done: int, total: int) -> None:

@@ -11,6 +11,7 @@ from whence.errors import InputError, ModelError
 from whence.foreign.recording import Recording
 from whence.foreign.run import attribute, prepare
 from whence.foreign.source import SourceGraph
+from whence.types import Dim
 
 FORMATS = {
     "onnxruntime": "its trace (enable_profiling); --graph the model that optimized_model_filepath wrote",
@@ -28,7 +29,7 @@ def import_trace(
     model: Path,
     *,
     graph: Path | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
     format_name: str = "",
 ) -> Profile:
     """The profile in a trace. `graph` is the file that goes with it; which format it is is seen by

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from whence.attribution.measure import overhead
-from whence.attribution.profile import Profile
-from whence.attribution.sample_inputs import sample_inputs
+from whence.attribution.profile import DIMENSION, Profile
+from whence.attribution.sample_inputs import declared_shapes, sample_inputs
 from whence.codegen.target import usable_cores
 from whence.errors import InputError
 from whence.foreign.assemble import assemble
@@ -27,13 +27,15 @@ from whence.foreign.read_recording import read_recording
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
 from whence.graph import Graph
+from whence.ops.named_dimensions import named_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.report.files import WRITERS
 from whence.report.html.page import page
 from whence.runtime.environment import environment
+from whence.types import Dim
 
 Progress = Callable[[str, int, int], None]
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Dim]]
 _TURN = 5
 """Runs between two reports of progress."""
 
@@ -82,8 +84,7 @@ def prepare(
     path = Path(path)
     graph = load_source(path, shapes)
     if inputs is None:
-        given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-        drawn = sample_inputs(graph, given).values
+        drawn = sample_inputs(graph).values
         inputs = {name: value for name, value in drawn.items() if isinstance(value, np.ndarray)}
     return Subject(path, SourceGraph(graph), inputs)
 
@@ -173,5 +174,8 @@ def _subject(subject: Subject) -> dict[str, str]:
         f"input {name}": "×".join(map(str, shape)) or "scalar"
         for name, shape in subject.shapes.items()
     }
+    graph = subject.source.graph
+    sizes = {**named_sizes(declared_shapes(graph), subject.shapes), **graph.dimensions}
+    shapes.update((f"{DIMENSION}{name}", str(size)) for name, size in sizes.items())
     with subject.path.open("rb") as file:
         return {**shapes, "model sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from whence.errors import InputError, UnsupportedError
 from whence.frontends.naming import quoted
 from whence.graph.graph import Graph
+from whence.types import Dim
 
 _TORCH = (
     "holds weights or a pickled module of PyTorch, not a graph: load it into its module, and give"
@@ -46,7 +47,7 @@ def refuse_other_format(path: Path) -> None:
         raise UnsupportedError(f"{quoted(str(path))} {how}")
 
 
-def read_object(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+def read_object(model: Any, shapes: Mapping[str, Sequence[Dim]] | None = None) -> Graph:
     """The graph of a model in memory: the bytes of an ONNX, TFLite or Circle file, an
     `onnx.ModelProto`, an `onnx_ir.Model`, a `torch.export.ExportedProgram`.
     """
@@ -89,7 +90,7 @@ def _is_instance(model: Any, module: str, name: str) -> bool:
     return isinstance(kind, type) and isinstance(model, kind)
 
 
-def _read_bytes(data: bytes, shapes: Mapping[str, Sequence[int]] | None) -> Graph:
+def _read_bytes(data: bytes, shapes: Mapping[str, Sequence[Dim]] | None) -> Graph:
     # A flatbuffer of these formats names itself in bytes 4 to 8.
     if data[4:8] in (b"TFL3", b"CIR0"):
         from whence.frontends.tflite.reader import read_tflite

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from whence.plugins import FRONTENDS, load_plugins, warn_left_out
+from whence.types import Dim
 
 if TYPE_CHECKING:
     from whence.graph import Graph
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[Dim]]
 
 
 class Reader(Protocol):

@@ -18,6 +18,7 @@ def copy_graph(graph: Graph, ledger: Ledger | None = None) -> Graph:
     own = ledger if ledger is not None else graph.ledger.copy()
     twin = type(graph)(graph.name, own, graph.inference)
     twin.metadata = dict(graph.metadata)
+    twin.dimensions = dict(graph.dimensions)
     twin.claims = dict(graph.claims)
     for node in graph:
         bodies = {name: copy_graph(body, own) for name, body in node.bodies.items()}

@@ -47,6 +47,8 @@ class Graph:
         """Text about the whole model that travels with it: producer, domain, properties of the
         file.
         """
+        self.dimensions: dict[str, int] = {}
+        """The sizes of dimensions that the file names and whoever read it fixed."""
         self.files: tuple[Path, ...] = ()
         """Files besides the model's own that its constants were read from."""
         self.claims: dict[int, tuple[ValueType | None, ...]] = {}

@@ -11,6 +11,7 @@ from whence.errors import InputError
 from whence.frontends.objects import is_exported_program, is_torch_module, read_object
 from whence.graph import Graph
 from whence.runtime.executable import Executable
+from whence.types import Dim
 
 
 class ModelObject(NamedTuple):
@@ -24,7 +25,7 @@ def from_object(
     args: Sequence[Any] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> ModelObject | None:
     """`None` for a graph, which is one already."""
     if isinstance(model, Graph):

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import ModelProto
 
 from whence.errors import InputError, ModelError, UnsupportedError
-from whence.extent import as_sizes, surely_equal
+from whence.extent import is_symbolic, surely_equal
 from whence.frontends.files import content, without_collection
 from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.builder import Reading, build_graph
@@ -32,12 +32,12 @@ from whence.graph.graph import Graph
 from whence.graph.merge import without_shape
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, Reason, SourceOp, Tombstone
-from whence.types import UNKNOWN, TensorType, ValueType
+from whence.types import UNKNOWN, Dim, TensorType, ValueType, as_dims
 
 
 def read_onnx(
     source: str | os.PathLike[str] | bytes | ModelProto,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
 ) -> Graph:
     """The graph of an ONNX model, in operators of the newest opset, with every operator of the file
     in its ledger.
@@ -90,7 +90,7 @@ def _parse(content: bytes, path: Path | None) -> ModelProto:
 
 
 def _read_scalars(
-    model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[int]]
+    model: ModelProto, path: Path | None, shapes: Mapping[str, Sequence[Dim]]
 ) -> Graph:
     """As `_read`. Some exporters (tf2onnx) declare inputs of unknown rank as scalars: what is wrong
     for scalars is read with their shapes open.
@@ -118,7 +118,7 @@ def _read_scalars(
 def _read(
     model: ModelProto,
     path: Path | None,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[Dim]],
     open_inputs: frozenset[str] = frozenset(),
 ) -> Graph:
     if not model.HasField("graph"):
@@ -151,6 +151,7 @@ def _read(
         }
         restore_state(graph, state, arrays)
     graph.files = tensors.files
+    graph.dimensions = {n: size for n, size in reading.symbols.items() if not is_symbolic(size)}
     if len(inputs) < len(model.graph.input):
         graph.listed_inputs = tuple(
             (value.name, inputs.get(value.name) or value_type(value.type) or UNKNOWN)
@@ -178,7 +179,7 @@ def _ledger(sources: Sequence[SourceOp]) -> Ledger:
 def _inputs(
     model: ModelProto,
     reading: Reading,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[Dim]],
     open_inputs: frozenset[str],
     state: Mapping[str, str],
 ) -> dict[str, ValueType]:
@@ -224,7 +225,7 @@ def _inputs(
     }
 
 
-def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Reading) -> ValueType:
+def _with_shape(name: str, known: ValueType, shape: Sequence[Dim], reading: Reading) -> ValueType:
     """An input's type with the given shape, which also says what the model's named dimensions
     are.
     """
@@ -232,15 +233,17 @@ def _with_shape(name: str, known: ValueType, shape: Sequence[int], reading: Read
         raise InputError(
             f"a shape is given for input {quoted(name)}, which is not a tensor but {known}"
         )
-    given = TensorType(known.dtype, as_sizes(shape))
+    given = TensorType(known.dtype, as_dims(shape))
     if known.shape == () and shape:
         reading.trust_shapes = reading.trust_ranks = False
         return given
-    if any(dim < 0 for dim in shape) or (
+    if any(isinstance(dim, int) and dim < 0 for dim in given.shape or ()) or (
         known.shape is not None and len(known.shape) != len(shape)
     ):
         raise InputError(f"shape {list(shape)} is given for input {quoted(name)}, which is {known}")
-    for declared, dim in zip(known.shape or (), shape, strict=False):
+    for declared, dim in zip(known.shape or (), given.shape or (), strict=False):
+        if not isinstance(dim, int):
+            continue
         if isinstance(declared, str):
             if not surely_equal(reading.symbols.setdefault(declared, dim), dim):
                 reading.trust_shapes = False

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from whence.errors import InputError, ModelError, UnsupportedError, WhenceError
-from whence.extent import as_sizes
 from whence.frontends.files import content, without_collection
 from whence.frontends.importer import OperatorOrigin
 from whence.frontends.naming import quoted
@@ -30,11 +29,11 @@ from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.ops.types.inference import Inference
 from whence.provenance import Reason, Tombstone
-from whence.types import TensorType
+from whence.types import Dim, TensorType, as_dims
 
 
 def read_tflite(
-    source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[int]] | None = None
+    source: str | os.PathLike[str] | bytes, shapes: Mapping[str, Sequence[Dim]] | None = None
 ) -> Graph:
     """The graph of a TFLite or Circle model, in canonical operators, with every operator of the
     file in its ledger.
@@ -55,7 +54,7 @@ def read_tflite(
         raise UnsupportedError(f"{label}: its subgraphs are nested too deep") from None
 
 
-def _read(model: ModelRecord, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def _read(model: ModelRecord, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     try:
         return _build(model, _inputs(model.subgraphs[0], shapes, default_type), shapes)
     except (ModelError, UnsupportedError):
@@ -75,7 +74,7 @@ def _read(model: ModelRecord, shapes: Mapping[str, Sequence[int]]) -> Graph:
 
 
 def _build(
-    model: ModelRecord, inputs: Mapping[str, TensorType], shapes: Mapping[str, Sequence[int]]
+    model: ModelRecord, inputs: Mapping[str, TensorType], shapes: Mapping[str, Sequence[Dim]]
 ) -> Graph:
     sources = find_sources(model)
     main = model.subgraphs[0]
@@ -166,7 +165,7 @@ def _unknown(call: OperatorCall) -> None:
 
 def _inputs(
     main: SubgraphRecord,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[Dim]],
     kind_of: Callable[[TensorRecord], TensorType],
 ) -> dict[str, TensorType]:
     inputs: dict[str, TensorType] = {}
@@ -182,11 +181,13 @@ def _inputs(
                 f"a shape is given for {quoted(name)}; the model's inputs are"
                 f" {', '.join(quoted(each) for each in inputs)}"
             )
-        if any(dim < 0 for dim in shape) or (known.shape and len(known.shape) != len(shape)):
+        if any(isinstance(dim, int) and dim < 0 for dim in shape) or (
+            known.shape and len(known.shape) != len(shape)
+        ):
             raise InputError(
                 f"shape {list(shape)} is given for input {quoted(name)}, which is {known}"
             )
-        inputs[name] = TensorType(known.dtype, as_sizes(shape))
+        inputs[name] = TensorType(known.dtype, as_dims(shape))
     return inputs
 
 

@@ -27,10 +27,11 @@ from whence.graph.display_name import display_name
 from whence.graph.merge import common, merge, without_shape
 from whence.graph.operands import check_claim
 from whence.graph.state import SOURCES
+from whence.ops.named_dimensions import named_sizes
 from whence.ops.types.inference import Inference
 from whence.passes.base import Pass
 from whence.passes.control.captures import capture_count
-from whence.types import DType, TensorType, ValueType
+from whence.types import Dim, DType, TensorType, ValueType, as_dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class TypeRefresher:
         return tuple(map(common, *branches))
 
 
-def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph:
+def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[Dim]]) -> Graph:
     """Fix the shapes of inputs that the graph leaves open, in place, and return it with every type
     that follows. An input that is declared as a scalar may get any shape; then none that the file
     states is believed. An operator that cannot work on these shapes is refused, even where only
@@ -142,12 +143,14 @@ def fix_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Graph
             nested.inference = Inference()
     # No pass has made branches of nested graphs part of this one.
     types = TypeRefresher(graph, every_node_runs="Choose" not in graph.op_counts)
+    declared = {n.name: n.type.shape or () for n in graph.inputs if isinstance(n.type, TensorType)}
+    graph.dimensions = {**named_sizes(declared, shapes), **graph.dimensions}
     for node in graph.inputs:
         if node.name in shapes and isinstance(node.type, TensorType):
             if node.type.shape == () and shapes[node.name]:
                 _forget_shapes(graph)
                 graph.set_types(node, (without_shape(node.type),))
-            types.refine(node, (TensorType(node.type.dtype, tuple(shapes[node.name])),))
+            types.refine(node, (TensorType(node.type.dtype, as_dims(shapes[node.name])),))
     for node in graph:
         types.visit(node)
     return graph
