@@ -93,6 +93,11 @@ class Binder:
             if len(args) == 1 and isinstance(args[0], Mapping) and self._takes_no_mapping:
                 return self._by_name(args[0])
             return self._in_order(args)
+        if not args and len(kwargs) == len(self._names):
+            try:
+                return self._in_order([kwargs[name] for name in self._names])
+            except KeyError:
+                return self._by_name(kwargs)
         if len(args) > len(self._names):
             raise InputError(
                 f"{len(args)} inputs given; the model takes {len(self._names)}:"

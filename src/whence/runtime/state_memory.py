@@ -56,7 +56,9 @@ class VariableMemory(ABC, Generic[Room]):
 
     def begin(self, variables: Sequence[Variable]) -> tuple[Sequence[Room], Sequence[Room]]:
         """What the variables of a program are, and where it writes what they will be."""
-        if [each.block for each in variables] != [each.block for each in self._variables]:
+        if variables is not self._variables and (
+            [each.block for each in variables] != [each.block for each in self._variables]
+        ):
             raise UnsupportedError(
                 "the variables of the model have other types for inputs of these shapes, so that it"
                 " cannot go on from where it is; compile it for these shapes"

@@ -56,6 +56,9 @@ class Instance:
             self._given[len(plan.inputs)] = native.address_of(self._dims)
         self._pointers = native.room_for(plan.n_slots)
         self._state, self._next = (native.room_for(len(plan.variables)) for _ in range(2))
+        # The arrays whose addresses these are.
+        self._known_state: list[np.ndarray | None] = [None] * len(plan.variables)
+        self._known_next: list[np.ndarray | None] = [None] * len(plan.variables)
         self._reads, self._writes = (
             [index for index, block in enumerate(blocks) if block is not None]
             for blocks in (plan.inputs, plan.outputs)
@@ -85,9 +88,15 @@ class Instance:
             return self._run(inputs, profiler, _NO_ARRAYS, _NO_ARRAYS)
         state = state or StateMemory(self.program)
         before, after = state.begin(self._plan.variables)
-        for addresses, arrays in ((self._state, before), (self._next, after)):
+        for addresses, known, arrays in (
+            (self._state, self._known_state, before),
+            (self._next, self._known_next, after),
+        ):
             for index, array in enumerate(arrays):
-                addresses[index] = native.address_of(array)
+                # Most variables stay where they are.
+                if array is not known[index]:
+                    addresses[index] = native.address_of(array)
+                    known[index] = array
         made = self._run(inputs, profiler, before, after)
         state.finish(self._plan.variables)
         return made
