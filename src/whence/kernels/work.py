@@ -64,8 +64,11 @@ from whence.kernels.ir import (
 
 _ARITHMETIC = frozenset({Fn.ADD, Fn.SUB, Fn.MUL, Fn.DIV, Fn.MAX, Fn.MIN, Fn.NEG, Fn.ABS})
 _NO_WORK = frozenset({Fn.CAST, Fn.SELECT, Fn.CHOOSE, Fn.LT, Fn.LE, Fn.EQ, Fn.AND, Fn.OR, Fn.NOT})
-_DOT = "dot_x"
+_DOTS = ("dot_x", "small_dot_i32x")
 """Sums of four products."""
+_DECLARATIONS = (Constants, LetPointer, ChoosePointer)
+"""Do nothing, and say the same each time: names in a program are never used twice."""
+_ALWAYS_THE_SAME = (Let, Variable, Assign, Accumulate, Store, TileMultiply, TileLoad, TileStore)
 _TILE_PRODUCTS = 16 * 16 * 32
 _TILE_BYTES = 16 * 64
 
@@ -106,23 +109,39 @@ class _Walker:
         self._roots = {param.name: param.name for param in kernel.params} | {SCRATCH: SCRATCH}
         self._sizes: dict[str, int] = {}
         """Of the elements that a pointer points to, in bytes."""
-        self._deciding: dict[int, frozenset[str]] = {}
+        self._deciding: dict[int, tuple[frozenset[str], bool]] = {}
         self._done: dict[tuple[int, tuple[int, ...]], Work] = {}
-        self._computed: dict[int, Work] = {}
-        self._kept: list[object] = []
+        self._bodies: dict[int, tuple[Work, list[Stmt]]] = {}
+        self._retained: list[object] = []
         """What ids are of stays alive."""
 
     def statements(self, body: Sequence[Stmt]) -> Work:
+        """What does the same each time is looked at once; only the rest is gone through again."""
+        found = self._bodies.get(id(body))
         total = Work()
+        if found is not None:
+            always, others = found
+            total.add(always)
+            for stmt in others:
+                total.add(self._statement(stmt))
+            return total
+        always, others = Work(), []
         for stmt in body:
-            total.add(self._statement(stmt))
+            work = self._statement(stmt)
+            total.add(work)
+            if isinstance(stmt, _ALWAYS_THE_SAME):
+                always.add(work)
+            elif not isinstance(stmt, _DECLARATIONS):
+                others.append(stmt)
+        self._retained.append(body)
+        self._bodies[id(body)] = always, others
         return total
 
     def _statement(self, stmt: Stmt) -> Work:
         match stmt:
             case Micro():
                 body = stmt.program(self._kernel)
-                self._kept.append(body)
+                self._retained.append(body)
                 return self.statements(body)
             case Loop(var, body):
                 return self._loop(stmt, var.name, range(var.extent), body)
@@ -146,9 +165,7 @@ class _Walker:
                 self._sizes[name] = dtype.numpy.itemsize
                 return Work()
             case Let() | Variable() | Assign() | Accumulate() | Store():
-                if id(stmt) not in self._computed:
-                    self._computed[id(stmt)] = self._compute(stmt)
-                return self._computed[id(stmt)]
+                return self._compute(stmt)
             case Fill(pointer, _, elements, _):
                 size = self._value(elements) * self._sizes.get(pointer, 4)
                 return self._moved(pointer, size, is_stored=True)
@@ -164,19 +181,18 @@ class _Walker:
         total = Work()
         if not values:
             return total
-        needed = self._needed(body)
-        changes = bool(needed & _changed(body))
-        if counter not in needed and not changes:
-            self._counts[counter] = values[0]
-            total.add(self.statements(body), len(values))
-            return total
+        needed, sets_counts = self._decisions(body)
         outer = sorted((needed - {counter}) & self._counts.keys())
         key = (id(stmt), (values.start, len(values), *(self._counts[each] for each in outer)))
-        if key in self._done and not changes:
+        if key in self._done and not sets_counts:
             return self._done[key]
-        for value in values:
-            self._counts[counter] = value
-            total.add(self.statements(body))
+        if counter not in needed and not sets_counts:
+            self._counts[counter] = values[0]
+            total.add(self.statements(body), len(values))
+        else:
+            for value in values:
+                self._counts[counter] = value
+                total.add(self.statements(body))
         self._done[key] = total
         return total
 
@@ -202,7 +218,7 @@ class _Walker:
                     work.operations += lanes
                 case Op(fn, _, dtype, lanes) if dtype.is_float and fn not in _NO_WORK:
                     work.functions += lanes
-                case Primitive(name, _, _, lanes) if name.startswith(_DOT):
+                case Primitive(name, _, _, lanes) if name.startswith(_DOTS):
                     work.operations += 2 * 4 * lanes
                 case Load(buffer, _, dtype, lanes):
                     work.add(Work(loaded={buffer: dtype.numpy.itemsize * lanes}))
@@ -224,11 +240,13 @@ class _Walker:
 
     # ---- counts ----
 
-    def _needed(self, body: tuple[Stmt, ...]) -> frozenset[str]:
+    def _decisions(self, body: tuple[Stmt, ...]) -> tuple[frozenset[str], bool]:
+        """The counts that decide what a body does, and whether it sets some of them itself."""
         found = self._deciding.get(id(body))
         if found is None:
-            self._kept.append(body)
-            found = self._deciding[id(body)] = frozenset(_deciding(body))
+            self._retained.append(body)
+            needed = frozenset(_deciding(body))
+            found = self._deciding[id(body)] = needed, bool(needed & _changed(body))
         return found
 
     def _bind(self, name: str, value: Count) -> None:
