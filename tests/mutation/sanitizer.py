@@ -1,4 +1,6 @@
-"""AddressSanitizer's runtime: where it is, and how a process is started with it."""
+"""Runtimes of AddressSanitizer and ThreadSanitizer: where they are, and how a process is started
+with one.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,18 @@ import sys
 from pathlib import Path
 
 
-def runtime() -> Path | None:
-    """The runtime library of the system's compiler, or the one that the variable
+def runtime(kind: str = "asan") -> Path | None:
+    """The runtime library of the system's compiler, `asan` or `tsan`, or the one that the variable
     `WHENCE_ASAN_RUNTIME` names where there is no compiler; `None` where there is none.
     """
-    named = os.environ.get("WHENCE_ASAN_RUNTIME")
+    named = os.environ.get(f"WHENCE_{kind.upper()}_RUNTIME")
     if named:
         return Path(named)
     for compiler, name in (
-        ("gcc", "libasan.so"),
-        ("cc", "libasan.so"),
-        ("clang", "libclang_rt.asan-x86_64.so"),
-        ("clang", "libclang_rt.asan.so"),
+        ("gcc", f"lib{kind}.so"),
+        ("cc", f"lib{kind}.so"),
+        ("clang", f"libclang_rt.{kind}-x86_64.so"),
+        ("clang", f"libclang_rt.{kind}.so"),
     ):
         try:
             said = subprocess.run(
@@ -30,7 +32,7 @@ def runtime() -> Path | None:
             continue
         if Path(said).is_absolute() and Path(said).exists():
             return Path(said).resolve()
-    found = ctypes.util.find_library("asan")
+    found = ctypes.util.find_library(kind)
     folders = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
     return next(
         (Path(each) / found for each in folders if found and (Path(each) / found).exists()), None
