@@ -21,7 +21,7 @@ from whence.api.files import (
     shapes_with,
     sized,
 )
-from whence.errors import InputError, ModelError
+from whence.errors import InputError, ModelError, UnsupportedError
 from whence.extent import is_symbolic
 from whence.types import TensorType
 
@@ -252,10 +252,32 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
 
         return _build_open(partial(_opened, ports, inputs, engine, options), build)[0]
 
-    executable = Executable(ports, engine, specialise, lambda: model)
+    executable = Executable(ports, engine, _explaining(specialise, lambda: model), lambda: model)
     if is_static(model):
         executable.prepare_static()
     return executable
+
+
+def _explaining(
+    specialise: Callable[[CallShapes], Program], read: Callable[[], Graph]
+) -> Callable[[CallShapes], Program]:
+    """As `specialise`; what does not work with the sizes of a call names the input, the dimension and
+    a size that works. `read` gives the model with its sizes open.
+    """
+
+    def explained(inputs: CallShapes) -> Program:
+        try:
+            return specialise(inputs)
+        except (ModelError, UnsupportedError) as error:
+            from whence.building.prepare import check_sizes
+            from whence.passes.shapes.working_sizes import explain_sizes
+
+            found = explain_sizes(read(), inputs, error, check_sizes)
+            if found is None:
+                raise
+            raise found from error
+
+    return explained
 
 
 def compile_file(
@@ -283,9 +305,8 @@ def compile_file(
     )
     model = _ModelFile(cached, engine, options, identity.options if in_subprocess else None)
     interface = model.interface()
-    executable = Executable(
-        interface.inputs, engine, model.program, interface.graph, interface.listed
-    )
+    explaining = _explaining(model.program, model.read_again)
+    executable = Executable(interface.inputs, engine, explaining, interface.graph, interface.listed)
     if interface.is_static:
         executable.prepare_static()
     model.finish()
@@ -395,6 +416,10 @@ class _ModelFile:
             # Reading again infers every type from the shapes given, nested graphs included.
             return self._load({**shapes, **inputs})
         return self._fresh.copy() if self._fresh is not None else self._load(shapes)
+
+    def read_again(self) -> Graph:
+        """The model with all sizes open that the file leaves open, and with its constants."""
+        return self._load({})
 
     def _load(self, shapes: Shapes) -> Graph:
         return load(self._cached.path, shapes=shapes, state=self._options.state)

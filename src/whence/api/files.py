@@ -33,14 +33,26 @@ def load(
     open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose next value is an output, by the names of both:
     they are zero at first, stay with the model, and are no longer given or returned.
     """
-    if dims:
-        shapes = shapes_with(_read(path, None), dims, shapes)
-    graph = _read(path, shapes)
+    graph = _sized_read(path, shapes, dims) if dims else _read(path, shapes)
     if not state:
         return graph
     from whence.graph.bind_state import bind_state
 
     return bind_state(graph, state)
+
+
+def _sized_read(path: str | Path | Any, shapes: Shapes | None, dims: Dims) -> Graph:
+    opened = _read(path, None)
+    shapes = shapes_with(opened, dims, shapes)
+    try:
+        return _read(path, shapes)
+    except ModelError as error:
+        from whence.passes.shapes.working_sizes import explain_sizes
+
+        found = explain_sizes(opened, shapes, error, lambda graph: None)
+        if found is None:
+            raise
+        raise found from error
 
 
 def _read(path: str | Path | Any, shapes: Shapes | None) -> Graph:

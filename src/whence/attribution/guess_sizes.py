@@ -13,7 +13,7 @@ First what the file says in its own words:
    is a second of 16 kHz. Any other length is 32.
 
 Where the model does not work with that, the question about sizes that it failed on tells what it
-needs (`repaired`); failing that, other usual sizes are tried.
+needs (`passes/shapes/working_sizes.py`); failing that, other usual sizes are tried.
 """
 
 from __future__ import annotations
@@ -21,15 +21,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from whence.errors import WhenceError
-from whence.extent import Guard, Relation, evaluate, names
 from whence.graph import Graph, Node
-from whence.ops.binding import Port
-from whence.ops.named_dimensions import OpenSize, dimension_name, names_in, open_sizes, size_of
-from whence.ops.open_dimensions import open_dimensions
+from whence.ops.named_dimensions import OpenSize, names_in, open_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
+from whence.passes.shapes.working_sizes import independent, input_ports, input_shapes, repaired
 from whence.types import DType, TensorType
 
 Shapes = dict[str, tuple[int, ...]]
@@ -39,7 +36,6 @@ _SIDES = (640, 320, 256, 64)
 _LENGTHS = (128, 512, 1, 16_000)
 _LEAST_SIDE = 64
 _IMAGE_KEYS = ("imgsz", "image_size", "input_size", "img_size")
-_REPAIRS = 8
 _MOST = 4096
 """The largest size that is looked for by trying."""
 
@@ -53,7 +49,7 @@ def guesses(
     first = _first(graph, dict(given or {}), batch)
     seen: list[Shapes] = []
     for sizes in _candidates(graph, first, given or {}):
-        shapes = _shapes(graph, sizes)
+        shapes = input_shapes(graph, sizes)
         if shapes not in seen:
             seen.append(shapes)
             yield shapes
@@ -82,7 +78,7 @@ def _candidates(
 ) -> Iterator[dict[str, int]]:
     yield first
     yield from repaired(graph, first, given)
-    kinds = {place.name: _Place(graph, place) for place in open_sizes(_ports(graph))}
+    kinds = {place.name: _Place(graph, place) for place in open_sizes(input_ports(graph))}
     sides = {name for name, place in kinds.items() if place.is_side} - given.keys()
     lengths = {
         name
@@ -92,14 +88,14 @@ def _candidates(
     for group, usual in ((sides, _SIDES), (lengths, _LENGTHS)):
         if group:
             for size in usual:
-                yield _independent({**first, **dict.fromkeys(group, size)}, given)
+                yield independent({**first, **dict.fromkeys(group, size)}, given)
 
 
 # ---- the first guess ----
 
 
 def _first(graph: Graph, given: dict[str, int], batch: int) -> dict[str, int]:
-    places = [_Place(graph, place) for place in open_sizes(_ports(graph))]
+    places = [_Place(graph, place) for place in open_sizes(input_ports(graph))]
     has_past = any(place.is_past for place in places)
     sizes = dict(given)
     for place in places:
@@ -114,12 +110,7 @@ def _first(graph: Graph, given: dict[str, int], batch: int) -> dict[str, int]:
         if place.is_total and place.name not in sizes:
             new = next((sizes[each.name] for each in places if each.is_new), _LENGTH)
             sizes[place.name] = past + new
-    return _independent(sizes, given)
-
-
-def _independent(sizes: dict[str, int], given: Mapping[str, int]) -> dict[str, int]:
-    """Without the dimensions that are expressions over others: they follow from those."""
-    return {name: size for name, size in sizes.items() if not names_in(name) or name in given}
+    return independent(sizes, given)
 
 
 class _Place:
@@ -236,7 +227,7 @@ def _group(node: Node) -> int:
 
 
 def names_past(graph: Graph) -> list[str]:
-    return [place.name for place in open_sizes(_ports(graph)) if "past" in place.name.lower()]
+    return [place.name for place in open_sizes(input_ports(graph)) if "past" in place.name.lower()]
 
 
 def _numbers(text: str) -> list[int]:
@@ -248,83 +239,3 @@ def _numbers(text: str) -> list[int]:
     row = list(found) if isinstance(found, list | tuple) else [found]
     whole = all(type(each) is int and 0 < each <= _MOST for each in row)
     return row[-2:] if whole else []
-
-
-def _ports(graph: Graph) -> list[Port]:
-    return [Port(node.name, node.type) for node in graph.inputs]
-
-
-def _shapes(graph: Graph, sizes: Mapping[str, int]) -> Shapes:
-    found: Shapes = {}
-    for name, kind in _ports(graph):
-        if isinstance(kind, TensorType) and not kind.is_static:
-            found[name] = tuple(
-                dim if isinstance(dim, int) else _size(dimension_name(name, axis, dim), sizes)
-                for axis, dim in enumerate(kind.shape or ())
-            )
-    return found
-
-
-def _size(name: str, sizes: Mapping[str, int]) -> int:
-    size = size_of(name, sizes)
-    return _LENGTH if size is None else max(size, 0)
-
-
-# ---- where that does not work ----
-
-
-def repaired(
-    graph: Graph, sizes: dict[str, int], given: Mapping[str, int]
-) -> Iterator[dict[str, int]]:
-    """Sizes that differ in what the graph's operators could not work with: types are inferred with
-    dimensions in place of sizes, and the last question about one that was answered with no before an
-    operator refused its operands is answered with yes.
-    """
-    for _ in range(_REPAIRS):
-        shapes = _shapes(graph, sizes)
-        # Every size is a dimension of its own under the name that it has here.
-        ports = [_named_port(port) for port in _ports(graph)]
-        dimensions, opened = open_dimensions(ports, shapes)
-        try:
-            fix_input_shapes(graph.copy(), opened)
-            return
-        except WhenceError:
-            changed = _answered(dimensions.guards, dimensions.sizes, dimensions.labels, given)
-        if changed is None:
-            return
-        sizes = _independent({**sizes, **changed}, given)
-        yield sizes
-
-
-def _named_port(port: Port) -> Port:
-    name, kind = port
-    if not isinstance(kind, TensorType) or kind.shape is None:
-        return port
-    shape = tuple(
-        dim if isinstance(dim, int) else dimension_name(name, axis, dim)
-        for axis, dim in enumerate(kind.shape)
-    )
-    return Port(name, replace(kind, shape=shape))
-
-
-def _answered(
-    guards: list[Guard],
-    sizes: Mapping[str, int],
-    labels: Mapping[str, str],
-    given: Mapping[str, int],
-) -> dict[str, int] | None:
-    """The size, by the name in the file, that makes the last inequality among the guards an
-    equality: the nearest to the one it has.
-    """
-    for guard in reversed(guards):
-        if guard.relation is not Relation.NE:
-            continue
-        for name in sorted(names(guard.left) | names(guard.right)):
-            if labels[name] in given:
-                continue
-            own = sizes[name]
-            for size in sorted(range(1, _MOST + 1), key=lambda each: (abs(each - own), each)):
-                tried = {**sizes, name: size}
-                if evaluate(guard.left, tried) == evaluate(guard.right, tried):
-                    return {labels[name]: size}
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whence.building.backend import Backend, Progress
-from whence.building.build import build_for
+from whence.building.build import build_for, check_graph_operands
 from whence.building.program import Program
 from whence.frontends.files import without_collection
 from whence.graph import Graph
@@ -27,6 +27,12 @@ def prepare_graph(
     passes = portable_passes() if portable else prepare_passes(preferences)
     with without_collection():
         return run_passes(graph, passes, check=check, progress=progress)
+
+
+def check_sizes(graph: Graph) -> None:
+    """Raises what building the graph, which is changed, would raise for the sizes of its values."""
+    prepare_graph(graph)
+    check_graph_operands(graph)
 
 
 def prepare_and_build(
