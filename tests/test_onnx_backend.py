@@ -23,7 +23,8 @@ from onnx import helper, parser
 from onnx.backend.test import BackendTest
 
 from whence import onnx_backend
-from whence.codegen.emit import Function, KernelUnit, pack
+from whence.codegen.emit import KernelUnit, pack
+from whence.codegen.functions import Function
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import CompileError, UnsupportedError

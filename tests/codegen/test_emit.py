@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from whence.codegen.emit import Function, emit, pack, source_files
+from whence.codegen.emit import emit, pack, source_files
+from whence.codegen.functions import Function
 from whence.codegen.toolchain import Unit
 from whence.kernels.index import Var, of
 from whence.kernels.ir import TASK, Buffer, Fn, Kernel, Load, Loop, Op, Role, Store

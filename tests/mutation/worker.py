@@ -25,7 +25,8 @@ from tests.mutation.onnx_mutants import Mutant
 from tests.mutation.seeds import Seed, restore
 from tests.mutation.tflite_mutants import TfliteMutant, written
 from whence.api import compile_model, prepare
-from whence.codegen.emit import Function, KernelUnit, pack
+from whence.codegen.emit import KernelUnit, pack
+from whence.codegen.functions import Function
 from whence.codegen.toolchain import Toolchain, Unit
 from whence.errors import CompileError, GraphError, WhenceError
 from whence.frontends.onnx.reader import read_onnx

@@ -16,7 +16,8 @@ from whence.backends.cpu.generator import build_program, tile_for
 from whence.backends.opencl.generator import plan_opencl
 from whence.backends.opencl.program import LaunchStep
 from whence.building.program import Details, Program, Segment
-from whence.codegen.emit import Function, KernelUnit, emit
+from whence.codegen.emit import KernelUnit, emit
+from whence.codegen.functions import Function
 from whence.codegen.opencl.render_cl import Device
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
@@ -129,7 +130,11 @@ def _candidates(place: str, graph: Graph, tile: Tile) -> dict[str, Generated]:
         for choice in candidates(group, entry.anchor, tile):
             emitted = emit([lower_choice(group, entry.anchor, tile, choice)], [[name]])
             key = f"{place}/{name}.{kind_of(choice).replace(' ', '_')}"
-            texts.setdefault(key, []).extend(each.text for each in emitted.units[0].functions)
+            texts.setdefault(key, []).extend(
+                # Which of several kernels of one name it is for is not in the symbol.
+                each.text.replace(each.symbol, f"{entry.name}_{each.symbol[-16:]}")
+                for each in emitted.units[0].functions
+            )
     return {
         key: Generated("\n".join(each), f"in {len(each)} kernels") for key, each in texts.items()
     }

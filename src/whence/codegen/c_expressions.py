@@ -48,6 +48,8 @@ _REPEATING = frozenset({Fn.ABS, Fn.ISNAN, Fn.SHIFT_LEFT, Fn.SHIFT_RIGHT})
 _LONG = 200
 # A guarded side of more parts, written out as a tree, becomes a branch of its own.
 _LARGE = 256
+# An expression of at most so many parts is looked through part by part.
+_SMALL = 32
 _MASKS = {8: DType.I8, 16: DType.I16, 32: DType.I32, 64: DType.I64}
 
 
@@ -94,7 +96,41 @@ class ExpressionWriter:
         """The expression as C. Parts that occur more than once are computed once, in lines written
         before.
         """
+        # Most of what kernels compute is a short sum or product, without parts to look for.
+        if _is_small_tree(expr, set()):
+            return self._tree(expr)
         return without_recursion(self._text(expr, _Parts(expr), {}, conditional=False))
+
+    def _tree(self, expr: Expr) -> str:
+        """An expression for which `_is_small_tree` holds."""
+        if isinstance(expr, Op):
+            texts = [self._tree(arg) for arg in expr.args]
+            if expr.fn is Fn.MUL:
+                texts = list(map(self._factor, expr.args, texts))
+            return self.vector_call(expr, texts)
+        if isinstance(expr, Splat):
+            return f"({self.type_of(expr)})({self._tree(expr.value)})"
+        return self._leaf(expr)
+
+    def _leaf(self, expr: Expr) -> str:
+        """An expression without operands."""
+        match expr:
+            case Literal():
+                return c_literal(expr)
+            case Name(name, _, _):
+                return name
+            case Lanes(values, dtype):
+                numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
+                return f"({self.type_of(expr)}){self.vector_literal(numbers)}"
+            case At(pointer, offset, _, 1):
+                return f"{pointer}[{self.count(offset)}]"
+            case At(pointer, offset, _, _):
+                return self.vector_read(f"{pointer} + {self.count(offset)}", expr)
+            case Item(array, at, _, _):
+                return array + "".join(f"[{self.count(each)}]" for each in at)
+            case CountValue(of, dtype):
+                return f"(({c_type(dtype)})({self.count(of)}))"
+        raise AssertionError(expr)
 
     def _text(
         self, expr: Expr, parts: _Parts, names: dict[Expr, str], *, conditional: bool
@@ -117,24 +153,9 @@ class ExpressionWriter:
         self, expr: Expr, parts: _Parts, names: dict[Expr, str], conditional: bool
     ) -> Recursive:
         match expr:
-            case Literal():
-                return c_literal(expr)
-            case Name(name, _, _):
-                return name
             case Splat(value, _):
                 spread: str = yield self._text(value, parts, names, conditional=conditional)
                 return f"({self.type_of(expr)})({spread})"
-            case Lanes(values, dtype):
-                numbers = ", ".join(c_literal(Literal(value, dtype)) for value in values)
-                return f"({self.type_of(expr)}){self.vector_literal(numbers)}"
-            case At(pointer, offset, _, 1):
-                return f"{pointer}[{self.count(offset)}]"
-            case At(pointer, offset, _, _):
-                return self.vector_read(f"{pointer} + {self.count(offset)}", expr)
-            case Item(array, at, _, _):
-                return array + "".join(f"[{self.count(each)}]" for each in at)
-            case CountValue(of, dtype):
-                return f"(({c_type(dtype)})({self.count(of)}))"
             case Bits(value, _):
                 bits: str = yield self._text(value, parts, names, conditional=conditional)
                 return self.reinterpreted(bits, expr)
@@ -186,6 +207,8 @@ class ExpressionWriter:
                     return f"w_bf16_value({made})" if dtype is DType.BF16 else made
                 kind = args[0].dtype if dtype is DType.BOOL else dtype
                 return written_call(fn, kind, tuple(texts_of))
+            case _:
+                return self._leaf(expr)
 
     def _factor(self, expr: Expr, text: str) -> str:
         """A factor of a product. The compiler may not keep the sign of a zero that it knows of (see
@@ -298,6 +321,26 @@ class ExpressionWriter:
             self.line(f"{name} = {text};")
             self.close()
         return name
+
+
+def _is_small_tree(expr: Expr, seen: set[Expr]) -> bool:
+    """Is it a value, or sums and products of few, of which none occurs twice that would get a name?
+
+    `seen` has the parts that would.
+    """
+    if isinstance(expr, Op):
+        if expr.lanes == 1 or expr.fn not in VECTOR_INFIX or expr.size > _SMALL or expr in seen:
+            return False
+        seen.add(expr)
+        return all(_is_small_tree(arg, seen) for arg in expr.args)
+    if isinstance(expr, Splat):
+        return _is_small_tree(expr.value, seen)
+    if isinstance(expr, At):
+        if expr in seen:
+            return False
+        seen.add(expr)
+        return True
+    return isinstance(expr, Literal | Name | Lanes | Item | CountValue)
 
 
 class _Parts:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from whence.codegen.c_text import c_comment
+from whence.codegen.functions import Function
 from whence.codegen.prelude import PRELUDE
 from whence.codegen.render_c import render_kernel
 from whence.codegen.toolchain import Unit
@@ -25,21 +26,12 @@ _NAME = "@name@"
 _HEADER = "whence_kernels.h"
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """One kernel in C. Functions with one symbol have one body, whichever models they come from."""
-
-    symbol: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class KernelUnit(Unit):
     """A unit that says which functions it holds, so that units of several models can be packed
     anew.
     """
 
-    functions: tuple[Function, ...] = ()
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +65,9 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
             refused[number] = str(error)
             found.append("")
             continue
-        # The kernel is named after operators, whose names the model may have made up.
-        stem = re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100]
+        # The kernel is named after operators, whose names the model may have made up; which of
+        # several in the model it is makes no difference to the code.
+        stem = re.sub(r"_\d+$", "", re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100])
         symbol = bodies.setdefault(body, f"{stem}_{hashlib.sha256(body.encode()).hexdigest()[:16]}")
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
@@ -104,15 +97,10 @@ def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
             lines = 0
         batches[-1].append(function)
         lines += count
-    headers = ((_HEADER, PRELUDE + VECTORS),)
+    empty = KernelUnit("", "", ((_HEADER, PRELUDE + VECTORS),), opening=f'#include "{_HEADER}"\n')
     return tuple(
-        KernelUnit(f"kernels{number}", _source(batch), headers, tuple(batch))
-        for number, batch in enumerate(batches)
+        empty.with_functions(f"kernels{number}", batch) for number, batch in enumerate(batches)
     )
-
-
-def _source(functions: Sequence[Function]) -> str:
-    return "\n".join([f'#include "{_HEADER}"\n', *(function.text for function in functions)])
 
 
 def source_files(units: Sequence[Unit]) -> Mapping[str, str]:

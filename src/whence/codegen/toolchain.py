@@ -10,10 +10,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from whence.codegen.cache import Cache, cache_key
+from whence.codegen.functions import Function, FunctionObjects, batches
 from whence.codegen.target import System, Target, usable_cores
 from whence.errors import CompileError
 
@@ -57,6 +59,16 @@ class Unit:
     source: str
     headers: tuple[tuple[str, str], ...] = ()
     """Names and texts of the files it includes by `#include "..."`."""
+    functions: tuple[Function, ...] = ()
+    """Of which the source consists, behind its `opening`, if they stand by themselves: in which
+    unit each is compiled is then left to the toolchain.
+    """
+    opening: str = ""
+
+    def with_functions(self, name: str, functions: Sequence[Function]) -> Self:
+        """A unit like this one, with other functions."""
+        source = "\n".join([self.opening, *(each.text for each in functions)])
+        return replace(self, name=name, source=source, functions=tuple(functions))
 
 
 class Toolchain:
@@ -97,7 +109,7 @@ class Toolchain:
         such a program will look for. With `links_later`, that program also has to bring functions
         that are in none of the units.
         """
-        keys = [self._object_key(unit) for unit in units]
+        keys = self._keys(units)
         key = cache_key(
             "library", self._version, *self._link_flags(link_libc, soname, links_later), *keys
         )
@@ -105,9 +117,8 @@ class Toolchain:
             return found
         try:
             with self.cache.workspace() as work:
-                objects = self._compile(dict(zip(keys, units, strict=True)), work, progress)
                 data = self._link(
-                    [objects[each] for each in dict.fromkeys(keys)],
+                    self._objects(units, work, progress),
                     self._link_flags(link_libc, soname, links_later),
                     work,
                 )
@@ -131,13 +142,51 @@ class Toolchain:
             ]
         )
 
+    def _keys(self, units: Sequence[Unit]) -> list[str]:
+        """What the content of a library follows from."""
+        keys: dict[str, None] = {}
+        for unit in units:
+            known = self._function_objects(unit)
+            keys.update(dict.fromkeys(map(known.key, unit.functions)))
+            if not unit.functions:
+                keys[self._object_key(unit)] = None
+        return list(keys)
+
     def _object_key(self, unit: Unit) -> str:
+        return self._key_of("object", unit, unit.source)
+
+    def _function_objects(self, unit: Unit) -> FunctionObjects:
+        return FunctionObjects(self.cache, lambda text: self._key_of("function", unit, text))
+
+    def _key_of(self, kind: str, unit: Unit, text: str) -> str:
         headers = [text for header in unit.headers for text in header]
         return cache_key(
-            "object", self._version, *self._compile_flags, self.target.key(), unit.source, *headers
+            kind, self._version, *self._compile_flags, self.target.key(), text, *headers
         )
 
     # ---- compiling ----
+
+    def _objects(
+        self, units: Sequence[Unit], work: Path, progress: Progress | None
+    ) -> Sequence[Path]:
+        """Objects with everything that is in the units, nothing twice."""
+        wanted = {self._object_key(unit): unit for unit in units if not unit.functions}
+        found: list[Path] = []
+        made: list[tuple[str, Unit]] = []
+        kinds = {unit.headers: unit for unit in units if unit.functions}
+        for kind in kinds.values():
+            functions = [
+                each for unit in units if unit.headers == kind.headers for each in unit.functions
+            ]
+            known = self._function_objects(kind).find(functions)
+            found += known.objects
+            for number, batch in enumerate(batches(known.missing, self.jobs)):
+                unit = kind.with_functions(f"kernels{number}", batch)
+                made.append((self._object_key(unit), unit))
+        objects = self._compile({**wanted, **dict(made)}, work, progress)
+        for key, unit in made:
+            self._function_objects(unit).note(key, unit.functions)
+        return list(dict.fromkeys([*found, *objects.values()]))
 
     @property
     def _compile_flags(self) -> tuple[str, ...]:

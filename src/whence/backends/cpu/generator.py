@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from whence.backends.cpu.segments import step_templates
@@ -24,7 +26,7 @@ from whence.building.program_template import ProgramTemplate
 from whence.building.redzones import poison_gaps, used_ranges
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
-from whence.codegen.emit import emit
+from whence.codegen.emit import KernelUnit, emit
 from whence.codegen.target import Feature
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
@@ -93,13 +95,25 @@ class CpuGenerator(CodeGenerator):
         return Rendered(code, emitted.units, emitted.refused)
 
     def assemble(self, lowered: Lowered, progress: Progress | None) -> Program:
-        graph, layout, units = lowered.graph, lowered.layout, lowered.rendered.units
+        # Constants are packed while the compiler runs.
+        with self._compiling(lowered.rendered.units, progress) as library:
+            return self._assembled(lowered, library)
+
+    @contextmanager
+    def _compiling(
+        self, units: Sequence[KernelUnit], progress: Progress | None
+    ) -> Iterator[Callable[[], Library | None]]:
+        """The library of the units, for whoever asks once it is needed."""
+        if not units or not self.load:
+            yield lambda: None
+            return
+        with ThreadPoolExecutor(1) as background:
+            made = background.submit(self.toolchain.build_library, units, progress=progress)
+            yield lambda: Library(made.result())
+
+    def _assembled(self, lowered: Lowered, compiled: Callable[[], Library | None]) -> Program:
+        graph, layout = lowered.graph, lowered.layout
         dimensions = dimensions_of_graph(graph)
-        library = (
-            Library(self.toolchain.build_library(units, progress=progress))
-            if units and self.load
-            else None
-        )
         weights = Weights(ALIGNMENT if self.toolchain.sanitize else 0)
         template = PlanTemplate(
             inputs=input_blocks(graph, layout),
@@ -114,6 +128,7 @@ class CpuGenerator(CodeGenerator):
         block = weights.finish()
         if self.toolchain.sanitize:
             poison_gaps(block, weights.used)
+        library = compiled()
         if dimensions is not None:
             whole = ProgramTemplate(
                 dimensions,

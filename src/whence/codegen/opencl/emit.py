@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from whence.codegen.emit import Function, served_comment
+from whence.codegen.emit import served_comment
+from whence.codegen.functions import Function
 from whence.codegen.opencl.prelude import prelude
 from whence.codegen.opencl.render_cl import Device, Geometry, render_opencl
 from whence.errors import UnsupportedError

@@ -137,10 +137,17 @@ def _even(total: int, limit: int) -> list[int]:
 def _along(columns: Field, widths: Sequence[int]) -> tuple[Run, ...]:
     """Tiles one row high; kernel rows are found at run time."""
 
+    # Most tiles lie inside the input with all their taps, and there are thousands of them.
+    whole: dict[int, Shape] = {}
+
     def shape(start: int, width: int) -> Shape:
-        return Shape(
-            1, width, _reads(columns, None, range(start, start + width), lambda pixel: True)
-        )
+        end = start + width
+        if columns.reaches(start, 0) and columns.reaches(end - 1, columns.kernel - 1):
+            if width not in whole:
+                every = Read(None, 0, columns.kernel, tuple(range(width)))
+                whole[width] = Shape(1, width, (every,))
+            return whole[width]
+        return Shape(1, width, _reads(columns, None, range(start, end), lambda pixel: True))
 
     return _runs(widths, shape)
 
