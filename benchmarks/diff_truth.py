@@ -4,8 +4,8 @@ as it is.
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50]
 
 Between two profiles of the same model nothing changed: whatever is called changed is wrong. Then one
-operator of the second profile is made a fifth slower, in what was measured of it, another one in each pair:
-it must be the first that is named. The exit code is 1 when any operator is called changed wrongly, or
+operator of the second profile is made a fifth slower, in what was measured of the kernels it is in, another
+one in each pair: it must be the first that is named. The exit code is 1 when any operator is called changed wrongly, or
 when fewer than 19 in 20 are named first.
 """
 
@@ -65,7 +65,9 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument(
+        "--threads", type=int, default=0, help="0 for every core, as `whence profile`"
+    )
     options = parser.parse_args()
     path = find_model(options.model)
     model, inputs = compile_model(path, engine=Engine(threads=options.threads)), draw_inputs(path)

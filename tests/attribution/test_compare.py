@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from tests.attribution.harness import conv_bn_relu, profile_of
+from tests.attribution.test_beside_others import busy_profile
 from whence.attribution.compare import Verdict, compare
+from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Band
 
@@ -71,3 +74,52 @@ def test_operators_that_only_one_has(profile: Profile) -> None:
     assert {each.name: each.verdict for each in new.operators}["/net/layer1/conv"] is Verdict.ADDED
     assert [each.name for each in new.over(0.05)] == ["/net/layer1/conv"]
     assert new.operators[0].ratio == float("inf")
+
+
+def with_parts(profile: Profile, kernel: int, *weights: float) -> Profile:
+    """The same profile with other parts of a kernel, as a model splits it that has seen other times."""
+    row = profile.kernels[kernel]
+    assert len(row.origin) == len(weights)
+    old = {part.id: part.weight for part in row.origin}
+    new = dict(zip(old, weights, strict=True))
+    return dataclasses.replace(
+        profile,
+        kernels=tuple(
+            dataclasses.replace(
+                each,
+                origin=tuple(part._replace(weight=new[part.id]) for part in each.origin),
+            )
+            if each is row
+            else each
+            for each in profile.kernels
+        ),
+        sources=tuple(
+            dataclasses.replace(
+                each, band=Band(*(round(time * new[each.id] / old[each.id]) for time in each.band))
+            )
+            if old.get(each.id)
+            else each
+            for each in profile.sources
+        ),
+    )
+
+
+def test_other_modelled_parts_of_a_kernel_are_no_change() -> None:
+    """A small operator in a kernel has a larger part of it on a quiet machine than on a busy one."""
+    rng = np.random.default_rng(4)
+    before, after = busy_profile(rng), busy_profile(rng)
+    for number in (10, 30, 50):
+        after = with_parts(after, number, 0.6, 0.4)
+    assert {each.verdict for each in compare(before, after).operators} == {Verdict.SAME}
+    assert {each.verdict for each in compare(after, before).operators} == {Verdict.SAME}
+
+
+def test_other_measured_parts_of_a_kernel_are_a_change() -> None:
+    rng = np.random.default_rng(4)
+    before, after = (dataclasses.replace(busy_profile(rng), policy=EXACT) for _ in range(2))
+    found = compare(before, with_parts(after, 30, 0.55, 0.45)).operators
+    changed = {each.name for each in found if each.verdict is not Verdict.SAME}
+    assert changed == {"operator60", "operator61"}
+    # A modelled profile takes over what the other one measured.
+    modelled = dataclasses.replace(with_parts(after, 30, 0.55, 0.45), policy=MODELLED)
+    assert {each.verdict for each in compare(before, modelled).operators} == {Verdict.SAME}

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whence.attribution.common_shares import KernelKey, kernel_keys
 from whence.attribution.profile import Profile
 
 _NEIGHBOURS = 8
@@ -38,15 +39,12 @@ _ERRORS, _SCATTERS, _MOST = 2.5, 4.0, 0.9
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.002
 
-_Kernel = tuple[tuple[str, ...], int]
-"""The names of the operators in it, and how many such stand before it."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """The logarithms of kernels' times, by run and kernel."""
 
-    keys: tuple[_Kernel, ...]
+    keys: tuple[KernelKey, ...]
     logs: np.ndarray
     weights: dict[str, list[tuple[int, float]]]
     """By operator: kernels, and what it has of each."""
@@ -87,34 +85,35 @@ def changes_beside_others(before: Profile, after: Profile) -> dict[str, float] |
 
 
 def _runs(profile: Profile) -> _Runs | None:
-    kernels = [kernel for kernel in profile.kernels if kernel.runs_ns]
+    timed = [
+        (key, kernel)
+        for key, kernel in zip(kernel_keys(profile), profile.kernels, strict=True)
+        if kernel.runs_ns
+    ]
+    kernels = [kernel for _, kernel in timed]
     count = min((len(kernel.runs_ns) for kernel in kernels), default=0)
     if count < _FEWEST_RUNS or len(kernels) < _FEWEST_KERNELS:
         return None
     names = {row.id: row.name for row in profile.sources}
-    seen: dict[tuple[str, ...], int] = defaultdict(int)
-    keys, weights = [], defaultdict(list)
+    weights = defaultdict(list)
     for number, kernel in enumerate(kernels):
-        inside = tuple(sorted(names[part.id] for part in kernel.origin))
-        keys.append((inside, seen[inside]))
-        seen[inside] += 1
         for part in kernel.origin:
             if part.weight > 0:
                 weights[names[part.id]].append((number, part.weight))
     times = np.array([kernel.runs_ns[:count] for kernel in kernels], float).T
-    return _Runs(tuple(keys), np.log(np.maximum(times, 1.0)), dict(weights))
+    return _Runs(tuple(key for key, _ in timed), np.log(np.maximum(times, 1.0)), dict(weights))
 
 
-def _usual(old: _Runs, new: _Runs) -> dict[_Kernel, float]:
+def _usual(old: _Runs, new: _Runs) -> dict[KernelKey, float]:
     """What a kernel usually takes, in both profiles together where both have it."""
-    found: dict[_Kernel, list[np.ndarray]] = defaultdict(list)
+    found: dict[KernelKey, list[np.ndarray]] = defaultdict(list)
     for runs in (old, new):
         for number, key in enumerate(runs.keys):
             found[key].append(runs.logs[:, number])
     return {key: float(np.quantile(np.concatenate(all_), _LOW)) for key, all_ in found.items()}
 
 
-def _steady(runs: _Runs, usual: dict[_Kernel, float]) -> np.ndarray:
+def _steady(runs: _Runs, usual: dict[KernelKey, float]) -> np.ndarray:
     """The kernels' times, by run, without what their neighbours in the run have in common."""
     beyond = runs.logs - np.array([usual[key] for key in runs.keys])
     shared = np.empty_like(beyond)

@@ -1,7 +1,8 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out of
 the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart (`noise.py`), on
 a busy one beside the other operators of each run (`beside_others.py`); of profiles with few runs, only
-where their middle halves do not overlap.
+where their middle halves do not overlap. What operators have of a kernel is the same in both, unless it
+was measured in both (`common_shares.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from whence.attribution.beside_others import changes_beside_others
+from whence.attribution.common_shares import with_common_shares
 from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
 from whence.attribution.rows import NO_BAND, Band
@@ -79,6 +81,7 @@ def compare(before: Profile, after: Profile) -> Comparison:
     """Operators are matched by name. One that only one of the profiles has is added or removed. What
     changed stands first.
     """
+    before, after = with_common_shares(before, after)
     old, new = ({row.name: row for row in profile.sources} for profile in (before, after))
     whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
     totals = _totals(before), _totals(after)
