@@ -9,7 +9,7 @@ BENCH_ARGS  ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test docs lint bless hooks lock format zoo zoo-check zoo-profile bench bench-check tables clean
+.PHONY: help demo test docs transcripts lint bless hooks lock format zoo zoo-check zoo-profile bench bench-check tables clean
 
 help: ## list what can be done
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ docs: $(VENV)/.with-docs ## the documentation as a site, in build/site
 	$(BIN)/python -m tools.reference_pages
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "open build/site/index.html, or see it with: $(BIN)/mkdocs serve"
+
+transcripts: $(VENV)/.with-base ## docs/two_minutes.md from what the commands print (MODEL=file.onnx)
+	$(BIN)/python -m tools.transcripts $(MODEL)
 
 format: $(VENV)/.with-dev ## rewrite the code in our style
 	$(BIN)/ruff check --fix .
