@@ -11,11 +11,15 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 def write_models(folder: Path) -> None:
     """`model.onnx`, a small network of images; `open.onnx`, with an open size; `decoder.onnx`, with
-    tokens; `relus.onnx`.
+    tokens; `counter.onnx`, with a sum that can be its state; `relus.onnx`.
     """
     onnx.save(_images(), str(folder / "model.onnx"))
     for name, text in {
         "open": "open (float[n,4] x) => (float[n,4] y) { y = Neg(x) }",
+        "counter": (
+            "counter (float[1] step, float[1] total) => (float[1] sum, float[1] next) {"
+            " next = Add(total, step) sum = Identity(next) }"
+        ),
         "relus": "relus (float[4] x) => (float[4] y) { a = Relu(x) y = Relu(a) }",
         "decoder": (
             "decoder (int64[1,length] tokens) => (float[1,length,16] y) {"

@@ -75,6 +75,10 @@ def compile_model(
     A file that was not compiled before is compiled by another process, which leaves nothing of the
     compiler in this one, unless this one has it
     already, or `progress` is to be told of it.
+
+        >>> model = whence.compile("model.onnx")
+        >>> model(np.zeros((1, 3, 32, 32), np.float32)).shape
+        (1, 10)
     """
     if not isinstance(model, str | Path):
         from whence.interop.models import from_object

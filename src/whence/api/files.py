@@ -32,6 +32,11 @@ def load(
     `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
     open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose next value is an output, by the names of both:
     they are zero at first, stay with the model, and are no longer given or returned.
+
+        >>> whence.load("model.onnx")
+        <Graph 'images': (x: f32[1,3,32,32]) → (y), 15 nodes>
+        >>> whence.load("open.onnx", shapes={"x": (2, 4)})
+        <Graph 'open': (x: f32[2,4]) → (y), 3 nodes>
     """
     graph = _sized_read(path, shapes, dims) if dims else _read(path, shapes)
     if not state:
@@ -114,6 +119,9 @@ WRITTEN = (".onnx", ".tflite", ".circle")
 def save(graph: Graph, path: str | Path) -> None:
     """Write the graph as an ONNX, TFLite or Circle model, by the file's ending. Each operator of
     the file carries its origins.
+
+        >>> graph = whence.prepare(whence.load("model.onnx"), portable=True)
+        >>> whence.save(graph, "smaller.onnx")
     """
     from whence.frontends.files import without_collection
 

@@ -29,6 +29,10 @@ def prepare(
 
     How much is verified after every pass is `check`, by default what the environment variable
     WHENCE_CHECK says.
+
+        >>> graph = whence.prepare(whence.load("model.onnx"))
+        >>> "BatchNormalization" in graph.op_counts
+        False
     """
     prepare_with_report(graph, portable=portable, engine=engine, check=check, progress=progress)
     return graph
@@ -42,7 +46,14 @@ def prepare_with_report(
     check: CheckLevel | None = None,
     progress: Progress | None = None,
 ) -> list[PassReport]:
-    """As `prepare`, and say what each pass did."""
+    """As `prepare`, and say what each pass did.
+
+    Example:
+
+        >>> reports = whence.prepare_with_report(whence.load("model.onnx"))
+        >>> [each.changes for each in reports if each.name == "fold_batch_norm"]
+        [1]
+    """
     from whence.building.prepare import prepare_graph
 
     check_graph_argument(graph, "what is prepared is a graph, as whence.load gives it")

@@ -33,6 +33,8 @@ def profile_model(
     shapes: Shapes | None = None,
     dims: Dims | None = None,
     exact: bool = False,
+    streams: int = 0,
+    batch: int = 0,
 ) -> Profile:
     """Where the time goes, by operator of the file. Compiles the model unless it is compiled
     already; inputs are random unless given. `dims` are sizes of the dimensions that the model
@@ -40,7 +42,16 @@ def profile_model(
     is profiled with the arguments of a call, by line of the program, with its graph breaks.
 
     `exact` measures what each operator adds to its kernel, by leaving it out, where otherwise that
-    is modelled.
+    is modelled. `streams` measures also what so many callers at once achieve in a second, most with
+    `threads=1`. `batch` is how many samples a run has, of a model that leaves that open, where no
+    inputs are given.
+
+        >>> profile = whence.profile("model.onnx", runs=10)
+        >>> profile.attributed_ns + sum(profile.residual_ns.values()) == profile.wall_ns
+        True
+        >>> busy = whence.profile("open.onnx", runs=10, threads=1, streams=2, batch=8)
+        >>> busy.throughput.samples_per_second > 0
+        True
     """
     from whence.attribution.measure import profile_executable
     from whence.attribution.sample_inputs import working_inputs
@@ -50,8 +61,19 @@ def profile_model(
     from whence.report.html.page import page
     from whence.runtime.executable import Executable
 
+    if batch < 0 or streams < 0:
+        raise InputError(f"{streams} streams with a batch of {batch} make no sense; 0 is none")
     if is_compiled_by_torch(model):
+        if streams or batch:
+            raise InputError(
+                "streams and batch are for models of whence: what torch.compile made is profiled"
+                " with the arguments of a call"
+            )
         return _profile_torch_compiled(model, inputs, runs, warmup)
+    if batch and inputs is not None:
+        raise InputError(
+            "batch is for inputs that are made up: those given have a size of their own"
+        )
     if exact and isinstance(model, Executable):
         raise InputError(
             "an exact profile compiles kernels anew and needs the constants: give the model file or"
@@ -68,6 +90,8 @@ def profile_model(
         executable = compile_model(
             model, threads=threads, engine=engine, shapes=shapes, specialise=exact
         )
+    if batch:
+        inputs = _batch_of(executable.graph, batch, dims, shapes)
     name = str(model) if isinstance(model, str | Path) else executable.graph.name
     again = None
     if exact and not isinstance(model, Executable):
@@ -81,8 +105,23 @@ def profile_model(
         writers=WRITERS,
         exact=again,
         rates=machine_rates(executable.engine),
+        streams=streams,
+        batch=batch or 1,
     )
     return dataclasses.replace(found, render=page)
+
+
+def _batch_of(
+    graph: Graph, batch: int, dims: Dims | None, shapes: Shapes | None
+) -> Mapping[str, Value]:
+    """Random inputs of so many samples."""
+    from whence.attribution.sample_inputs import batch_shapes, sample_inputs
+    from whence.passes.shapes.propagate_types import fix_input_shapes
+
+    known = shapes_with(graph, dims, shapes) if dims else shapes or {}
+    sized = fix_input_shapes(graph.copy(), known) if known else graph
+    shapes = batch_shapes(sized, batch)
+    return sample_inputs(fix_input_shapes(sized.copy(), shapes)).values
 
 
 def _profile_torch_compiled(model: Any, inputs: Any, runs: int, warmup: int) -> Profile:

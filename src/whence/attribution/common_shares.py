@@ -19,7 +19,7 @@ from whence.attribution.rows import Band, KernelRow, SourceRow
 
 KernelKey = tuple[tuple[str, ...], int]
 """The names of the operators in a kernel, and how many such stand before it."""
-_Weights = Mapping[str, float]
+_Weights = dict[str, float]
 
 
 def kernel_keys(profile: Profile) -> list[KernelKey]:
@@ -59,7 +59,7 @@ def _names(profile: Profile) -> dict[int, str]:
 
 def _by_kernel(profile: Profile) -> dict[KernelKey, _Weights]:
     names = _names(profile)
-    found: dict[KernelKey, dict[str, float]] = {}
+    found: dict[KernelKey, _Weights] = {}
     for key, kernel in zip(kernel_keys(profile), profile.kernels, strict=True):
         inside = found[key] = dict.fromkeys(key[0], 0.0)
         for part in kernel.origin:

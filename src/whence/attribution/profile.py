@@ -72,7 +72,15 @@ DIMENSION = "dimension "
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
-    """Times are integers, in nanoseconds, summed over the timed runs."""
+    """Where the time of a model went, by operator of its file. Times are integers, in nanoseconds,
+    summed over the timed runs.
+
+        >>> profile = whence.profile("model.onnx", runs=10)
+        >>> [row.name for row in profile.sources]
+        ['conv1', 'bn1', 'relu1', 'pool', 'flatten', 'fc']
+        >>> profile.sources[1].became
+        'folded into conv1, relu1 → kernel 0'
+    """
 
     model: str
     engine: str
@@ -131,7 +139,14 @@ class Profile:
 
     @property
     def attributed_ns(self) -> int:
-        """What is in kernels and has a source operator."""
+        """What is in kernels and has a source operator.
+
+        Example:
+
+            >>> profile = whence.profile("model.onnx", runs=10)
+            >>> profile.wall_ns - profile.attributed_ns == sum(profile.residual_ns.values())
+            True
+        """
         return sum(row.time_ns for row in self.sources)
 
     @property
@@ -167,15 +182,22 @@ class Profile:
 
     @property
     def findings(self) -> list[Finding]:
-        """What could be better, the largest prize first."""
+        """What could be better, the largest prize first.
+
+        Example:
+
+            >>> for each in whence.profile("model.onnx", runs=10).findings:
+            ...     assert each.title and each.prize_ns >= 0
+        """
         return find(self)
 
     def __repr__(self) -> str:
         """In a line: the whole of it is in `to_dict()`."""
         heaviest = max(self.sources, key=lambda row: row.time_ns, default=None)
         most = f", most in {heaviest.name!r} ({heaviest.share:.1%})" if heaviest else ""
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
         return (
-            f"<Profile of {self.model!r} on {self.engine}, {self.threads} threads:"
+            f"<Profile of {self.model!r} on {self.engine}, {threads}:"
             f" {self.run_ns / 1e6:.3g} ms per run, {len(self.sources)} operators in"
             f" {len(self.kernels)} kernels{most}>"
         )
@@ -186,6 +208,10 @@ class Profile:
     def report(self, height: int = 800) -> Report:
         """The whole report, for a notebook to show inline. `height` is that of its frame, in
         pixels.
+
+            >>> page = whence.profile("model.onnx", runs=10).report(height=600)
+            >>> "conv1" in page.page
+            True
         """
         if self.render is None:
             raise UnsupportedError(
@@ -204,6 +230,10 @@ class Profile:
         By `module`, `depth` takes together what is deeper than so many modules; 0 for none of it.
         By `kernel`, a kernel none of whose nodes has an origin is left out: it stands among the
         residuals.
+
+            >>> profile = whence.profile("model.onnx", runs=10)
+            >>> sorted(row.key for row in profile.by("type"))
+            ['BatchNormalization', 'Conv', 'Flatten', 'Gemm', 'GlobalAveragePool', 'Relu']
         """
         if what not in GROUPINGS:
             raise InputError(f"cannot group a profile by '{what}'; there is {', '.join(GROUPINGS)}")
@@ -248,11 +278,28 @@ class Profile:
     # ---- out ----
 
     def rows(self) -> list[dict[str, Any]]:
-        """The source operators as plain dictionaries, as they stand in `profile.json`."""
+        """The source operators as plain dictionaries, as they stand in `profile.json`.
+
+        Example:
+
+            >>> [row["name"] for row in whence.profile("model.onnx", runs=10).rows()][:2]
+            ['conv1', 'bn1']
+        """
         return [_source_json(row) for row in self.sources]
 
     def to_dataframe(self) -> Any:
-        """The source operators as a pandas DataFrame. Needs pandas; `rows()` does not."""
+        """The source operators as a pandas DataFrame. Needs pandas; `rows()` does not.
+
+        Example:
+
+            >>> profile = whence.profile("model.onnx", runs=10)
+            >>> try:
+            ...     slowest = profile.to_dataframe().nlargest(3, "time_ns")
+            ... except whence.UnsupportedError:
+            ...     slowest = sorted(profile.rows(), key=lambda row: -row["time_ns"])[:3]
+            >>> len(slowest)
+            3
+        """
         try:
             pandas = importlib.import_module("pandas")
         except ImportError:
@@ -263,7 +310,13 @@ class Profile:
         return pandas.DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of `profile.json`."""
+        """The contents of `profile.json`.
+
+        Example:
+
+            >>> whence.profile("model.onnx", runs=10).to_dict()["schema"]
+            'whence.profile/1'
+        """
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -313,6 +366,10 @@ class Profile:
     def save(self, folder: str | Path, *, full_paths: bool = False) -> list[Path]:
         """Write `profile.json` and what the profile's writers make into a folder; returns the
         files. Local paths are shortened unless asked for.
+
+            >>> files = whence.profile("model.onnx", runs=10).save("out")
+            >>> {"profile.json", "report.html"} <= {file.name for file in files}
+            True
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -35,6 +35,10 @@ from whence.types import ValueType
 class Graph:
     """An ordered, indexed graph. Lookups by id are O(1), by consumer O(uses), insertion and removal
     O(1) amortised.
+
+        >>> graph = whence.load("model.onnx")
+        >>> [node.op for node in graph if node.op not in ("Const", "Input", "Output")]
+        ['Conv', 'BatchNormalization', 'Relu', 'GlobalAveragePool', 'Flatten', 'Gemm']
     """
 
     def __init__(
@@ -121,12 +125,24 @@ class Graph:
 
     @property
     def inputs(self) -> list[Node]:
-        """The `Input` nodes, in the order of the model's signature."""
+        """The `Input` nodes, in the order of the model's signature.
+
+        Example:
+
+            >>> [f"{node.name}: {node.type}" for node in whence.load("model.onnx").inputs]
+            ['x: f32[1,3,32,32]']
+        """
         return [self._nodes[node_id] for node_id in self._inputs]
 
     @property
     def outputs(self) -> list[Node]:
-        """The `Output` nodes, in the order of the model's signature."""
+        """The `Output` nodes, in the order of the model's signature.
+
+        Example:
+
+            >>> [node.name for node in whence.load("model.onnx").outputs]
+            ['y']
+        """
         return [self._nodes[node_id] for node_id in self._outputs]
 
     @property
@@ -259,6 +275,10 @@ class Graph:
         `state` has the value of each variable by name, and gets the new ones when the run is done
         (`whence.graph.state.initial_state` makes one); without it, variables have their initial
         values, as in the first run of a model.
+
+            >>> (y,) = whence.load("open.onnx").run({"x": np.ones((2, 4), np.float32)})
+            >>> y.tolist()
+            [[-1.0, -1.0, -1.0, -1.0], [-1.0, -1.0, -1.0, -1.0]]
         """
         return run(self, inputs, observe, state)
 

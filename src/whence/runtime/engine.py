@@ -21,6 +21,10 @@ class Engine:
     `threads` 0 is as many as turn out to be fastest, up to one for every core. `precise` leaves out
     matrix units, which make float32 products of bfloat16 ones: faster, and less exact. They are not used either for a model whose outputs would
     show it (see `backends/cpu/reduced_precision.py`).
+
+        >>> model = whence.compile("model.onnx", engine=whence.Engine(threads=1))
+        >>> model.engine
+        <Engine cpu:0, 1 thread>
     """
 
     def __init__(
@@ -61,4 +65,5 @@ class Engine:
         return self.backend.threads
 
     def __repr__(self) -> str:
-        return f"<Engine {self.kind}:{self.index}, {self.threads} threads>"
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        return f"<Engine {self.kind}:{self.index}, {threads}>"

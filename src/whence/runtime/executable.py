@@ -51,6 +51,12 @@ class Executable:
     one before it left, and `clone` makes a model with a state of its own for another sequence of
     calls. A run that raises may leave variables that it wrote in place already: `reset` before
     going on.
+
+        >>> model = whence.compile("model.onnx", threads=1)
+        >>> model
+        <Executable(x: f32[1,3,32,32]) on cpu, 1 thread, compiled 1 time, for 1 shape>
+        >>> model(np.zeros((1, 3, 32, 32), np.float32)).shape
+        (1, 10)
     """
 
     def __init__(
@@ -78,6 +84,14 @@ class Executable:
     def reset(self) -> None:
         """Give the model's variables their initial values, as before its first run. Waits for a run
         that is on its way. A model without variables is as it always is.
+
+            >>> model = whence.compile("counter.onnx", state={"total": "next"})
+            >>> one = np.ones(1, np.float32)
+            >>> [float(model(one)[0]) for _ in range(3)]
+            [1.0, 2.0, 3.0]
+            >>> model.reset()
+            >>> float(model(one)[0])
+            1.0
         """
         with self._making_state:
             state = self._state
@@ -88,6 +102,11 @@ class Executable:
     def clone(self) -> Executable:
         """The same compiled model with a state of its own, which begins with the initial values.
         Everything else is shared.
+
+            >>> model = whence.compile("counter.onnx", state={"total": "next"})
+            >>> other, one = model.clone(), np.ones(1, np.float32)
+            >>> float(model(one)[0]), float(model(one)[0]), float(other(one)[0])
+            (1.0, 2.0, 1.0)
         """
         twin = Executable(
             self.inputs, self.engine, self._specialise, lambda: self.graph, self._listed
@@ -99,6 +118,11 @@ class Executable:
     def state(self) -> dict[str, np.ndarray]:
         """A copy of what the model's variables are now, by name. A model that has not run yet, and
         was not compiled for known shapes, has none to show.
+
+            >>> model = whence.compile("counter.onnx", state={"total": "next"})
+            >>> _ = model(np.ones(1, np.float32))
+            >>> model.state
+            {'total': array([1.], dtype=float32)}
         """
         programs = self.programs
         if not programs or not programs[0].plan.variables:
@@ -127,6 +151,10 @@ class Executable:
     def __call__(self, /, *args: Value, **kwargs: Value) -> Value:
         """Run the model. Inputs in order, by name, or as a dictionary by name; one output is
         returned as it is, several as a tuple.
+
+            >>> model, x = whence.compile("model.onnx"), np.zeros((1, 3, 32, 32), np.float32)
+            >>> model(x).shape, model(x=x).shape, model({"x": x}).shape
+            ((1, 10), (1, 10), (1, 10))
         """
         if self._listed and (other := self._taking(kwargs)) is not self:
             return other(**self._by_name(args), **kwargs)
@@ -136,8 +164,9 @@ class Executable:
     def __repr__(self) -> str:
         takes = ", ".join(f"{port.name}: {port.type}" for port in self.inputs)
         count, times = len(self._programs), self.compilations
+        threads = f"{self.engine.threads} thread{'s' if self.engine.threads != 1 else ''}"
         return (
-            f"<Executable({takes}) on {self.engine.kind}, {self.engine.threads} threads, compiled"
+            f"<Executable({takes}) on {self.engine.kind}, {threads}, compiled"
             f" {times} time{'s' if times != 1 else ''}, for {count} shape{'s' if count != 1 else ''}>"
         )
 
@@ -154,9 +183,10 @@ class Executable:
         """The outputs for each of the calls, in their order, `streams` of them running at a time (0:
         one for every core). A call is an input, a tuple of them, or a dictionary by name.
 
-            model = whence.compile("resnet50.onnx", threads=1)
-            for scores in model.run_many(images):
-                ...
+            >>> model = whence.compile("model.onnx", threads=1)
+            >>> images = [np.full((1, 3, 32, 32), each, np.float32) for each in range(5)]
+            >>> len([scores for scores in model.run_many(images, streams=2)])
+            5
 
         Callers share the weights. Most is done in a second with a model compiled for one thread.
         """
@@ -185,6 +215,13 @@ class Executable:
         `pyopencl.array.Array`), and so may outputs: `out` has one such for each output, or `None`
         for a new array of the host. They are used where they are, and nothing is copied. A model
         that has an input called `out` takes no such argument.
+
+            >>> model = whence.compile("model.onnx")
+            >>> stream = whence.Stream(model.engine)
+            >>> runs = [model.execute(stream, np.zeros((1, 3, 32, 32), np.float32)) for _ in "ab"]
+            >>> stream.wait()
+            >>> [run.outputs[0].shape for run in runs]
+            [(1, 10), (1, 10)]
         """
         check_stream(stream)
         out = None if any(port.name == "out" for port in self.inputs) else kwargs.pop("out", None)

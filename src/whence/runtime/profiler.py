@@ -25,7 +25,13 @@ _FEW = 64
 
 
 class ProfilingDataKind(enum.IntEnum):
-    """What to query. Numbers as in oneDNN."""
+    """What to query with `get_profiling_data`. Numbers as in oneDNN.
+
+    Example:
+
+        >>> whence.ProfilingDataKind.TIME
+        <ProfilingDataKind.TIME: 1>
+    """
 
     UNDEF = 0
     TIME = 1

@@ -18,7 +18,13 @@ from whence.runtime.profiler import Profiler, ProfilingDataKind
 
 
 class StreamFlags(enum.IntFlag):
-    """Numbers as in oneDNN."""
+    """How a stream works. Numbers as in oneDNN.
+
+    Example:
+
+        >>> whence.StreamFlags.PROFILING in whence.StreamFlags(4)
+        True
+    """
 
     IN_ORDER = 0x1
     OUT_OF_ORDER = 0x2
@@ -27,7 +33,14 @@ class StreamFlags(enum.IntFlag):
 
 
 class StreamError(WhenceError):
-    """A stream was used in a way it does not allow."""
+    """A stream was used in a way it does not allow.
+
+    Example:
+
+        >>> whence.num_entries(whence.Stream(whence.Engine()))
+        Traceback (most recent call last):
+        whence.runtime.stream.StreamError: cannot count profiling entries: the stream was not created ...
+    """
 
 
 class Stream:
@@ -35,6 +48,13 @@ class Stream:
     done.
 
     A stream that nobody holds any more does what was submitted to it and then ends its thread.
+
+        >>> model = whence.compile("model.onnx")
+        >>> stream = whence.Stream(model.engine)
+        >>> run = model.execute(stream, np.zeros((1, 3, 32, 32), np.float32))
+        >>> stream.wait()
+        >>> run.outputs[0].shape
+        (1, 10)
     """
 
     def __init__(
@@ -105,6 +125,11 @@ class Stream:
     def wait(self) -> None:
         """Return when everything submitted so far is done. Raises the first error that happened
         since the last wait; the stream stays usable.
+
+            >>> model = whence.compile("model.onnx")
+            >>> stream = whence.Stream(model.engine)
+            >>> run = model.execute(stream, np.zeros((1, 3, 32, 32), np.float32))
+            >>> stream.wait()
         """
         with self._change:
             awaited = self._submitted
@@ -148,13 +173,23 @@ def _profiler(stream: Stream, doing: str) -> Profiler:
 
 
 def reset_profiling(stream: Stream) -> None:
-    """Forget all executions of this stream."""
+    """Forget all executions of this stream.
+
+    Example:
+
+        >>> stream = whence.Stream(whence.Engine(), whence.StreamFlags.PROFILING)
+        >>> whence.reset_profiling(stream)
+    """
     _profiler(stream, "reset profiling").reset()
 
 
 def num_entries(stream: Stream) -> int:
     """How many executions since the last reset have profiling data: those that ran at least one
     step.
+
+        >>> stream = whence.Stream(whence.Engine(), whence.StreamFlags.PROFILING)
+        >>> whence.num_entries(stream)
+        0
     """
     return len(_profiler(stream, "count profiling entries").times())
 
@@ -164,6 +199,14 @@ def get_profiling_data(stream: Stream, kind: int) -> list[int]:
     `ProfilingDataKind.TIME` is in nanoseconds.
 
     Data is kept until `reset_profiling`, so a stream that is never reset needs ever more memory.
+
+        >>> model = whence.compile("model.onnx")
+        >>> stream = whence.Stream(model.engine, whence.StreamFlags.PROFILING)
+        >>> for _ in range(3):
+        ...     run = model.execute(stream, np.zeros((1, 3, 32, 32), np.float32))
+        >>> stream.wait()
+        >>> len(whence.get_profiling_data(stream, whence.ProfilingDataKind.TIME))
+        3
     """
     profiler = _profiler(stream, "query profiling data")
     if kind != ProfilingDataKind.TIME:
