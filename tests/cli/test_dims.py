@@ -94,3 +94,31 @@ def test_dims_in_python(pair: Path) -> None:
     np.testing.assert_array_equal(
         whence_package.compile(graph, shapes={"a": (3, 4), "b": (3, 4)})(one, one), 2 * one
     )
+
+
+def test_several_sizes_of_a_dimension_are_a_sweep(
+    whence: Whence, pair: Path, tmp_path: Path
+) -> None:
+    sizes = ("--runs", 2, "--dim", "n=0,8,64", "--dim", "batch=2")
+    done = whence("profile", pair, *sizes, "-o", tmp_path / "out", "--json", tmp_path / "g.json")
+    assert done.code == 0, done.err
+    assert "pair.onnx by n" in done.out
+    assert "the whole run" in done.out
+    found = json.loads((tmp_path / "g.json").read_text())
+    assert found["dimensions"] == [{"batch": 2, "n": size} for size in (0, 8, 64)]
+    assert {row["growth"] for row in found["operators"]} <= {"constant", "linear", "quadratic"}
+    for name in ("growth.json", "growth.html", "8/report.html", "64/profile.json"):
+        assert (tmp_path / "out" / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--dim", "n=1,2", "--dim", "batch=1,2"],
+        ["--dim", "n=1,2", "--exact"],
+        ["--dim", "n=1,2", "--engine", "onnxruntime"],
+        ["--dim", "n=1,2", "--by", "kernel"],
+    ],
+)
+def test_what_is_not_for_several_sizes(whence: Whence, pair: Path, options: list[str]) -> None:
+    assert whence("profile", pair, "--runs", 1, *options).code == 2

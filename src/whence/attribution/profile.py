@@ -251,10 +251,8 @@ class Profile:
             ]
         elif what == "pass":
             rows = [Group(name, time, self.share(time), 0, 0) for name, time in self.passes.items()]
-        elif what == "module" and depth:
-            rows = self._grouped(lambda row: ".".join(module_of(row).split(".")[:depth]))
         else:
-            rows = self._grouped(_KEYS[what])
+            rows = self._grouped(group_key(what, depth))
         return sorted(rows, key=lambda row: -row.time_ns)
 
     def _grouped(self, key: Callable[[SourceRow], str]) -> list[Group]:
@@ -404,6 +402,13 @@ _KEYS: Mapping[str, Callable[[SourceRow], str]] = {
     "module": module_of,
     "line": lambda row: row.line or "(no line in the file)",
 }
+
+
+def group_key(by: str, depth: int = 0) -> Callable[[SourceRow], str]:
+    """What operators are grouped by; `depth` modules deep where that is by module, 0 for all."""
+    if by == "module" and depth:
+        return lambda row: ".".join(module_of(row).split(".")[:depth])
+    return _KEYS[by]
 
 
 def _source_json(row: SourceRow) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from whence.ops.named_dimensions import (
     names_in,
     open_sizes,
     size_of,
+    sized_inputs,
 )
 from whence.passes.equivalence import as_indices, random_inputs
 from whence.passes.shapes.index_limits import index_limits
@@ -115,6 +116,8 @@ def working_inputs(executable: Executable, dims: Mapping[str, int] | None = None
     tried. `dims` are sizes of dimensions that are known.
     """
     graph = executable.graph
+    # Says so where a name or a size is wrong.
+    sized_inputs([Port(node.name, node.type) for node in graph.inputs], dims or {})
     failure: tuple[SampleInputs, WhenceError] | None = None
     for shapes in guesses(graph, dims):
         sample = _drawn(graph, shapes, dims)

@@ -14,7 +14,15 @@ from whence.attribution.sample_inputs import batch_shapes, working_inputs
 from whence.cli.console import ModelPath, check_file, check_folder, out, progress, safe
 from whence.cli.engines import PreciseOption, parse_engine
 from whence.cli.other_engines import NAMES, profile_elsewhere
-from whence.cli.shapes import DimOption, ShapeOption, Shapes, mention_open_sizes, parse_sizes
+from whence.cli.profile_sizes import profile_sizes, refuse_with_sweep, show_sweep
+from whence.cli.shapes import (
+    DimOption,
+    ShapeOption,
+    Shapes,
+    mention_open_sizes,
+    parse_dims,
+    parse_sizes,
+)
 from whence.report.files import WRITERS
 from whence.report.memory import print_memory
 from whence.report.terminal import print_profile
@@ -102,6 +110,7 @@ def profile(
     [dim]whence profile resnet50.onnx -o out/[/dim]      report.html, files for other tools
     [dim]whence profile resnet50.onnx --threads 1 --streams 8 --batch 4[/dim]
     [dim]whence profile resnet50.onnx --engine onnxruntime[/dim]
+    [dim]whence profile decoder.onnx --dim past_sequence_length=0,64,512[/dim]   who makes it slow
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
@@ -109,6 +118,11 @@ def profile(
         raise typer.BadParameter("is for --by module", param_hint="--depth")
     check_folder(output)
     check_file(json_file)
+    if any(len(sizes) > 1 for sizes in parse_dims(dim).values()):
+        refuse_with_sweep(engine, exact=exact, streams=streams, batch=batch)
+        sweep = profile_sizes(model, shape, dim, engine, threads, runs, warmup, precise)
+        show_sweep(sweep, by, limit, depth, output, json_file, full_paths=full_paths)
+        return
     shapes = parse_sizes(shape, dim, model)
     if streams and engine in NAMES:
         raise typer.BadParameter("is for whence's own engines", param_hint="--streams")

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from whence.api import load
-from whence.api.files import shapes_with
+from whence.api.files import Dims, shapes_with
 from whence.attribution.guess_sizes import guesses
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, taken_sizes
 from whence.cli.console import err, progress, safe
@@ -55,14 +55,18 @@ _SHAPE = re.compile(r"(?:(?P<name>.+)=)?(?P<dims>\d+(x\d+)*|scalar)")
 
 def parse_sizes(shapes: list[str], dims: list[str], model: Path) -> Shapes:
     """The shapes of inputs that the options fix; sizes that they leave open have their names."""
-    sizes: dict[str, int] = {}
-    for name, given in parse_dims(dims).items():
-        if len(given) > 1:
+    given = parse_dims(dims)
+    for name, several in given.items():
+        if len(several) > 1:
             raise typer.BadParameter(
-                f"'{name}' has {len(given)} sizes; several are for `whence profile`",
+                f"'{name}' has {len(several)} sizes; several are for `whence profile`",
                 param_hint="--dim",
             )
-        sizes[name] = given[0]
+    return fixed_shapes(shapes, {name: size for name, (size,) in given.items()}, model)
+
+
+def fixed_shapes(shapes: list[str], sizes: Dims, model: Path) -> Shapes:
+    """The shapes of inputs that options and sizes of dimensions fix."""
     found = parse_shapes(shapes, model)
     return dict(shapes_with(load(model), sizes, found)) if sizes else found  # type: ignore[arg-type]
 
@@ -125,8 +129,11 @@ def mention_open_sizes(sample: SampleInputs, console: Console) -> None:
     """Say which sizes were taken, as options that would fix them. `console` is the one of a progress
     bar that is being shown, which another would tear apart.
     """
-    if sample.guessed:
-        options = sample.options
+    mention_options(sample.options if sample.guessed else "", console)
+
+
+def mention_options(options: str, console: Console) -> None:
+    if options:
         console.print(
             safe(f"whence: the model leaves sizes open, so these are taken: {options}", "yellow"),
             soft_wrap=True,
