@@ -189,5 +189,5 @@ def elements_of(node: Node) -> int:
 
 
 def _has_cheap_exponent(graph: Graph, node: Node) -> bool:
-    value = graph.const_value(node.input(1))
+    value = graph.const_value(node.operand("Y"))
     return value is not None and value.size == 1 and float(value.reshape(-1)[0]) in _CHEAP_EXPONENTS

@@ -295,7 +295,7 @@ def _shape(graph: Graph, node: Node) -> _Shape:
 def _window(graph: Graph, node: Node) -> tuple[int | None, int | None]:
     """Width and height of what slides over the input; 1 × 1 when nothing does."""
     shape: object = node.attrs.get("kernel_shape")
-    weights = node.input(1)
+    weights = node.operand("W", "w")
     if shape is None and "Conv" in node.op and weights is not None:
         kind = graph.type_of(weights)
         shape = (

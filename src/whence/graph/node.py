@@ -125,11 +125,12 @@ class Node:
         """Input `index`, or `None` when it is absent or the list is shorter."""
         return self.inputs[index] if index < len(self.inputs) else None
 
-    def operand(self, name: str) -> Ref | None:
-        """The operand that the operator's definition calls `name`; `None` when it is absent, or the
-        operator has none of that name, as Conv has no addend.
+    def operand(self, *names: str) -> Ref | None:
+        """The operand that the operator's definition calls by one of these names; `None` when it is
+        absent, or the operator has none of that name, as Conv has no addend.
         """
-        index = REGISTRY[self.op].operands.positions.get(name, len(self.inputs))
+        positions = REGISTRY[self.op].operands.positions
+        index = next((positions[name] for name in names if name in positions), len(self.inputs))
         return self.inputs[index] if index < len(self.inputs) else None
 
     def is_a(self, *ops: str) -> bool:

@@ -46,11 +46,15 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     the views around it.
     """
     shapes = _Shapes.of(group, anchor)
-    if len(anchor.outputs) > 1 or anchor.input(4) is not None or anchor.input(5) is not None:
+    if (
+        len(anchor.outputs) > 1
+        or anchor.operand("past_key") is not None
+        or anchor.operand("past_value") is not None
+    ):
         raise UnsupportedError(f"Attention '{anchor.name}' keeps past keys or shows its scores")
     if any(group.dtype(ref) is not DType.F32 for ref in anchor.inputs[:3] if ref is not None):
         raise UnsupportedError(f"Attention '{anchor.name}' is not in single precision")
-    mask = anchor.input(3)
+    mask = anchor.operand("attn_mask")
     if mask is not None and 0 in group.shape(mask):
         raise UnsupportedError(f"Attention '{anchor.name}' has an empty mask")
     if 0 in (shapes.batch, shapes.heads, shapes.queries, shapes.keys, shapes.size, shapes.width):
@@ -88,7 +92,7 @@ def lower_attention(group: Group, anchor: Node, tile: Tile) -> Kernel:
     block_tiles = chunk_size(
         tiles, estimate(shapes.batch * heads), tile.threads, overhead=_ITEM_TILES
     )
-    lengths = anchor.input(6)
+    lengths = anchor.operand("nonpad_kv_seqlen")
     length = None
     if lengths is not None:
         length = cast(elements.value(lengths, (of(batch),)), DType.I64)
@@ -210,7 +214,7 @@ def _score(
             literal(softcap, DType.F32),
         )
     seen, reach = _visible(elements, anchor, shapes, batch, query, key)
-    mask = anchor.input(3)
+    mask = anchor.operand("attn_mask")
     if mask is not None:
         extent = elements.shape(mask)[-1]
         at = key
@@ -236,8 +240,8 @@ def _score(
 def _is_plain(anchor: Node) -> bool:
     """Is the score a positive multiple of the product where it is not hidden by position alone?"""
     changed = (
-        anchor.input(3) is not None
-        or anchor.input(6) is not None
+        anchor.operand("attn_mask") is not None
+        or anchor.operand("nonpad_kv_seqlen") is not None
         or _number(anchor, "softmax_precision", 0) != 0
     )
     return (
@@ -254,7 +258,7 @@ def _visible(
         int(_number(anchor, "left_window_size", -1)),
         int(_number(anchor, "right_window_size", -1)),
     )
-    lengths = anchor.input(6)
+    lengths = anchor.operand("nonpad_kv_seqlen")
     seen: Expr = Literal(True, DType.BOOL)
     distance = position(key - query)
     if lengths is not None:

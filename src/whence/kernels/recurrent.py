@@ -69,7 +69,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     )
     way = str(attrs.get("direction", "forward"))
     reverse = (False, True) if directions == 2 else (way == "reverse",)
-    peepholes = anchor.input(7)
+    peepholes = anchor.operand("P")
     phases = tuple(
         _phases(anchor, functions, peepholes is not None)
         for functions in _functions(anchor, directions)

@@ -157,8 +157,9 @@ def reduced_axes(graph: Graph, node: Node) -> tuple[int, ...] | None:
     if shape is None:
         return None
     rank = len(shape)
-    axes = integers(graph, node.input(1))
-    if node.input(1) is None or axes == ():
+    given = node.operand("axes")
+    axes = integers(graph, given)
+    if given is None or axes == ():
         return None if node.attrs.get("noop_with_empty_axes", 0) else tuple(range(rank))
     found = None if axes is None else axes_from_front(axes, rank)
     return None if found is None else tuple(sorted(found))

@@ -267,7 +267,8 @@ def pack(
     channels.
     """
     params, packings = list(group.params()), {}
-    wanted = [(anchor.input(1), packing, elements), (anchor.input(2), PadVector(width), width)]
+    weights, bias = anchor.operand("W"), anchor.operand("B")
+    wanted = [(weights, packing, elements), (bias, PadVector(width), width)]
     for ref, function, count in wanted:
         if ref is None or ref not in group.inputs:
             continue
@@ -298,7 +299,7 @@ def epilogue(
     ) * block + of(Var(LANE, block))
     elements = group.elements()
     total: Expr = ACCUMULATOR
-    bias, addend = anchor.input(2), anchor.input(3)
+    bias, addend = anchor.operand("B"), anchor.operand("Z")
     if bias is not None:
         total = apply(Fn.ADD, total, elements.value(bias, (place,)))
     if addend is not None:

@@ -61,7 +61,7 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
     product = apply(Fn.MUL, elements.value(source, index), elements.value(weights, weight_index))
     fold = Accumulate("total", Fn.ADD, select(inside, product, literal(0.0, dtype)), rows.lane)
     total: Expr = Name("total[lane]", dtype)
-    bias, addend = anchor.input(2), anchor.input(3)
+    bias, addend = anchor.operand("B"), anchor.operand("Z")
     if bias is not None:
         total = apply(Fn.ADD, total, elements.value(bias, (rows.index[1],)))
     if addend is not None:

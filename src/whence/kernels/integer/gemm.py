@@ -51,10 +51,10 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     batch = Var(BATCH, math.prod(batch_shape))
     weights = None if batch.extent > 1 else group.graph.const_value(b)
     shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
-    x_zero, signed = zero_point(group, anchor.input(2)), group.dtype(a) is DType.I8
+    x_zero, signed = zero_point(group, anchor.operand("a_zero_point")), group.dtype(a) is DType.I8
     packing = None
     if weights is not None:
-        w_zero = constants(group, anchor, anchor.input(3))
+        w_zero = constants(group, anchor, anchor.operand("b_zero_point"))
         known = x_zero.value + 128 * signed if isinstance(x_zero, Literal) else None
         has_sums = bool(np.any(centre(weights.reshape(1, depth, columns), w_zero)[1]))
         packing = PackBytes(
@@ -74,8 +74,8 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
         weights_base=_base(of(batch), batch_shape, b_shape),
         weights_signed=group.dtype(b) is DType.I8,
         w_zero=None
-        if weights is not None or anchor.input(3) is None
-        else _column_zero(group, anchor, anchor.input(3), columns),
+        if weights is not None or anchor.operand("b_zero_point") is None
+        else _column_zero(group, anchor, anchor.operand("b_zero_point"), columns),
         outputs=epilogue(group, anchor, flat),
     )
     return packed_kernel(group, anchor, micro, micro.scratch_bytes, FLOPS_PER_NS)

@@ -86,7 +86,7 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
     elements = group.elements()
     x = cast(elements.value(source, (rows.index[0], *places, channel)), dtype)
     w = cast(elements.value(weights, (filters[0], *(of(tap) for tap in taps), filters[1])), dtype)
-    x_zero, w_zero = anchor.input(2), anchor.input(3)
+    x_zero, w_zero = anchor.operand("x_zero_point"), anchor.operand("w_zero_point")
     if x_zero is not None:
         x = sub(x, cast(elements.value(x_zero, tuple(of(0) for _ in group.shape(x_zero))), dtype))
     if w_zero is not None:

@@ -83,7 +83,7 @@ def reduced_axes(group: Group, node: Node) -> tuple[int, ...]:
     rank = len(group.shape(source))
     if node.op.startswith("Global"):
         return tuple(range(2, rank))
-    given = node.input(1)
+    given = node.operand("axes")
     values = None if given is None else group.graph.const_value(given)
     if given is not None and values is None:
         raise UnsupportedError(f"{node.op} '{node.name}': axes are not constant")

@@ -140,8 +140,8 @@ def _layer_norm(group: Group, anchor: Node) -> Kernel:
         return _scaled(
             row,
             mul(sub(row.x(index), mean), inverse),
-            anchor.input(1),
-            anchor.input(2),
+            anchor.operand("Scale"),
+            anchor.operand("B"),
             lambda ref: row.elements.broadcast(ref, index),
         )
 
@@ -158,7 +158,7 @@ def _rms_norm(group: Group, anchor: Node) -> Kernel:
         return _scaled(
             row,
             mul(row.x(index), inverse),
-            anchor.input(1),
+            anchor.operand("scale"),
             None,
             lambda ref: row.elements.broadcast(ref, index),
         )
@@ -175,8 +175,8 @@ def _channel_norm(group: Group, anchor: Node, row: RowNest) -> Kernel:
         return _scaled(
             row,
             value,
-            anchor.input(1),
-            anchor.input(2),
+            anchor.operand("scale"),
+            anchor.operand("B", "bias"),
             lambda ref: row.elements.value(ref, (index[1],)),
         )
 

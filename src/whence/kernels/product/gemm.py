@@ -78,7 +78,7 @@ def product_of(node: Node) -> Product:
             bool(attrs.get("transA", 0)),
             bool(attrs.get("transB", 0)),
             attrs.get("alpha", 1.0),
-            node.input(2),
+            node.operand("C"),
             attrs.get("beta", 1.0),
         )
     return Product(
@@ -87,7 +87,7 @@ def product_of(node: Node) -> Product:
         bool(attrs.get("trans_a", 0)),
         bool(attrs.get("trans_b", 0)),
         attrs.get("alpha", 1.0),
-        node.input(2),
+        node.operand("Z"),
         1.0,
     )
 

@@ -42,7 +42,7 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     for ref in (b, scales, zeros):
         if ref is not None and group.graph.const_value(ref) is None:
             raise UnsupportedError(f"{anchor.op} '{anchor.name}' has weights that are computed")
-    if anchor.input(4) is not None:
+    if anchor.operand("g_idx") is not None:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' regroups its weights (g_idx)")
     attrs = anchor.attrs
     shape = group.shape(anchor.ref())
@@ -51,7 +51,7 @@ def lower_packed(group: Group, anchor: Node, tile: Tile) -> Kernel:
     integer = get_int(attrs, "accuracy_level", 0) >= INT8_ACTIVATIONS
     tile_rows, tile_vectors = _tile(rows, tile, integer=integer)
     flat = of(Var(ROW, rows)) * columns + of(Var(COLUMN, columns))
-    product = Product(a, b, False, True, 1.0, anchor.input(5), 1.0)
+    product = Product(a, b, False, True, 1.0, anchor.operand("bias"), 1.0)
     micro = PackedProduct(
         rows,
         columns,

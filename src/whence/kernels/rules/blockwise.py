@@ -28,7 +28,7 @@ def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     row = looked_up(elements, indices, index[:rank], elements.shape(data)[0])
     inner, column = index[rank:-1], index[-1]
     of_block = column // block
-    zeros = node.input(3)
+    zeros = node.operand("zero_points")
     zero = (
         literal(1 << (bits - 1), DType.I32)
         if zeros is None

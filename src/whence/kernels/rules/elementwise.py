@@ -156,7 +156,7 @@ def _clip_rule(elements: Elements, node: Node, output: int, index: Indices) -> E
     source = node.inputs[0]
     assert source is not None
     x = elements.value(source, index)
-    low, high = node.input(1), node.input(2)
+    low, high = node.operand("min"), node.operand("max")
     if low is not None:
         x = maximum(x, _bound(elements, node, low))
     return x if high is None else minimum(x, _bound(elements, node, high))
@@ -243,7 +243,7 @@ def _isinf_rule(elements: Elements, node: Node, output: int, index: Indices) -> 
 
 def _dropout_rule(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     # Without training it is the identity, and its mask keeps everything.
-    source, mode = node.inputs[0], node.input(2)
+    source, mode = node.inputs[0], node.operand("training_mode")
     assert source is not None
     training = [0] if mode is None else elements.const(mode)
     if training is None or training[0]:

@@ -24,10 +24,14 @@ def _source(node: Node) -> Ref:
     return ref
 
 
-def _ints(elements: Elements, node: Node, slot: int, what: str) -> list[int]:
-    values = elements.const(node.input(slot))
+def _ints(elements: Elements, node: Node, name: str, default: list[int] | None = None) -> list[int]:
+    """A parameter that must be constant; `default` where an optional one is left out."""
+    ref = node.operand(name)
+    if ref is None and default is not None:
+        return default
+    values = elements.const(ref)
     if values is None:
-        raise UnsupportedError(f"{node.op} '{node.name}': {what} are not constant")
+        raise UnsupportedError(f"{node.op} '{node.name}': {name} are not constant")
     return list(values)
 
 
@@ -69,11 +73,9 @@ def _expand(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 def _slice(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
     shape = elements.shape(source)
-    starts, ends = _ints(elements, node, 1, "starts"), _ints(elements, node, 2, "ends")
-    axes = (
-        _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(starts)))
-    )
-    steps = _ints(elements, node, 4, "steps") if node.input(4) is not None else [1] * len(starts)
+    starts, ends = _ints(elements, node, "starts"), _ints(elements, node, "ends")
+    axes = _ints(elements, node, "axes", list(range(len(starts))))
+    steps = _ints(elements, node, "steps", [1] * len(starts))
     moved = list(index)
     for start, _end, axis, step in zip(starts, ends, axes, steps, strict=True):
         extent = shape[axis]
@@ -119,10 +121,8 @@ def _split(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
 def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
     shape = elements.shape(source)
-    pads = _ints(elements, node, 1, "pads")
-    axes = (
-        _ints(elements, node, 3, "axes") if node.input(3) is not None else list(range(len(shape)))
-    )
+    pads = _ints(elements, node, "pads")
+    axes = _ints(elements, node, "axes", list(range(len(shape))))
     begins = [0] * len(shape)
     for axis, begin in zip(axes, pads[: len(axes)], strict=True):
         begins[axis] = begin
@@ -133,7 +133,7 @@ def _pad(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
         for place, extent in zip(moved, shape, strict=True):
             inside = both(inside, within(place, 0, extent))
         value = elements.value(source, tuple(moved))
-        fill_ref = node.input(2)
+        fill_ref = node.operand("constant_value")
         fill = elements.value(fill_ref, ()) if fill_ref is not None else literal(0, value.dtype)
         return select(inside, value, cast(fill, value.dtype))
     if 0 in shape:
@@ -239,8 +239,7 @@ def _space_to_depth(elements: Elements, node: Node, output: int, index: Indices)
 
 def _trilu(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     source = _source(node)
-    offset_ref = node.input(1)
-    offset = _ints(elements, node, 1, "k")[0] if offset_ref is not None else 0
+    (offset,) = _ints(elements, node, "k", [0])
     value = elements.value(source, index)
     diagonal = index[-1] - index[-2] - offset
     keep = (

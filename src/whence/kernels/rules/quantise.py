@@ -78,13 +78,13 @@ def _quantise(elements: Elements, node: Node, output: int, index: Indices) -> Ex
         raise UnsupportedError(f"QuantizeLinear '{node.name}' makes {_out(node)}")
     divisor = _parameter(elements, node, scale, index)
     ratio = div(cast(elements.value(x, index), divisor.dtype), divisor)
-    zero_point = node.input(2)
+    zero_point = node.operand("y_zero_point")
     shift = None if zero_point is None else _parameter(elements, node, zero_point, index)
     return quantised(ratio, shift, _out(node), away=rounds_away(node.attrs))
 
 
 def _dequantise(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
-    x, scale, zero_point = node.inputs[0], node.inputs[1], node.input(2)
+    x, scale, zero_point = node.inputs[0], node.inputs[1], node.operand("x_zero_point")
     assert x is not None
     assert scale is not None
     if elements.dtype(x) not in _INTEGERS:

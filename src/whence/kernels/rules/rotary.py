@@ -61,7 +61,7 @@ def _rotary(elements: Elements, node: Node, output: int, index: Indices) -> Expr
 
 
 def _angle(elements: Elements, node: Node, ref: Ref, batch: Index, row: Index, pair: Index) -> Expr:
-    positions = node.input(3)
+    positions = node.operand("position_ids")
     if positions is None:
         return elements.value(ref, (of(0) if elements.shape(ref)[0] == 1 else batch, row, pair))
     length = elements.shape(ref)[0]

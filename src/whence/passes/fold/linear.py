@@ -149,7 +149,7 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
     """The node as a linear operator, or `None` when it is none or its weights or bias are not
     constant floats.
     """
-    weights = graph.const_value(node.input(1))
+    weights = graph.const_value(node.operand("W", "B"))
     if (
         node.op not in LINEAR_OPS
         or not isinstance(weights, np.ndarray)
@@ -168,8 +168,8 @@ def linear_of(graph: Graph, node: Node) -> Linear | None:
     in_axis = 0 if is_gemm and get_int(node.attrs, "transA", 0) else rank - 1
     n_in, n_out = weights.shape[::-1] if outputs_first else weights.shape
     bias = None
-    if is_gemm and node.input(2) is not None:
-        bias = _row(graph.const_value(node.input(2)), n_out)
+    if is_gemm and node.operand("C") is not None:
+        bias = _row(graph.const_value(node.operand("C")), n_out)
         if bias is None:
             return None
         bias = bias * get_float(node.attrs, "beta", 1.0)
@@ -275,7 +275,8 @@ def rebuild(
     """
     node = linear.node
     op, attrs = node.op, dict(node.attrs)
-    inputs = [x, node.inputs[1], node.input(2)]
+    bias = node.operand("B") if op in CONVOLUTIONS else node.operand("C")
+    inputs = [x, node.inputs[1], bias]
     if constants.weights is not None:
         inputs[1] = edit.const(constants.weights, name=_const_name(edit.graph, node, 1))
     if constants.bias is not None:

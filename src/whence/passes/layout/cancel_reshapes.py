@@ -73,7 +73,7 @@ def _cancel(rewriter: Rewriter, before: Node, node: Node, x: Ref, rule: str) -> 
 def _are_opposite(graph: Graph, before: Node, node: Node) -> bool:
     if {before.op, node.op} != one_of("Squeeze", "Unsqueeze"):
         return False
-    first, second = integers(graph, before.input(1)), integers(graph, node.input(1))
+    first, second = integers(graph, before.operand("axes")), integers(graph, node.operand("axes"))
     if first is None or second is None:
         return False
     # Both count axes in the longer of the two shapes.

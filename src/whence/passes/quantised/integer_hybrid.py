@@ -77,9 +77,8 @@ def rewrite_hybrid(node: Node, rewriter: Rewriter) -> bool:
     real = maker.op(
         "Mul", maker.cast(sums, DType.F32), maker.op("Mul", scale, maker.const(w.coding.scale))
     )
-    if node.input(2) is not None:
-        bias = node.inputs[2]
-        assert bias is not None
+    bias = node.operand("B") if is_conv else node.operand("C")
+    if bias is not None:
         real = maker.op("Add", real, bias)
     edit.replace(node.ref(), real)
     edit.apply()

@@ -90,7 +90,7 @@ def _product(graph: Graph, node: Node, addition: Node | None = None) -> _Product
         not b.coding.is_single and len(b.shape) != 2
     ):
         return None
-    bias = node.input(2)
+    bias = node.operand("C")
     if addition is not None:
         bias = addition.inputs[1 - addition.inputs.index(node.ref())]
     if bias is None:

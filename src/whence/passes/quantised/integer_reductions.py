@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph import Graph, Node, Rewriter
 from whence.ops.attributes import get_int
 from whence.ops.definition import Attr
 from whence.ops.registry import operators
@@ -67,7 +67,7 @@ def rewrite_reduction(match: QuantisedOp, rewriter: Rewriter) -> bool:
 def _axes(graph: Graph, node: Node, rank: int) -> tuple[int, ...] | None:
     if node.op == "GlobalAveragePool":
         return tuple(range(2, rank))
-    ref: Ref | None = node.input(1)
+    ref = node.operand("axes")
     found = integers(graph, ref)
     if ref is not None and found is None:
         return None

@@ -194,7 +194,7 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
     """The parameters of a QuantizeLinear or DequantizeLinear, when they are constant and for
     float32, for a tensor or an axis.
     """
-    kind, scale = tensor_of(graph, codes), graph.const_value(node.input(1))
+    kind, scale = tensor_of(graph, codes), graph.const_value(node.operand("x_scale", "y_scale"))
     real = tensor_of(graph, node.ref() if node.op == "DequantizeLinear" else node.input(0))
     if (
         kind is None
@@ -208,8 +208,8 @@ def coding_of(graph: Graph, node: Node, codes: Ref) -> Coding | None:
         return None
     zero_point = (
         np.zeros(scale.shape, np.int64)
-        if node.input(2) is None
-        else graph.const_value(node.input(2))
+        if node.operand("x_zero_point", "y_zero_point") is None
+        else graph.const_value(node.operand("x_zero_point", "y_zero_point"))
     )
     if (
         zero_point is None

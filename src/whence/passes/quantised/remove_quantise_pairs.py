@@ -128,7 +128,7 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
     code_type, real_type, scale = (
         tensor_of(graph, codes),
         tensor_of(graph, reals),
-        graph.const_value(node.input(1)),
+        graph.const_value(node.operand("x_scale", "y_scale")),
     )
     if (
         code_type is None
@@ -145,7 +145,9 @@ def _coding(graph: Graph, node: Node, codes: Ref, reals: Ref) -> _Coding | None:
     ):
         return None
     zero_point = (
-        np.zeros((), np.int64) if node.input(2) is None else graph.const_value(node.input(2))
+        np.zeros((), np.int64)
+        if node.operand("x_zero_point", "y_zero_point") is None
+        else graph.const_value(node.operand("x_zero_point", "y_zero_point"))
     )
     if zero_point is None or zero_point.size not in {1, scale.size}:
         return None

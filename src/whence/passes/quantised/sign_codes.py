@@ -39,12 +39,12 @@ class SignCodes(RulePass):
     # dq(q(x; zero in u8)) = dq(q(x; zero - 128 in i8))
     def visit(self, node: Node, rewriter: Rewriter) -> None:
         graph = rewriter.graph
-        kind, zero = tensor_of(graph, node.ref()), graph.const_value(node.input(2))
+        kind, zero = tensor_of(graph, node.ref()), graph.const_value(node.operand("y_zero_point"))
         if (
             kind is None
             or kind.dtype is not DType.U8
             or get_str(node.attrs, "arithmetic", "")
-            or (node.input(2) is not None and zero is None)
+            or (node.operand("y_zero_point") is not None and zero is None)
         ):
             return
         readers = graph.consumers(node)
@@ -76,12 +76,17 @@ class SignCodes(RulePass):
 def _reads_alike(graph: Graph, quantise: Node, reader: Node) -> bool:
     if reader.op != "DequantizeLinear" or reader.inputs[0] != quantise.ref():
         return False
-    ours, theirs = graph.const_value(quantise.input(2)), graph.const_value(reader.input(2))
+    ours, theirs = (
+        graph.const_value(quantise.operand("y_zero_point")),
+        graph.const_value(reader.operand("x_zero_point")),
+    )
     both = [
         np.zeros(1) if value is None else np.asarray(value, np.float64).reshape(-1)
         for value in (ours, theirs)
     ]
-    return (theirs is not None or reader.input(2) is None) and np.array_equal(both[0], both[1])
+    return (theirs is not None or reader.operand("x_zero_point") is None) and np.array_equal(
+        both[0], both[1]
+    )
 
 
 def _weights_are_signed(graph: Graph) -> bool:
@@ -98,9 +103,9 @@ def _weights_are_signed(graph: Graph) -> bool:
             or graph.const_value(node.inputs[0]) is None
         ):
             continue
-        zero = graph.const_value(node.input(2))
+        zero = graph.const_value(node.operand("x_zero_point"))
         if kind.dtype is not DType.I8 or (
-            node.input(2) is not None and (zero is None or np.any(zero))
+            node.operand("x_zero_point") is not None and (zero is None or np.any(zero))
         ):
             return False
         found = True

@@ -192,7 +192,7 @@ def _bases(graph: Graph, ref: Ref) -> Iterator[Ref]:
                 ),
                 None,
             )
-        elif node.is_a("Sub", "Div") and scalar(graph, node.input(1)) is not None:
+        elif node.is_a("Sub", "Div") and scalar(graph, node.operand("B")) is not None:
             below = node.input(0)
         if below is None:
             return

@@ -348,7 +348,8 @@ def _reduced(
 ) -> Callable[[ShapeValues, Node], KnownElements | None]:
     def rule(values: ShapeValues, node: Node) -> KnownElements | None:
         found = values.of(node.inputs[0])
-        axes = () if node.input(1) is None else values.numbers(node.input(1))
+        given = node.operand("axes")
+        axes = () if given is None else values.numbers(given)
         if found is None or found.scalar or not found.items or axes not in ((), (0,), (-1,)):
             return None
         if not axes and _attr(node, "noop_with_empty_axes", 0):

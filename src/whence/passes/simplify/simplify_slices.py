@@ -414,7 +414,7 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
     if (
         wrapper is not None
         and wrapper.inputs[0] is not None
-        and const_ints(graph, wrapper.input(1)) == (axis,)
+        and const_ints(graph, wrapper.operand("axes")) == (axis,)
         and _may_stand_for(graph, wrapper.inputs[0], node)
     ):
         rewriter.bypass(
