@@ -47,6 +47,10 @@ class OpRecord:
         """Input `index`, or `""` when it is absent or the list is shorter."""
         return self.inputs[index] if index < len(self.inputs) else ""
 
+    def operands(self, count: int) -> tuple[str, ...]:
+        """The first inputs, to be given names; `""` for those that are absent."""
+        return tuple(self.input(index) for index in range(count))
+
     def output(self, index: int) -> str:
         """Output `index`, or `""` when nobody wants it or the list is shorter."""
         return self.outputs[index] if index < len(self.outputs) else ""

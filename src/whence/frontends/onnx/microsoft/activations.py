@@ -56,18 +56,19 @@ def _bias_softmax(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def _bias_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """dropout(data + bias) + residual"""
     build = Rewrite(record, scope)
+    *_, residual, ratio, training_mode = record.operands(5)
     data = build.op("Add", record.required(0), record.required(1))
     attrs: dict[str, Attr] = {"seed": record.integer("seed", 0)} if "seed" in record.attrs else {}
-    kept = scope.fresh(f"{record.name}/kept") if record.input(2) else record.output(0)
+    kept = scope.fresh(f"{record.name}/kept") if residual else record.output(0)
     build.into(
         [kept, record.output(1)] if record.output(1) else [kept],
         "Dropout",
         data,
-        record.input(3),
-        record.input(4),
+        ratio,
+        training_mode,
         **attrs,
     )
-    return build.result("Add", kept, record.input(2)) if record.input(2) else build.records
+    return build.result("Add", kept, residual) if residual else build.records
 
 
 def _bitmask_dropout(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:

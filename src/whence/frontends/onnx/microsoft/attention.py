@@ -118,15 +118,15 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         if weight_shape is None or not isinstance(weight_shape[-1], int):
             raise record.unsupported("the size of its weight is not known")
         sizes = (weight_shape[-1] // 3,) * 3
+    *_, projection_bias, mask, past, bias = record.operands(6)
     packed = build.op("MatMul", data, weight)
-    if record.input(2):
-        packed = build.op("Add", packed, record.input(2))
+    if projection_bias:
+        packed = build.op("Add", packed, projection_bias)
     query, key, value = (
         split_heads(build, part, heads)
         for part in build.multi("Split", 3, packed, build.ints(*sizes), axis=-1)
     )
-    if record.input(4):
-        past = record.input(4)
+    if past:
         key = build.op("Concat", build.op("Gather", past, build.scalar_int(0), axis=0), key, axis=2)
         value = build.op(
             "Concat", build.op("Gather", past, build.scalar_int(1), axis=0), value, axis=2
@@ -134,10 +134,9 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     if record.output(1):
         pair = [build.op("Unsqueeze", part, build.ints(0)) for part in (key, value)]
         build.into([record.output(1)], "Concat", *pair, axis=0)
-    bias = record.input(5)
-    if record.input(3):
+    if mask:
         shape = build.shape(data)
-        masked = mask_bias(build, record.input(3), query, key, shape[0] if shape else None)
+        masked = mask_bias(build, mask, query, key, shape[0] if shape else None)
         bias = build.op("Add", masked, bias) if bias else masked
     visible = causal(build, query, key) if record.integer("unidirectional", 0) else ""
     scale = record.number("scale", 0.0) or 1 / math.sqrt(max(sizes[0] // heads, 1))
@@ -147,7 +146,10 @@ def _attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
 def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     heads = record.integer("num_heads", 1)
-    query, key, value = record.required(0), record.input(1), record.input(2)
+    query = record.required(0)
+    _, key, value, projection_bias, mask, bias, past_key, past_value, past_length, beams = (
+        record.operands(10)
+    )
     if not key or not value or build.rank(query) == 5 or build.rank(key) == 5:
         raise record.unsupported("queries, keys and values packed into one tensor")
     shape = build.shape(query)
@@ -158,13 +160,13 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         raise record.unsupported("the scores as an output")
     # Keys of four dimensions are those of a cache, with their heads apart and their bias added.
     apart = build.rank(key) == 4
-    if record.input(3):
-        shared = build.shape(record.input(3))
+    if projection_bias:
+        shared = build.shape(projection_bias)
         rest = shared[0] if shared else None
         if not isinstance(rest, int):
             raise record.unsupported("the size of its bias is not known")
         parts = build.multi(
-            "Split", 3, record.input(3), build.ints(width, width, rest - 2 * width), axis=0
+            "Split", 3, projection_bias, build.ints(width, width, rest - 2 * width), axis=0
         )
         query = build.op("Add", query, parts[0])
         if not apart:
@@ -172,18 +174,17 @@ def _multi_head_attention(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     query = split_heads(build, query, heads)
     if not apart:
         key, value = split_heads(build, key, heads), split_heads(build, value, heads)
-    bias, mask = record.input(5), record.input(4)
     one_sided = bool(record.integer("unidirectional", 0))
-    if record.input(6) and record.input(8):
+    if past_key and past_length:
         held = build.shape(record.input(1)) if shape else None
         count = held[2 if apart else 1] if held else None
         return _with_buffer(build, query, key, value, width // heads, count)
-    if record.input(8) or record.input(9):
+    if past_length or beams:
         raise record.unsupported("a length of the past, or origins of beams, without a past")
-    if record.input(6):
+    if past_key:
         key, value = (
-            build.op("Concat", record.input(6), key, axis=2),
-            build.op("Concat", record.input(7), value, axis=2),
+            build.op("Concat", past_key, key, axis=2),
+            build.op("Concat", past_value, value, axis=2),
         )
     for index, part in ((1, key), (2, value)):
         if record.output(index):
@@ -205,6 +206,7 @@ def _with_buffer(
     (input 9) are told apart when there is one query for each text, not in prompts.
     """
     record = build.record
+    *_, mask, bias, _, _, _, beams = record.operands(10)
     length = build.dim(record.required(6), 2)
     first = build.op("Reshape", record.required(8), build.ints(1, 1))
     first = build.op("Cast", first, to=int(DType.I64))
@@ -216,21 +218,20 @@ def _with_buffer(
     for index, part in enumerate(present, 1):
         if record.output(index):
             build.into([record.output(index)], "Identity", part)
-    if record.input(9):
+    if beams:
         if not isinstance(count, int):
             raise record.unsupported("beams, where the number of queries is not known")
         if count == 1:
-            present = [by_beam(build, part, record.input(9), first) for part in present]
+            present = [by_beam(build, part, beams, first) for part in present]
     key, value = present
     inside = build.op("Less", where.every, where.end)
     # A buffer may hold anything behind its content, and nothing times infinity is not nothing.
     behind = build.op("Unsqueeze", inside, build.ints(1, 3))
     value = build.op("Where", behind, value, build.like(0.0, value))
-    bias = record.input(5)
     if bias:
         bias = lengthened(build, bias, -1, build.known_rank(bias), length)
-    if record.input(4):
-        mask, rank = record.input(4), build.known_rank(record.input(4))
+    if mask:
+        rank = build.known_rank(mask)
         if rank == 4:
             raise record.unsupported("a mask of four dimensions with a past that is a buffer")
         if rank > 1:

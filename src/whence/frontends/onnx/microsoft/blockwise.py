@@ -30,7 +30,8 @@ def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     )
     if bits not in _DTYPES or block <= 0 or depth <= 0 or columns <= 0:
         raise record.unsupported(f"{bits}-bit weights of {columns} x {depth} in blocks of {block}")
-    if record.input(4):
+    *_, zero_points, regrouping, bias = record.operands(6)
+    if regrouping:
         raise record.unsupported("weights regrouped by an index (g_idx)")
     packed, scales = scope.value_of(record.required(1)), scope.value_of(record.required(2))
     if packed is None or scales is None:
@@ -42,13 +43,13 @@ def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
             " numbers"
         )
     build = Rewrite(record, scope)
-    if _is_single(build, record.required(0), scales) and _are_codes(build, record.input(3)):
+    if _is_single(build, record.required(0), scales) and _are_codes(build, zero_points):
         return [record]
     dtype = _DTYPES[bits]
     numbers = unpack(packed.view(np.uint8).reshape(columns, -1), bits, depth)
     scale = build.constant(np.ascontiguousarray(scales.reshape(columns, blocks)))
     weight = build.constant(numbers.astype(dtype.numpy))
-    zeros = _zero_points(record, scope, bits, columns, blocks)
+    zeros = _zero_points(record, scope, zero_points, bits, columns, blocks)
     if zeros.dtype.kind == "f":
         # The zero point is a real number, which DequantizeLinear cannot take: (q - z) * s.
         real = np.repeat(zeros, block, axis=1)[:, :depth]
@@ -61,9 +62,9 @@ def _mat_mul_n_bits(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
             build.op("DequantizeLinear", weight, scale, zero, axis=1, block_size=block),
             perm=(1, 0),
         )
-    if not record.input(5):
+    if not bias:
         return build.result("MatMul", record.required(0), matrix)
-    return build.result("Add", build.op("MatMul", record.required(0), matrix), record.input(5))
+    return build.result("Add", build.op("MatMul", record.required(0), matrix), bias)
 
 
 def _is_single(build: Rewrite, data: str, scales: np.ndarray) -> bool:
@@ -76,11 +77,11 @@ def _are_codes(build: Rewrite, zeros: str) -> bool:
 
 
 def _zero_points(
-    record: OpRecord, scope: Scope, bits: int, columns: int, blocks: int
+    record: OpRecord, scope: Scope, name: str, bits: int, columns: int, blocks: int
 ) -> np.ndarray:
-    if not record.input(3):
+    if not name:
         return np.full((columns, blocks), 1 << (bits - 1), np.uint8)
-    given = scope.value_of(record.input(3))
+    given = scope.value_of(name)
     if given is None:
         raise record.unsupported("zero points that are not constants")
     if given.dtype.kind == "f":
@@ -106,10 +107,11 @@ def _gather_block_quantised(record: OpRecord, scope: Scope) -> Sequence[OpRecord
         record.integer("gather_axis", 0) % rank,
         record.integer("quantize_axis", 1) % rank,
     )
-    parts = [table, scales, record.input(3)] if record.input(3) else [table, scales]
+    zero_points = record.input(3)
+    parts = [table, scales, zero_points] if zero_points else [table, scales]
     by_row = gather_axis == 0 and block_axis == rank - 1 and rank > 1
     is_single = build.dtype(scales) is DType.F32
-    if by_row and dtype is DType.U8 and is_single and _are_codes(build, record.input(3)):
+    if by_row and dtype is DType.U8 and is_single and _are_codes(build, zero_points):
         return [record]
     if by_row:
         parts = [build.op("Gather", _plain(build, part), indices, axis=0) for part in parts]

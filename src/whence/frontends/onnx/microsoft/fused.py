@@ -25,9 +25,10 @@ def _fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     """activation(conv(x, w, b) + z)"""
     build = Rewrite(record, scope)
     attrs = record.attrs_without("activation", "activation_params")
-    data = build.op("Conv", record.required(0), record.required(1), record.input(2), **attrs)
-    if record.input(3):
-        data = build.op("Add", data, record.input(3))
+    *_, bias, addend = record.operands(4)
+    data = build.op("Conv", record.required(0), record.required(1), bias, **attrs)
+    if addend:
+        data = build.op("Add", data, addend)
     return _activated(build, data)
 
 
@@ -46,16 +47,17 @@ def _nhwc_fused_conv(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     rank = build.known_rank(record.required(0))
     attrs = record.attrs_without("activation", "activation_params", "channels_last")
+    *_, bias, addend = record.operands(4)
     data = build.op(
         "Conv",
         channels_first(build, record.required(0)),
         record.required(1),
-        record.input(2),
+        bias,
         **attrs,
     )
     data = build.op("Transpose", data, perm=(0, *range(2, rank), 1))
-    if record.input(3):
-        data = build.op("Add", data, record.input(3))
+    if addend:
+        data = build.op("Add", data, addend)
     return _activated(build, data)
 
 

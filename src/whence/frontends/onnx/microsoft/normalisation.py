@@ -30,7 +30,8 @@ def _skip_sum(build: Rewrite, bias: str) -> str:
 
 def _skip_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    total = _skip_sum(build, record.input(4))
+    *_, beta, bias = record.operands(5)
+    total = _skip_sum(build, bias)
     outputs = [record.output(0), record.output(1), record.output(2)]
     while not outputs[-1]:
         outputs.pop()
@@ -39,7 +40,7 @@ def _skip_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         "LayerNormalization",
         total,
         record.required(2),
-        record.input(3),
+        beta,
         axis=-1,
         epsilon=record.number("epsilon", 1e-12),
     )
@@ -76,18 +77,18 @@ def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     words = record.required(0)
     total = build.op("Gather", record.required(2), words, axis=0)
-    positions = record.input(8)
+    _, segments, _, _, segment_table, _, beta, mask, positions = record.operands(9)
     if not positions:
         length = build.op("Squeeze", build.dim(words, 1), build.ints(0))
         positions = build.op("Range", build.scalar_int(0), length, build.scalar_int(1))
     total = build.op("Add", total, build.op("Gather", record.required(3), positions, axis=0))
-    if record.input(1) and record.input(4):
-        total = build.op("Add", total, build.op("Gather", record.input(4), record.input(1), axis=0))
+    if segments and segment_table:
+        total = build.op("Add", total, build.op("Gather", segment_table, segments, axis=0))
     if record.output(2):
         build.into([record.output(2)], "Identity", total)
     if record.output(1):
-        if record.input(7):
-            ones = build.op("Cast", record.input(7), to=int(DType.I32))
+        if mask:
+            ones = build.op("Cast", mask, to=int(DType.I32))
             build.into([record.output(1)], "ReduceSum", ones, build.ints(1), keepdims=0)
         else:
             build.into(
@@ -100,7 +101,7 @@ def _embed_layer_norm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
         "LayerNormalization",
         total,
         record.required(5),
-        record.input(6),
+        beta,
         axis=-1,
         epsilon=record.number("epsilon", 1e-12),
     )

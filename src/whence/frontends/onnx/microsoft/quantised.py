@@ -155,42 +155,44 @@ def _gemm(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     alpha = record.number("alpha", 1.0)
     # One scale for each column of b, if not one for all: its rows when it is transposed.
     left, right = _real(build, 0), _real(build, 3, axis=0 if record.integer("transB", 0) else 1)
+    *_, codes_of_bias, scale, zero_point = record.operands(9)
     bias = ""
-    if record.input(6):
+    if codes_of_bias:
         unit = build.op("Mul", record.required(1), record.required(4))
         unit = (
             build.op("Mul", unit, build.like(alpha, record.required(1))) if alpha != 1.0 else unit
         )
-        bias = build.op("DequantizeLinear", record.input(6), unit, axis=-1)
+        bias = build.op("DequantizeLinear", codes_of_bias, unit, axis=-1)
     attrs: dict[str, Attr] = {
         "alpha": alpha,
         "transA": record.integer("transA", 0),
         "transB": record.integer("transB", 0),
     }
-    if not record.input(7):
+    if not scale:
         return build.result("Gemm", left, right, bias, **attrs)
     return _quantise(
         build,
         build.op("Gemm", left, right, bias, **attrs),
-        record.input(7),
-        record.input(8),
+        scale,
+        zero_point,
         record.required(0),
     )
 
 
 def _mat_mul_integer_to_float(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
-    product = build.op(
-        "MatMulInteger", record.required(0), record.required(1), record.input(4), record.input(5)
-    )
-    return _scaled(build, product, record.required(2), record.required(3), record.input(6))
+    *_, a_zero_point, b_zero_point, bias = record.operands(7)
+    a, b, a_scale, b_scale = (record.required(index) for index in range(4))
+    product = build.op("MatMulInteger", a, b, a_zero_point, b_zero_point)
+    return _scaled(build, product, a_scale, b_scale, bias)
 
 
 def _dynamic_quantise_mat_mul(record: OpRecord, scope: Scope) -> Sequence[OpRecord]:
     build = Rewrite(record, scope)
     data, scale, zero = build.multi("DynamicQuantizeLinear", 3, record.required(0))
-    product = build.op("MatMulInteger", data, record.required(1), zero, record.input(3))
-    return _scaled(build, product, scale, record.required(2), record.input(4))
+    *_, b_zero_point, bias = record.operands(5)
+    product = build.op("MatMulInteger", data, record.required(1), zero, b_zero_point)
+    return _scaled(build, product, scale, record.required(2), bias)
 
 
 def _scaled(
