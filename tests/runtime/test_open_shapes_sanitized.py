@@ -13,6 +13,7 @@ import pytest
 from tests.building.test_program_template import GRAPHS, INPUT
 from tests.mutation import sanitizer
 from tests.passes.shapes.test_extents import decoder, shapes_at
+from tests.runtime.windows import MODELS
 from whence import api
 from whence.codegen.toolchain import Toolchain
 from whence.graph import Graph
@@ -22,8 +23,8 @@ from whence.types import DType, TensorType
 
 _SHAPES = 10
 _CHECKED = ("products of two that are open", "rows", "concatenation")
-_MOST = {"sequence": 32}
-"""Of the tables that the models look positions up in."""
+_MOST = {"sequence": 32, "height": 20, "width": 30, "batch": 6}
+"""No more positions than the models have tables for, and images that are convolved soon."""
 
 
 def _named(text: str) -> Graph:
@@ -54,7 +55,8 @@ def main() -> None:
     """What the process does."""
     engine = Engine(threads=2, toolchain=Toolchain(sanitize=True))
     dice = np.random.default_rng(int(sys.argv[1]))
-    for graph in (decoder(), *(_named(GRAPHS[name]) for name in _CHECKED)):
+    windows = (make() for make in MODELS.values())
+    for graph in (decoder(), *(_named(GRAPHS[name]) for name in _CHECKED), *windows):
         model = api.compile_model(graph, engine=engine)
         for _ in range(_SHAPES):
             sizes = {

@@ -98,6 +98,11 @@ class Memory:
         places = at if isinstance(at, tuple) else (at,)
         return Item(self.name, tuple(count(place) for place in places), self.dtype, self.lanes)
 
+    @property
+    def pointer(self) -> Pointer:
+        """To its first element."""
+        return Pointer(self.name, self.dtype)
+
     def vector(self, offset: Countable, lanes: int) -> At:
         """So many elements of an array with one extent, from there on."""
         return At(self.name, count(offset), self.dtype, lanes)

@@ -262,6 +262,11 @@ def _bounds(atom: Atom) -> tuple[int, int]:
         return 0, atom.by - 1
     low, high = atom.of.bounds()
     if decide(0, Relation.LT, atom.by):
+        # Of numbers whose sign is open, 0 is a bound that can be divided without asking.
+        if decide(0, Relation.LE, low) is None:
+            low = smaller(low, 0)
+        if decide(0, Relation.LE, high) is None:
+            high = larger(high, 0)
         return low // atom.by, high // atom.by
     # Nothing is divided where there is nothing to divide by.
     return smaller(low, 0), larger(high, 0)

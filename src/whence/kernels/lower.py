@@ -71,7 +71,15 @@ FAMILIES: Mapping[str, _Family] = {
     **dict.fromkeys(RUNNING_OPS, lambda group, anchor, _: lower_running(group, anchor)),
 }
 
-_OPEN = frozenset({*GEMM_OPS, "Attention", *REDUCTIONS, *ROW_OPS, *RUNNING_OPS})
+_OPEN = (
+    GEMM_OPS
+    | {"Attention"}
+    | {"BlockedConv"}
+    | (POOL_OPS & operators(Trait.BLOCKED))
+    | set(REDUCTIONS)
+    | set(ROW_OPS)
+    | set(RUNNING_OPS)
+)
 """The operators whose families have kernels that serve any sizes; others ask for numbers."""
 
 

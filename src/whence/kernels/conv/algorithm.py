@@ -4,6 +4,7 @@ takes.
 
 from __future__ import annotations
 
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, cheapest_bf16x2_conv
 from whence.kernels.conv.direct import share_reached
@@ -24,8 +25,10 @@ def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> Bf16x2ConvPlan | W
     """How to convolve with cheaper or fewer products; `None`: directly, with vectors."""
     if share_reached(anchor, tile) <= _LITTLE:
         return None
+    # Convolutions by matrix units lay out the input of fixed sizes.
+    is_open = any(map(is_symbolic, group.shape(anchor.ref())))
     halves, transformed = (
-        cheapest_bf16x2_conv(group, anchor, tile),
+        None if is_open else cheapest_bf16x2_conv(group, anchor, tile),
         cheapest_winograd(group, anchor, tile),
     )
     if halves is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.algorithm import plan_algorithm
 from whence.kernels.conv.bf16x2 import Bf16x2ConvPlan, lower_bf16x2_conv
@@ -29,7 +30,7 @@ from whence.kernels.conv.direct import (
     pack,
     require_floats,
 )
-from whence.kernels.conv.tiles import Field, cover
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.conv.winograd import Plan as WinogradPlan
 from whence.kernels.conv.winograd import lower_winograd
 from whence.kernels.cost import chunk_size
@@ -110,6 +111,7 @@ def slide(
     fn: Fn = Fn.ADD,
     ceil_mode: bool = False,
     shares: tuple[tuple[float, ...], tuple[float, ...]] = ((), ()),
+    counted: tuple[tuple[int, int], ...] | None = None,
     plan: SlidePlan | None = None,
 ) -> Slide:
     """The sliding window of an anchor whose first input is blocked."""
@@ -129,7 +131,7 @@ def slide(
         lanes=tile.lanes,
         rows=rows,
         columns=columns,
-        cover=cover(rows, columns, plan.pixels),
+        cover=_cover(rows, columns, plan.pixels),
         chunk=plan.chunk,
         source=input_buffer(group, anchor, source),
         weights=weights,
@@ -137,7 +139,13 @@ def slide(
         row_shares=shares[0],
         column_shares=shares[1],
         outputs=epilogue(group, anchor, blocks, rows.out * columns.out, block),
+        shares=counted,
     )
+
+
+def _cover(rows: Field, columns: Field, pixels: int) -> Cover | OpenCover:
+    is_open = rows.is_open or columns.is_open
+    return open_cover(rows, columns, pixels) if is_open else cover(rows, columns, pixels)
 
 
 def _usual_pixels(tile: Tile) -> int:
@@ -152,8 +160,10 @@ def _divided(
     image.
     """
     pixels = _usual_pixels(tile) if pixels is None else pixels
-    units = cover(rows, columns, pixels).units
-    return SlidePlan(pixels, chunk_size(units, others, tile.threads, overhead=_ITEM_UNITS))
+    units = estimate(_cover(rows, columns, pixels).units)
+    return SlidePlan(
+        pixels, chunk_size(units, estimate(others), tile.threads, overhead=_ITEM_UNITS)
+    )
 
 
 def depthwise_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[SlidePlan]:

@@ -10,21 +10,31 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Memory, Pointer, splat
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
-from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
-from whence.kernels.conv.tiles import Cover, Field
+from whence.kernels.conv.tile_loops import (
+    EdgeAt,
+    TileAt,
+    each_kernel_row,
+    each_open_tile,
+    each_tile,
+    edge_reads,
+)
+from whence.kernels.conv.tiles import Cover, Field, OpenCover
 from whence.kernels.device.conv import slide_on_device
 from whence.kernels.ir import (
     FULLY,
     Count,
+    CountValue,
     Expr,
     Fn,
     Kernel,
     Literal,
     Micro,
     Stmt,
+    ValueCount,
     count,
     lanewise,
     least,
+    most,
 )
 from whence.types import DType
 
@@ -39,7 +49,7 @@ class Slide(Micro):
     lanes: int
     rows: Field
     columns: Field
-    cover: Cover
+    cover: Cover | OpenCover
     chunk: int
     """Units of the cover in a work item."""
     source: str
@@ -53,6 +63,10 @@ class Slide(Micro):
     """
     column_shares: tuple[float, ...]
     outputs: tuple[Output, ...]
+    shares: tuple[tuple[int, int], ...] | None = None
+    """For an average where sizes are open, instead: from where to where positions of each axis
+    count.
+    """
 
     @property
     def chunks(self) -> int:
@@ -113,6 +127,17 @@ def _work_item(build: Builder, slide: Slide, kernel: Kernel, task: Count, shares
         if slide.weights is not None:
             w = build.pointer("w", build.buffer(slide.weights), block * taps + lane0)
         item = _Item(slide, kernel, shares, x, w, block, lane0)
+        if isinstance(slide.cover, OpenCover):
+            each_open_tile(
+                build,
+                slide.cover,
+                slide.rows,
+                first,
+                last,
+                lambda tile: _tile(build, item, tile),
+                lambda tile: _edge_tile(build, item, tile),
+            )
+            return
         each_tile(
             build, slide.cover, slide.rows, first, last, lambda tile: _tile(build, item, tile)
         )
@@ -138,9 +163,8 @@ def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
     )
     place = build.count("place", tile.row * columns.out + tile.column)
     sums = build.array("sum", pixels, lanes=slide.lanes)
-    start = splat(0.0 if slide.fn is Fn.ADD else -math.inf, slide.lanes)
     with build.unrolled(("i", pixels)) as (i,):
-        build.assign(sums[i], start)
+        build.assign(sums[i], splat(_start(slide), slide.lanes))
     epilogue = Epilogue(slide.outputs, slide.lanes, slide.block, place, item.block, item.lane0)
     epilogue.prefetch(build, pixels, 1)
     each_kernel_row(
@@ -148,6 +172,60 @@ def _tile(build: Builder, item: _Item, tile: TileAt) -> None:
     )
     _average(build, item, tile, sums)
     epilogue.store(build, item.kernel, pixels, 1, lambda i, _: sums[i])
+
+
+def _start(slide: Slide) -> float:
+    """What a window is folded from, and what padding counts as."""
+    return 0.0 if slide.fn is Fn.ADD else -math.inf
+
+
+def _edge_tile(build: Builder, item: _Item, tile: EdgeAt) -> None:
+    """A tile whose pixels read padding, or are of several rows, or not all there."""
+    slide, pixels, lanes = item.slide, tile.pixels, item.slide.lanes
+    rows, columns = slide.rows, slide.columns
+    at = edge_reads(build, tile, rows, columns, columns.size * slide.block, slide.block)
+    padding = build.constants("padding", (_start(slide),) * lanes, DType.F32)
+    sums = build.array("sum", pixels, lanes=lanes)
+    with build.unrolled(("i", pixels)) as (i,):
+        build.assign(sums[i], splat(_start(slide), lanes))
+    with build.loop("tap", rows.kernel * columns.kernel) as tap:
+        weight = None
+        if item.w is not None:
+            weight = build.let("w", item.w.vector(tap * slide.block, lanes))
+        for pixel in range(pixels):
+            place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
+            x = build.choose_pointer(f"x{pixel}", place >= 0, item.x, place, padding.pointer)
+            a = x.vector(0, lanes)
+            if slide.fn is Fn.MAX:
+                build.assign(sums[pixel], lanewise(Fn.MAX, sums[pixel], a))
+            else:
+                build.accumulate(sums[pixel], a if weight is None else a * weight)
+    epilogue = Epilogue(slide.outputs, lanes, slide.block, tile.place, item.block, item.lane0)
+    if slide.shares is not None:
+        with build.loop("i", pixels) as i:
+            number = tile.place + least(i, tile.have - 1)
+            row = build.count("row", number // count(columns.out))
+            column = build.count("column", number % count(columns.out))
+            build.assign(sums[i], sums[i] * _share(build, slide, row, column))
+    epilogue.store(build, item.kernel, pixels, 1, lambda i, _: sums[i], tile.have)
+
+
+def _share(build: Builder, slide: Slide, row: Count, column: Count) -> Expr:
+    """1 / (taps that count) of an average's window, where sizes are open."""
+    assert slide.shares is not None
+    found = []
+    axes = ((slide.rows, row), (slide.columns, column))
+    for (field, at), (low, high), name in zip(axes, slide.shares, ("down", "across"), strict=True):
+        start = build.count(f"{name}_start", at * field.stride - field.begin)
+        first, end = _taps_below(build, field, low - start), _taps_below(build, field, high - start)
+        taps = build.count(name, most(end - first, 1))
+        found.append(Literal(1.0, DType.F32) / CountValue(taps, DType.F32))
+    return found[0] * found[1]
+
+
+def _taps_below(build: Builder, field: Field, limit: Count) -> Count:
+    """How many taps of a window lie less than so far behind its start."""
+    return least(most(limit + (field.dilation - 1), 0) // field.dilation, field.kernel)
 
 
 def _kernel_row(
@@ -191,6 +269,11 @@ def _kernel_row(
 
 def _average(build: Builder, item: _Item, tile: TileAt, sums: Memory) -> None:
     slide, shape = item.slide, tile.shape
+    if slide.shares is not None:
+        with build.loop("i", shape.pixels) as i:
+            share = _share(build, slide, tile.row, tile.column + i)
+            build.assign(sums[i], sums[i] * share)
+        return
     if not slide.row_shares:
         return
     with build.loop("i", shape.pixels, unroll=FULLY) as i:

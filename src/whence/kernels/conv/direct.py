@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import same_shape
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct_program import Conv, Depth
 from whence.kernels.conv.epilogue import ACCUMULATOR, CHANNELS, IMAGE, LANE, PIXEL, Output
@@ -114,10 +115,10 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
         and rows.stride == columns.stride == 1
         and rows.is_inside
         and columns.is_inside
-        and spatial == [rows.out, columns.out]
+        and same_shape(spatial, [rows.out, columns.out])
     ):
         # Every pixel by itself: the image is one row.
-        rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0)
+        rows, columns = Field(1, 1, 1, 1, 1, 0), Field(out_pixels, out_pixels, 1, 1, 1, 0, 0)
     depth, taps = taken // groups, math.prod(kernel)
     group_vectors = -(-(made // groups) // block) * (block // tile.lanes)
     return ConvSizes(
@@ -132,6 +133,7 @@ def conv_sizes(group: Group, anchor: Node, tile: Tile) -> ConvSizes:
         flops=2 * made * depth * taps * out_pixels * images,
         positions=-(-depth // (1 if plain else block)) * taps,
         tile=tile,
+        is_open=rows.is_open or columns.is_open,
     )
 
 
@@ -196,7 +198,7 @@ def lower_conv(group: Group, anchor: Node, tile: Tile, plan: ConvPlan | None = N
         block=block,
         chunk=plan.chunk,
         panels_outside=plan.panels_outside,
-        ahead=sizes.ahead(plan),
+        ahead=sizes.estimated().ahead(plan),
         outputs=epilogue(
             group, anchor, width // block, math.prod(group.shape(anchor.ref())[2:4]), block
         ),
@@ -220,14 +222,15 @@ def fields(
     if 0 in window.output:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' makes an empty tensor")
     rows, columns = (
-        Field(size, out, taps, stride, dilation, begin)
-        for size, out, taps, stride, dilation, begin in zip(
+        Field(size, out, taps, stride, dilation, begin, None if ceil_mode else end)
+        for size, out, taps, stride, dilation, begin, end in zip(
             spatial,
             window.output,
             window.kernel,
             window.strides,
             window.dilations,
             window.begins,
+            window.ends,
             strict=True,
         )
     )
@@ -314,7 +317,7 @@ def epilogue(
     tail = group.elements({anchor.ref(): given})
     found = []
     for number, result in enumerate(group.outputs):
-        if group.shape(result) != out_shape:
+        if not same_shape(group.shape(result), out_shape):
             raise UnsupportedError(
                 f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
             )

@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
 from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
-from whence.kernels.conv.tile_loops import TileAt, each_kernel_row, each_tile
-from whence.kernels.conv.tiles import Cover, Field, Read
+from whence.kernels.conv.tile_loops import (
+    EdgeAt,
+    TileAt,
+    each_kernel_row,
+    each_open_tile,
+    each_tile,
+    edge_reads,
+)
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, Read
 from whence.kernels.device.conv import conv_on_device
 from whence.kernels.ir import (
     Count,
@@ -53,7 +61,7 @@ class Conv(Micro):
     groups: int
     rows: Field
     columns: Field
-    cover: Cover
+    cover: Cover | OpenCover
     source: str
     image_stride: int
     group_stride: int
@@ -163,11 +171,23 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
     ahead = None
     if conv.ahead:
         size = width * conv.depth
-        further = round_ * (size // rounds) if conv.panels_outside and rounds > 1 else 0
+        is_divided = conv.panels_outside and not surely_equal(rounds, 1)
+        further = round_ * (size // rounds) if is_divided else 0
         ahead = build.pointer("ahead", w, count(size) + further, alone=False, moves=True)
     item = _Item(conv, kernel, x, w, block, ahead, reach)
 
     def whole_panel(vectors: int) -> None:
+        if isinstance(conv.cover, OpenCover):
+            each_open_tile(
+                build,
+                conv.cover,
+                conv.rows,
+                first,
+                last,
+                lambda tile: _tile(build, item, tile, vectors),
+                lambda tile: _edge_tile(build, item, tile, vectors),
+            )
+            return
         each_tile(
             build,
             conv.cover,
@@ -225,10 +245,7 @@ def _depth(
     """
     conv, width = item.conv, vectors * item.conv.lanes
     taps = conv.columns.kernel * depth.lanes * width
-    first, last = count(0), count(depth.count)
-    if item.reach is not None:
-        first = most(item.reach[0] - done, 0) if done else item.reach[0]
-        last = least(item.reach[1], done + depth.count) - done
+    first, last = _steps(item, depth, done)
     with build.loop("c", last, begin=first) as c:
         source = build.count("from", at + depth.start + c * depth.stride)
         wc = build.pointer("wc", item.w, offset + c * (conv.rows.kernel * taps))
@@ -240,6 +257,63 @@ def _depth(
                         _read(build, item, tile, depth, vectors, each, sums, source, wc, kh)
 
         each_kernel_row(build, conv.rows, tile, read)
+
+
+def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
+    """A tile whose pixels read padding, or are of several rows, or not all there."""
+    conv, pixels, width = item.conv, tile.pixels, vectors * item.conv.lanes
+    at = edge_reads(build, tile, conv.rows, conv.columns, conv.row_stride, conv.pixel_stride)
+    padding = build.constants(
+        "padding", (0.0,) * max(depth.lanes for depth in conv.depths), DType.F32
+    )
+    sums = build.array("sum", pixels, vectors, lanes=conv.lanes)
+    with build.unrolled(("i", pixels), ("j", vectors)) as (i, j):
+        build.assign(sums[i, j], zeros(conv.lanes))
+    taps, offset, done = conv.rows.kernel * conv.columns.kernel, 0, 0
+    for depth in conv.depths:
+        first, last = _steps(item, depth, done)
+        with build.loop("c", last, begin=first) as c:
+            source = build.count("from", depth.start + c * depth.stride)
+            wc = build.pointer("wc", item.w, offset + c * (taps * depth.lanes * width))
+            with build.loop("tap", taps) as tap:
+                wk = build.pointer("wk", wc, tap * (depth.lanes * width))
+                if item.ahead is not None:
+                    prefetch_lines(build, item.ahead, conv.ahead)
+                read: list[Pointer] = []
+                for pixel in range(pixels):
+                    place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
+                    read.append(
+                        build.choose_pointer(
+                            f"x{pixel}", place >= 0, item.x, source + place, padding.pointer
+                        )
+                    )
+                with build.loop("k", depth.lanes, unroll=_copies(pixels, vectors)) as k:
+                    weights = [
+                        build.let(f"w{v}", wk.vector(k * width + v * conv.lanes, conv.lanes))
+                        for v in range(vectors)
+                    ]
+                    for pixel, pointer in enumerate(read):
+                        with build.scope():
+                            a = build.let("a", Splat(pointer[k], conv.lanes))
+                            for v in range(vectors):
+                                build.accumulate(sums[pixel, v], a * weights[v])
+        done += depth.count
+        offset += depth.size(taps) * vectors * conv.lanes
+    epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, tile.place, item.block)
+    epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j], tile.have)
+
+
+def _copies(pixels: int, vectors: int) -> int:
+    """Of the products of a step, to make the loop around them free."""
+    return -(-_PRODUCTS // (pixels * vectors))
+
+
+def _steps(item: _Item, depth: Depth, done: int) -> tuple[Count, Count]:
+    """From which to which step of a range of the sum the panel's outputs depend on it."""
+    if item.reach is None:
+        return count(0), count(depth.count)
+    first = most(item.reach[0] - done, 0) if done else item.reach[0]
+    return first, least(item.reach[1], done + depth.count) - done
 
 
 def _read(
@@ -274,9 +348,7 @@ def _read(
         # Unrolled further, a loop over columns would keep input values for the next column in
         # registers that it lacks.
         copies = (
-            min(conv.columns.stride, 2)
-            if depth.lanes == 1
-            else -(-_PRODUCTS // (len(read.pixels) * vectors))
+            min(conv.columns.stride, 2) if depth.lanes == 1 else _copies(len(read.pixels), vectors)
         )
         with build.loop("k", depth.lanes * columns, unroll=max(copies, 1)) as k:
             weights = [

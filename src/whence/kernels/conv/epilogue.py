@@ -80,7 +80,16 @@ class Epilogue:
                     for load in sorted(streams, key=lambda load: load.buffer):
                         build.add(Prefetch(load.buffer, count(load.index), nearest=True))
 
-    def store(self, build: Builder, kernel: Kernel, pixels: int, vectors: int, sums: Sums) -> None:
+    def store(
+        self,
+        build: Builder,
+        kernel: Kernel,
+        pixels: int,
+        vectors: int,
+        sums: Sums,
+        have: Count | None = None,
+    ) -> None:
+        """Of the tile's pixels, `have` are stored if that is known only at run time."""
         lane, acc = Var(LANE, self.block), Name(ACCUMULATOR.name, DType.F32, self.lanes)
         wide = [
             vectorised(output.value, lane, self.lanes, {acc.name: acc})
@@ -90,14 +99,14 @@ class Epilogue:
         ]
         vectors_of = [value for value in wide if value is not None]
         if len(vectors_of) < len(wide):
-            self._by_element(build, pixels, vectors, sums)
+            self._by_element(build, pixels, vectors, sums, have)
             return
-        if any(_is_costly(output.value) for output in self.outputs):
+        if have is not None or any(_is_costly(output.value) for output in self.outputs):
             # Computing it takes many registers besides those that hold the sums.
             sums, unroll = self._through_memory(build, pixels, vectors, sums), 1
         else:
             unroll = FULLY
-        with build.loop("i", pixels, unroll=unroll) as i:
+        with build.loop("i", pixels if have is None else have, unroll=unroll) as i:
             build.bind(PIXEL, self.place + i)
             for j in range(vectors):
                 with build.scope():
@@ -115,13 +124,15 @@ class Epilogue:
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
         return lambda i, j: tile.vector(i * width + j * self.lanes, self.lanes)
 
-    def _by_element(self, build: Builder, pixels: int, vectors: int, sums: Sums) -> None:
+    def _by_element(
+        self, build: Builder, pixels: int, vectors: int, sums: Sums, have: Count | None
+    ) -> None:
         width = vectors * self.lanes
         tile = build.array("tile", pixels * width)
         with build.unrolled(("i", pixels)) as (i,):
             for j in range(vectors):
                 build.assign(tile.vector(i * width + j * self.lanes, self.lanes), sums(i, j))
-        with build.loop("i", pixels, unroll=1) as i:
+        with build.loop("i", pixels if have is None else have, unroll=1) as i:
             build.bind(PIXEL, self.place + i)
             for j in range(vectors):
                 with build.scope():

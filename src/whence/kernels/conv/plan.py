@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from whence.kernels.conv.tiles import Axis, Cover, Field, cover
+from whence.extent import estimate
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.cost import chunk_size
 from whence.kernels.tile import Tile
 from whence.machine import CACHE_LINE
@@ -16,6 +17,9 @@ from whence.machine import CACHE_LINE
 _ITEM_FLOPS = 1 << 19
 # What a work item costs besides its arithmetic, in units of the cover: its weights are read again.
 _ITEM_UNITS = 0.25
+# Tiles that a work item has at least where sizes are open: another call may have many more than the
+# one that is compiled for.
+_LEAST_OPEN_TILES = 4
 # The widest panel that is tried, in vectors.
 _WIDEST = 4
 
@@ -57,12 +61,30 @@ class ConvSizes:
     asked for.
     """
     tile: Tile
+    is_open: bool = False
+    """Are rows or columns known only at run time?"""
 
-    def cover(self, pixels: int) -> Cover:
+    def cover(self, pixels: int) -> Cover | OpenCover:
+        if self.is_open:
+            return open_cover(self.rows, self.columns, pixels)
         return cover(self.rows, self.columns, pixels)
+
+    def estimated(self) -> ConvSizes:
+        """The sizes to compare costs by."""
+        return replace(
+            self,
+            images=estimate(self.images),
+            rows=self.rows.estimated(),
+            columns=self.columns.estimated(),
+            input_bytes=estimate(self.input_bytes),
+            flops=estimate(self.flops),
+        )
 
     def plan(self) -> ConvPlan:
         """What the cost model takes."""
+        return self.estimated()._plan()
+
+    def _plan(self) -> ConvPlan:
         pixels = max(1, min(self.tile.rows, self.tile.rows_beside(self.per_block)))
         return self._divided(pixels, self._panel_vectors(self.cover(pixels).largest))
 
@@ -92,7 +114,6 @@ class ConvSizes:
             # All of it stays in the cache from image to image.
             return 0
         tiles = self.cover(plan.pixels)
-        per_unit = sum(run.count for run in tiles.runs) if tiles.axis is Axis.ROWS else 1
         rounds = self._rounds(tiles, plan.chunk) if plan.panels_outside else 1
         return -(
             -self.weight_bytes
@@ -100,7 +121,7 @@ class ConvSizes:
                 self._panels(plan.vectors)
                 * CACHE_LINE
                 * self.positions
-                * per_unit
+                * tiles.per_unit
                 * plan.chunk
                 * rounds
             )
@@ -120,6 +141,8 @@ class ConvSizes:
         """Tiles of this shape, in work items as the cost model divides them."""
         tiles = self.cover(pixels)
         chunk = self._chunk(tiles.units, self._panels(vectors))
+        if self.is_open:
+            chunk = max(chunk, -(-_LEAST_OPEN_TILES // tiles.per_unit))
         return ConvPlan(
             pixels, vectors, chunk, self._panels_outside(tiles, chunk, self._panels(vectors))
         )
@@ -143,11 +166,11 @@ class ConvSizes:
             most_parts=max(least, self.flops // _ITEM_FLOPS // others),
         )
 
-    def _rounds(self, tiles: Cover, chunk: int) -> int:
+    def _rounds(self, tiles: Cover | OpenCover, chunk: int) -> int:
         """Work items of a panel."""
         return self.images * -(-tiles.units // chunk)
 
-    def _panels_outside(self, tiles: Cover, chunk: int, panels: int) -> bool:
+    def _panels_outside(self, tiles: Cover | OpenCover, chunk: int, panels: int) -> bool:
         """Is less to be read from beyond the second-level cache when panels follow each other
         last?
         """

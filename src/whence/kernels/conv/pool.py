@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.conv.depthwise import slide
 from whence.kernels.expressions import apply, compute_type, literal, select, within
@@ -74,21 +75,30 @@ def _lower_blocked(group: Group, anchor: Node, tile: Tile) -> Kernel:
     window = _window(group, anchor, sizes)
     ceil_mode = bool(get_int(anchor.attrs, "ceil_mode", 0))
     if plain_name(anchor.op) == "AveragePool":
-        with_padding = bool(get_int(anchor.attrs, "count_include_pad", 0))
-        rows, columns = (_shares(window, axis, sizes[axis], with_padding) for axis in (0, 1))
-        micro = slide(
-            group, anchor, tile, window.kernel, ceil_mode=ceil_mode, shares=(rows, columns)
-        )
+        counted = tuple(_counted(anchor, window, axis, sizes[axis]) for axis in (0, 1))
+        if any(map(is_symbolic, sizes)):
+            micro = slide(group, anchor, tile, window.kernel, ceil_mode=ceil_mode, counted=counted)
+        else:
+            rows, columns = (_shares(window, axis, *counted[axis]) for axis in (0, 1))
+            micro = slide(
+                group, anchor, tile, window.kernel, ceil_mode=ceil_mode, shares=(rows, columns)
+            )
     else:
         micro = slide(group, anchor, tile, window.kernel, fn=Fn.MAX, ceil_mode=ceil_mode)
     return Kernel(group.name, group.params(), micro.tasks, (micro,), group.costs())
 
 
-def _shares(window: Window, axis: int, size: int, with_padding: bool) -> tuple[float, ...]:
-    """1 / (taps that count) for each output position along an axis; what `ceil_mode` adds past the
-    given padding never counts.
+def _counted(anchor: Node, window: Window, axis: int, size: int) -> tuple[int, int]:
+    """From where to where positions along an axis count in an average; what `ceil_mode` adds past
+    the given padding never does.
     """
-    low, high = (-window.begins[axis], size + window.ends[axis]) if with_padding else (0, size)
+    if get_int(anchor.attrs, "count_include_pad", 0):
+        return -window.begins[axis], size + window.ends[axis]
+    return 0, size
+
+
+def _shares(window: Window, axis: int, low: int, high: int) -> tuple[float, ...]:
+    """1 / (taps that count) for each output position along an axis."""
     found = []
     for position in range(window.output[axis]):
         start = position * window.strides[axis] - window.begins[axis]

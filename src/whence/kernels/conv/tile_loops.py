@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from whence.kernels.builder import Builder
-from whence.kernels.conv.tiles import Axis, Cover, Field, Shape
-from whence.kernels.ir import Count, chosen, count, least, most
+from whence.extent import surely_equal
+from whence.kernels.builder import Builder, Memory
+from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, Shape
+from whence.kernels.ir import Count, CountValue, chosen, count, least, most
+from whence.types import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,87 @@ def each_tile(
                 row, column = build.count("row", at), build.count("column", 0)
             inside = _kernel_rows(build, rows, row) if run.shape.rows == 1 else None
             tile(TileAt(run.shape, row, column, inside))
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeAt:
+    """A tile that finds out at run time what its pixels read."""
+
+    pixels: int
+    place: Count
+    """The number of its first pixel in the image."""
+    have: Count
+    """So many of its pixels are pixels of the image."""
+
+
+def each_open_tile(
+    build: Builder,
+    cover: OpenCover,
+    rows: Field,
+    first: Count,
+    last: Count,
+    inside: Callable[[TileAt], None],
+    edge: Callable[[EdgeAt], None],
+) -> None:
+    """The tiles of the units `first` to `last` of an image whose size is open."""
+    pixels, columns = cover.largest, cover.columns
+    out, begin = count(columns.out), -(-columns.begin // columns.stride)
+
+    def tile(row: Count, column: Count, end: Count, length: Count) -> None:
+        has_padding = column + pixels > end
+        if not surely_equal(begin, 0):
+            has_padding = (column < begin) | has_padding
+        with build.when(has_padding):
+            have = build.count("have", least(pixels, length - column))
+            edge(EdgeAt(pixels, build.count("place", row * out + column), have))
+        with build.otherwise():
+            inside(TileAt(cover.inside, row, column, _kernel_rows(build, rows, row)))
+
+    if cover.is_row:
+        with build.loop("unit", last, begin=first) as unit:
+            column = build.count("column", unit * pixels)
+            tile(count(0), column, count(columns.all_inside), out)
+        return
+    is_short = build.count("is_short", chosen(count(columns.all_inside - begin) < pixels, 1, 0))
+    lines = build.count("lines", chosen(is_short.equals(1), 1, last - first))
+    length = build.count("length", chosen(is_short.equals(1), (last - first) * out, out))
+    end = build.count("inside_end", chosen(is_short.equals(1), 0, columns.all_inside))
+    with build.loop("line", lines) as line:
+        row = build.count("row", first + line)
+        with build.loop("column", length, step=pixels) as column:
+            tile(row, column, end, length)
+
+
+def edge_reads(
+    build: Builder,
+    tile: EdgeAt,
+    rows: Field,
+    columns: Field,
+    row_stride: int,
+    pixel_stride: int,
+) -> Memory:
+    """Where each tap of each pixel of an edge tile reads, relative to the image: by tap, then
+    pixel; -1 is padding. Pixels that the tile does not have read what its last one does.
+    """
+    taps = rows.kernel * columns.kernel
+    at = build.array("at", taps * tile.pixels, dtype=DType.I64)
+    row = build.count_variable("edge_row", tile.place // count(columns.out))
+    column = build.count_variable("edge_column", tile.place % count(columns.out))
+    with build.loop("i", tile.pixels) as i:
+        top = build.count("top", row * rows.stride - rows.begin)
+        left = build.count("left", column * columns.stride - columns.begin)
+        with build.loop("kh", rows.kernel) as kh, build.loop("kw", columns.kernel) as kw:
+            y = build.count("y", top + kh * rows.dilation)
+            x = build.count("x", left + kw * columns.dilation)
+            on_input = (y >= 0) & (y < rows.size) & (x >= 0) & (x < columns.size)
+            place = chosen(on_input, y * row_stride + x * pixel_stride, -1)
+            build.assign(at[(kh * columns.kernel + kw) * tile.pixels + i], CountValue(place))
+        with build.when(i + 1 < tile.have):
+            build.set(column, column + 1)
+            with build.when(column.equals(columns.out)):
+                build.set(column, 0)
+                build.set(row, row + 1)
+    return at
 
 
 def _kernel_rows(build: Builder, rows: Field, row: Count) -> tuple[Count, Count] | None:

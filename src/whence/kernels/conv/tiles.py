@@ -11,7 +11,9 @@ from __future__ import annotations
 import enum
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from whence.extent import Relation, decide, estimate, is_symbolic, larger, smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Field:
     stride: int
     dilation: int
     begin: int
+    end: int | None = None
+    """Padding behind the input, if windows reach no further."""
 
     def reaches(self, position: int, tap: int) -> bool:
         """Does the tap lie on the input, not in the padding?"""
@@ -33,12 +37,28 @@ class Field:
 
     @property
     def is_inside(self) -> bool:
-        """Do all positions lie on the input with all their taps?"""
-        return (
-            self.begin <= 0
-            and (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation - self.begin
-            < self.size
-        )
+        """Do all positions lie on the input with all their taps, whatever its size?"""
+        if self.begin > 0:
+            return False
+        last = (self.out - 1) * self.stride + (self.kernel - 1) * self.dilation - self.begin
+        if is_symbolic(self.size) and self.end is not None and self.end <= 0:
+            return True
+        return decide(last, Relation.LT, self.size) is True
+
+    @property
+    def is_open(self) -> bool:
+        """Is its size known only at run time?"""
+        return is_symbolic(self.size) or is_symbolic(self.out)
+
+    @property
+    def all_inside(self) -> int:
+        """So many positions from the first on have no tap behind the input."""
+        room = self.size + self.begin - (self.kernel - 1) * self.dilation - 1
+        return smaller(larger(room + self.stride, 0) // self.stride, self.out)
+
+    def estimated(self) -> Field:
+        """The axis to compare costs by."""
+        return replace(self, size=estimate(self.size), out=estimate(self.out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +111,32 @@ class Axis(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenCover:
+    """The tiles of an image whose size is known only at run time. All have the same number of
+    pixels, neighbours in a row; those that would leave the row, or read padding, are edge tiles,
+    which find out at run time what each of their pixels reads. If rows are so short that no other
+    tile fits, they are one after another, and edge tiles go over their ends.
+    """
+
+    inside: Shape
+    """A tile that reads no padding left and right of it."""
+    columns: Field
+    is_row: bool
+    """The image is one row, and a unit is a tile; else a unit is a row."""
+    units: int
+
+    @property
+    def largest(self) -> int:
+        """Pixels of a tile."""
+        return self.inside.pixels
+
+    @property
+    def per_unit(self) -> int:
+        """Tiles of a unit."""
+        return 1 if self.is_row else -(-self.columns.out // self.largest)
+
+
+@dataclass(frozen=True, slots=True)
 class Cover:
     """The tiles of one image."""
 
@@ -104,6 +150,24 @@ class Cover:
     def largest(self) -> int:
         """Pixels of the largest tile."""
         return max(run.shape.pixels for run in self.runs)
+
+    @property
+    def per_unit(self) -> int:
+        """Tiles of a unit."""
+        return sum(run.count for run in self.runs) if self.axis is Axis.ROWS else 1
+
+
+def open_cover(rows: Field, columns: Field, pixels: int) -> OpenCover:
+    """Tiles of at most `pixels` pixels for an image of any size, for the size at hand as equal as
+    can be.
+    """
+    is_row = not is_symbolic(rows.out) and rows.out == 1
+    across = estimate(columns.out)
+    if across >= pixels and not is_row:
+        pixels = -(-across // -(-across // pixels))
+    everything = Read(None, 0, columns.kernel, tuple(range(pixels)))
+    units = -(-columns.out // pixels) if is_row else rows.out
+    return OpenCover(Shape(1, pixels, (everything,)), columns, is_row, units)
 
 
 def cover(rows: Field, columns: Field, pixels: int) -> Cover:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.direct import epilogue, fields, input_buffer, pack, require_floats
 from whence.kernels.conv.winograd_program import Winograd
@@ -72,7 +73,7 @@ class PackTransformed:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What decides whether to transform, and how."""
+    """What decides whether to transform, and how; of sizes that are open, those at hand."""
 
     images: int
     out: tuple[int, int]
@@ -245,8 +246,8 @@ def _shape(group: Group, anchor: Node, tile: Tile) -> _Shape | None:
         return None
     group_vectors = -(-get_int(attrs, "channels_out", 0) // block) * (block // tile.lanes)
     return _Shape(
-        shape[0],
-        (rows.out, columns.out),
+        estimate(shape[0]),
+        (estimate(rows.out), estimate(columns.out)),
         get_int(attrs, "channels_in", 0),
         group_vectors,
         block // tile.lanes,
@@ -271,7 +272,7 @@ def lower_winograd(group: Group, anchor: Node, tile: Tile, plan: Plan) -> Kernel
     width = shape.group_vectors * tile.lanes
     micro = Winograd(
         size=plan.size,
-        images=shape.images,
+        images=group.shape(source)[0],
         rows=rows,
         columns=columns,
         source=input_buffer(group, anchor, source),

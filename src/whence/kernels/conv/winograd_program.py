@@ -328,14 +328,22 @@ def _output(
             place = build.count("place", (row + r) * it.columns.out + column)
             epilogue = Epilogue(it.outputs, it.lanes, it.block, place, block, lane0)
 
-            def store(pixels: int, r: Count = r, epilogue: Epilogue = epilogue) -> None:
-                epilogue.store(build, kernel, pixels, it.vectors, lambda i, j: results[r, i, j])
+            def store(
+                pixels: int,
+                have: Count | None = None,
+                r: Count = r,
+                epilogue: Epilogue = epilogue,
+            ) -> None:
+                epilogue.store(
+                    build, kernel, pixels, it.vectors, lambda i, j: results[r, i, j], have
+                )
 
-            whole, rest = it.columns.out >= m, it.columns.out % m
-            if whole and rest:
+            is_open = it.columns.is_open
+            if is_open or (it.columns.out >= m and it.columns.out % m):
                 with build.when(column + m > it.columns.out):
-                    store(rest)
+                    rest = it.columns.out - column
+                    store(m, rest) if is_open else store(it.columns.out % m)
                 with build.otherwise():
                     store(m)
             else:
-                store(rest or m)
+                store(it.columns.out % m or m)

@@ -1,0 +1,110 @@
+"""Models of windows over images whose batch, height and width are open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
+from whence.types import DType, TensorType
+
+Shape = tuple[int, int, int]
+"""Images, height, width."""
+SHAPES: tuple[Shape, ...] = (
+    (2, 20, 20), (3, 7, 9), (2, 2, 2), (2, 33, 5), (4, 3, 40), (2, 16, 17), (5, 2, 13),
+    (2, 11, 100), (2, 64, 3), (3, 6, 6), (2, 12, 24), (2, 13, 25), (7, 4, 4), (2, 5, 61),
+    (2, 31, 31), (2, 32, 32), (3, 9, 2), (2, 18, 7), (2, 7, 18), (2, 2, 50),
+)  # fmt: skip
+"""Wide and narrow ones, narrower than a tile, odd and even."""
+
+
+class _Model:
+    """A graph in the making, with weights of about the same size for any kernel."""
+
+    def __init__(self, channels: int) -> None:
+        self.build = GraphBuilder("windows")
+        self.x = self.build.input("x", DType.F32, ["batch", channels, "height", "width"])
+        self._dice = np.random.default_rng(0)
+        self._outputs = 0
+
+    def weights(self, *shape: int) -> Any:
+        values = self._dice.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        return self.build.const(values.astype(np.float32))
+
+    def conv(self, x: Any, made: int, taken: int, size: int = 3, **attrs: Any) -> Any:
+        reach = (size - 1) * attrs.get("dilations", (1, 1))[0] // 2
+        attrs = {"kernel_shape": (size, size), "pads": (reach,) * 4, **attrs}
+        operands = self.weights(made, taken, size, size), self.weights(made)
+        return self.build.op("Relu", self.build.op("Conv", x, *operands, **attrs))
+
+    def output(self, y: Any) -> None:
+        self._outputs += 1
+        self.build.output(f"y{self._outputs}", y)
+
+    def finish(self) -> Graph:
+        return self.build.finish()
+
+
+def convolutions() -> Graph:
+    m = _Model(16)
+    m.output(m.build.op("Add", m.conv(m.x, 16, 16), m.x))
+    m.output(m.conv(m.x, 24, 16, 1))
+    m.output(m.conv(m.x, 24, 16, strides=(2, 2)))
+    m.output(m.conv(m.x, 16, 16, 1, strides=(2, 2)))
+    m.output(m.conv(m.x, 16, 16, 5, pads=(2, 2, 1, 3)))
+    m.output(m.conv(m.x, 16, 16, dilations=(2, 2)))
+    m.output(m.conv(m.conv(m.x, 32, 16, 1), 32, 16, group=2))
+    return m.finish()
+
+
+def depthwise() -> Graph:
+    m = _Model(3)
+    x = m.conv(m.x, 32, 3)
+    m.output(m.conv(x, 32, 1, group=32))
+    gate = m.build.op("Sigmoid", m.conv(m.build.op("GlobalAveragePool", x), 32, 32, 1))
+    m.output(m.build.op("Mul", m.conv(x, 32, 1, 5, group=32), gate))
+    m.output(m.conv(m.conv(x, 32, 1, strides=(2, 2), group=32), 16, 32, 1))
+    return m.finish()
+
+
+def transformed() -> Graph:
+    """So many channels that transforming tiles is worth it."""
+    m = _Model(128)
+    m.output(m.conv(m.x, 128, 128))
+    return m.finish()
+
+
+def pools() -> Graph:
+    m = _Model(16)
+    x = m.conv(m.x, 16, 16, 1)
+    pool, two, around = m.build.op, (2, 2), (1, 1, 1, 1)
+    m.output(pool("MaxPool", x, kernel_shape=(3, 3), strides=two, pads=around))
+    m.output(pool("MaxPool", x, kernel_shape=(5, 5), pads=(2, 2, 2, 2)))
+    m.output(pool("MaxPool", x, kernel_shape=two, strides=two, ceil_mode=1))
+    m.output(pool("AveragePool", x, kernel_shape=(3, 3), pads=around))
+    attrs: dict[str, Any] = {"kernel_shape": (3, 3), "strides": two, "pads": around}
+    m.output(pool("AveragePool", x, count_include_pad=1, **attrs))
+    m.output(m.conv(pool("AveragePool", x, kernel_shape=two, strides=two), 16, 16, 1))
+    return m.finish()
+
+
+MODELS: Mapping[str, Callable[[], Graph]] = {
+    "convolutions": convolutions,
+    "depthwise": depthwise,
+    "transformed": transformed,
+    "pools": pools,
+}
+
+
+def image(graph: Graph, shape: Shape) -> np.ndarray:
+    """A random input of this shape."""
+    (given,) = graph.inputs
+    assert isinstance(given.type, TensorType)
+    assert given.type.shape is not None
+    channels = given.type.shape[1]
+    assert isinstance(channels, int)
+    batch, height, width = shape
+    return np.random.default_rng(0).standard_normal((batch, channels, height, width), np.float32)
