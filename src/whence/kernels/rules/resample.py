@@ -20,6 +20,7 @@ from whence.kernels.expressions import cast, literal, select
 from whence.kernels.index import Index, Looked, of
 from whence.kernels.ir import Expr, Table
 from whence.kernels.rules.elementwise import add, mul
+from whence.kernels.rules.open_resample import OpenAxis, open_axes
 from whence.ops.attributes import get_float, get_str
 from whence.ops.definition import Call
 from whence.ops.neural.resize import ResizeAxis, nearest_pixels, resize_axes, source_positions, taps
@@ -63,6 +64,9 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     assert source is not None
     if node.attrs.get("mode", "nearest") != "nearest" and not elements.dtype(source).is_float:
         raise UnsupportedError(f"Resize '{node.name}' interpolates {elements.dtype(source)}")
+    opened = _open_axes(elements, node)
+    if opened is not None:
+        return _resize_open(elements, node, opened, index)
     axes = _axes(elements, node)
     if math.prod(len(axis.taps) for axis in axes) > _MOST_TAPS:
         raise UnsupportedError(
@@ -90,6 +94,40 @@ def _resize(elements: Elements, node: Node, output: int, index: Indices) -> Expr
         return select(
             hidden, literal(get_float(node.attrs, "extrapolation_value", 0.0), total.dtype), total
         )
+
+    return combined(axes, index)
+
+
+def _open_axes(elements: Elements, node: Node) -> list[OpenAxis] | None:
+    source = node.inputs[0]
+    assert source is not None
+    scales = elements.graph.const_value(node.input(2))
+    factors = None if scales is None or not scales.size else [float(each) for each in scales]
+    sizes = elements.graph.known_value(node.input(3))
+    if factors is None and (sizes is None or not sizes.size):
+        return None
+    return open_axes(node, elements.shape(source), elements.shape(node.ref()), factors)
+
+
+def _resize_open(elements: Elements, node: Node, axes: Sequence[OpenAxis], index: Indices) -> Expr:
+    source = node.inputs[0]
+    assert source is not None
+    transform = get_str(node.attrs, "coordinate_transformation_mode", "half_pixel")
+    if get_str(node.attrs, "mode", "nearest") == "nearest":
+        nearest, moved = get_str(node.attrs, "nearest_mode", "round_prefer_floor"), list(index)
+        for axis in axes:
+            moved[axis.axis] = axis.nearest(transform, nearest, index[axis.axis])
+        return elements.value(source, tuple(moved))
+
+    def combined(rest: Sequence[OpenAxis], moved: Indices) -> Expr:
+        if not rest:
+            return elements.value(source, moved)
+        *inner, axis = rest
+        at = axis.axis
+        (first, one), (second, two) = axis.linear(transform, index[at])
+        left = combined(inner, (*moved[:at], first, *moved[at + 1 :]))
+        right = combined(inner, (*moved[:at], second, *moved[at + 1 :]))
+        return add(mul(left, cast(one, left.dtype)), mul(right, cast(two, right.dtype)))
 
     return combined(axes, index)
 

@@ -16,7 +16,7 @@ from whence.ops.operand import PARAMETER, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.shape_rules import resize as infer_resize
-from whence.types import TensorType, ValueType
+from whence.types import TensorType, ValueType, same_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _resize_flops(query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:
         or y.shape is None
     ):
         return None
-    axes = sum(before != after for before, after in zip(x.shape, y.shape, strict=False))
+    axes = sum(not same_dim(before, after) for before, after in zip(x.shape, y.shape, strict=False))
     return y.elements * axes * {"nearest": 0, "linear": 4}.get(mode, 8)
 
 
