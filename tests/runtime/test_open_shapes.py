@@ -100,13 +100,13 @@ def test_another_process_with_another_size_compiles_nothing(
     assert "f32[5,31,16]" in str(program.graph)
 
 
-def _conv() -> Graph:
-    """Convolutions have no kernels for open sizes yet; the product has."""
-    build = GraphBuilder("conv")
-    x = build.input("x", DType.F32, ["batch", 3, "height", 8])
+def _recurrent() -> Graph:
+    """Recurrent layers have no kernels for open sizes yet; the product has."""
+    build = GraphBuilder("recurrent")
+    x = build.input("x", DType.F32, ["steps", "batch", 3])
     dice = np.random.default_rng(0)
-    weights = dice.standard_normal((4, 3, 3, 3)).astype(np.float32)
-    build.output("y", build.op("Conv", x, build.const(weights), kernel_shape=(3, 3)))
+    weights = [dice.standard_normal((1, 15, size)).astype(np.float32) for size in (3, 5)]
+    build.output("y", build.op("GRU", x, *map(build.const, weights), hidden_size=5))
     z = build.input("z", DType.F32, ["rows", 8])
     product = dice.standard_normal((8, 5)).astype(np.float32)
     build.output("w", build.op("MatMul", z, build.const(product)))
@@ -116,14 +116,14 @@ def _conv() -> Graph:
 def test_sizes_that_kernels_need_are_numbers_in_what_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph, path = _conv(), tmp_path / "m.onnx"
+    graph, path = _recurrent(), tmp_path / "m.onnx"
     api.save(graph, path)
 
     def engine() -> Engine:
         return Engine(threads=2, toolchain=Toolchain(cache=Cache(tmp_path / "cache")))
 
-    def run(model: Any, batch: int, height: int, rows: int) -> None:
-        x = np.ones((batch, 3, height, 8), np.float32)
+    def run(model: Any, batch: int, steps: int, rows: int) -> None:
+        x = np.ones((steps, batch, 3), np.float32)
         z = np.ones((rows, 8), np.float32)
         for got, want in zip(model(x, z), graph.run({"x": x, "z": z}), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
@@ -137,8 +137,8 @@ def test_sizes_that_kernels_need_are_numbers_in_what_is_compiled(
     assert model.compilations == 2
     again = api.compile_model(path, engine=engine())
     monkeypatch.setattr("whence.api.compile._build", None)
-    for height in (9, 10):
-        run(again, 2, height, 11)
+    for steps in (9, 10):
+        run(again, 2, steps, 11)
 
 
 def test_a_dimension_that_contradicts_another_input(engine: Engine) -> None:

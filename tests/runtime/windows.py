@@ -91,11 +91,47 @@ def pools() -> Graph:
     return m.finish()
 
 
+def plain() -> Graph:
+    """What has no kernels on blocks of channels: few channels, transposed, other types."""
+    m = _Model(5)
+    m.output(m.conv(m.x, 1, 5, 1))
+    two, around = (2, 2), (1, 1, 1, 1)
+    m.output(m.build.op("ConvTranspose", m.x, m.weights(5, 3, 2, 2), strides=two))
+    m.output(m.build.op("ConvTranspose", m.x, m.weights(5, 3, 3, 3), strides=two, pads=around))
+    double = m.build.op("Cast", m.x, to=11)
+    m.output(m.build.op("MaxPool", double, kernel_shape=(3, 3), strides=two, pads=around))
+    m.output(m.build.op("AveragePool", m.x, kernel_shape=(3, 2), pads=(1, 0, 1, 1)))
+    m.output(m.build.op("LpPool", m.x, kernel_shape=(2, 2), strides=two))
+    rows = m.build.op("ReduceMean", m.x, m.build.const(np.array([2])), keepdims=0)
+    m.output(m.build.op("Conv", rows, m.weights(7, 5, 3), pads=(1, 1), kernel_shape=(3,)))
+    return m.finish()
+
+
+def resized() -> Graph:
+    m = _Model(16)
+    x, build = m.conv(m.x, 16, 16, strides=(2, 2)), m.build
+    scales = {each: build.const(np.array([1, 1, each, each], np.float32)) for each in (2, 0.5, 1.5)}
+    m.output(build.op("Resize", x, None, scales[2], mode="nearest"))
+    attrs: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}
+    m.output(build.op("Resize", x, None, scales[1.5], nearest_mode="floor", **attrs))
+    m.output(build.op("Resize", x, None, scales[2], mode="linear"))
+    sizes = build.op("Shape", m.x)
+    corners: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    spatial = build.op("Slice", sizes, build.const(np.array([2])), build.const(np.array([4])))
+    both = build.op("Concat", build.op("Shape", x, end=2), spatial, axis=0)
+    m.output(build.op("Add", build.op("Resize", x, None, None, both, **corners), m.x))
+    m.output(build.op("Resize", m.x, None, None, both, mode="linear"))
+    m.output(build.op("Resize", m.x, None, scales[0.5], mode="linear"))
+    return m.finish()
+
+
 MODELS: Mapping[str, Callable[[], Graph]] = {
     "convolutions": convolutions,
     "depthwise": depthwise,
     "transformed": transformed,
     "pools": pools,
+    "plain": plain,
+    "resized": resized,
 }
 
 

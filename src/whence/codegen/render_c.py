@@ -192,7 +192,8 @@ class CWriter(ExpressionWriter):
             last = f"{TASK} < {high} && {TASK} < {var.extent}"
             self.open(f"for (int64_t {TASK} = {low} > 0 ? {low} : 0; {last}; {TASK}++)")
         else:
-            self.open(f"for (int64_t {var.name} = 0; {var.name} < {var.extent}; {var.name}++)")
+            end = var.extent if loop.end is None else self.count(loop.end)
+            self.open(f"for (int64_t {var.name} = 0; {var.name} < {end}; {var.name}++)")
         self.statements(loop.body)
         self.close()
         if loop.kind is LoopKind.REDUCE:

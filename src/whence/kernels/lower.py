@@ -75,7 +75,10 @@ _OPEN = (
     GEMM_OPS
     | {"Attention"}
     | {"BlockedConv"}
-    | (POOL_OPS & operators(Trait.BLOCKED))
+    | CONV_GENERAL_OPS
+    | POOL_OPS
+    | {"IntegerConvTranspose"}
+    | INTEGER_POOL_OPS
     | set(REDUCTIONS)
     | set(ROW_OPS)
     | set(RUNNING_OPS)

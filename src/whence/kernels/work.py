@@ -144,7 +144,8 @@ class _Walker:
                 self._retained.append(body)
                 return self.statements(body)
             case Loop(var, body):
-                return self._loop(stmt, var.name, range(var.extent), body)
+                end = var.extent if stmt.end is None else self._value(stmt.end)
+                return self._loop(stmt, var.name, range(end), body)
             case For():
                 bounds = (self._value(each) for each in (stmt.begin, stmt.end, stmt.step))
                 return self._loop(stmt, stmt.counter, range(*bounds), stmt.body)
@@ -334,7 +335,7 @@ def _deciding(body: Sequence[Stmt]) -> set[str]:
                 needed |= _deciding(stmt.body) - {stmt.counter}
                 needed |= _names(stmt.begin) | _names(stmt.end) | _names(stmt.step)
             case Loop(_, inner):
-                needed |= _deciding(inner)
+                needed |= _deciding(inner) | (set() if stmt.end is None else _names(stmt.end))
             case If(condition, then, otherwise):
                 needed |= _asked(condition) | _deciding(then) | _deciding(otherwise)
             case Scope(inner):

@@ -20,8 +20,6 @@ from whence.kernels.ir import (
     Fn,
     Kernel,
     Literal,
-    Loop,
-    LoopKind,
     Name,
 )
 from whence.kernels.loops.output_rows import OutputRows, all_of, nested
@@ -66,13 +64,11 @@ def lower_conv_general(group: Group, anchor: Node, tile: Tile) -> Kernel:
         total = apply(Fn.ADD, total, elements.value(bias, (rows.index[1],)))
     if addend is not None:
         total = apply(Fn.ADD, total, elements.broadcast(addend, rows.index))
-    body = (
+    return rows.kernel(
+        group,
         Accumulator("total", Literal(0.0, dtype), rows.lane),
-        *nested([channels, *taps], (Loop(rows.lane, (fold,), LoopKind.VECTOR),)),
-        Loop(rows.lane, rows.stores(group, anchor, activated(anchor, total)), LoopKind.VECTOR),
-    )
-    return Kernel(
-        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+        *nested([channels, *taps], (rows.loop(fold),)),
+        rows.loop(*rows.stores(group, anchor, activated(anchor, total))),
     )
 
 

@@ -21,8 +21,6 @@ from whence.kernels.ir import (
     Fn,
     Kernel,
     Literal,
-    Loop,
-    LoopKind,
     Name,
     Stmt,
 )
@@ -161,13 +159,11 @@ def _lower_plain(group: Group, anchor: Node) -> Kernel:
         total = apply(Fn.DIV, total, counted)
     if anchor.op == "LpPool":
         total = _rooted(anchor, total)
-    body = (
+    return rows.kernel(
+        group,
         *begins,
-        *nested(taps, (Loop(rows.lane, tuple(folds), LoopKind.VECTOR),)),
-        Loop(rows.lane, rows.stores(group, anchor, total), LoopKind.VECTOR),
-    )
-    return Kernel(
-        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+        *nested(taps, (rows.loop(*folds),)),
+        rows.loop(*rows.stores(group, anchor, total)),
     )
 
 

@@ -18,8 +18,6 @@ from whence.kernels.ir import (
     Fn,
     Kernel,
     Literal,
-    Loop,
-    LoopKind,
     Name,
     Stmt,
 )
@@ -72,14 +70,10 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
     empty = literal(0 if average else integer_range(dtype)[0], working)
     begins: list[Stmt] = [Accumulator("total", empty, rows.lane)]
     folds: list[Stmt] = [
-        Loop(
-            rows.lane,
-            (
-                Accumulate(
-                    "total", Fn.ADD if average else Fn.MAX, select(inside, value, empty), rows.lane
-                ),
-            ),
-            LoopKind.VECTOR,
+        rows.loop(
+            Accumulate(
+                "total", Fn.ADD if average else Fn.MAX, select(inside, value, empty), rows.lane
+            )
         )
     ]
     total: Expr = Name("total[lane]", working)
@@ -107,10 +101,7 @@ def lower_integer_pool(group: Group, anchor: Node) -> Kernel:
             total, counted, exact=dtype is not DType.I16 and math.prod(window.kernel) <= _EXACT
         )
     stores = rows.stores(group, anchor, cast(total, dtype))
-    body = (*begins, *nested(taps, tuple(folds)), Loop(rows.lane, stores, LoopKind.VECTOR))
-    return Kernel(
-        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
-    )
+    return rows.kernel(group, *begins, *nested(taps, tuple(folds)), rows.loop(*stores))
 
 
 def _average(total: Expr, count: Expr, *, exact: bool) -> Expr:

@@ -22,8 +22,6 @@ from whence.kernels.ir import (
     Fn,
     Kernel,
     Literal,
-    Loop,
-    LoopKind,
     Name,
 )
 from whence.kernels.loops.output_rows import OutputRows, all_of, nested
@@ -94,13 +92,11 @@ def lower_integer_window(group: Group, anchor: Node) -> Kernel:
         place = tuple(of(0) for _ in shape) if math.prod(shape) == 1 else (rows.index[-1],)
         w = sub(w, cast(elements.value(w_zero, place), dtype))
     fold = Accumulate("total", Fn.ADD, select(inside, mul(x, w), literal(0, dtype)), rows.lane)
-    body = (
+    return rows.kernel(
+        group,
         Accumulator("total", Literal(0, dtype), rows.lane),
-        *nested([*taps, channels], (Loop(rows.lane, (fold,), LoopKind.VECTOR),)),
-        Loop(rows.lane, rows.stores(group, anchor, Name("total[lane]", dtype)), LoopKind.VECTOR),
-    )
-    return Kernel(
-        group.name, group.params(), rows.task.extent, (Loop(rows.task, body),), group.costs()
+        *nested([*taps, channels], (rows.loop(fold),)),
+        rows.loop(*rows.stores(group, anchor, Name("total[lane]", dtype))),
     )
 
 

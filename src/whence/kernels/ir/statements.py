@@ -48,6 +48,8 @@ class Loop:
     """For a loop over tasks: the work item that is this loop's number 0. A kernel may have several
     such loops, one after the other.
     """
+    end: Count | None = None
+    """Where it ends, if that is known only at run time; never beyond the variable's extent."""
 
 
 @dataclass(frozen=True, slots=True)

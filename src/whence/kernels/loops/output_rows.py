@@ -7,29 +7,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic, same_shape
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import both, cast, compute_type
 from whence.kernels.group import Group
 from whence.kernels.index import Var, of, ravel, unravel
-from whence.kernels.ir import TASK, Expr, Literal, Loop, Stmt, Store
+from whence.kernels.ir import (
+    TASK,
+    Count,
+    Counter,
+    Expr,
+    Kernel,
+    LetCount,
+    Literal,
+    Loop,
+    LoopKind,
+    Stmt,
+    Store,
+    count,
+    least,
+)
 from whence.types import DType
 
 # Results kept side by side while a window passes over a row: enough to fill vectors, few enough for
 # the nearest cache.
 _LANES = 512
+_END = "lanes"
+"""The count of elements in a work item."""
 
 
 class OutputRows:
-    """The rows of an output of this shape, or equal parts of rows that are very long."""
+    """The rows of an output of this shape, or parts of rows that are very long."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         *outer, width = shape
-        lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)
-        if lanes < min(width, _LANES) // 8:
-            # A long row of prime length; better one array of it than single elements.
-            lanes = width
-        parts = [*outer, width // lanes]
+        lanes = _lanes(width)
+        parts = [*outer, -(-width // lanes)]
         self.shape = tuple(shape)
         self.lane = Var("lane", lanes)
         self.task = Var(TASK, 1)
@@ -38,6 +52,25 @@ class OutputRows:
         *front, part = unravel(of(self.task), parts)
         self.index: Indices = (*front, part * lanes + of(self.lane))
         """Of the element that belongs to a lane."""
+        self._end: Count | None = None
+        self._begins: tuple[Stmt, ...] = ()
+        if is_symbolic(width):
+            here = least(lanes, width - count(part * lanes))
+            self._end, self._begins = Counter(_END), (LetCount(_END, here),)
+
+    def loop(self, *body: Stmt) -> Loop:
+        """Over the elements of a work item."""
+        return Loop(self.lane, body, LoopKind.VECTOR, end=self._end)
+
+    def kernel(self, group: Group, *body: Stmt) -> Kernel:
+        """A kernel whose work items do this."""
+        return Kernel(
+            group.name,
+            group.params(),
+            self.task.extent,
+            (Loop(self.task, (*self._begins, *body)),),
+            group.costs(),
+        )
 
     def stores(self, group: Group, anchor: Node, value: Expr) -> tuple[Stmt, ...]:
         """The anchor's element, through whatever was fused behind it."""
@@ -52,12 +85,21 @@ class OutputRows:
         elements = group.elements({anchor.ref(): given})
         found = []
         for number, result in enumerate(group.outputs):
-            if group.shape(result) != self.shape:
+            if not same_shape(group.shape(result), self.shape):
                 raise UnsupportedError(
                     f"group '{group.name}' changes the shape of what '{anchor.name}' makes"
                 )
             found.append(Store(f"out{number}", flat, elements.value(result, self.index)))
         return tuple(found)
+
+
+def _lanes(width: int) -> int:
+    """Elements of a work item: all that divide the row evenly, if its width is known."""
+    if is_symbolic(width):
+        return _LANES
+    lanes = next(size for size in range(min(width, _LANES), 0, -1) if width % size == 0)
+    # Of a long row of prime length, better one array than single elements.
+    return width if lanes < min(width, _LANES) // 8 else lanes
 
 
 def nested(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
