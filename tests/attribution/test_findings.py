@@ -83,6 +83,24 @@ def test_three_channels_in() -> None:
     assert best.prize_ns == pytest.approx(1_000_000 * (1 - kernel.of_peak / 0.6), rel=0.01)
 
 
+def test_few_channels_out_leave_lanes_empty_even_when_mended() -> None:
+    """Space folded into depth fills them with products that the model does not need."""
+
+    def build(graph: GraphBuilder) -> Symbol:
+        x = graph.input("x", DType.F32, [1, 3, 64, 64])
+        weights = graph.const(np.ones((3, 3, 3, 3), np.float32))
+        return graph.op("Conv", x, weights, name="filter", pads=(1, 1, 1, 1))
+
+    found = profile_of(_graph(build), 1_000_000)
+    best = found.findings[0]
+    assert best.rule == "low_share_of_peak"
+    assert "3 channels in and 3 channels out" in best.title
+    (kernel,) = found.kernels
+    assert kernel.reach == 3 / 8
+    left = kernel.best_of_peak / (0.6 * kernel.reach)
+    assert best.prize_ns == pytest.approx(kernel.min_ns * (1 - left))
+
+
 def test_an_operator_in_reference() -> None:
     found = profile_of(_graph(_reference), [50_000, 900_000])
     best = found.findings[0]
@@ -129,7 +147,9 @@ def test_elementwise_kernels_in_a_row() -> None:
     found = profile_of(graph, 20_000_000)
     chains = [each for each in found.findings if each.rule == "elementwise_chains"]
     assert chains
-    assert 0 < chains[0].prize_ns < found.run_ns
+    # Each maximum reads what the product before it made, and so does the next product.
+    assert len(chains[0].kernels) == len(found.kernels) == 6
+    assert chains[0].prize_ns == pytest.approx((2 * 2 + 2) / (3 + 3 * 2) * found.run_ns, rel=0.01)
 
 
 def test_too_few_work_items() -> None:

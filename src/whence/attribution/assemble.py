@@ -251,6 +251,7 @@ def _in_its_place(
         is_contraction=contraction_of(graph, step) is not None,
         trait_kind=trait.kind,
         trait=trait.words,
+        reach=trait.reach,
         reads=tuple(read),
         made_bytes=made_bytes(graph, step),
         inserted_by=next((made_by[node] for node in step.nodes if node in made_by), "")

@@ -474,6 +474,7 @@ def _kernel_json(row: KernelRow) -> dict[str, Any]:
         "is_contraction": row.is_contraction,
         "trait_kind": row.trait_kind,
         "trait": row.trait,
+        "reach": row.reach,
         "reads": list(row.reads),
         "made_bytes": row.made_bytes,
         "inserted_by": row.inserted_by,

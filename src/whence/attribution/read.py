@@ -153,6 +153,7 @@ def _kernel(row: Mapping[str, Any]) -> KernelRow:
         is_contraction=bool(row.get("is_contraction", False)),
         trait_kind=str(row.get("trait_kind", "")),
         trait=str(row.get("trait", "")),
+        reach=float(row.get("reach", 1.0)),
         reads=tuple(int(each) for each in row.get("reads", ())),
         made_bytes=int(row.get("made_bytes", 0)),
         inserted_by=str(row.get("inserted_by", "")),

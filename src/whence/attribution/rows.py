@@ -159,7 +159,9 @@ class KernelRow:
     trait_kind: str = ""
     """What about its shape keeps it from the peak rate: channels, depthwise, rows or small;"""
     trait: str = ""
-    """in words, `3 channels in`."""
+    """in words, `3 channels in`;"""
+    reach: float = 1.0
+    """and the part of what other kernels reach that the shape leaves."""
     reads: tuple[int, ...] = ()
     """The kernels that make what it reads."""
     made_bytes: int = 0

@@ -19,6 +19,10 @@ _SMALL_FLOPS = 200_000
 class Trait(NamedTuple):
     kind: str = ""
     words: str = ""
+    reach: float = 1.0
+    """The part of what other kernels reach that the shape leaves, even if the model is mended: what
+    fills empty vector lanes is arithmetic that the model does not need.
+    """
 
 
 NO_TRAIT = Trait()
@@ -44,14 +48,31 @@ def trait_of(graph: Graph, step: ProgramStep) -> Trait:
         channels = weights[1]
         if groups > 1 and channels == 1:
             return Trait("depthwise", f"a depthwise convolution of {groups} channels")
-        if channels < _FEW_CHANNELS:
-            where = f" in each of {groups} groups" if groups > 1 else " in"
-            return Trait("channels", f"{channels} channel{'s' if channels != 1 else ''}{where}")
+        made = _channels_made(node, weights)
+        few = [
+            f"{count} channel{'s' if count != 1 else ''} {where}"
+            for count, where in (
+                (channels, f"in each of {groups} groups" if groups > 1 else "in"),
+                (made, "out"),
+            )
+            if 0 < count < _FEW_CHANNELS
+        ]
+        if few:
+            reach = min(1.0, made / _FEW_CHANNELS) if made else 1.0
+            return Trait("channels", " and ".join(few), reach)
     elif x is not None and len(x) >= 2 and 0 < x[-2] <= _FEW_ROWS:
         return Trait("rows", f"a product with {x[-2]} row{'s' if x[-2] != 1 else ''}")
     if 0 < flops < _SMALL_FLOPS:
         return Trait("small", f"{flops / 1e3:.0f} thousand operations are few")
     return NO_TRAIT
+
+
+def _channels_made(node: Node, weights: tuple[int, ...]) -> int:
+    """How many channels a convolution makes, where its result has them second; else 0."""
+    kind = node.outputs[0]
+    shape = kind.shape if isinstance(kind, TensorType) else None
+    made = shape[1] if shape is not None and len(shape) == len(weights) else 0
+    return made if isinstance(made, int) and made == weights[0] else 0
 
 
 def _shape(graph: Graph, ref: Ref | None) -> tuple[int, ...] | None:

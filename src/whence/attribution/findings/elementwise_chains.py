@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from whence.attribution.findings.finding import (
@@ -20,24 +21,14 @@ if TYPE_CHECKING:
 
 
 def elementwise_chains(profile: Profile) -> Iterator[Finding]:
-    """Kernels that follow each other, all of them bound by memory or cache. Fused, they would read
-    the first one's operands and write the last one's result.
+    """Kernels that read from each other, all of them bound by memory or cache. As one, they would
+    read what the first ones read and write what the last ones make.
     """
-    rows = {kernel.id: kernel for kernel in profile.kernels}
-    light = {kernel.id for kernel in profile.kernels if _is_light(kernel)}
-    follows = {number: [each for each in rows[number].reads if each in light] for number in light}
-    taken: set[int] = set()
-    for number in sorted(light, reverse=True):
-        chain = [number]
-        while follows[chain[-1]] and chain[-1] not in taken:
-            chain.append(max(follows[chain[-1]], key=lambda each: rows[each].bytes))
-        if len(chain) < 2 or taken & set(chain):
-            continue
-        taken |= set(chain)
-        kernels = [rows[each] for each in reversed(chain)]
+    light = [kernel for kernel in profile.kernels if _is_light(kernel)]
+    for kernels in _connected(light):
+        inside = {kernel.id: kernel for kernel in kernels}
         spent = sum(per_run(profile, kernel) for kernel in kernels)
-        # What one writes and the next reads would not be moved at all.
-        between = sum(2 * kernel.made_bytes * kernel.calls for kernel in kernels[:-1])
+        between = sum(_between(profile, kernel, inside) for kernel in kernels)
         moved = sum(kernel.bytes * kernel.calls for kernel in kernels)
         prize = spent * min(1.0, between / moved) if moved else 0.0
         if not is_worth(profile, prize):
@@ -57,6 +48,38 @@ def elementwise_chains(profile: Profile) -> Iterator[Finding]:
             tuple(kernel.id for kernel in kernels),
             sources,
         )
+
+
+def _connected(kernels: Sequence[KernelRow]) -> list[list[KernelRow]]:
+    """Those that read from each other, two or more together, in order."""
+    group = {kernel.id: kernel.id for kernel in kernels}
+
+    def first(number: int) -> int:
+        while group[number] != number:
+            number = group[number] = group[group[number]]
+        return number
+
+    for kernel in kernels:
+        for other in kernel.reads:
+            if other in group:
+                one, two = sorted((first(kernel.id), first(other)))
+                group[two] = one
+    together: dict[int, list[KernelRow]] = defaultdict(list)
+    for kernel in kernels:
+        together[first(kernel.id)].append(kernel)
+    return [each for each in together.values() if len(each) > 1]
+
+
+def _between(profile: Profile, kernel: KernelRow, inside: Mapping[int, KernelRow]) -> int:
+    """Bytes of what a kernel makes that would not be moved: every reading by one of the others, and
+    the writing where nobody else reads it.
+    """
+    readers = [each for each in profile.kernels if kernel.id in each.reads]
+    among = [each for each in readers if each.id in inside]
+    moves = sum(each.calls for each in among)
+    if among and len(among) == len(readers):
+        moves += kernel.calls
+    return moves * kernel.made_bytes
 
 
 def _is_light(kernel: KernelRow) -> bool:

@@ -77,7 +77,7 @@ def _finding(profile: Profile, kernels: list[KernelRow], good: float) -> Finding
 
 def _prize(profile: Profile, kernel: KernelRow, good: float) -> float:
     calls = kernel.calls / profile.runs if profile.runs else 0.0
-    return kernel.min_ns * calls * max(0.0, 1 - kernel.best_of_peak / good)
+    return kernel.min_ns * calls * max(0.0, 1 - kernel.best_of_peak / (good * kernel.reach))
 
 
 def _good(kernels: list[KernelRow]) -> float:
