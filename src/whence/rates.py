@@ -6,6 +6,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+BY_UNITS = " by units"
+"""Behind the name of what matrix units do."""
+
 
 class Unit(enum.StrEnum):
     """What multiplies: each has a peak rate of its own."""
@@ -76,7 +79,8 @@ class MachineRates:
     """What an element costs that a fused transpose reads out of order: in cache, and beyond."""
     epilogue: Mapping[str, float] = field(default_factory=dict)
     """How much longer than by itself a function takes that is applied to the results of a product or
-    a convolution, as a factor: by `product` or `convolution` and the function's operator.
+    a convolution, as a factor: by `product` or `convolution`, ` by units` where matrix units make
+    them, and the function's operator.
     """
     disturbed: bool = False
     """Did something else use the cores while it was measured? Then figures for all threads are too

@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from whence.attribution.cost_model import CostModel
 from whence.calibration import calibrated, measure, rates_for, record
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
-from whence.calibration.probes import EPILOGUES
+from whence.calibration.probes import EPILOGUES, epilogue_probes
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
-from whence.rates import MachineRates, Rate, Unit
+from whence.kernels.tile import AVX512
+from whence.rates import BY_UNITS, MachineRates, Rate, Unit
 
 
 @pytest.fixture
@@ -53,7 +55,8 @@ def test_a_machine_is_measured_once_and_remembered(
     assert found.peak[Unit.F32].one > 0
     assert [level.name for level in found.levels] == ["L1", "L2", "L3", "memory"]
     assert all(0 <= level.overlap <= 1 and level.byte_ps > 0 for level in found.levels)
-    assert len(found.epilogue) == 2 * len(EPILOGUES)
+    assert {"product", "convolution"} <= {name.rpartition(" ")[0] for name in found.epilogue}
+    assert len(found.epilogue) % len(EPILOGUES) == 0
     assert min(found.dispatch_ns, found.barrier_ns, found.wake_ns) >= 0
 
     def never(*_: object) -> MachineRates:
@@ -122,3 +125,18 @@ def test_data_lies_in_the_nearest_level_that_holds_it() -> None:
     rates = nominal_rates(Target.named("x86_64-avx2"))
     sizes = (1 << 10, 1 << 16, 1 << 22, 1 << 30)
     assert [rates.level(size).name for size in sizes] == ["L1", "L2", "L3", "memory"]
+
+
+def test_what_follows_a_product_of_matrix_units_is_measured_apart() -> None:
+    units = dataclasses.replace(AVX512, bf16x2=True)
+    probes = epilogue_probes(AVX512, units)
+    assert {"product", "convolution", f"product{BY_UNITS}"} <= set(probes)
+    assert all(probe.kernel.reduced_precision for probe in probes[f"product{BY_UNITS}"])
+    model = CostModel(
+        dataclasses.replace(
+            nominal_rates(Target.default()),
+            epilogue={"product Gelu": 1.25, f"product{BY_UNITS} Gelu": 0.75},
+        )
+    )
+    assert model.epilogue("MatMul", "Gelu") == 1.25
+    assert model.epilogue("MatMul", "Gelu", by_units=True) == 0.75

@@ -21,7 +21,7 @@ from whence.ops.cost import cost
 from whence.ops.definition import Cost, OpClass, TypeQuery
 from whence.ops.registry import REGISTRY, classes_of, operators
 from whence.ops.traits import Trait
-from whence.rates import MachineRates, MemoryLevel, Unit
+from whence.rates import BY_UNITS, MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
 
 VIEWS = operators(Trait.VIEW)
@@ -130,11 +130,14 @@ class CostModel:
             return round(elapsed - memory * shown)
         return max(0, round((elapsed - memory) / shown)) if shown > 0 else 0
 
-    def epilogue(self, anchor: str, op: str) -> float:
+    def epilogue(self, anchor: str, op: str, *, by_units: bool = False) -> float:
         """How much longer a function takes behind this anchor than by itself, as a factor."""
         kinds = classes_of(anchor)
-        family = "convolution " if kinds & OpClass.CONV else "product "
         known = self.rates.epilogue
+        family = "convolution" if kinds & OpClass.CONV else "product"
+        if by_units and any(name.startswith(family + BY_UNITS) for name in known):
+            family += BY_UNITS
+        family += " "
         if not kinds & (OpClass.CONV | OpClass.MATMUL) or not (measured := _measured(op)):
             return 1.0
         usual = [factor for name, factor in known.items() if name.startswith(family)]

@@ -161,11 +161,11 @@ class Splitter:
         arithmetic = {
             member.node: round(
                 self._arithmetic(member, step, traffic)
-                * (1.0 if member is anchor else model.epilogue(anchor.op, member.op))
+                * (1.0 if member is anchor else self._epilogue(step, anchor.op, member.op))
             )
             for member in step.members
         }
-        added = self._added(graph[anchor.node])
+        added = self._added(step, graph[anchor.node])
         read = {
             member.node: side_bytes(graph, graph[member.node], inside)
             for member in members
@@ -213,7 +213,10 @@ class Splitter:
         by_units = step.reduced_precision
         return model.arithmetic_ps(self._graph, node, member.flops, by_units=by_units) + turning
 
-    def _added(self, anchor: Node) -> dict[int, tuple[int, int]]:
+    def _epilogue(self, step: ProgramStep, anchor: str, op: str) -> float:
+        return self._model.epilogue(anchor, op, by_units=step.reduced_precision)
+
+    def _added(self, step: ProgramStep, anchor: Node) -> dict[int, tuple[int, int]]:
         """What operators of other kinds add to a convolution or product that they became part of:
         arithmetic, and bytes that they read.
         """
@@ -227,7 +230,7 @@ class Splitter:
             known = self._costs.get(source)
             if known is not None:
                 op = next(iter(self._kinds[source]), "")
-                own = known.arithmetic_ps * self._model.epilogue(anchor.op, op)
+                own = known.arithmetic_ps * self._epilogue(step, anchor.op, op)
                 found[source] = round(own), known.side_bytes(anchor.origin)
         return found
 

@@ -131,7 +131,7 @@ class _Bench:
         self._sums = [sum_probes(self._tile, size // 12) for size in self.level_sizes]
         far = 1 << (math.isqrt(self.level_sizes[-1] // 12).bit_length() - 1)
         self._transposes = [transpose_probes(self._tile, side) for side in (_NEAR_SIDE, far)]
-        self._epilogues = epilogue_probes(self._tile)
+        self._epilogues = epilogue_probes(self._tile, tile_for(toolchain, bf16x2=True))
         probes = [
             *self._elements,
             *(
@@ -140,6 +140,7 @@ class _Bench:
                 for probe in pair
             ),
         ]
+        self._scratch = max(probe.kernel.scratch_bytes for probe in probes)
         self._symbols, units = emit_probes(probes)
         self._library = Library(toolchain.build_library([_source(self._tile), *units]))
         self._rng = np.random.default_rng(0)
@@ -168,9 +169,9 @@ class _Bench:
             steps.insert(0, NativeStep(self._library.address("wc_read"), 1, 1, count, 3))
         every = [*arrays, *reading]
         slots = [NativeSlot(int(Region.INPUT), number, 0) for number in range(len(every))]
-        segment = make_segment(steps * repeats, (), slots, 1 << 16, 0)
+        segment = make_segment(steps * repeats, (), slots, self._scratch, 0)
         operands, pointers = addresses(every), (ctypes.c_void_p * len(every))()
-        engine.runtime.reserve(engine.pool, 1 << 16)
+        engine.runtime.reserve(engine.pool, self._scratch)
         times = time_steps(engine, segment.plan, 0, operands, operands, pointers)
         return int(times[len(steps) - 1 :: len(steps)].min())
 

@@ -24,6 +24,7 @@ from whence.ops.registry import lookup, operators
 from whence.ops.traits import Trait
 from whence.passes.manager import run_passes
 from whence.passes.pipeline import PREPARE
+from whence.rates import BY_UNITS
 from whence.types import DType, TensorType
 
 _COLUMNS = 256
@@ -67,16 +68,23 @@ def transpose_probes(tile: Tile, side: int) -> list[Probe]:
     ]
 
 
-def epilogue_probes(tile: Tile) -> dict[str, list[Probe]]:
-    """A product and a convolution, each alone and with each of `EPILOGUES` applied to its
-    results.
+def epilogue_probes(tile: Tile, units: Tile) -> dict[str, list[Probe]]:
+    """A product and a convolution, each alone and with each of `EPILOGUES` applied to its results,
+    by vectors and, where the machine has them, by matrix units, which go on by themselves while
+    vectors do what follows.
     """
-    return {
-        name: [
-            _anchored(f"{name} {function}", tile, build, function) for function in ("", *EPILOGUES)
-        ]
-        for name, build in (("product", _product), ("convolution", _convolution))
-    }
+    kinds = [("", tile), *([(BY_UNITS, units)] if units.bf16x2 else [])]
+    found = {}
+    for name, build in (("product", _product), ("convolution", _convolution)):
+        for suffix, by in kinds:
+            family = name + suffix
+            probes = [
+                _anchored(f"{family} {function}", by, build, function)
+                for function in ("", *EPILOGUES)
+            ]
+            if all(probe.kernel.reduced_precision == bool(suffix) for probe in probes):
+                found[family] = probes
+    return found
 
 
 _Build = Callable[[GraphBuilder, Symbol, Symbol], Symbol]
