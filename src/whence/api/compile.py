@@ -115,25 +115,47 @@ def compile_model(
             from whence.graph.bind_state import bind_state
 
             model = bind_state(model.copy(), state)
-        return _compile_graph(model, _engine(engine, threads, precise), options)
+        engine = _engine(engine, threads, precise)
+        return _rebound(_compile_graph(model, engine, options), model, engine, options)
     # The file is hashed while the engine starts.
     digest = FileDigest(Path(model))
     engine = _engine(engine, threads, precise)
     identity = engine.backend.cache_identity()
     if identity is None:
-        return _compile_graph(load(model, shapes=shapes, dims=dims, state=state), engine, options)
+        graph = load(model, shapes=shapes, dims=dims, state=state)
+        return _rebound(_compile_graph(graph, engine, options), graph, engine, options)
     if dims:
         options = options._replace(shapes=_file_shapes(digest, identity, dims, options))
     # A process that has the compiler would only wait for another to load it too; progress and
     # timings are had only here.
     has_compiler = "whence.building.build" in sys.modules
-    return compile_file(
+    executable = compile_file(
         digest,
         engine,
         identity,
         options,
         in_subprocess=not has_compiler and progress is None and not tune,
     )
+    return _rebound(executable, model, engine, options)
+
+
+def _rebound(
+    executable: Executable, model: str | Path | Graph, engine: Engine, options: CompileOptions
+) -> Executable:
+    """The executable, which knows how to compile its model with inputs as state."""
+
+    def with_state(state: StatePairs, shapes: Shapes) -> Executable:
+        return compile_model(
+            model,
+            engine=engine,
+            shapes={**options.shapes, **shapes},
+            state={**options.state, **state} if isinstance(model, str | Path) else state,
+            fusion=options.fusion,
+            specialise=options.specialise,
+        )
+
+    executable.with_state = with_state
+    return executable
 
 
 def _file_shapes(

@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from whence.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from whence.building.arena import Planner
     from whence.building.memory_layout import MemoryLayout
     from whence.building.program import Program
@@ -223,9 +225,9 @@ class Backend(ABC):
         written to, or `None`, for each.
         """
 
-    def state(self, program: Program) -> Any:
+    def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> Any:
         """Memory for the variables of a program that has some, with their initial values: a
-        `runtime.state_memory.VariableMemory`.
+        `runtime.state_memory.VariableMemory`. Those of `bound` lie in memory of the caller.
         """
         raise UnsupportedError(f"the {self.kind} engine runs no models with state")
 

@@ -33,6 +33,7 @@ from whence.passes.layout.sink_transposes import SinkTransposes
 from whence.passes.layout.to_channels_last import ToChannelsLast
 from whence.passes.lower.expand_grouped_attention import ExpandGroupedAttention
 from whence.passes.lower.expand_stft import ExpandStft
+from whence.passes.lower.expand_tensor_scatter import ExpandTensorScatter
 from whence.passes.lower.flatten_depth import FlattenDepth
 from whence.passes.lower.fuse_activations import FuseActivations
 from whence.passes.lower.widen_half import WidenHalf
@@ -138,6 +139,7 @@ PREPARE: Sequence[Pass] = (
     *_LOWER,
     *_RECOGNISE,
     ExpandGroupedAttention(),
+    ExpandTensorScatter(),
     ExpandStft(),
     WidenHalf(),
     *_FOLD,

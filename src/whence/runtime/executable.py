@@ -13,6 +13,7 @@ from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Binder, Port
 from whence.ops.definition import Value
+from whence.runtime.bound_state import WithState, check_buffers, paired_outputs, writable_array
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
 from whence.runtime.program_set import ProgramSet, Signature, Specialise
@@ -79,6 +80,14 @@ class Executable:
         self._graph: Graph | Callable[[], Graph] = graph
         self._programs = ProgramSet(self.inputs, specialise)
         self._state: Any = None
+        self._bound: Mapping[str, np.ndarray] = {}
+        """Memory of the caller in which variables lie."""
+        self._stateful: dict[object, Executable] = {}
+        """The same model with inputs as state."""
+        self.with_state: WithState | None = None
+        """Compiles the same model with inputs as state, of these shapes; whoever compiled it sets
+        it.
+        """
         self._making_state = threading.Lock()
 
     def reset(self) -> None:
@@ -112,7 +121,49 @@ class Executable:
             self.inputs, self.engine, self._specialise, lambda: self.graph, self._listed
         )
         twin._programs = self._programs
+        twin.with_state = self.with_state
         return twin
+
+    def bind(
+        self, buffers: Mapping[str, Any], outputs: Mapping[str, str] | None = None
+    ) -> Executable:
+        """The same model with state in the caller's memory: arrays of NumPy, or anything with DLPack
+        in memory of the host, by the name of the variable or input. What they hold is what the state
+        is; each run changes them where they lie, by the new rows of a cache alone where a kernel can.
+
+        A variable is one that the model was compiled with (`state=`). An input of a model without
+        becomes one, whose next value is the output that `outputs` names for it, by default the one of
+        the same name with `present` in place of `past` or `past_key_values`; it is no longer given,
+        and its output no longer returned. The model is compiled for the sizes of the buffers then.
+
+            cache = {name: np.zeros((1, 8, 2048, 64), np.float32) for name in names}
+            model = whence.compile("decoder.onnx").bind(cache)
+        """
+        arrays = {name: writable_array(name, value) for name, value in buffers.items()}
+        own = {port.name for port in self.inputs}
+        given = {name: array for name, array in arrays.items() if name in own}
+        if given or outputs:
+            if self.with_state is None:
+                raise InputError("this model cannot be compiled again: compile it with state=")
+            pairs = paired_outputs(list(given), [n.name for n in self.graph.outputs], outputs or {})
+            shapes = {name: each.shape for name, each in given.items()}
+            key = frozenset(pairs.items()), frozenset(shapes.items())
+            if key not in self._stateful:
+                self._stateful[key] = self.with_state(pairs, shapes)
+            return self._stateful[key].bind(buffers)
+        check_buffers(arrays, self._variables)
+        twin = self.clone()
+        twin._bound = arrays
+        return twin
+
+    @property
+    def _variables(self) -> dict[str, TensorType]:
+        """What the model's variables are, by name."""
+        return {
+            node.name: node.type
+            for node in self.graph.variables
+            if isinstance(node.type, TensorType)
+        }
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -126,7 +177,7 @@ class Executable:
         """
         programs = self.programs
         if not programs or not programs[0].plan.variables:
-            return {}
+            return {name: array.copy() for name, array in self._bound.items()}
         state = self._state_of(programs[0])
         with state.lock:
             values: dict[str, np.ndarray] = state.values()
@@ -135,7 +186,7 @@ class Executable:
     def _state_of(self, program: Program) -> Any:
         with self._making_state:
             if self._state is None:
-                self._state = self.engine.backend.state(program)
+                self._state = self.engine.backend.state(program, self._bound)
             return self._state
 
     @property

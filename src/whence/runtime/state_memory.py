@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -26,16 +26,23 @@ class VariableMemory(ABC, Generic[Room]):
     whoever runs, reads or resets it holds `lock`.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, bound: Mapping[str, Room] | None = None) -> None:
+        """`bound` is memory in which variables lie, by name; what it holds is what they are."""
+        bound = bound or {}
         self.lock = threading.Lock()
         self._variables = program.plan.variables
-        self._current = [self.room(each) for each in self._variables]
+        self._current = [
+            bound[each.block.name] if each.block.name in bound else self.room(each)
+            for each in self._variables
+        ]
         self._spare: list[Room | None] = [None for _ in self._variables]
+        self._bound = {i for i, each in enumerate(self._variables) if each.block.name in bound}
+        """Those that lie in the caller's memory, and stay there."""
         self._initial = [
             program.weights[each.initial_offset : each.initial_offset + each.initial_bytes]
             for each in self._variables
         ]
-        self.reset()
+        self._write_initial(set(range(len(self._variables))) - self._bound)
 
     @abstractmethod
     def room(self, variable: Variable) -> Room:
@@ -49,10 +56,17 @@ class VariableMemory(ABC, Generic[Room]):
     def read(self, room: Room, variable: Variable) -> np.ndarray:
         """A copy of what it holds."""
 
+    def copy(self, source: Room, target: Room) -> None:
+        """The value of one room into another."""
+        raise UnsupportedError("variables of this engine do not lie in memory of the caller")
+
     def reset(self) -> None:
         """Give every variable its initial value."""
-        for room, each, pattern in zip(self._current, self._variables, self._initial, strict=True):
-            self.write(room, each, pattern)
+        self._write_initial(range(len(self._variables)))
+
+    def _write_initial(self, which: Iterable[int]) -> None:
+        for index in which:
+            self.write(self._current[index], self._variables[index], self._initial[index])
 
     def begin(self, variables: Sequence[Variable]) -> tuple[Sequence[Room], Sequence[Room]]:
         """What the variables of a program are, and where it writes what they will be."""
@@ -78,7 +92,11 @@ class VariableMemory(ABC, Generic[Room]):
         """A run is done: what it made is what the variables are."""
         for index, each in enumerate(variables):
             spare = self._spare[index]
-            if each.is_assigned and not each.in_place and spare is not None:
+            if not each.is_assigned or each.in_place or spare is None:
+                continue
+            if index in self._bound:
+                self.copy(spare, self._current[index])
+            else:
                 self._current[index], self._spare[index] = spare, self._current[index]
 
     def values(self) -> dict[str, np.ndarray]:
@@ -96,6 +114,9 @@ class StateMemory(VariableMemory[np.ndarray]):
         block = variable.block
         array: np.ndarray = aligned_bytes(variable.nbytes).view(block.dtype)
         return array.reshape(block.shape)
+
+    def copy(self, source: np.ndarray, target: np.ndarray) -> None:
+        np.copyto(target, source)
 
     def write(self, room: np.ndarray, variable: Variable, pattern: np.ndarray) -> None:
         room[...] = filled(variable, pattern)

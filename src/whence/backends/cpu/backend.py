@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.building.backend import Backend, CacheIdentity, DeviceRow, Progress, no_device_memory
@@ -20,6 +20,8 @@ from whence.runtime.native_library import NativeRuntime
 from whence.runtime.profiler import Profiler
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from whence.backends.cpu.generator import CpuGenerator
     from whence.backends.cpu.instance import Instance
     from whence.backends.cpu.tune import Finding
@@ -128,10 +130,10 @@ class CpuBackend(Backend):
                 self._bodies[program] = Bodies(graph, Engine.of(self))
             return self._bodies[program]
 
-    def state(self, program: Program) -> StateMemory:
+    def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> StateMemory:
         from whence.runtime.state_memory import StateMemory
 
-        return StateMemory(program)
+        return StateMemory(program, bound)
 
     def profiler(self) -> Profiler:
         return Profiler()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from whence.backends.opencl.devices import (
 )
 from whence.backends.opencl.profiler import DeviceProfiler
 from whence.building.backend import Backend, DeviceRow
-from whence.errors import InputError
+from whence.errors import InputError, UnsupportedError
 from whence.ops.binding import Port
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class OpenClBackend(Backend):
         assert isinstance(program, OpenClProgram)
         return OpenClInstance(program, self)
 
-    def state(self, program: Program) -> DeviceState:
+    def state(self, program: Program, bound: Mapping[str, np.ndarray] | None = None) -> DeviceState:
+        if bound:
+            raise UnsupportedError("on a device, state does not lie in memory of the caller")
         from whence.backends.opencl.state import DeviceState
 
         return DeviceState(program, self)

@@ -13,7 +13,19 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, load, position, select
 from whence.kernels.index import Index, Looked, Var, of, ravel, unravel
-from whence.kernels.ir import TASK, Expr, Fn, Kernel, Loop, LoopKind, Stmt, Store
+from whence.kernels.ir import (
+    TASK,
+    Expr,
+    Fn,
+    If,
+    Kernel,
+    Loop,
+    LoopKind,
+    Not,
+    SamePlace,
+    Stmt,
+    Store,
+)
 from whence.kernels.rules.movement import looked_up
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
@@ -62,8 +74,33 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
         lane, (Store("out0", whole, elements.value(data, unravel(whole, shape))),), LoopKind.VECTOR
     )
     write = _update(group, anchor, elements, (data, indices, updates), place, first)
-    body = (Loop(row, (copy,)), *_nested(write.steps, Loop(lane, (write.store,), LoopKind.VECTOR)))
-    return Kernel(group.name, group.params(), task.extent, (Loop(task, body),), group.costs())
+    copied: Stmt = Loop(row, (copy,))
+    in_place: tuple[tuple[int, int], ...] = ()
+    if _is_state(group, anchor, data):
+        position = group.inputs.index(data)
+        in_place = ((len(group.inputs), position),)
+        copied = If(Not(SamePlace(f"in{position}", "out0")), (copied,))
+    body = (copied, *_nested(write.steps, Loop(lane, (write.store,), LoopKind.VECTOR)))
+    return Kernel(
+        group.name,
+        group.params(),
+        task.extent,
+        (Loop(task, body),),
+        group.costs(),
+        in_place=in_place,
+    )
+
+
+def _is_state(group: Group, anchor: Node, data: Ref) -> bool:
+    """Is it a variable that nothing else in the group reads? Its next value may lie where it does,
+    and then only the updates are written.
+    """
+    return (
+        data in group.inputs
+        and group.graph[data.node].op == "Variable"
+        and not any(data in node.inputs for node in group.members if node is not anchor)
+        and list(anchor.inputs).count(data) == 1
+    )
 
 
 class _Write:

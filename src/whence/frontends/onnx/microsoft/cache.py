@@ -41,6 +41,11 @@ def places(build: Rewrite, length: str, first: str, new: str, count: Dim) -> Pla
 
 def write(build: Rewrite, cache: str, new: str, where: Places, *, behind: str) -> str:
     """The cache with `new` in its place, and `behind` after that."""
+    if behind == cache:
+        # Nothing else changes: where the cache is the model's own, it is written where it lies.
+        starts = build.op("Reshape", where.first, build.ints(-1))
+        starts = build.op("Expand", starts, build.dim(cache, 0))
+        return build.op("TensorScatter", cache, new, starts, axis=2)
     before, inside = (
         build.op("Unsqueeze", build.op("Less", where.every, bound), build.ints(1, 3))
         for bound in (where.first, where.end)

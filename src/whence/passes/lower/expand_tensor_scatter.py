@@ -1,0 +1,63 @@
+"""TensorScatter becomes a ScatterElements, which has a kernel and can change a cache where it lies.
+
+place[b, i] = write_indices[b] + i, modulo the length where the mode is circular
+present = scatter(past, place, update) along the axis
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from whence.extent import is_symbolic
+from whence.graph import Node, Ref, Rewriter
+from whence.ops.attributes import get_int, get_str
+from whence.ops.definition import Attr
+from whence.ops.registry import one_of
+from whence.passes.base import RulePass
+from whence.passes.operands import consts_with_origin, tensor_of
+from whence.provenance import EdgeKind
+from whence.types import DType
+
+_RULE = "an update at one place for each batch item = a scatter of its rows"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandTensorScatter(RulePass):
+    name: ClassVar[str] = "expand_tensor_scatter"
+    summary: ClassVar[str] = "TensorScatter becomes ScatterElements"
+    anchors: ClassVar[frozenset[str]] = one_of("TensorScatter")
+
+    def visit(self, node: Node, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        past, update = node.operand("past_cache"), node.operand("update")
+        cache, new = tensor_of(graph, past), tensor_of(graph, update)
+        if cache is None or new is None or cache.static_shape is None or new.static_shape is None:
+            return
+        shape, rank = new.static_shape, len(new.static_shape)
+        axis = get_int(node.attrs, "axis", -2) % rank
+        length = cache.static_shape[axis]
+        if is_symbolic(shape[axis]) or is_symbolic(length):
+            return
+        edit = rewriter.edit(node, rule=_RULE, kind=EdgeKind.LOWER)
+        parents = (*consts_with_origin(graph, node.inputs), node)
+
+        def make(op: str, *inputs: Ref | None, **attrs: Attr) -> Ref:
+            return edit.node(op, inputs, attrs, of=parents, kind=EdgeKind.SPLIT).ref()
+
+        steps = np.arange(shape[axis], dtype=np.int64)
+        along = [shape[axis] if at == axis else 1 for at in range(rank)]
+        places: Ref = edit.const(steps.reshape(along))
+        first = node.operand("write_indices")
+        if first is not None:
+            batches = edit.sizes([shape[0], *[1] * (rank - 1)])
+            starts = make("Cast", make("Reshape", first, batches), to=int(DType.I64))
+            places = make("Add", places, starts)
+        if get_str(node.attrs, "mode", "linear") == "circular":
+            places = make("Mod", places, edit.const(np.array(length, np.int64)))
+        whole = make("Expand", places, edit.sizes(list(shape)))
+        made = make("ScatterElements", past, whole, update, axis=axis)
+        edit.replace(node.ref(), made)
+        edit.apply()
