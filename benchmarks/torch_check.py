@@ -1,34 +1,42 @@
 """Architectures of torchvision, timm and transformers through torch.export and torch.compile.
 
     python -m benchmarks.torch_check                  # every architecture, one process for each
+    python -m benchmarks.torch_check --kernels        # with the kernels beside those of the same model through ONNX
     python -m benchmarks.torch_check --time           # twenty of them, with latency beside the same model through ONNX
 
 Each is compiled both ways and compared with PyTorch: the largest difference in relation to the
 largest result must be below 1e-4, no operator may be lost, and every node of the traced graph must be
 among the source operators.
 
+With `--kernels`, the model is compiled through torch.onnx.export as well, and the kernels that only
+one way has are listed: where there are none, both run the same code. That can be told on any machine.
+
 With `--time`, images are 224 pixels wide, calls of whence's programs through torch.export,
 torch.compile and torch.onnx.export take turns in one process, in an order that changes, all with
-PyTorch's tensors, and the last columns have the medians of the ratios to the last of these, round by
-round: above 1.02 is too slow. Only a machine that does nothing else gives an answer.
+PyTorch's tensors. The last columns are ratios to the last of these, of the shortest calls: above 1.02
+is too slow. Only a machine that does nothing else gives an answer; takes about twelve minutes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from whence.building.program import ProgramStep
+from whence.graph import Graph
+from whence.runtime.executable import Executable
 
 LIMIT = 1e-4
 SLOWEST = 1.02
@@ -49,6 +57,11 @@ class Found:
     compile_difference: float = float("nan")
     graphs: int = 0
     """Graphs that torch.compile cut the module into."""
+    kernels: int = 0
+    compile_kernels: int = 0
+    onnx_kernels: int = 0
+    only: list[str] = field(default_factory=list)
+    """Kernels that only one of the ways has."""
     export_ratio: float = float("nan")
     compile_ratio: float = float("nan")
     error: str = ""
@@ -64,7 +77,7 @@ class Found:
         )
 
 
-def check(name: str, threads: int, timed: bool) -> Found:
+def check(name: str, threads: int, *, timed: bool = False, kernels: bool = False) -> Found:
     import torch
 
     import whence
@@ -76,7 +89,7 @@ def check(name: str, threads: int, timed: bool) -> Found:
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     subject = SUBJECTS[name]()
-    if timed and subject.args[0].ndim == 4 and subject.dynamic_shapes is None:
+    if (timed or kernels) and subject.args[0].ndim == 4 and subject.dynamic_shapes is None:
         # In small ones the calls themselves would show.
         subject = replace(subject, args=(torch.randn(1, 3, _IMAGE, _IMAGE),))
     found = Found(name)
@@ -100,8 +113,27 @@ def check(name: str, threads: int, timed: bool) -> Found:
         found.graphs = len(record.runs)
         for run in record.runs:
             found.lost += sum(len(made.graph.ledger.lost()) for made in run.executable.programs)
-        if timed:
-            ratios(found, subject, program, exported, compiled, threads)
+        if timed or kernels:
+            given = [arg for arg in subject.args if arg is not None]
+            through_onnx = compile_through_onnx(program, threads)
+            through_onnx(*given)
+            if kernels:
+                compare_kernels(
+                    found,
+                    {
+                        "export": [exported],
+                        "compile": [run.executable for run in record.runs],
+                        "onnx": [through_onnx],
+                    },
+                )
+            if timed:
+                found.export_ratio, found.compile_ratio = interleaved(
+                    [
+                        lambda: exported(*subject.args),
+                        lambda: compiled(*subject.args),
+                        lambda: through_onnx(*given),
+                    ]
+                )
     return found
 
 
@@ -117,53 +149,69 @@ def difference(found: Any, expected: Any) -> float:
     return worst
 
 
-def ratios(
-    found: Found, subject: Any, program: Any, exported: Any, compiled: Any, threads: int
-) -> None:
+def compile_through_onnx(program: Any, threads: int) -> Executable:
     import torch
 
     import whence
 
-    given = [arg for arg in subject.args if arg is not None]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(program, dynamo=True, external_data=False, verbose=False).save(path)
-        through_onnx = whence.compile(path, threads=threads)
-        found.export_ratio, found.compile_ratio = interleaved(
-            [
-                lambda: exported(*subject.args),
-                lambda: compiled(*subject.args),
-                lambda: through_onnx(*given),
-            ]
+        return whence.compile(path.read_bytes(), threads=threads)
+
+
+def compare_kernels(found: Found, ways: Mapping[str, Sequence[Executable]]) -> None:
+    by_way = {
+        way: Counter(
+            computed(program.graph, step)
+            for each in made
+            for program in each.programs
+            for step in program.steps
         )
+        for way, made in ways.items()
+    }
+    found.kernels, found.onnx_kernels = by_way["export"].total(), by_way["onnx"].total()
+    found.compile_kernels = by_way["compile"].total()
+    for way, other in (("export", "onnx"), ("onnx", "export"), ("compile", "export")):
+        for kernel, count in (by_way[way] - by_way[other]).items():
+            found.only.append(f"{way}, not {other}: {count} x {kernel}")
 
 
-def interleaved(calls: Sequence[Callable[[], Any]], seconds: float = 8.0) -> list[float]:
-    """Of all but the last, the median of the ratio to the last, called in turns."""
+def computed(graph: Graph, step: ProgramStep) -> str:
+    """What a kernel does: its operators with the types of their operands and results. Attributes are
+    left out, as files write out defaults that PyTorch's graphs do not have.
+    """
+    nodes = [graph[number] for number in step.nodes if not graph[number].is_const]
+    return ", ".join(
+        f"{node.op}({' '.join(str(graph.type_of(ref)) for ref in node.inputs if ref)})"
+        f" {' '.join(map(str, node.outputs))}"
+        for node in sorted(nodes, key=lambda node: (node.op, node.id))
+    )
+
+
+def interleaved(calls: Sequence[Callable[[], Any]], seconds: float = 12.0) -> list[float]:
+    """Of all but the last, how long the shortest call takes in relation to the last one's, called in
+    turns.
+    """
     for call in calls:
         for _ in range(3):
             call()
     order = list(range(len(calls)))
-    rounds: list[list[int]] = []
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or len(rounds) < 10:
-        times = [0] * len(calls)
+    shortest = [sys.maxsize] * len(calls)
+    rounds, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end or rounds < 10:
         for which in order:
             begin = time.perf_counter_ns()
             calls[which]()
-            times[which] = time.perf_counter_ns() - begin
-        rounds.append(times)
+            shortest[which] = min(shortest[which], time.perf_counter_ns() - begin)
+        rounds += 1
         order.append(order.pop(0))
-    return [
-        statistics.median(times[which] / times[-1] for times in rounds)
-        for which in range(len(calls) - 1)
-    ]
+    return [each / shortest[-1] for each in shortest[:-1]]
 
 
-def in_subprocess(name: str, threads: int, timed: bool) -> Found:
+def in_subprocess(name: str, options: Sequence[str]) -> Found:
     """A process for each: compiled graphs and weights go with it."""
-    command = [sys.executable, "-m", "benchmarks.torch_check", "--one", name]
-    command += ["--threads", str(threads), *(["--time"] if timed else [])]
+    command = [sys.executable, "-m", "benchmarks.torch_check", "--one", name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
@@ -180,11 +228,16 @@ def show(found: Found) -> str:
         if np.isfinite(found.export_ratio)
         else ""
     )
+    kernels = (
+        f" {found.kernels:5} {found.compile_kernels:5} {found.onnx_kernels:5}"
+        if found.onnx_kernels
+        else ""
+    )
     return (
         f"{found.name:46} {found.operators:5} {found.missing:4} {found.lost:4}"
         f" {found.reference_steps:4} {found.export_difference:9.1e}"
-        f" {found.compile_difference:9.1e} {found.graphs:3}{times}"
-        f" {'' if found.is_right else ' WRONG'}"
+        f" {found.compile_difference:9.1e} {found.graphs:3}{kernels}{times}"
+        f" {'' if found.is_right else ' WRONG'}" + "".join(f"\n    {each}" for each in found.only)
     )
 
 
@@ -195,20 +248,25 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="architectures, else all")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--time", action="store_true", help="latency beside the model through ONNX")
+    parser.add_argument("--kernels", action="store_true", help="kernels beside those through ONNX")
     parser.add_argument("--one", metavar="NAME", help="check this one, here; prints JSON")
     given = parser.parse_args()
     if given.one:
-        print(json.dumps(asdict(check(given.one, given.threads, given.time))))
+        found = check(given.one, given.threads, timed=given.time, kernels=given.kernels)
+        print(json.dumps(asdict(found)))
         return 0
     unknown = [name for name in given.names if name not in SUBJECTS]
     if unknown:
         parser.error(f"no architecture {unknown[0]!r}; there are {', '.join(SUBJECTS)}")
     titles = ("architecture", "nodes", "miss", "lost", "ref", "export", "compile", "gr")
-    ratio_titles = f" {'export':>6} {'compile':>6}" if given.time else ""
-    print("{:46} {:>5} {:>4} {:>4} {:>4} {:>9} {:>9} {:>3}".format(*titles) + ratio_titles)
+    more_titles = f" {'kern':>5} {'comp':>5} {'onnx':>5}" if given.kernels else ""
+    more_titles += f" {'export':>6} {'compile':>6}" if given.time else ""
+    options = ["--threads", str(given.threads)]
+    options += ["--time"] * given.time + ["--kernels"] * given.kernels
+    print("{:46} {:>5} {:>4} {:>4} {:>4} {:>9} {:>9} {:>3}".format(*titles) + more_titles)
     all_right = True
     for name in given.names or (TIMED if given.time else SUBJECTS):
-        found = in_subprocess(name, given.threads, given.time)
+        found = in_subprocess(name, options)
         all_right &= found.is_right
         print(show(found), flush=True)
     return 0 if all_right else 1
