@@ -48,4 +48,4 @@ def profile_elsewhere(
         recording = record(
             subject, engine, threads=threads, runs=runs, warmup=warmup, progress=show
         )
-        return attribute(subject, recording)[0]
+        return attribute(subject, recording, progress=show)[0]

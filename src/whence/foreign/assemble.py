@@ -23,14 +23,16 @@ from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph
 from whence.graph.outcomes import Coverage, outcomes
 from whence.provenance import Outcome
+from whence.rates import MachineRates
 
 POLICY = (
     "Anchored cuts: a kernel of {engine} has the operators of the file between the tensors and"
     " names that the engine kept, and its time is split between them by the cost model of whence's"
-    " own profiles. What a kernel is attributed by stands with it: tensor (it makes a tensor of the"
-    " file), name (the engine kept a name) or neighbour (only its place). Changes of layout that"
-    " the engine put in are charged to what they are there for, in a column of their own. Kernels"
-    " whose operators are not certain are residuals."
+    " own profiles, with what functions cost that engine where that was measured. What a kernel is"
+    " attributed by stands with it: tensor (it makes a tensor of the file), name (the engine kept a"
+    " name) or neighbour (only its place). Changes of layout that the engine put in are charged to"
+    " what they are there for, in a column of their own. Kernels whose operators are not certain"
+    " are residuals."
 )
 UNCERTAIN = "uncertain"
 _MOST_NAMED = 3
@@ -45,15 +47,19 @@ def assemble(
     shapes: Mapping[str, Sequence[int]] | None = None,
     writers: Sequence[Writer] = (),
     environment: Mapping[str, str] | None = None,
+    rates: MachineRates | None = None,
 ) -> tuple[Profile, Placement]:
-    """The profile, and the placement behind it."""
-    costs = CostModel(rates_for(Toolchain()))
+    """The profile, and the placement behind it. `rates` is what things cost the engine; those of
+    whence on this machine unless given.
+    """
+    costs = CostModel(rates or rates_for(Toolchain()))
     placement = place(
         source,
         recording.nodes,
         costs,
         source_costs(source.graph, costs, shapes),
         has_edges=recording.has_edges,
+        busy_ps=_busy_ps(recording),
     )
     totals = recording.node_ns.sum(axis=0, dtype=np.int64)
     residual = dict(recording.residual_ns)
@@ -96,6 +102,15 @@ def assemble(
         writers=tuple(writers),
     )
     return profile, placement
+
+
+def _busy_ps(recording: Recording) -> dict[int, int]:
+    """By node: what all threads together spend on it in the shortest of its runs."""
+    shortest = recording.node_ns.min(axis=0) if len(recording.node_ns) else ()
+    return {
+        node.number: 1000 * int(time) * max(1, recording.threads)
+        for node, time in zip(recording.nodes, shortest, strict=False)
+    }
 
 
 def _kernel(each: Place, time: int, recording: Recording, column: int) -> KernelRow:

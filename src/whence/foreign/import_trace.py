@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from whence.attribution.profile import Profile
+from whence.calibration.record import rates_for
+from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError, ModelError
 from whence.foreign.recording import Recording
 from whence.foreign.run import attribute, prepare
@@ -43,7 +45,9 @@ def import_trace(
     if graph is None and kind not in ("openvino", "vela"):
         raise InputError(f"a trace of {kind} needs --graph: {FORMATS[kind]}")
     subject = prepare(model, shapes=shapes)
-    return attribute(subject, _read(kind, subject.source, trace, graph))[0]
+    # Where it was made, nobody knows: functions cost what they cost whence here.
+    recording = _read(kind, subject.source, trace, graph)
+    return attribute(subject, recording, rates=rates_for(Toolchain()))[0]
 
 
 def _read(kind: str, source: SourceGraph, trace: Path, graph: Path | None) -> Recording:

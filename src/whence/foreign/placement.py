@@ -43,7 +43,9 @@ def place(
     costs: Mapping[int, SourceCost],
     *,
     has_edges: bool = True,
+    busy_ps: Mapping[int, int] | None = None,
 ) -> Placement:
+    """`busy_ps` is what all threads together spend on each node in a run, by its number."""
     engine = EngineGraph(nodes)
     regions = find_regions(source, engine)
     engine = EngineGraph(nodes, regions)
@@ -54,7 +56,8 @@ def place(
         if node.number in checks.doubtful:
             places.append(Place(node, Evidence.NONE, {}, doubt=checks.doubtful[node.number]))
         elif region is not None and region.operators:
-            weights = weights_of(source, model, costs, region.operators)
+            busy = (busy_ps or {}).get(node.number, 0)
+            weights = weights_of(source, model, costs, region.operators, busy)
             places.append(Place(node, region.evidence, weights))
         elif node.is_layout and (causes := _causes(source, engine, regions, node)):
             weights = dict.fromkeys(causes, 1)

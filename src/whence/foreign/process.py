@@ -55,7 +55,7 @@ class EngineProcess:
             stderr=self._log,
             text=True,
             errors="replace",
-            env=_environment(),
+            env=worker_environment(),
         )
 
     def __enter__(self) -> Self:
@@ -128,7 +128,7 @@ class EngineProcess:
         os.kill(self._process.pid, signal.SIGCONT)
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """That of this process, and where it finds whence, for one that is not installed."""
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]

@@ -17,8 +17,10 @@ from whence.attribution.measure import overhead
 from whence.attribution.profile import DIMENSION, Profile
 from whence.attribution.sample_inputs import declared_shapes, sample_inputs
 from whence.codegen.target import usable_cores
+from whence.codegen.toolchain import Toolchain
 from whence.errors import InputError
 from whence.foreign.assemble import assemble
+from whence.foreign.engine_rates import engine_rates
 from whence.foreign.engines import check_engine
 from whence.foreign.named_model import with_names
 from whence.foreign.placement import Placement
@@ -29,6 +31,7 @@ from whence.foreign.source import SourceGraph, check_first_generation
 from whence.graph import Graph
 from whence.ops.named_dimensions import named_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
+from whence.rates import MachineRates
 from whence.report.files import WRITERS
 from whence.report.html.page import page
 from whence.runtime.environment import environment
@@ -71,7 +74,7 @@ def profile(
     recording = record(
         subject, engine, threads=threads, runs=runs, warmup=warmup, progress=progress
     )
-    return attribute(subject, recording)[0]
+    return attribute(subject, recording, progress=progress)[0]
 
 
 def prepare(
@@ -156,8 +159,18 @@ def finished(subject: Subject, process: EngineProcess, keep: Path | None = None)
     return replace(found, overhead_ratio=overhead(told["runs_ns"], told["plain_ns"]))
 
 
-def attribute(subject: Subject, recording: Recording) -> tuple[Profile, Placement]:
-    """The profile of a recording, and the placement behind it."""
+def attribute(
+    subject: Subject,
+    recording: Recording,
+    *,
+    rates: MachineRates | None = None,
+    progress: Progress | None = None,
+) -> tuple[Profile, Placement]:
+    """The profile of a recording, and the placement behind it. What functions cost the engine is
+    measured if it never was, unless `rates` are given.
+    """
+    if rates is None:
+        rates = engine_rates(recording.engine, recording.version, Toolchain(), progress)
     found, placement = assemble(
         subject.source,
         recording,
@@ -165,6 +178,7 @@ def attribute(subject: Subject, recording: Recording) -> tuple[Profile, Placemen
         shapes=subject.shapes,
         writers=WRITERS,
         environment={**_subject(subject), recording.engine: recording.version, **environment()},
+        rates=rates,
     )
     return replace(found, render=page), placement
 

@@ -1,10 +1,12 @@
 """A kernel's time over the operators of the file that it stands for.
 
 An operator has what leaving it out of the kernel would save, by the cost model of whence's own
-profiles; convolutions, products and recurrent cells, or else the operator that costs most, have the
-rest. Views and sizes have nothing while there is anything else, nor has what engines fold into the
-weights of a convolution: a batch normalisation, a scale or an offset by constants right behind it.
-Which branch of a condition runs is not known: the condition keeps its part.
+profiles and what functions cost the engine (`engine_rates.py`); convolutions, products and recurrent
+cells, or else the operator that costs most, have the rest. How far such a kernel stays below the peak
+rate is seen by how long it took, and is the convolution's or product's. Views and sizes have nothing
+while there is anything else, nor has what engines fold into the weights of a convolution: a batch
+normalisation, a scale or an offset by constants right behind it. Which branch of a condition runs is
+not known: the condition keeps its part.
 """
 
 from __future__ import annotations
@@ -13,11 +15,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from whence.attribution.cost_model import VIEWS, CostModel, Traffic
 from whence.attribution.source_costs import SourceCost
+from whence.calibration.nominal import SIMPLE
+from whence.foreign.function_models import LIMITS, SUMS
 from whence.foreign.source import SourceGraph
 from whence.ops.definition import OpClass
 from whence.ops.registry import classes_of
 
 _IN_WEIGHTS = frozenset({"BatchNormalization", "Mul", "Div", "Add", "Sub"})
+_NORMALISES = frozenset({"LayerNormalization", "ReduceMean"})
+_FLOAT_BYTES = 4
 _UNKNOWN_PS = 1000
 """What an operator costs whose shapes are not known: little beside a convolution."""
 
@@ -27,8 +33,11 @@ def weights_of(
     model: CostModel,
     costs: Mapping[int, SourceCost],
     operators: Collection[int],
+    busy_ps: int = 0,
 ) -> dict[int, int]:
-    """Weights of the operators, none negative, not all 0."""
+    """Weights of the operators, none negative, not all 0. `busy_ps` is what all threads together
+    spend on the kernel, where that is known.
+    """
     members = sorted(operators)
     folded = _folded(source, members) | {
         each
@@ -48,6 +57,14 @@ def weights_of(
         return {**weights, working[0]: 1}
     inside = frozenset(members)
     arithmetic = {each: _arithmetic(costs, each) for each in working}
+    if heavy:
+        anchor = max(heavy, key=lambda each: (arithmetic[each], -each))
+        for each in working:
+            if each not in heavy:
+                arithmetic[each] = _behind(source, model, costs, anchor, each)
+    for each in _sums_before_norm(source, members):
+        if (factor := model.rates.epilogue.get(SUMS["norm"])) and each in arithmetic:
+            arithmetic[each] = round(_simple_ps(model, costs, each) * factor)
     reads = {each: costs[each].side_bytes(inside) if each in costs else 0 for each in working}
     read = {
         each: sum(size for makers, size in costs[each].reads if not makers & inside)
@@ -58,15 +75,23 @@ def weights_of(
     traffic = Traffic(sum(read.values()), 0)
     per_byte = model.byte_ps(traffic)
     computing, moving = sum(arithmetic.values()), model.moving_ps(traffic)
-    whole = model.together_ps(computing, moving, traffic)
     anchors = heavy or [max(working, key=lambda each: (arithmetic[each], -each))]
+    alone = 0
+    if heavy:
+        # What others read, they read between the sums of one tile and those of the next, where there
+        # is no arithmetic for it to hide behind.
+        others = sum(reads[each] for each in working if each not in anchors)
+        alone = min(moving, round(others * per_byte))
+        moving -= alone
+        within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
+        computing = max(computing, within)
+    whole = alone + model.together_ps(computing, moving, traffic)
     for each in working:
         if each not in anchors:
-            weights[each] = whole - model.together_ps(
-                max(0, computing - arithmetic[each]),
-                max(0, moving - round(reads[each] * per_byte)),
-                traffic,
-            )
+            without = round(reads[each] * per_byte)
+            apart = min(alone, without)
+            left = max(0, computing - arithmetic[each]), max(0, moving - (without - apart))
+            weights[each] = whole - (alone - apart) - model.together_ps(*left, traffic)
     rest = max(0, whole - sum(weights.values()))
     total = sum(arithmetic[each] for each in anchors)
     for each in anchors:
@@ -87,6 +112,44 @@ def _folded(source: SourceGraph, members: Sequence[int]) -> set[int]:
         if source[each].op in _IN_WEIGHTS and len(makers) == 1 and makers[0] in convolved | found:
             found.add(each)
     return found
+
+
+def _behind(
+    source: SourceGraph,
+    model: CostModel,
+    costs: Mapping[int, SourceCost],
+    anchor: int,
+    operator: int,
+) -> int:
+    """What the operator adds to a convolution or product that it is applied to the results of."""
+    op, known = source[operator].op, model.rates.epilogue
+    family = "convolution" if classes_of(source[anchor].op) & OpClass.CONV else "product"
+    factor = known.get(f"{family} {op}") if op in LIMITS else None
+    if op == "Add" and source[operator].feeds_from == (anchor,):
+        factor = known.get(SUMS["bias"])
+    if factor is not None:
+        return round(_simple_ps(model, costs, operator) * factor)
+    return round(_arithmetic(costs, operator) * model.epilogue(source[anchor].op, op))
+
+
+def _simple_ps(model: CostModel, costs: Mapping[int, SourceCost], operator: int) -> float:
+    """What it would cost if it took an instruction for each element of its largest operand."""
+    reads = costs[operator].reads if operator in costs else ()
+    elements = max((size for _, size in reads), default=0) // _FLOAT_BYTES
+    return model.rates.element_ps[SIMPLE] * elements
+
+
+def _sums_before_norm(source: SourceGraph, members: Sequence[int]) -> list[int]:
+    """Sums of two values from elsewhere in a kernel that normalises rows: a residual."""
+    if not any(source[each].op in _NORMALISES for each in members):
+        return []
+    return [
+        each
+        for each in members
+        if source[each].op == "Add"
+        and len(source[each].feeds_from) == 2
+        and not set(source[each].feeds_from) & set(members)
+    ]
 
 
 def _arithmetic(costs: Mapping[int, SourceCost], operator: int) -> int:

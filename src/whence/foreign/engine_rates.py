@@ -1,0 +1,166 @@
+"""What functions cost an engine, measured with the engine itself.
+
+Engines differ by factors in what an error function or a hyperbolic tangent costs them, so a kernel's
+time cannot be divided by what whence's own code would need. Each function that the cost model tells
+apart runs in small models (`function_models.py`), and something simple in its place: what the function
+takes longer is its arithmetic. That takes seconds, once for each engine, version and machine; it is kept in the cache
+folder beside what was measured of the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+from typing import NamedTuple
+
+from whence.building.tuning_records import replace_file
+from whence.calibration.nominal import SIMPLE
+from whence.calibration.record import calibrated
+from whence.codegen.cache import cache_key
+from whence.codegen.toolchain import Toolchain
+from whence.errors import CacheError
+from whence.foreign.engines import ENGINES, available
+from whence.foreign.function_models import (
+    ACTIVATIONS,
+    ELEMENTS,
+    FUNCTIONS,
+    LIMITS,
+    SUMS,
+    write_function_models,
+)
+from whence.foreign.process import worker_environment
+from whence.rates import MachineRates
+
+Progress = Callable[[str, int, int], None]
+_SECONDS = 120
+_ROUNDS = 30
+_FOLDER = "calibration"
+_SOURCES = ("engine_rates.py", "function_models.py", "workers/time_models.py")
+
+
+class FunctionCosts(NamedTuple):
+    """What functions cost an engine."""
+
+    element_ps: dict[str, float]
+    """By function: picoseconds for an element."""
+    epilogue: dict[str, float]
+    """Behind a product or convolution, as a factor of that: by family and function. Of limits and
+    sums, as a factor of something simple.
+    """
+
+
+def engine_rates(
+    engine: str, version: str, toolchain: Toolchain, progress: Progress | None = None
+) -> MachineRates:
+    """The machine as the engine uses it: functions cost what they cost the engine. Those of the
+    machine alone where the engine is not here in that version, does not read ONNX, or nothing is to
+    be measured (WHENCE_CALIBRATE=never).
+    """
+    machine = calibrated(toolchain, progress)
+    kind = ENGINES.get(engine)
+    if (
+        not machine.measured
+        or kind is None
+        or ".onnx" not in kind.suffixes
+        or not available().get(engine, "").startswith(version)
+    ):
+        return machine
+    place = _path(engine, version, toolchain)
+    found = _stored(place)
+    if found is None:
+        if progress is not None:
+            progress(f"measuring functions of {engine}", 0, 1)
+        found = measured_functions(engine, machine.element_ps[SIMPLE])
+        if found is None:
+            return machine
+        _store(place, found, toolchain)
+    return replace(
+        machine, element_ps={**machine.element_ps, **found.element_ps}, epilogue=found.epilogue
+    )
+
+
+def measured_functions(engine: str, simple_ps: float) -> FunctionCosts | None:
+    """Measured now, in a process of its own; none where the engine cannot be asked. `simple_ps` is
+    what the simplest functions cost.
+    """
+    with tempfile.TemporaryDirectory(prefix="whence-functions-") as folder:
+        write_function_models(Path(folder))
+        took = time_models(engine, Path(folder), _ROUNDS)
+    if took is None:
+        return None
+
+    def element_ps(kind: str, name: str) -> float:
+        longer = took[f"{kind} {name}"] - took[f"{kind} {SIMPLE}"]
+        return simple_ps + max(0.0, 1000 * longer / ELEMENTS[kind])
+
+    alone = {name: element_ps("alone", name) for name in FUNCTIONS}
+    behind = {
+        f"{family} {name}": element_ps(family, name) / alone[name]
+        for family in ("product", "convolution")
+        for name in ACTIVATIONS
+    }
+    behind |= {
+        f"{family} {name}": element_ps(family, name) / simple_ps
+        for family in ("product", "convolution")
+        for name in LIMITS
+    }
+    behind |= {sum_name: element_ps(kind, "Add") / simple_ps for kind, sum_name in SUMS.items()}
+    return FunctionCosts(alone, behind)
+
+
+def time_models(engine: str, folder: Path, rounds: int) -> dict[str, int] | None:
+    """Nanoseconds by name of the models in a folder, run in turns in a process of their own; none
+    where the engine cannot be asked.
+    """
+    command = [
+        *(sys.executable, "-m", "whence.foreign.workers.time_models"),
+        *(f"whence.foreign.workers.{engine}_worker", str(folder), str(rounds)),
+    ]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            env=worker_environment(),
+            check=True,
+        )
+        found = json.loads(done.stdout.strip().splitlines()[-1])
+        return {str(name): int(time) for name, time in found.items()}
+    except (subprocess.SubprocessError, OSError, ValueError, IndexError, AttributeError):
+        return None
+
+
+def _path(engine: str, version: str, toolchain: Toolchain) -> Path:
+    digest = hashlib.sha256()
+    root = resources.files("whence.foreign")
+    for name in (*_SOURCES, f"workers/{engine}_worker.py"):
+        digest.update(root.joinpath(name).read_bytes())
+    name = cache_key("engine", engine, version, toolchain.key(), digest.hexdigest())
+    return toolchain.cache.folder / _FOLDER / f"{engine}-{name[:32]}.json"
+
+
+def _stored(path: Path) -> FunctionCosts | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return FunctionCosts(
+            {str(name): float(each) for name, each in content["element_ps"].items()},
+            {str(name): float(each) for name, each in content["epilogue"].items()},
+        )
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def _store(path: Path, found: FunctionCosts, toolchain: Toolchain) -> None:
+    content = json.dumps(found._asdict(), indent=1).encode() + b"\n"
+    with suppress(OSError, CacheError):
+        replace_file(toolchain.cache.subfolder(_FOLDER) / path.name, content)

@@ -1,0 +1,175 @@
+"""Small models of functions of one element, by which an engine is asked what they cost it.
+
+1. `alone`: the function several times in a row, limited each time to where it is defined.
+2. `product` and `convolution`: the function behind narrow products or 1×1 convolutions, where engines
+   apply it to results before they are stored, often with other code.
+
+3. `norm`: a sum in front of a layer normalisation, which engines have a kernel for.
+
+Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an absolute
+value, a Relu where engines fuse it, or nothing in place of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper, save
+
+from whence.calibration.nominal import SIMPLE
+
+FUNCTIONS: Mapping[str, str] = {
+    "Div": "Reciprocal",
+    "Sqrt": "Sqrt",
+    "Exp": "Exp",
+    "Log": "Log",
+    "Erf": "Erf",
+    "Tanh": "Tanh",
+    "Sigmoid": "Sigmoid",
+    "Softmax": "Softmax",
+    "LayerNormalization": "LayerNormalization",
+    "Gelu": "Gelu",
+    "Softplus": "Softplus",
+    "Mish": "Mish",
+    "Sin": "Sin",
+    "Atan": "Atan",
+}
+"""By operator of the cost model: the operator that is measured for it."""
+ACTIVATIONS: Mapping[str, str] = {
+    "Exp": "Elu",
+    "Tanh": "Tanh",
+    "Sigmoid": "Sigmoid",
+    "Gelu": "Gelu",
+    "Softplus": "Softplus",
+    "Mish": "Mish",
+}
+"""The same for those that engines apply to the results of products and convolutions."""
+LIMITS: Mapping[str, str] = {"Clip": "Clip", "LeakyRelu": "LeakyRelu", "HardSigmoid": "HardSigmoid"}
+"""Those of them that take an instruction or two, which some engines need a pass of its own for."""
+SUMS = {"bias": "bias Add", "norm": "norm Add"}
+"""By kind of model: what a sum there is called."""
+# A Relu and the limits behind it would become one kernel.
+_BASE_ALONE, _BASE_BEHIND = "Abs", "Relu"
+# All that a model touches fits the second level of any cache.
+_ROWS, _COLUMNS, _REPEATS = 64, 256, 8
+_BATCHED = (1, _ROWS, _COLUMNS)
+_LOWEST, _HIGHEST = 0.25, 2.0
+_NARROW, _LAYERS = 16, 4
+_SIDE = 8
+ELEMENTS = {
+    "alone": _ROWS * _COLUMNS * _REPEATS,
+    "product": _ROWS * _COLUMNS * _LAYERS,
+    "convolution": _SIDE * _SIDE * _COLUMNS * _LAYERS,
+    "bias": _ROWS * _COLUMNS * _LAYERS,
+    "norm": _ROWS * _COLUMNS * _LAYERS,
+}
+"""How many elements the function has, by kind of model."""
+_OPSET, _IR = 20, 9
+
+
+def write_function_models(folder: Path) -> None:
+    """Files `KIND NAME.onnx`, and inputs for them in `inputs.npz`."""
+    rng = np.random.default_rng(0)
+    narrow = rng.standard_normal((_COLUMNS, _NARROW)).astype(np.float32) / _COLUMNS**0.5
+    wide = rng.standard_normal((_NARROW, _COLUMNS)).astype(np.float32) / _NARROW**0.5
+    inputs: dict[str, np.ndarray] = {
+        "alone": rng.uniform(_LOWEST, _HIGHEST, (_ROWS, _COLUMNS)),
+        "product": rng.standard_normal((_ROWS, _NARROW)),
+        "convolution": rng.standard_normal((1, _NARROW, _SIDE, _SIDE)),
+        "bias": rng.standard_normal((_ROWS, _NARROW)),
+        "norm": rng.standard_normal(_BATCHED),
+        "side": rng.standard_normal(_BATCHED),
+    }
+    given = {name: value.astype(np.float32) for name, value in inputs.items()}
+    np.savez(folder / "inputs.npz", **given)  # type: ignore[arg-type]
+    limits = {"lowest": np.float32(_LOWEST), "highest": np.float32(_HIGHEST)}
+    scale = np.linspace(0.5, 1.5, _COLUMNS, dtype=np.float32)
+    for name, op in {SIMPLE: _BASE_ALONE, **FUNCTIONS}.items():
+        nodes, weights = [], {**limits, "scale": scale}
+        for number in range(_REPEATS):
+            x = f"x{number}" if number else "alone"
+            more = ["scale"] if op == "LayerNormalization" else []
+            nodes += [
+                helper.make_node(op, [x, *more], [f"y{number}"]),
+                helper.make_node("Clip", [f"y{number}", *limits], [f"x{number + 1}"]),
+            ]
+        _save(folder / f"alone {name}.onnx", nodes, given["alone"], weights)
+    biases = {"wide_bias": scale, "narrow_bias": scale[:_NARROW]}
+    kernels = {
+        "wide": wide.T.reshape(_COLUMNS, _NARROW, 1, 1),
+        "narrow": narrow.T.reshape(_NARROW, _COLUMNS, 1, 1),
+    }
+    for name, op in {SIMPLE: _BASE_BEHIND, **ACTIVATIONS, **LIMITS}.items():
+        for family, weights in (
+            ("product", {"wide": wide, "narrow": narrow, **biases, **limits}),
+            ("convolution", {**kernels, **biases, **limits}),
+        ):
+            nodes = _layers(op, "Gemm" if family == "product" else "Conv", family)
+            _save(folder / f"{family} {name}.onnx", nodes, given[family], weights)
+    for name, summed in ((SIMPLE, False), ("Add", True)):
+        weights = {"wide": wide, "narrow": narrow, **biases}
+        _save(folder / f"bias {name}.onnx", _sums(summed=summed), given["bias"], weights)
+        weights = {"scale": scale, "offset": scale}
+        _save(folder / f"norm {name}.onnx", _norms(summed=summed), given["norm"], weights)
+
+
+def _layers(op: str, heavy: str, given: str) -> list[NodeProto]:
+    """Wide results with the function behind them, and narrow ones, in turns."""
+    nodes = []
+    for number in range(_LAYERS):
+        x, limits = f"x{number}" if number else given, ["lowest", "highest"] * (op == "Clip")
+        nodes += [
+            helper.make_node(heavy, [x, "wide", "wide_bias"], [f"w{number}"]),
+            helper.make_node(op, [f"w{number}", *limits], [f"y{number}"]),
+            helper.make_node(heavy, [f"y{number}", "narrow", "narrow_bias"], [f"x{number + 1}"]),
+        ]
+    return nodes
+
+
+def _sums(*, summed: bool) -> list[NodeProto]:
+    nodes = []
+    for number in range(_LAYERS):
+        x, y = f"x{number}" if number else "bias", f"w{number}"
+        nodes.append(helper.make_node("MatMul", [x, "wide"], [y]))
+        if summed:
+            nodes.append(helper.make_node("Add", [y, "wide_bias"], [f"y{number}"]))
+            y = f"y{number}"
+        nodes.append(helper.make_node("MatMul", [y, "narrow"], [f"x{number + 1}"]))
+    return nodes
+
+
+def _norms(*, summed: bool) -> list[NodeProto]:
+    nodes = []
+    for number in range(_LAYERS):
+        x = f"x{number}" if number else "norm"
+        if summed:
+            nodes.append(helper.make_node("Add", [x, "side"], [f"y{number}"]))
+            x = f"y{number}"
+        nodes.append(
+            helper.make_node("LayerNormalization", [x, "scale", "offset"], [f"x{number + 1}"])
+        )
+    return nodes
+
+
+def _save(
+    path: Path, nodes: Sequence[NodeProto], given: np.ndarray, weights: Mapping[str, Any]
+) -> None:
+    read = {name for node in nodes for name in node.input}
+    kept = [
+        numpy_helper.from_array(np.ascontiguousarray(value), name)
+        for name, value in weights.items()
+        if name in read
+    ]
+    kind = path.stem.partition(" ")[0]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, given.shape)
+        for name in (kind, "side")
+        if name in read
+    ]
+    result = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, given.shape)
+    graph = helper.make_graph(list(nodes), kind, ports, [result], kept)
+    opsets = [helper.make_opsetid("", _OPSET)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=_IR), path)

@@ -1,0 +1,155 @@
+"""What functions cost an engine, and how a kernel's time is divided by that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.foreign.models import Build
+from whence.attribution.cost_model import CostModel
+from whence.attribution.source_costs import source_costs
+from whence.calibration.nominal import SIMPLE, nominal_rates
+from whence.codegen.toolchain import Toolchain
+from whence.foreign import engine_rates
+from whence.foreign.engine_rates import FunctionCosts, measured_functions
+from whence.foreign.function_models import FUNCTIONS, SUMS, write_function_models
+from whence.foreign.run import prepare
+from whence.foreign.shares import weights_of
+from whence.rates import MachineRates
+
+
+def shares(path: Path, rates: MachineRates, busy_ps: int = 0) -> dict[str, float]:
+    source = prepare(path).source
+    model = CostModel(rates)
+    operators = [number for number in source.live if source[number].op != "Identity"]
+    found = weights_of(source, model, source_costs(source.graph, model), operators, busy_ps)
+    whole = sum(found.values())
+    return {source[number].name: weight / whole for number, weight in found.items()}
+
+
+@pytest.fixture
+def rates() -> MachineRates:
+    return nominal_rates(Toolchain().target)
+
+
+def gemm_tanh(path: Path) -> Path:
+    build = Build((64, 32))
+    x = build.op("MatMul", "product", "x", build.weight("w", 32, 256))
+    return build.save(path / "model.onnx", build.op("Tanh", "tanh", x))
+
+
+def test_a_function_has_what_it_costs_the_engine(tmp_path: Path, rates: MachineRates) -> None:
+    path = gemm_tanh(tmp_path)
+    slow = replace(rates, element_ps={**rates.element_ps, "Tanh": 4000.0})
+    quick = replace(rates, element_ps={**rates.element_ps, "Tanh": 40.0})
+    assert shares(path, quick)["tanh"] < 0.4
+    assert shares(path, slow)["tanh"] > 0.8
+    behind = replace(slow, epilogue={"product Tanh": 0.01})
+    assert shares(path, behind)["tanh"] == pytest.approx(shares(path, quick)["tanh"], abs=0.01)
+
+
+def test_what_a_kernel_takes_longer_than_the_peak_rate_is_the_products(
+    tmp_path: Path, rates: MachineRates
+) -> None:
+    path = gemm_tanh(tmp_path)
+    costs = round(64 * 256 * rates.element_ps["Tanh"])
+    assert shares(path, rates, 20 * costs)["tanh"] == pytest.approx(0.05, abs=0.01)
+
+
+def test_limits_and_biases_have_what_was_measured_behind_products(
+    tmp_path: Path, rates: MachineRates
+) -> None:
+    build = Build((1, 8, 32, 32))
+    x = build.op("Conv", "conv", "x", build.weight("w", 16, 8, 1, 1))
+    x = build.op("Clip", "clip", x, build.constant("low", 0.0), build.constant("high", 6.0))
+    path = build.save(tmp_path / "clip.onnx", x)
+    once = 16 * 32 * 32 * rates.element_ps[SIMPLE]
+    known = replace(rates, epilogue={"convolution Clip": 5.0})
+    assert shares(path, known, round(50 * once))["clip"] == pytest.approx(0.1, abs=0.01)
+
+    build = Build((64, 32))
+    x = build.op("MatMul", "product", "x", build.weight("w", 32, 256))
+    path = build.save(tmp_path / "bias.onnx", build.op("Add", "bias", x, build.weight("b", 256)))
+    once = 64 * 256 * rates.element_ps[SIMPLE]
+    known = replace(rates, epilogue={SUMS["bias"]: 5.0})
+    assert shares(path, known, round(50 * once))["bias"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_residual_in_front_of_a_normalisation(tmp_path: Path, rates: MachineRates) -> None:
+    build = Build((1, 64, 256))
+    side = build.op("Relu", "side", "x")
+    total = build.op("Add", "skip", build.op("Neg", "other", "x"), side)
+    norm = build.op("LayerNormalization", "norm", total, build.weight("scale", 256), axis=-1)
+    source = prepare(build.save(tmp_path / "norm.onnx", norm)).source
+    inside = [number for number in source.live if source[number].name in ("skip", "norm")]
+    skip = next(number for number in inside if source[number].name == "skip")
+
+    def part(rates: MachineRates) -> float:
+        model = CostModel(rates)
+        found = weights_of(source, model, source_costs(source.graph, model), inside)
+        return found[skip] / sum(found.values())
+
+    assert part(rates) < 0.5
+    assert part(replace(rates, epilogue={SUMS["norm"]: 500.0})) > 0.9
+
+
+def test_every_model_is_valid_and_has_its_twin(tmp_path: Path) -> None:
+    write_function_models(tmp_path)
+    names = {path.stem for path in tmp_path.glob("*.onnx")}
+    assert {f"alone {name}" for name in FUNCTIONS} < names
+    for kind in {name.partition(" ")[0] for name in names}:
+        assert f"{kind} {SIMPLE}" in names
+    with np.load(tmp_path / "inputs.npz") as inputs:
+        for path in tmp_path.glob("*.onnx"):
+            model = onnx.load(path)
+            onnx.checker.check_model(model, full_check=True)
+            assert all(port.name in inputs for port in model.graph.input)
+
+
+def test_an_engine_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WHENCE_CACHE", str(tmp_path))
+    toolchain = Toolchain()
+    machine = replace(nominal_rates(toolchain.target), measured=True)
+    monkeypatch.setattr(engine_rates, "calibrated", lambda *_: machine)
+    monkeypatch.setattr(engine_rates, "available", lambda: {"onnxruntime": "1.2.3"})
+    asked: list[str] = []
+
+    def measured(engine: str, simple_ps: float) -> FunctionCosts:
+        asked.append(engine)
+        return FunctionCosts({"Tanh": 123.0}, {"product Tanh": 0.5})
+
+    monkeypatch.setattr(engine_rates, "measured_functions", measured)
+    for _ in range(2):
+        found = engine_rates.engine_rates("onnxruntime", "1.2.3", toolchain)
+        assert found.element_ps["Tanh"] == 123.0
+        assert found.element_ps["Exp"] == machine.element_ps["Exp"]
+        assert found.epilogue == {"product Tanh": 0.5}
+    assert asked == ["onnxruntime"]
+    # Another version, another engine, and one that reads no ONNX are not what was asked.
+    assert engine_rates.engine_rates("onnxruntime", "1.3", toolchain) == machine
+    assert engine_rates.engine_rates("litert", "2.3.0", toolchain) == machine
+    (stored,) = tmp_path.rglob("onnxruntime-*.json")
+    stored.write_text(json.dumps({"element_ps": 3}))
+    engine_rates.engine_rates("onnxruntime", "1.2.3", toolchain)
+    assert asked == ["onnxruntime"] * 2
+
+
+@pytest.mark.slow
+def test_functions_are_measured_with_the_engine() -> None:
+    pytest.importorskip("onnxruntime")
+    found = measured_functions("onnxruntime", 20.0)
+    assert found is not None
+    assert found.element_ps.keys() == FUNCTIONS.keys()
+    assert all(each >= 20.0 for each in found.element_ps.values())
+    # A scalar function of the C library, and one that takes a vector instruction.
+    assert found.element_ps["Softplus"] > 2 * found.element_ps["Sqrt"]
+    assert {"product Tanh", "convolution Clip", *SUMS.values()} <= found.epilogue.keys()
+
+
+def test_an_engine_that_is_not_here_is_not_measured() -> None:
+    assert measured_functions("nowhere", 20.0) is None
