@@ -275,7 +275,7 @@ def test_a_program_of_other_code_is_modelled() -> None:
     other = dataclasses.replace(step, symbol="add_erf_0123456789abcdef")
     program = Program(
         program.plan,
-        program.weights,
+        program.packed,
         program.library,
         dataclasses.replace(program.details, steps=(other,)),
     )

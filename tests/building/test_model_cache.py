@@ -457,3 +457,52 @@ def test_only_parts_of_programs_are_thawed() -> None:
 
     with pytest.raises(pickle.UnpicklingError, match=r"posix\.system is no part of a program"):
         load(pickle.dumps(Bad()))
+
+
+# ---- weights that are not stored twice ----
+
+
+def _large(path: Path, seed: int) -> Path:
+    """Two products with their matrices in an external file."""
+    build, random = GraphBuilder("large"), np.random.default_rng(seed)
+    value = build.input("x", DType.F32, [4, 300])
+    for shape in ((300, 300), (300, 300), (300,)):
+        given = build.const(random.standard_normal(shape, dtype=np.float32))
+        value = build.op("MatMul" if len(shape) == 2 else "Add", value, given)
+    build.output("y", value)
+    api.save(build.finish(), path)
+    onnx.save(
+        onnx.load(path), path, save_as_external_data=True, location="data.bin", size_threshold=1000
+    )
+    return path
+
+
+def test_large_weights_start_from_the_files_of_the_model(
+    engine: Engine, warm: Start, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whence.building.model_cache._LARGEST", 500_000)
+    monkeypatch.setattr("whence.building.weights._LARGE", 1000)
+    x = np.random.default_rng(1).standard_normal((4, 300), dtype=np.float32)
+    path = _large(tmp_path / "l.onnx", 3)
+    before = set(_entries(folder))
+    first = outputs(api.compile_model(path, engine=engine)(x))
+    assert max(file.stat().st_size for file in set(_entries(folder)) - before) < 200_000
+    assert_same(outputs(warm(path)(x)), first)
+    # The same graph with other weights: nothing of the old ones is used.
+    (tmp_path / "data.bin").unlink()
+    _large(path, 4)
+    second = outputs(api.compile_model(path, engine=engine)(x))
+    assert_same(outputs(warm(path)(x)), second)
+    assert not np.allclose(first[0], second[0])
+    np.testing.assert_allclose(second[0], api.load(path).run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_large_weights_that_are_no_files_bytes_are_not_stored(
+    engine: Engine, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whence.building.model_cache._LARGEST", 1000)
+    path = _saved(_net("not stored", seed=11), tmp_path / "m.onnx")
+    first = outputs(api.compile_model(path, engine=engine)(X))
+    before = set(_entries(folder))
+    assert_same(outputs(api.compile_model(path, engine=engine)(X)), first)
+    assert set(_entries(folder)) == before

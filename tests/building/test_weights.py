@@ -36,7 +36,7 @@ def test_every_constant_is_there_aligned() -> None:
     ]
     weights = Weights()
     places = [weights.place(node) for node in constants(*values)]
-    block = weights.finish()
+    block = weights.finish().block
     for place, value in zip(places, values, strict=True):
         assert place.offset % ALIGNMENT == 0
         assert np.array_equal(read(block, place, value), value)
@@ -49,7 +49,7 @@ def test_a_packing_is_another_content() -> None:
     assert weights.place(node) == plain
     assert plain != turned
     assert np.array_equal(
-        read(weights.finish(), turned, SOME.reshape(100, 60)), SOME.reshape(60, 100).T
+        read(weights.finish().block, turned, SOME.reshape(100, 60)), SOME.reshape(60, 100).T
     )
 
 
@@ -67,7 +67,7 @@ def test_constants_that_only_begin_alike_are_both_there() -> None:
     other[-1] = -1
     weights = Weights()
     first, second, again = (weights.place(node) for node in constants(SOME, other, SOME.copy()))
-    block = weights.finish()
+    block = weights.finish().block
     assert first == again
     assert np.array_equal(read(block, first, SOME), SOME)
     assert np.array_equal(read(block, second, other), other)

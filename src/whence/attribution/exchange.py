@@ -22,8 +22,8 @@ from whence.backends.cpu.step_timing import ordinary_numbers
 from whence.building.aligned_memory import ALIGNMENT, aligned_bytes
 from whence.building.memory_layout import Region
 from whence.building.native_code import Library, NativePlan, NativeSlot, NativeStep
+from whence.building.packed_weights import Packing
 from whence.building.program import Block, Program, ReferenceStep, Segment, make_segment
-from whence.building.weights import Packing
 from whence.graph import Ref
 from whence.kernels.ir import Buffer
 from whence.ops.definition import Value
@@ -89,7 +89,7 @@ class Exchange:
             ),
         )
         self._given = operands.values
-        self._program = Program(plan, program.weights, program.library, program.details)
+        self._program = Program(plan, program.packed, program.library, program.details)
         self.move()
 
     def move(self) -> None:

@@ -68,7 +68,7 @@ def memory_use(program: Program) -> MemoryUse:
     peak = alive.index(max(alive)) if alive else 0
     there = [held for held in tensors if held.first <= peak <= held.last]
     return MemoryUse(
-        int(program.weights.nbytes),
+        int(program.packed.nbytes),
         program.plan.arena_bytes,
         program.plan.scratch_bytes,
         tuple(alive),

@@ -38,7 +38,7 @@ def footprint(program: Program) -> int:
     graph = program.graph
     ends = [ref for node in graph.outputs for ref in node.inputs if ref is not None]
     ends += [node.ref(0) for node in graph.inputs]
-    weights, arena = int(program.weights.nbytes), program.plan.arena_bytes
+    weights, arena = int(program.packed.nbytes), program.plan.arena_bytes
     return weights + arena + sum(_nbytes(graph, ref) for ref in ends)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,18 @@ def empty_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
         raise MemoryError(f"no room for an array {dtype}{list(shape)}") from None
+
+
+def ordinary_pages(size: int) -> np.ndarray:
+    """As `aligned_bytes`, in pages of the ordinary size. NumPy asks for huge ones, which a virtual
+    machine may have to get from its host first: for gigabytes that takes seconds.
+    """
+    try:
+        return np.frombuffer(
+            mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8
+        )[:size]
+    except (OSError, OverflowError, ValueError):
+        raise MemoryError(f"no room for {size:,} bytes of a model's values") from None
 
 
 def aligned_bytes(size: int) -> np.ndarray:

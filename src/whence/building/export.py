@@ -245,7 +245,7 @@ def described_model(program: Program, stem: str, tables: Sequence[str], plans: s
             f"  {plans}, step_names, {len(program.steps)},",
             f"  copies, {len(copies)}, input_bytes, output_bytes,",
             (
-                f"  {program.memory.arena_bytes}, {program.weights.nbytes}, {len(graph.inputs)},"
+                f"  {program.memory.arena_bytes}, {program.packed.nbytes}, {len(graph.inputs)},"
                 f" {len(graph.outputs)}, variables, {len(variables)},"
             ),
             "};",

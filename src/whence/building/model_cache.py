@@ -24,6 +24,7 @@ import numpy as np
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.backend import CacheIdentity
 from whence.building.native_code import Library
+from whence.building.packed_weights import PackedWeights
 from whence.building.plan_json import decode_plan, encode_plan
 from whence.building.program import (
     Program,
@@ -118,12 +119,19 @@ class CachedModel:
             else ""
         )
         self._fusion, self._device_parts = fusion, identity.parts
-        self._others: list[tuple[str, str]] = []
+        self._others: list[tuple[str, FileDigest]] = []
+        """Further files by name, as they are written in records."""
 
     def interface(self) -> Interface | None:
         """The model as it was when it was compiled before, or None."""
-        if not self._enabled or (record := self._record(self._key)) is None:
+        if not self._enabled:
             return None
+        # The same file may have been compiled with other files beside it.
+        records = map(_decoded, self._cache.map_all(self._key))
+        found = (self._interface(record) for record in records if record is not None)
+        return next((each for each in found if each is not None), None)
+
+    def _interface(self, record: Mapping[str, Any]) -> Interface | None:
         try:
             others = [(str(name), str(digest)) for name, digest in record["files"]]
             inputs = tuple(Port(name, decode_type(kind)) for name, kind in record["inputs"])
@@ -131,9 +139,10 @@ class CachedModel:
             source = str(record["source"])
         except _MISREAD:
             return None
-        if others != self._digests([name for name, _ in others]) or not self._cache.has(source):
+        found = self._digests([name for name, _ in others])
+        if others != _values(found) or not self._cache.has(source):
             return None
-        self._others = others
+        self._others = found
         return Interface(inputs, lambda: self._load(source), listed)
 
     def note_files(self, graph: Graph) -> None:
@@ -145,8 +154,7 @@ class CachedModel:
 
     def is_unchanged(self) -> bool:
         """Do the model's files still hold what they held when this was made, or noted?"""
-        held = [(self.path.name, self._file.value), *self._others]
-        return self._digests([name for name, _ in held]) == held
+        return all(each.is_current() for each in (self._file, *(each for _, each in self._others)))
 
     def program(self, shapes: Shapes, number: int = 0) -> Program | None:
         """The program for inputs of these shapes, compiled before, or None.
@@ -162,7 +170,7 @@ class CachedModel:
             if not self._cache.has(details):
                 return None
             library = self._library(record["library"])
-            weights = self._weights(record["weights"], record["weights_bytes"])
+            weights = self._weights(record)
             if weights is None or (library is None) != (record["library"] is None):
                 return None
             if "template" in record:
@@ -203,7 +211,7 @@ class CachedModel:
         return self._enabled and self._record(self._program_key(shapes, number)) is not None
 
     def _from_template(
-        self, row: Mapping[str, Any], details: str, weights: np.ndarray, library: Library | None
+        self, row: Mapping[str, Any], details: str, weights: PackedWeights, library: Library | None
     ) -> Program | None:
         from whence.building.template_json import decode_template
 
@@ -231,7 +239,7 @@ class CachedModel:
 
         def write() -> None:
             record = {
-                "files": self._others,
+                "files": _values(self._others),
                 "inputs": [(node.name, encode_type(node.type)) for node in graph.inputs],
                 "listed": [(name, encode_type(kind)) for name, kind in graph.listed_inputs],
                 "source": self._dump(graph),
@@ -246,22 +254,18 @@ class CachedModel:
         """
 
         def write() -> None:
-            if program.weights.nbytes > _LARGEST:
+            weights = self._stored_weights(program.packed)
+            if weights is None:
                 self._cache.put(
                     self._program_key(shapes, number),
-                    json.dumps({_TOO_LARGE: program.weights.nbytes}).encode(),
+                    json.dumps({_TOO_LARGE: program.packed.nbytes}).encode(),
                 )
                 return
             template = program.template
             record = {
                 **(encode_plan(program.plan) if template is None else _encoded(template)),
                 "library": None if program.library is None else program.library.path.name,
-                "weights": (
-                    self._cache.keep_content(program.weights.data)
-                    if program.weights.nbytes
-                    else None
-                ),
-                "weights_bytes": program.weights.nbytes,
+                **weights,
                 "details": self._dump((template or program).details),
             }
             # Last, so that a record is there only when its parts are.
@@ -272,7 +276,7 @@ class CachedModel:
     # ---- parts ----
 
     def _program_key(self, shapes: Shapes, number: int = 0) -> str:
-        others = [text for row in self._others for text in row]
+        others = [text for row in _values(self._others) for text in row]
         return cache_key(
             "program",
             self._key,
@@ -283,28 +287,51 @@ class CachedModel:
             *others,
         )
 
-    def _digests(self, names: Sequence[str]) -> list[tuple[str, str]]:
-        """Of files in the model's folder; of one that cannot be read, nothing."""
-        return [(name, FileDigest(self.path.parent / name).value) for name in names]
+    def _digests(self, names: Sequence[str]) -> list[tuple[str, FileDigest]]:
+        """Of files in the model's folder, computed in the background."""
+        return [(name, FileDigest(self.path.parent / name)) for name in names]
 
     def _record(self, key: str) -> dict[str, Any] | None:
         content = self._cache.map(key)
+        return None if content is None else _decoded(content)
+
+    def _stored_weights(self, packed: PackedWeights) -> dict[str, Any] | None:
+        """What a record says of the weights, if they can be stored. Of large ones those that are the
+        bytes of the model's files are not stored: it is said how they are packed from there.
+        """
+        record: dict[str, Any] = {"weights": None, "weights_bytes": packed.nbytes}
+        if packed.nbytes > _LARGEST:
+            from whence.building.weights_recipe import encode_recipe
+
+            recipe = encode_recipe(packed, self.path, [name for name, _ in self._others])
+            if recipe is None or recipe.stored_bytes > _LARGEST:
+                return None
+            record["ranges"] = recipe.ranges
+            record["pieces"] = self._dump(recipe.pieces)
+            if recipe.ranges:
+                record["weights"] = self._cache.keep_content(packed.range_content().data)
+        elif packed.nbytes:
+            record["weights"] = self._cache.keep_content(packed.block.data)
+        return record
+
+    def _weights(self, record: Mapping[str, Any]) -> PackedWeights | None:
+        digest, size = record["weights"], int(record["weights_bytes"])
+        # Mapped: pages begin at cache lines, and processes that run the same model share them.
+        content = memoryview(b"") if digest is None else self._cache.map(digest)
         if content is None:
             return None
-        try:
-            record = json.loads(bytes(content))
-        except ValueError:
-            return None
-        return record if isinstance(record, dict) else None
+        if "pieces" in record:
+            from whence.building.weights_recipe import decode_recipe
 
-    def _weights(self, digest: str | None, size: int) -> np.ndarray | None:
-        if digest is None:
-            return aligned_bytes(0)
-        # Mapped: pages begin at cache lines, and processes that run the same model share them.
-        content = self._cache.map(digest)
-        if content is None or content.nbytes != size:
+            pieces = self._cache.map(str(record["pieces"]))
+            if pieces is None:
+                return None
+            files = {name: each.path for name, each in self._others}
+            files[self.path.name] = self.path
+            return decode_recipe(size, record["ranges"], content, _loaded(pieces), files)
+        if content.nbytes != size:
             return None
-        return np.frombuffer(content, np.uint8)
+        return PackedWeights.of(np.frombuffer(content, np.uint8) if size else aligned_bytes(0))
 
     def _library(self, name: str | None) -> Library | None:
         if name is None:
@@ -341,6 +368,19 @@ class CachedModel:
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _decoded(content: memoryview) -> dict[str, Any] | None:
+    try:
+        record = json.loads(bytes(content))
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _values(files: Sequence[tuple[str, FileDigest]]) -> list[tuple[str, str]]:
+    """Their digests; of one that cannot be read, nothing."""
+    return [(name, each.value) for name, each in files]
 
 
 def _loaded(content: memoryview) -> Any:

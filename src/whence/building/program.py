@@ -20,6 +20,7 @@ from whence.building.native_code import Library, NativePlan, NativeSlot, NativeS
 if TYPE_CHECKING:
     from whence.building.arena import ArenaPlan
     from whence.building.memory_layout import Location, MemoryLayout
+    from whence.building.packed_weights import PackedWeights
     from whence.building.program_template import ProgramTemplate
     from whence.codegen.emit import KernelUnit
     from whence.fusion import FusedGraph
@@ -192,16 +193,16 @@ class Program(Explained):
     __slots__ = (
         "__weakref__",
         "library",
+        "packed",
         "plan",
         "template",
         "used",
-        "weights",
     )
 
     def __init__(
         self,
         plan: Plan,
-        weights: np.ndarray,
+        weights: PackedWeights,
         library: Library | None,
         details: Details | Callable[[], Details],
         used: Sequence[tuple[int, int]] | None = None,
@@ -215,7 +216,7 @@ class Program(Explained):
         (`building/redzones.py`).
         """
         self.plan = plan
-        self.weights = weights
+        self.packed = weights
         self.library = library
         """The native code; `None` when there is none, or when it is for another machine."""
 
@@ -224,7 +225,12 @@ class Program(Explained):
         Code and weights are shared.
         """
         assert self.template is not None
-        return self.template.program(sizes, self.weights, self.library)
+        return self.template.program(sizes, self.packed, self.library)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """All constants that native code reads, packed now if nobody needed them before."""
+        return self.packed.block
 
     @property
     def sizes(self) -> Mapping[str, int]:

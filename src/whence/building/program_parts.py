@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from whence.building.allocate import is_planned, nbytes
 from whence.building.backend import Lowered, LoweredStep
 from whence.building.memory_layout import Location, MemoryLayout, Region, written
+from whence.building.packed_weights import Packing
 from whence.building.program import Block, Copy, Details, ProgramStep
-from whence.building.weights import Packing, Weights
-from whence.extent import Dimensions, dimensions_of
+from whence.building.weights import Weights
+from whence.extent import Dimensions, dimensions_of, is_symbolic
 from whence.graph import Graph, Ref
-from whence.kernels.ir import Member
+from whence.kernels.ir import Buffer, Member
 from whence.kernels.lower import Step
 from whence.provenance import Origin
 from whence.types import TensorType
@@ -27,7 +28,7 @@ def operand_locations(lowered: Lowered, step: Step, weights: Weights) -> list[Lo
     packings = step.kernel.packings
     return [
         *(
-            location_of(lowered, ref, weights, packings.get(position))
+            location_of(lowered, ref, weights, packings.get(position), step.kernel.params[position])
             for position, ref in enumerate(step.inputs)
         ),
         *(written(location_of(lowered, ref, weights)) for ref in step.outputs),
@@ -35,13 +36,29 @@ def operand_locations(lowered: Lowered, step: Step, weights: Weights) -> list[Lo
 
 
 def location_of(
-    lowered: Lowered, ref: Ref, weights: Weights, packing: Packing | None = None
+    lowered: Lowered,
+    ref: Ref,
+    weights: Weights,
+    packing: Packing | None = None,
+    packed: Buffer | None = None,
 ) -> Location:
-    """Where a value lies that a kernel reads, or a guard."""
+    """Where a value lies that a kernel reads, or a guard. `packed` is what the kernel takes for a
+    constant that is packed.
+    """
     node = lowered.graph[lowered.layout.owner(ref).node]
-    found = weights.place(node, packing) if node.is_const else lowered.layout.places[ref]
+    if node.is_const:
+        found = weights.place(node, packing, None if packed is None else _bytes_of(packed))
+    else:
+        found = lowered.layout.places[ref]
     assert found.region is not Region.DYNAMIC
     return found
+
+
+def _bytes_of(buffer: Buffer) -> int | None:
+    """Of a parameter, where that is a number."""
+    if is_symbolic(buffer.elements):
+        return None
+    return (buffer.elements * buffer.dtype.bits + 7) // 8
 
 
 def details_of(

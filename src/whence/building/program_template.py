@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from whence.building.arena import Planner, plan_arena
 from whence.building.plan_template import PlanTemplate, plan_at
 from whence.building.program import Details, Explained, Program
@@ -15,6 +13,7 @@ from whence.extent import is_symbolic
 
 if TYPE_CHECKING:
     from whence.building.native_code import Library
+    from whence.building.packed_weights import PackedWeights
     from whence.extent import Dimensions
 
 
@@ -45,7 +44,7 @@ class ProgramTemplate(Explained):
         """Is memory between values watched (`building/redzones.py`)?"""
 
     def program(
-        self, sizes: Mapping[str, int], weights: np.ndarray, library: Library | None
+        self, sizes: Mapping[str, int], weights: PackedWeights, library: Library | None
     ) -> Program:
         """The program for these sizes."""
         plan = plan_at(self.plan, sizes, library, self._planner)

@@ -1,23 +1,22 @@
-"""All constants that native code reads, packed as it wants them, in one block."""
+"""Where the constants that native code reads lie in one block, packed as it wants them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whence.building.aligned_memory import aligned, aligned_bytes
+from whence.building.aligned_memory import aligned
 from whence.building.memory_layout import Location, Region
+from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
 
 if TYPE_CHECKING:
     from whence.graph import Node
 
-Packing = Callable[[np.ndarray], np.ndarray]
-
-
 # Constants that differ do so early, as a rule: few are compared to their end.
 _BEGINNING = 4096
+# A constant of a file that is at least as large is packed only when the block is needed.
+_LARGE = 1 << 20
 
 
 class Weights:
@@ -33,18 +32,27 @@ class Weights:
         """Where each begins and ends."""
         self._places: dict[tuple[int, Packing | None], Location] = {}
         self._arrays: list[tuple[int, np.ndarray]] = []
-        self._alike: dict[tuple[int, bytes], tuple[int, np.ndarray]] = {}
+        self._pieces: list[Piece] = []
+        self._alike: dict[tuple[Packing | None, int, bytes], tuple[int, np.ndarray]] = {}
 
-    def place(self, node: Node, packing: Packing | None = None) -> Location:
-        """Where the constant will lie."""
+    def place(
+        self, node: Node, packing: Packing | None = None, nbytes: int | None = None
+    ) -> Location:
+        """Where the constant will lie. What takes so many bytes once it is packed need not be packed
+        to know that.
+        """
         key = (node.id, packing)
         if key not in self._places:
             value = node.value
             assert value is not None
-            array = np.ascontiguousarray(value if packing is None else packing(value))
-            self._places[key] = Location(
-                Region.WEIGHTS, offset=self._offset(array.reshape(-1).view(np.uint8))
-            )
+            if packing is None:
+                nbytes = value.nbytes
+            if nbytes is not None and value.nbytes >= _LARGE and file_bytes_of(value) is not None:
+                offset = self._piece_offset(value, packing, nbytes)
+            else:
+                array = np.ascontiguousarray(value if packing is None else packing(value))
+                offset = self._offset(array.reshape(-1).view(np.uint8))
+            self._places[key] = Location(Region.WEIGHTS, offset=offset)
         return self._places[key]
 
     def bytes_at(self, data: np.ndarray) -> int:
@@ -55,24 +63,41 @@ class Weights:
         """Where the bytes will lie: tied weights are often in a file twice, and equal small
         constants a hundred times.
         """
-        offset, alike = self._alike.setdefault(
-            (data.nbytes, data[:_BEGINNING].tobytes()), (self._size, data)
-        )
-        # One of those that begin alike is looked at, not all of them: a file could have any number.
-        if alike is not data and np.array_equal(alike, data):
-            return offset
-        offset = self._size
-        self._arrays.append((offset, data))
-        self._size += aligned(data.nbytes) + self._gap
-        self.used.append((offset, offset + data.nbytes))
+        offset = self._same(None, data)
+        if offset is None:
+            offset = self._reserve(data.nbytes)
+            self._arrays.append((offset, data))
+            self._alike.setdefault(_key(None, data), (offset, data))
         return offset
 
-    def finish(self) -> np.ndarray:
+    def _piece_offset(self, value: np.ndarray, packing: Packing | None, nbytes: int) -> int:
+        data = value.reshape(-1).view(np.uint8)
+        offset = self._same(packing, data)
+        if offset is None:
+            offset = self._reserve(nbytes)
+            self._pieces.append(Piece(offset, nbytes, value, packing))
+            self._alike.setdefault(_key(packing, data), (offset, data))
+        return offset
+
+    def _same(self, packing: Packing | None, data: np.ndarray) -> int | None:
+        """Where equal bytes will lie that are packed in the same way."""
+        # One of those that begin alike is looked at, not all of them: a file could have any number.
+        offset, alike = self._alike.get(_key(packing, data), (0, None))
+        return offset if alike is not None and np.array_equal(alike, data) else None
+
+    def _reserve(self, nbytes: int) -> int:
+        offset = self._size
+        self._size += aligned(nbytes) + self._gap
+        self.used.append((offset, offset + nbytes))
+        return offset
+
+    def finish(self) -> PackedWeights:
         """The block."""
-        block = aligned_bytes(self._size)
         self._alike.clear()
-        # Each is let go as soon as it is copied, so that not all are there twice.
-        while self._arrays:
-            offset, data = self._arrays.pop()
-            block[offset : offset + data.nbytes] = data
-        return block
+        made = PackedWeights(self._size, self._arrays, self._pieces)
+        self._arrays, self._pieces = [], []
+        return made
+
+
+def _key(packing: Packing | None, data: np.ndarray) -> tuple[Packing | None, int, bytes]:
+    return packing, data.nbytes, data[:_BEGINNING].tobytes()

@@ -132,7 +132,7 @@ def compile_command(
     console.print(safe(f"{model.name} → {output}/ in {time.perf_counter() - began:.1f} s"))
     console.print(
         safe(
-            f"  {kernels}, weights {_size(program.weights.nbytes)}, activations {_size(planned)} of"
+            f"  {kernels}, weights {_size(program.packed.nbytes)}, activations {_size(planned)} of"
             f" {_size(total)}"
         )
     )

@@ -100,14 +100,18 @@ class Cache:
         """The content of an entry, mapped and checked, or None. Pruning removes files and never
         changes one, so it stays what it is.
         """
+        return next(self.map_all(key), None)
+
+    def map_all(self, key: str) -> Iterator[memoryview]:
+        """As `map`, every content that was put under the key."""
         for path, digest in self._candidates(key):
             with contextlib.suppress(OSError):
                 content = map_file(path)
                 if digest_of(content) == digest:
                     _touch(path)
-                    return content
+                    yield content
+                    continue
             _discard(path)
-        return None
 
     def has(self, key: str) -> bool:
         """Is there an entry, its content not looked at? It counts as used."""

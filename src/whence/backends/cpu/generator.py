@@ -127,7 +127,7 @@ class CpuGenerator(CodeGenerator):
         details = details_of(lowered, copies_of(graph, layout, weights))
         block = weights.finish()
         if self.toolchain.sanitize:
-            poison_gaps(block, weights.used)
+            poison_gaps(block.block, weights.used)
         library = compiled()
         if dimensions is not None:
             whole = ProgramTemplate(

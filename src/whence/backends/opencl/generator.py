@@ -99,8 +99,8 @@ class OpenClGenerator(CodeGenerator):
             planned.plan,
             planned.details,
             built,
-            planned.initial.finish(),
-            self.device.buffer_of(planned.weights.finish()),
+            planned.initial.finish().block,
+            self.device.buffer_of(planned.weights.finish().block),
             planned.actions,
         )
 

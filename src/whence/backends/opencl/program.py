@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whence.building.memory_layout import Location
+from whence.building.packed_weights import PackedWeights
 from whence.building.program import Details, Plan, Program
 from whence.codegen.opencl.emit import Launch
 from whence.graph import Ref
@@ -66,7 +67,7 @@ class OpenClProgram(Program):
         device_weights: Any,
         actions: tuple[LaunchStep | HostStep, ...],
     ) -> None:
-        super().__init__(plan, initial, None, details)
+        super().__init__(plan, PackedWeights.of(initial), None, details)
         self.built = built
         """pyopencl's program; `None` when nothing runs on the device."""
         self.device_weights = device_weights

@@ -379,10 +379,17 @@ class _Packing:
     width: int
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
+        packed = np.empty((-(-self.columns // self.width), self.depth, self.width), np.float32)
+        self.pack_into(weights, packed)
+        return packed
+
+    def pack_into(self, weights: np.ndarray, out: np.ndarray) -> None:
+        """The same, written where it is wanted."""
         matrix = as_matrix(weights, self.depth, self.columns, transposed=self.transposed)
-        panels = -(-self.columns // self.width)
-        padded = np.zeros((self.depth, panels * self.width), np.float32)
-        padded[:, : self.columns] = matrix
-        return np.ascontiguousarray(
-            padded.reshape(self.depth, panels, self.width).transpose(1, 0, 2)
-        )
+        whole, rest = divmod(self.columns, self.width)
+        packed = out.reshape(-1, self.depth, self.width)
+        for number in range(whole):
+            packed[number] = matrix[:, number * self.width : (number + 1) * self.width]
+        if rest:
+            packed[whole, :, :rest] = matrix[:, whole * self.width :]
+            packed[whole, :, rest:] = 0
