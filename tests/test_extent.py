@@ -206,3 +206,23 @@ def test_arithmetic_is_that_of_the_numbers_it_stands_for(data: st.DataObject) ->
         text = str(found).replace("/", "//")
         assert eval(text, {"max": max, "min": min}, dict(called)) == expected
         assert evaluate(dims.parse(str(found)), called) == expected
+
+
+def test_a_quotient_whose_sign_is_open_serves_all_sizes_of_that_sign() -> None:
+    dims = Dimensions({"rows": 9, "columns": 7})
+    room = (dims["rows"] - 3) * (dims["columns"] - 3)
+    parts = -(-room // 4)
+    assert estimate(parts) == 6
+    assert evaluate(parts, {"rows": 10, "columns": 5}) == 4
+    assert not dims.pinned
+    assert not dims.hold({"rows": 2, "columns": 5})
+
+
+def test_a_remainder_that_is_one_number_pins_no_size() -> None:
+    dims = Dimensions({"width": 10})
+    assert int(dims["width"] % 2) == 0
+    assert not dims.pinned
+    assert dims.hold({"width": 12})
+    assert not dims.hold({"width": 11})
+    assert int(dims["width"] // 2) == 5
+    assert dims.pinned == {"width"}

@@ -125,6 +125,51 @@ def resized() -> Graph:
     return m.finish()
 
 
+def quantised() -> Graph:
+    """Convolutions and pools of codes, as a file has them: real operators between codes."""
+    m = _Model(16)
+    build, scale, zero = m.build, np.float32(2**-5), np.uint8(120)
+
+    def real(codes: Any, factor: float, shift: Any) -> Any:
+        given = build.const(np.float32(factor)), build.const(shift)
+        return build.op("DequantizeLinear", codes, *given)
+
+    def coded(x: Any) -> Any:
+        codes = build.op("QuantizeLinear", x, build.const(scale), build.const(zero))
+        return real(codes, float(scale), zero)
+
+    def conv(x: Any, *shape: int, **attrs: Any) -> Any:
+        codes = np.random.default_rng(0).integers(-60, 60, shape).astype(np.int8)
+        size = shape[-1]
+        attrs = {"kernel_shape": (size, size), "pads": (size // 2,) * 4, **attrs}
+        factor = 2.0**-6 / np.sqrt(np.prod(shape[1:]))
+        return coded(build.op("Conv", x, real(build.const(codes), factor, np.int8(0)), **attrs))
+
+    x = conv(coded(m.x), 24, 16, 3, 3)
+    m.output(x)
+    m.output(conv(x, 16, 24, 1, 1))
+    m.output(conv(x, 24, 1, 3, 3, group=24))
+    m.output(conv(x, 24, 1, 5, 5, group=24, strides=(2, 2)))
+    around: dict[str, Any] = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}
+    m.output(coded(build.op("MaxPool", x, **around)))
+    return m.finish()
+
+
+def integer_products() -> Graph:
+    """A row of codes for each pixel, with a scale that is found at run time. Weights have seven bits:
+    more overflow in ONNX Runtime on processors without dot products of bytes.
+    """
+    m = _Model(16)
+    build, dice = m.build, np.random.default_rng(1)
+    x = build.op("Transpose", m.x, perm=(0, 2, 3, 1))
+    codes = build.op("DynamicQuantizeLinear", x, n_outputs=3)
+    weights = build.const(dice.integers(-60, 60, (16, 40)).astype(np.int8))
+    sums = build.op("MatMulInteger", codes[0], weights, codes[2], build.const(np.int8(0)))
+    m.output(build.op("Mul", build.op("Cast", sums, to=1), codes[1]))
+    m.output(build.op("MatMulInteger", codes[0], weights, codes[2]))
+    return m.finish()
+
+
 MODELS: Mapping[str, Callable[[], Graph]] = {
     "convolutions": convolutions,
     "depthwise": depthwise,
@@ -132,6 +177,8 @@ MODELS: Mapping[str, Callable[[], Graph]] = {
     "pools": pools,
     "plain": plain,
     "resized": resized,
+    "quantised": quantised,
+    "integer products": integer_products,
 }
 
 

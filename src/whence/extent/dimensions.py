@@ -18,7 +18,7 @@ from whence.extent.expression import (
     polynomial,
 )
 from whence.extent.facts import LEAST, MOST, Facts, Relation
-from whence.extent.polynomial import key_of, names_in
+from whence.extent.polynomial import key_of, names_in, without_remainders
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Dimensions:
     @property
     def pinned(self) -> set[str]:
         """The dimensions that somebody needed the number of, so that what is compiled serves one
-        size only.
+        size only. A remainder that has to be one number leaves many.
         """
         return {
             name
@@ -84,7 +84,7 @@ class Dimensions:
             if guard.relation is Relation.EQ
             for one, other in ((guard.left, guard.right), (guard.right, guard.left))
             if not is_symbolic(other)
-            for name in names_in(polynomial(one))
+            for name in names_in(without_remainders(polynomial(one)))
         }
 
     def add_guard(self, left: int, relation: Relation, right: int, asked_by: str = "") -> None:

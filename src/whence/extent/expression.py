@@ -281,14 +281,14 @@ def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
         return quotient + remainder // right, remainder % right
     low, high = dimensions.facts.bounds(polynomial(remainder))
     least, _ = dimensions.facts.bounds(polynomial(right))
-    if low < 0 and high <= 0:
+    # Where the sign is not known, it is asked for; a divisor that is not positive is for one size.
+    if low < 0 and (high <= 0 or remainder < 0):
         # Rounding up, as in -(-a // b): division of what is not negative is alike everywhere.
         up = (-remainder + right - 1) // right
         return quotient - up, remainder + up * right
     if low >= 0 and high < least:
         return quotient, remainder
-    # Where the sign is not known, it is asked for; what is negative is for one size only.
-    if (low < 0 and remainder < 0) or (least <= 0 and right <= 0):
+    if least <= 0 and right <= 0:
         return divmod(int(left), int(right))
     modulo = Divided("%", polynomial(remainder), polynomial(right))
     inner = only_quotient(polynomial(remainder))

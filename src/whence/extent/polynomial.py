@@ -80,6 +80,20 @@ def names_in(terms: Polynomial) -> set[str]:
     return found
 
 
+def without_remainders(terms: Polynomial) -> Polynomial:
+    """Without the terms that are the remainder of something by a number."""
+    return {
+        key: factor
+        for key, factor in terms.items()
+        if not (
+            len(key) == 1
+            and isinstance(key[0], Divided)
+            and key[0].function == "%"
+            and not names_in(key[0].right)
+        )
+    }
+
+
 def depends(atom: Atom, part: Divided) -> bool:
     """Does the atom have this part in it?"""
     if isinstance(atom, str):

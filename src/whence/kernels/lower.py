@@ -77,10 +77,13 @@ _OPEN = (
     | {"BlockedConv"}
     | CONV_GENERAL_OPS
     | POOL_OPS
+    | {"IntegerConv"}
     | {"IntegerConvTranspose"}
+    | {"MatMulInteger"}
     | INTEGER_POOL_OPS
     | set(REDUCTIONS)
     | set(ROW_OPS)
+    | {"DynamicQuantizeLinear"}
     | set(RUNNING_OPS)
 )
 """The operators whose families have kernels that serve any sizes; others ask for numbers."""

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import surely_equal
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.conv.tiles import Field
@@ -99,4 +100,8 @@ def _lower_product(group: Group, anchor: Node, tile: Tile) -> Kernel:
 
 def _is_pointwise(field: Field) -> bool:
     """Does every output position read the input position of the same number?"""
-    return field.kernel == field.stride == 1 and field.begin == 0 and field.size == field.out
+    return (
+        field.kernel == field.stride == 1
+        and surely_equal(field.begin, 0)
+        and surely_equal(field.size, field.out)
+    )

@@ -15,9 +15,10 @@ import math
 
 import numpy as np
 
+from whence.extent import estimate
 from whence.graph import Node
 from whence.kernels.conv.direct import input_buffer
-from whence.kernels.conv.tiles import cover
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, cover, open_cover
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
 from whence.kernels.group import Group, data_operands
 from whence.kernels.index import Var, of
@@ -35,6 +36,8 @@ from whence.types import DType
 _REGISTERS = {16: 26, 8: 10, 4: 24}
 _MOST_WEIGHTS = 9
 _SHORTEST = 4
+# Tiles lie along a row, whatever rows there are.
+_ANY_ROWS = Field(1, 1, 1, 1, 1, 0)
 _FLOPS_PER_NS = 80
 
 
@@ -68,9 +71,14 @@ def lower_integer_depthwise(group: Group, anchor: Node, tile: Tile) -> Kernel:
     held = min(columns.kernel * -(-rows.kernel // 4), _MOST_WEIGHTS)
     pixels = max((_REGISTERS[tile.lanes] - held) // (1 + has_sums), 1)
     # No tile holds pixels of two rows.
-    tiles = cover(rows, columns, min(pixels, 2 * columns.out - 1))
-    wanted = -(-max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads) // images)
-    chunks = min(rows.out, wanted)
+    tiles: Cover | OpenCover
+    if columns.is_open:
+        tiles = open_cover(rows, columns, pixels)
+    else:
+        tiles = cover(_ANY_ROWS, columns, min(pixels, 2 * columns.out - 1))
+    wanted = -(-max(FEWEST_ITEMS, ITEMS_PER_THREAD * tile.threads) // estimate(images))
+    # Where rows are fewer than parts of them, some are empty.
+    chunks = wanted if rows.is_open else min(rows.out, wanted)
     parts = min(-(-channels // lanes), -(-wanted // chunks))
     pixel = math.prod(out_shape[:-1])
     micro = IntegerSlide(

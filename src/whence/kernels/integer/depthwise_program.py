@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
-from whence.kernels.conv.tiles import Cover, Field, Shape
+from whence.kernels.conv.tiles import Cover, Field, OpenCover, Shape
 from whence.kernels.device.integer import integer_slide_on_device
 from whence.kernels.integer.byte_vectors import (
     ONES,
@@ -22,7 +22,7 @@ from whence.kernels.integer.byte_vectors import (
 )
 from whence.kernels.integer.epilogue import IntegerEpilogue
 from whence.kernels.integer.packing import PackChannels
-from whence.kernels.ir import Count, Expr, Kernel, Micro, Splat, Stmt, least
+from whence.kernels.ir import Count, Expr, Kernel, Micro, Splat, Stmt, chosen, count, least
 from whence.types import DType
 
 _BORDER = -1
@@ -38,7 +38,7 @@ class IntegerSlide(Micro):
     lanes: int
     rows: Field
     columns: Field
-    cover: Cover
+    cover: Cover | OpenCover
     """Tiles along a row of the output."""
     chunks: int
     """Parts of the output's rows."""
@@ -165,10 +165,54 @@ def _vector(build: Builder, item: _Item, vector: Count) -> None:
         for quad in range(it.quads)
     }
     weights = _Weights(channel, start, factor, taps)
+    if isinstance(it.cover, OpenCover):
+        _open_row(build, item, weights, it.cover)
+        return
     for run in it.cover.runs:
         end = run.start + run.count * run.step
         with build.loop("column", end, begin=run.start, step=run.step) as column:
             _tile(build, item, weights, run.shape, column)
+
+
+def _open_row(build: Builder, item: _Item, w: _Weights, cover: OpenCover) -> None:
+    """The tiles of an output row whose width is open: pixel by pixel where there is padding, and
+    everywhere if no tile fits between; the last tile begins early rather than end late.
+    """
+    columns, pixels = cover.columns, cover.largest
+    begin, inside = -(-columns.begin // columns.stride), columns.all_inside
+    end = build.count("end", chosen(count(inside - begin) >= pixels, inside, begin))
+    with build.loop("column", least(begin, columns.out)) as column:
+        _edge(build, item, w, column)
+    with build.loop("column", end, begin=begin, step=pixels) as column:
+        first = build.count("first", least(column, inside - pixels))
+        _tile(build, item, w, cover.inside, first)
+    with build.loop("column", columns.out, begin=end) as column:
+        _edge(build, item, w, column)
+
+
+def _edge(build: Builder, item: _Item, w: _Weights, column: Count) -> None:
+    """A pixel whose taps are asked where they lie."""
+    it, lanes, columns = item.it, item.it.lanes, item.it.columns
+    total = build.variable("sum", w.start)
+    every = build.variable("all", splat(0, lanes, DType.I32))
+    for tap in range(columns.kernel):
+        left = build.count(
+            f"left{tap}", column * columns.stride + (tap * columns.dilation - columns.begin)
+        )
+        for quad in range(it.quads):
+            taps = min(4, it.rows.kernel - 4 * quad)
+            with build.scope():
+                four = build.variable("four", item.border)
+                with build.when((left >= 0) & (left < columns.size)):
+                    at = build.count("at", left * it.channels + w.channel)
+                    build.assign(four, _four(item, at, 0, quad, taps))
+                build.assign(total, dot(total, four, w.taps[tap, quad]))
+                if w.factor is not None:
+                    ones = splat(sum(1 << 8 * byte for byte in range(taps)), lanes, DType.I32)
+                    build.assign(every, dot(every, four, ones))
+    value = total if w.factor is None else total + every * w.factor
+    epilogue = IntegerEpilogue(it.outputs, it.channels, lanes, 1, item.m0 + column)
+    epilogue.store(build, item.kernel, [w.channel], lambda _, __: value)
 
 
 def _tile(build: Builder, item: _Item, w: _Weights, shape: Shape, column: Count) -> None:

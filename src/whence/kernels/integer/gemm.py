@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from whence.errors import UnsupportedError
+from whence.extent import surely_equal
 from whence.graph import Node, Ref
 from whence.kernels.conv.direct import input_buffer
 from whence.kernels.expressions import cast
@@ -27,6 +28,7 @@ from whence.kernels.integer.product import (
 )
 from whence.kernels.integer.product_program import IntegerProduct
 from whence.kernels.ir import Expr, Kernel, Literal
+from whence.kernels.product.gemm import broadcast
 from whence.kernels.tile import Tile
 from whence.types import DType
 
@@ -41,13 +43,14 @@ def lower_integer_gemm(group: Group, anchor: Node, tile: Tile) -> Kernel:
     a_shape, b_shape = group.shape(a), group.shape(b)
     if len(a_shape) < 2 or len(b_shape) < 2 or 0 in (*a_shape, *b_shape):
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has a vector or an empty operand")
-    rows, depth, columns = a_shape[-2], a_shape[-1], b_shape[-1]
+    # Panels and what is packed are for numbers.
+    rows, depth, columns = a_shape[-2], int(a_shape[-1]), int(b_shape[-1])
     batch_shape: tuple[int, ...] = ()
     if math.prod(b_shape[:-2]) == 1:
         # One B for all of A: the batch dimensions are more rows.
         rows *= math.prod(a_shape[:-2])
     else:
-        batch_shape = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+        batch_shape = broadcast(a_shape[:-2], b_shape[:-2])
     batch = Var(BATCH, math.prod(batch_shape))
     weights = None if batch.extent > 1 else group.graph.const_value(b)
     shape = plan(batch.extent, rows, columns, depth, tile, packed=weights is not None)
@@ -88,7 +91,11 @@ def _base(batch: Index, batch_shape: tuple[int, ...], shape: tuple[int, ...]) ->
         return of(0)
     places = unravel(batch, batch_shape)[len(batch_shape) - len(own) :]
     return ravel(
-        [of(0) if extent == 1 else place for place, extent in zip(places, own, strict=True)], own
+        [
+            of(0) if surely_equal(extent, 1) else place
+            for place, extent in zip(places, own, strict=True)
+        ],
+        own,
     ) * (shape[-2] * shape[-1])
 
 

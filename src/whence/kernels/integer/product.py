@@ -23,6 +23,7 @@ import math
 from dataclasses import replace
 
 from whence.errors import UnsupportedError
+from whence.extent import estimate, is_symbolic
 from whence.graph import Node, Ref
 from whence.kernels.conv.epilogue import Output
 from whence.kernels.cost import FEWEST_ITEMS, ITEMS_PER_THREAD
@@ -50,6 +51,9 @@ _ITEM_FLOPS = 1 << 20
 _ITEM_BYTES = 1 << 16
 FLOPS_PER_NS = 320
 """With short sums a third of that, but then it is stores that count."""
+# Tiles that a block has at least where the number of rows is open: blocks are as equal as can be, and
+# half of this has to be one.
+_LEAST_OPEN_TILES = 4
 # What starting a tile costs, in rows, and how much more than the least may be computed for the sake
 # of more work items.
 _TILE_COST = 3.0
@@ -60,6 +64,8 @@ def plan(
     batch: int, rows: int, columns: int, depth: int, tile: Tile, *, packed: bool = True
 ) -> Shape:
     """The register tile of a product, and how it is divided into work items."""
+    if is_symbolic(rows) or is_symbolic(batch):
+        return _open_plan(batch, rows, columns, depth, tile, packed=packed)
     lanes = next((size for size in (16, 8, 4) if size <= min(tile.lanes, columns)), 4)
     vectors = -(-columns // lanes)
     budget = _ACCUMULATORS[tile.lanes]
@@ -83,6 +89,23 @@ def plan(
     blocks, tile_rows = _blocks(rows, most_rows, fitting, max(fitting, -(-wanted // parts)))
     parts = min(count, -(-wanted // blocks)) if shared else parts
     return Shape(batch, rows, columns, depth, lanes, panels, tile_rows, blocks, parts)
+
+
+def _open_plan(
+    batch: int, rows: int, columns: int, depth: int, tile: Tile, *, packed: bool
+) -> Shape:
+    """The tile of many rows, and blocks of about as many as for the number at hand: none has fewer
+    rows than a tile, unless there are no more.
+    """
+    usual = plan(
+        estimate(batch), max(estimate(rows), _MOST_ROWS), columns, depth, tile, packed=packed
+    )
+    tile_rows = min(_ACCUMULATORS[tile.lanes] // max(usual.panels), _MOST_ROWS)
+    block_rows = max(usual.most_rows, _LEAST_OPEN_TILES * tile_rows)
+    blocks = -(-rows // block_rows)
+    return replace(
+        usual, batch=batch, rows=rows, tile_rows=tile_rows, blocks=blocks, block_rows=block_rows
+    )
 
 
 def _blocks(rows: int, most_rows: int, least: int, most: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whence.extent import Relation, decide
 from whence.kernels.builder import Builder, Pointer, splat
 from whence.kernels.conv.epilogue import Output
 from whence.kernels.device.integer import integer_product_on_device
@@ -62,6 +63,8 @@ class Shape:
     """Parts of the rows, each gathered at once; none has fewer rows than a tile."""
     parts: int
     """Parts of the panels."""
+    block_rows: int = 0
+    """Rows of a block at most, where their number is open."""
 
     @property
     def words(self) -> int:
@@ -76,7 +79,7 @@ class Shape:
     @property
     def most_rows(self) -> int:
         """Of a block."""
-        return -(-self.rows // self.blocks)
+        return self.block_rows or -(-self.rows // self.blocks)
 
     @property
     def tasks(self) -> int:
@@ -273,8 +276,20 @@ def _panel(build: Builder, it: IntegerProduct, item: _Item, vector: Count, vecto
 
 def _rows(build: Builder, item: _Item, panel: _Panel) -> None:
     """A panel with all rows of the block, a tile at a time."""
+    shape = item.it.shape
+    if decide(shape.tile_rows, Relation.LE, shape.rows):
+        _tiles(build, item, panel, shape.tile_rows)
+        return
+    with build.when(item.hi - item.lo >= shape.tile_rows):
+        _tiles(build, item, panel, shape.tile_rows)
+    with build.otherwise():
+        _tiles(build, item, panel, 1)
+
+
+def _tiles(build: Builder, item: _Item, panel: _Panel, rows: int) -> None:
+    """The rows of a block, so many at a time; there are as many."""
     shape, lanes, vectors = item.it.shape, item.it.shape.lanes, len(panel.starts)
-    rows, row = shape.tile_rows, shape.lanes * 4
+    row = shape.lanes * 4
     with build.loop("tile0", item.hi, begin=item.lo, step=rows) as tile0:
         # The last tile begins early rather than end late.
         m0 = build.count("m0", least(tile0, item.hi - rows))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from whence.errors import UnsupportedError
+from whence.extent import same_shape
 from whence.graph import Node
 from whence.kernels.conv.tiles import Field
 from whence.kernels.elements import Indices
@@ -31,6 +32,7 @@ from whence.ops.neural.window import make_transposition, make_window
 from whence.types import DType
 
 _ONE = Field(1, 1, 1, 1, 1, 0)
+_NARROW = (1, 1, 1, 0)
 
 
 def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[Field, Field]:
@@ -39,21 +41,22 @@ def fields(anchor: Node, spatial: tuple[int, ...], kernel: tuple[int, ...]) -> t
     """
     window = make_window(anchor.op, anchor.attrs, spatial, kernel)
     found = [
-        Field(size, out, taps, stride, dilation, begin)
-        for size, out, taps, stride, dilation, begin in zip(
+        Field(size, out, taps, stride, dilation, begin, end)
+        for size, out, taps, stride, dilation, begin, end in zip(
             spatial,
             window.output,
             window.kernel,
             window.strides,
             window.dilations,
             window.begins,
+            window.ends,
             strict=True,
         )
     ]
     if len(found) == 1:
         return _ONE, found[0]
     rows, columns = found
-    is_narrow = columns.size == columns.out == columns.kernel == 1 and columns.begin == 0
+    is_narrow = same_shape((columns.size, columns.out, columns.kernel, columns.begin), _NARROW)
     return (columns, rows) if is_narrow else (rows, columns)
 
 
