@@ -19,10 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.backend import CacheIdentity
+from whence.building.mapped_pieces import MappedRange, block_of
 from whence.building.native_code import Library
 from whence.building.packed_weights import PackedWeights
 from whence.building.plan_json import decode_plan, encode_plan
@@ -311,11 +310,18 @@ class CachedModel:
             if recipe.ranges:
                 record["weights"] = self._cache.keep_content(packed.range_content().data)
         elif packed.nbytes:
-            record["weights"] = self._cache.keep_content(packed.block.data)
+            # Each part by itself: what several programs have in common is stored, and mapped, once.
+            block = packed.block.data
+            record["weights"] = [
+                (offset, nbytes, self._cache.keep_content(block[offset : offset + nbytes]))
+                for offset, nbytes in packed.parts
+            ]
         return record
 
     def _weights(self, record: Mapping[str, Any]) -> PackedWeights | None:
         digest, size = record["weights"], int(record["weights_bytes"])
+        if isinstance(digest, list):
+            return self._mapped_weights(digest, size)
         # Mapped: pages begin at cache lines, and processes that run the same model share them.
         content = memoryview(b"") if digest is None else self._cache.map(digest)
         if content is None:
@@ -329,9 +335,21 @@ class CachedModel:
             files = {name: each.path for name, each in self._others}
             files[self.path.name] = self.path
             return decode_recipe(size, record["ranges"], content, _loaded(pieces), files)
-        if content.nbytes != size:
+        return None if size else PackedWeights.of(aligned_bytes(0))
+
+    def _mapped_weights(
+        self, stored: Sequence[tuple[int, int, str]], size: int
+    ) -> PackedWeights | None:
+        """Mapped: programs and processes that have a part in common share its pages."""
+        files = [self._cache.get(str(digest)) for _, _, digest in stored]
+        found = [file for file in files if file is not None]
+        ranges = [MappedRange(int(offset), int(nbytes)) for offset, nbytes, _ in stored]
+        if len(found) < len(files) or any(sum(each) > size for each in ranges):
             return None
-        return PackedWeights.of(np.frombuffer(content, np.uint8) if size else aligned_bytes(0))
+        try:
+            return PackedWeights.of(block_of(size, ranges, found))
+        except OSError:
+            return None
 
     def _library(self, name: str | None) -> Library | None:
         if name is None:

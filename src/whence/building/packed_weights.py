@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, ordinary_pages
+from whence.building.mapped_pieces import MappedRange
 from whence.codegen.target import usable_cores
 
 Packing = Callable[[np.ndarray], np.ndarray]
@@ -92,7 +93,11 @@ class PackedWeights:
     """A block of constants: those that are there, and those to be packed from files."""
 
     def __init__(
-        self, nbytes: int, ready: Sequence[tuple[int, np.ndarray]], pieces: Sequence[Piece] = ()
+        self,
+        nbytes: int,
+        ready: Sequence[tuple[int, np.ndarray]],
+        pieces: Sequence[Piece] = (),
+        parts: Sequence[MappedRange] = (),
     ) -> None:
         self.nbytes = nbytes
         self._ready = list(ready)
@@ -101,6 +106,8 @@ class PackedWeights:
         """Where they belong, and their sizes."""
         self.pieces = list(pieces)
         """The others; they stay known, so that the block can be described."""
+        self.parts = tuple(parts) or ((MappedRange(0, nbytes),) if nbytes else ())
+        """What the block is stored as, each under its content."""
         self._block: np.ndarray | None = None
         self._packing = threading.Lock()
 

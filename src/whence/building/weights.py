@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from whence.building.aligned_memory import aligned
+from whence.building.mapped_pieces import PAGE, MappedRange
 from whence.building.memory_layout import Location, Region
 from whence.building.packed_weights import PackedWeights, Packing, Piece, file_bytes_of
 
@@ -17,17 +18,24 @@ if TYPE_CHECKING:
 _BEGINNING = 4096
 # A constant of a file that is at least as large is packed only when the block is needed.
 _LARGE = 1 << 20
+_SLAB = 1 << 16
+"""Bytes of a part for small constants; a constant that is as large is a part by itself."""
 
 
 class Weights:
     """Collects constants, each packing of each once, and once what is equal; then `finish`.
 
-    `gap` is how many bytes to leave unused before each and at the end.
+    `gap` is how many bytes to leave unused before each and at the end. Without one, the block is
+    divided into `parts` that begin at pages: large constants each by itself, small ones together, so
+    that programs which pack a constant alike can share its memory (`building/mapped_pieces.py`).
     """
 
     def __init__(self, gap: int = 0) -> None:
         self._gap = gap
         self._size = gap
+        self._slab = (0, 0)
+        """Between which offsets there is room for small constants."""
+        self.parts: list[MappedRange] = []
         self.used: list[tuple[int, int]] = []
         """Where each begins and ends."""
         self._places: dict[tuple[int, Packing | None], Location] = {}
@@ -86,15 +94,36 @@ class Weights:
         return offset if alike is not None and np.array_equal(alike, data) else None
 
     def _reserve(self, nbytes: int) -> int:
-        offset = self._size
-        self._size += aligned(nbytes) + self._gap
+        offset = self._size if self._gap else self._room(nbytes)
+        self._size = max(self._size, offset + aligned(nbytes) + self._gap)
         self.used.append((offset, offset + nbytes))
+        return offset
+
+    def _room(self, nbytes: int) -> int:
+        """Where so many bytes find room in a part."""
+        offset, end = self._slab
+        if nbytes >= _SLAB:
+            return self._new_part(nbytes)
+        if offset + nbytes > end:
+            offset = self._new_part(_SLAB)
+            end = offset + _SLAB
+        self._slab = offset + aligned(nbytes), end
+        return offset
+
+    def _new_part(self, nbytes: int) -> int:
+        last = self.parts[-1] if self.parts else MappedRange(0, 0)
+        offset = -(-(last.offset + last.nbytes) // PAGE) * PAGE
+        self.parts.append(MappedRange(offset, nbytes))
         return offset
 
     def finish(self) -> PackedWeights:
         """The block."""
         self._alike.clear()
-        made = PackedWeights(self._size, self._arrays, self._pieces)
+        if self.parts:
+            # The last part ends with its last constant.
+            offset, nbytes = self.parts[-1]
+            self.parts[-1] = MappedRange(offset, min(nbytes, self._size - offset))
+        made = PackedWeights(self._size, self._arrays, self._pieces, self.parts)
         self._arrays, self._pieces = [], []
         return made
 
