@@ -9,7 +9,8 @@ cannot).
     python -m zoo.check --folder DIR        every model file below a folder
     python -m zoo.check --json FILE         the table as data
     python -m zoo.check --resume FILE       keep verdicts in FILE as they come, and skip what has one
-    python -m zoo.check --compiled          run compiled code instead of the reference interpreter
+    python -m zoo.check --compiled          run compiled code instead of the reference interpreter, and
+                                            say how much of the time is in reference steps, and why
     python -m zoo.check --engine opencl     and on this engine instead of the processor
 
 Small files come first. A model that the other engine itself does not load or run is listed as such
@@ -26,7 +27,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from zoo.inputs import random_inputs
 from zoo.manifest import cache_folder
 from zoo.peers import run_litert, run_onert, run_onnx_runtime
 from zoo.quanta import allowances, declared_inputs
+from zoo.reference_share import ReferenceShare, reference_share
 from zoo.verdicts import Record, Verdict, check_all, report
 
 if TYPE_CHECKING:
@@ -88,6 +90,16 @@ def main() -> int:
 
 def _models(files: Iterable[Path]) -> list[Path]:
     return sorted(file for file in files if file.suffix in SUFFIXES)
+
+
+class Ran(NamedTuple):
+    """What a model came to."""
+
+    graph: Graph
+    """Prepared."""
+    outputs: list[Any]
+    reference: ReferenceShare | None = None
+    """Of compiled code."""
 
 
 def check(file: Path, engine: str = "") -> Verdict:
@@ -145,7 +157,7 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
             if problem
             else tried
         )
-    graph, actual = tried
+    graph, actual, share = tried
     limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
     verdict = _compare(file, peer.names, peer.outputs, actual, limit)
     if verdict.status == "differs":
@@ -163,7 +175,7 @@ def _check_onnx(file: Path, engine: str) -> Verdict:
                 detail=f"ONNX Runtime itself rejects it unoptimised: {plain.problem}",
                 status="peer",
             )
-    return _measured(verdict, graph, began)
+    return _measured(verdict, graph, began, share)
 
 
 def _check_tflite(file: Path, engine: str) -> Verdict:
@@ -189,7 +201,7 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
             if problem and tried.status == "failed"
             else tried
         )
-    graph, actual = tried
+    graph, actual, share = tried
     limit = HALF_TOLERANCE if computes_in_half(graph) else TOLERANCE
     verdicts = [
         (name, _compare(file, peer.names, peer.outputs, actual, limit, allowances(file)))
@@ -209,12 +221,11 @@ def _check_tflite(file: Path, engine: str) -> Verdict:
         replace(verdict, detail=f"{name}: {verdict.detail}" if verdict.detail else name),
         graph,
         began,
+        share,
     )
 
 
-def _try(
-    file: Path, inputs: dict[str, Any], problem: str, engine: str
-) -> tuple[Graph, list[Any]] | Verdict:
+def _try(file: Path, inputs: dict[str, Any], problem: str, engine: str) -> Ran | Verdict:
     """The prepared graph and its outputs, or the verdict when it does not come so far or there is
     nothing to compare with.
     """
@@ -241,14 +252,20 @@ def _try(
             problem = "draws random numbers, so that two runs differ"
         if problem:
             return _measured(Verdict(file.stem, "peer", problem), graph, began)
-        return graph, _run_compiled(file, inputs, engine) if engine else graph.run(inputs)
+        if not engine:
+            return Ran(graph, graph.run(inputs))
+        return Ran(graph, *_run_compiled(file, inputs, engine))
     except whence.WhenceError as error:
         return Verdict(file.stem, "failed", str(error))
     except Exception as error:
         return Verdict(file.stem, "failed", f"{type(error).__name__}: {error}")
 
 
-def _measured(verdict: Verdict, graph: Graph, began: float) -> Verdict:
+def _measured(
+    verdict: Verdict, graph: Graph, began: float, share: ReferenceShare | None = None
+) -> Verdict:
+    if share is not None:
+        verdict = replace(verdict, reference=share.part, why_reference=share.why)
     return replace(
         verdict,
         operators=graph.ledger.n_sources,
@@ -257,11 +274,15 @@ def _measured(verdict: Verdict, graph: Graph, began: float) -> Verdict:
     )
 
 
-def _run_compiled(file: Path, inputs: dict[str, Any], engine: str) -> list[Any]:
+def _run_compiled(
+    file: Path, inputs: dict[str, Any], engine: str
+) -> tuple[list[Any], ReferenceShare]:
     import whence
 
-    result = whence.compile(file, engine=whence.Engine(engine))(**inputs)
-    return list(result) if isinstance(result, tuple) else [result]
+    model = whence.compile(file, engine=whence.Engine(engine))
+    result = model(**inputs)
+    share = reference_share(model, inputs)
+    return list(result) if isinstance(result, tuple) else [result], share
 
 
 def _compare(

@@ -19,6 +19,8 @@ from rich.progress import Progress
 
 _SMALL = 1 << 16
 _BATCH = 20
+MOST_REFERENCE = 0.05
+"""Of a model's time: what is more is for want of a kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class Verdict:
     operators: int = 0
     nodes: int = 0
     seconds: float = 0.0
+    reference: float | None = None
+    """The part of the time that compiled code spends in reference steps; `None` where nothing is
+    compiled,
+    """
+    why_reference: str = ""
+    """and why."""
 
 
 class Record:
@@ -181,12 +189,19 @@ def _answers(
         return answered, None if late.is_set() else code, complaints.read().strip()
 
 
+def _in_reference(verdict: Verdict) -> str:
+    if verdict.reference is None:
+        return ""
+    why = f" ({verdict.why_reference})" if verdict.why_reference else ""
+    return f"  reference {verdict.reference:6.1%}{why}"
+
+
 def report(verdicts: list[Verdict]) -> None:
     for verdict in verdicts:
         if verdict.status == "ok":
             print(
                 f"ok       {verdict.name:32} {verdict.operators:6} operators → {verdict.nodes:6}"
-                f" nodes  {verdict.error:.1e}  {verdict.seconds:6.1f} s"
+                f" nodes  {verdict.error:.1e}  {verdict.seconds:6.1f} s{_in_reference(verdict)}"
             )
     for status in ("peer", "differs", "failed"):
         for verdict in verdicts:
@@ -196,6 +211,13 @@ def report(verdicts: list[Verdict]) -> None:
         status: sum(verdict.status == status for verdict in verdicts)
         for status in ("ok", "peer", "differs", "failed")
     }
+    slow = [verdict for verdict in verdicts if (verdict.reference or 0.0) > MOST_REFERENCE]
+    if slow:
+        print(
+            f"{len(slow)} of {sum(verdict.reference is not None for verdict in verdicts)} compiled"
+            f" models spend more than {MOST_REFERENCE:.0%} of their time in reference steps:"
+            f" {', '.join(verdict.name for verdict in slow)}"
+        )
     print(
         f"{counts['ok']} ok, {counts['differs']} differ, {counts['failed']} failed,"
         f" {counts['peer']} not comparable"
