@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As few tries as there can be: nobody looks at the figures."""
     for name, value in (("_TRIES", 2), ("_ROUNDS", 1), ("_MOST_BYTES", 1 << 23), ("_WAKES", 4)):
         monkeypatch.setattr(measure, name, value)
-    for name in ("_TRY_NS", "_TOGETHER_NS", "_PROBE_NS"):
+    for name in ("_TRY_NS", "_ALL_THREADS_NS", "_PROBE_NS"):
         monkeypatch.setattr(measure, name, 20_000)
 
 

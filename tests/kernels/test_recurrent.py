@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import Cases
-from whence.building.native_code import TOGETHER
+from whence.building.native_code import GANG
 from whence.building.program import Segment
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -105,4 +105,4 @@ def test_large_layers_of_one_sequence_are_done_together(op: str):
         if isinstance(action, Segment)
         for number in range(action.plan.n_steps)
     ]
-    assert TOGETHER in grains
+    assert GANG in grains

@@ -2,7 +2,7 @@
 split over the operators in it.
 
 A kernel computes while it waits for memory: some of what is shorter, arithmetic or memory traffic,
-hides behind the other (`CostModel.together_ps`). So what an operator adds to a kernel is not what it
+hides behind the other (`CostModel.overlapped_ps`). So what an operator adds to a kernel is not what it
 would cost by itself: an error function added to a sum that comes from memory is a sixth of the time
 on one machine, and most of it on another.
 
@@ -86,7 +86,7 @@ class CostModel:
         whole = node_cost(graph, node)
         return None if whole is None else self.arithmetic_ps(graph, node, whole.flops)
 
-    def turning_ps(self, node: Node, kernel_bytes: int) -> int:
+    def fused_transpose_ps(self, node: Node, kernel_bytes: int) -> int:
         """What a transpose costs that is done by the way, in a kernel with this much traffic:
         neighbours are no neighbours any more.
         """
@@ -114,7 +114,7 @@ class CostModel:
         """What a byte of it costs, on average."""
         return self.moving_ps(traffic) / traffic.bytes if traffic.bytes else 0.0
 
-    def together_ps(self, arithmetic: int, memory: int, traffic: Traffic) -> int:
+    def overlapped_ps(self, arithmetic: int, memory: int, traffic: Traffic) -> int:
         """How long a kernel takes that spends so much on arithmetic and so much on memory: some of
         the smaller hides behind the larger.
         """
@@ -123,7 +123,7 @@ class CostModel:
 
     def arithmetic_within(self, elapsed: int, memory: int, traffic: Traffic) -> int:
         """How much arithmetic a kernel does that takes so long in all, if it spends so much on
-        memory: `together_ps` backwards, at least 0.
+        memory: `overlapped_ps` backwards, at least 0.
         """
         shown = 1.0 - self._overlap(traffic)
         if elapsed >= memory * (1.0 + shown):

@@ -184,13 +184,13 @@ class Splitter:
             # long the kernel took tells: what it took longer than by this model is the anchor's.
             within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
             computing = max(computing, within)
-        whole = alone + model.together_ps(computing, moving, traffic)
+        whole = alone + model.overlapped_ps(computing, moving, traffic)
 
         def saved(own: int, read: int) -> int:
             without = round(read * per_byte)
             apart = min(alone, without)
             left = max(0, computing - own), max(0, moving - (without - apart))
-            return whole - (alone - apart) - model.together_ps(*left, traffic)
+            return whole - (alone - apart) - model.overlapped_ps(*left, traffic)
 
         return Savings(
             whole,
@@ -209,9 +209,9 @@ class Splitter:
         if not step.symbol:
             # Nobody counted what a reference implementation does.
             return model.node_ps(self._graph, node) or 1
-        turning = model.turning_ps(node, traffic.bytes) if len(step.members) > 1 else 0
+        transposing = model.fused_transpose_ps(node, traffic.bytes) if len(step.members) > 1 else 0
         by_units = step.reduced_precision
-        return model.arithmetic_ps(self._graph, node, member.flops, by_units=by_units) + turning
+        return model.arithmetic_ps(self._graph, node, member.flops, by_units=by_units) + transposing
 
     def _epilogue(self, step: ProgramStep, anchor: str, op: str) -> float:
         return self._model.epilogue(anchor, op, by_units=step.reduced_precision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from whence.building.native_code import TOGETHER
+from whence.building.native_code import GANG
 from whence.building.program import Program, Segment
 
 
@@ -34,6 +34,6 @@ def work_items(program: Program) -> dict[int, WorkItems]:
         for number in range(int(plan.n_steps)):
             step = plan.steps[number]
             items, grain = int(step.tasks), int(step.grain)
-            pieces = items if grain == TOGETHER else items // max(1, grain)
+            pieces = items if grain == GANG else items // max(1, grain)
             found[int(plan.first_step) + number] = WorkItems(items, max(1, pieces))
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from whence.errors import UnsupportedError
 
-TOGETHER = -1
+GANG = -1
 """The grain of a step whose workers meet, as in whence_runtime.h."""
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from whence.building.arena import Block as ArenaBlock
 from whence.building.arena import Lifetime, Planner, plan_arena
 from whence.building.memory_layout import Location, Region
-from whence.building.native_code import TOGETHER, Library, NativeSlot, NativeStep
+from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import (
     Block,
     Plan,
@@ -58,7 +58,7 @@ class StepTemplate:
     flops: int = 0
     bytes: int = 0
     flops_per_ns: int = 1
-    is_together: bool = False
+    is_gang: bool = False
     scratch_bytes: int = 0
     operands: tuple[Location, ...] = ()
     guards: tuple[StepGuard, ...] = ()
@@ -75,7 +75,7 @@ class StepTemplate:
     @property
     def grain(self) -> int:
         """How many work items make a piece that is worth handing to another thread."""
-        return TOGETHER if self.is_together else grain_of(self.work_ns, self.tasks)
+        return GANG if self.is_gang else grain_of(self.work_ns, self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +194,12 @@ def _actions(
     call that has the most.
     """
     actions: list[Segment | ReferenceStep] = []
-    together: list[StepTemplate] = []
+    native: list[StepTemplate] = []
 
     def flush() -> None:
-        if together:
-            actions.append(_segment(together, address))
-            together.clear()
+        if native:
+            actions.append(_segment(native, address))
+            native.clear()
 
     for step in steps:
         if step.is_reference and not step.guards:
@@ -207,7 +207,7 @@ def _actions(
             actions.append(ReferenceStep(step.number, step.node))
         else:
             # Most runs may never come by a reference step under a guard: it does not end the call.
-            together.append(step)
+            native.append(step)
     flush()
     segments = [action for action in actions if isinstance(action, Segment)]
     return tuple(actions), max((segment.plan.n_slots for segment in segments), default=0)

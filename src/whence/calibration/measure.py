@@ -21,7 +21,7 @@ from whence.backends.cpu.generator import tile_for
 from whence.backends.cpu.step_timing import time_steps
 from whence.building.aligned_memory import aligned_bytes
 from whence.building.memory_layout import Region
-from whence.building.native_code import TOGETHER, Library, NativeSlot, NativeStep
+from whence.building.native_code import GANG, Library, NativeSlot, NativeStep
 from whence.building.program import make_segment
 from whence.calibration.probes import (
     EPILOGUES,
@@ -57,7 +57,7 @@ _REPEATS = 16
 _STEPS = 1000
 _IDLE_S, _WAKES = 0.003, 12
 # All threads together get longer tries: they begin together only when each has a core.
-_TOGETHER_NS = 1_000_000
+_ALL_THREADS_NS = 1_000_000
 _SMALL, _PAGE = 8192, 4096
 _NEAR_SIDE = 128
 _PROBE_NS = 60_000_000
@@ -156,12 +156,12 @@ class _Bench:
         tasks: int,
         repeats: int,
         *,
-        together: bool,
+        gang: bool,
         others: int = 0,
     ) -> int:
         """Nanoseconds of a kernel: the shortest of so many in a row."""
-        engine = self._engines[-1 if together else 0]
-        grain = TOGETHER if together else tasks
+        engine = self._engines[-1 if gang else 0]
+        grain = GANG if gang else tasks
         count = len(arrays)
         reading = [np.array([1, others], np.int64), self._memory, np.zeros(32)] if others else []
         steps = [NativeStep(self._library.address(symbol), tasks, grain, 0, count)]
@@ -178,7 +178,7 @@ class _Bench:
     def _work(self, symbol: str, rounds: int, size: int, threads: int) -> int:
         counts = np.array([rounds, size // threads], np.int64)
         results = np.zeros(32 * max(threads, 1), np.float32)
-        return self._time(symbol, (counts, self._memory, results), threads, 1, together=threads > 1)
+        return self._time(symbol, (counts, self._memory, results), threads, 1, gang=threads > 1)
 
     def rate(self, symbol: str, amount: float, size: int = _SMALL) -> float:
         """How much one thread does in a nanosecond, if a round is so much."""
@@ -189,13 +189,13 @@ class _Bench:
         best = min(self._work(symbol, rounds, size, 1) for _ in range(_TRIES))
         return rounds * amount / best
 
-    def together(self, symbol: str, amount: float, one: float, size: int = _SMALL) -> float:
+    def all_threads(self, symbol: str, amount: float, one: float, size: int = _SMALL) -> float:
         """How much all threads do in a nanosecond, if one alone does `one`: at least as much.
         `size` is for each thread. A try counts that found a core for every thread.
         """
         if self.threads < 2:
             return one
-        rounds = max(1, int(_TOGETHER_NS * one / amount))
+        rounds = max(1, int(_ALL_THREADS_NS * one / amount))
         best = min(
             self._work(symbol, rounds, size * self.threads, self.threads) for _ in range(3 * _TRIES)
         )
@@ -203,7 +203,7 @@ class _Bench:
 
     def both(self, symbol: str, amount: float) -> Rate:
         one = self.rate(symbol, amount)
-        return Rate(one, self.together(symbol, amount, one))
+        return Rate(one, self.all_threads(symbol, amount, one))
 
     # ---- what is measured ----
 
@@ -223,7 +223,7 @@ class _Bench:
         found = []
         for symbol in ("wc_read", "wc_copy"):
             one = self.rate(symbol, size, size)
-            found.append(Rate(one, self.together(symbol, each, one, each)))
+            found.append(Rate(one, self.all_threads(symbol, each, one, each)))
         return Rate(max(rate.one for rate in found), max(rate.all for rate in found))
 
     def operators(
@@ -290,7 +290,7 @@ class _Bench:
 
         def ns(probe: Probe, repeats: int) -> float:
             symbol, tasks = self._symbols[probe.name], probe.kernel.tasks
-            spent = self._time(symbol, operands, tasks, repeats, together=False, others=others)
+            spent = self._time(symbol, operands, tasks, repeats, gang=False, others=others)
             return max(1.0, spent - clock)
 
         longest = max(ns(probe, 2) for probe in probes)
@@ -302,7 +302,7 @@ class _Bench:
     @property
     def _clock_ns(self) -> int:
         """What an empty step takes: a call, and reading the clock."""
-        return self._time("wc_nothing", (np.zeros(1, np.int64),), 1, 64, together=False)
+        return self._time("wc_nothing", (np.zeros(1, np.int64),), 1, 64, gang=False)
 
     def _run_ns(self, tasks: int, grain: int, steps: int) -> int:
         """Nanoseconds of a run of steps that do nothing, without a profiler."""
@@ -322,7 +322,7 @@ class _Bench:
         """The usual one of the quicker quarter: others may hold a core."""
         if self.threads < 2:
             return 0.0
-        found = sorted(self._run_ns(self.threads, TOGETHER, 8) for _ in range(100))
+        found = sorted(self._run_ns(self.threads, GANG, 8) for _ in range(100))
         return max(0.0, found[len(found) // 8] / 8 - self.dispatch_ns())
 
     def wake_ns(self) -> float:
@@ -332,7 +332,7 @@ class _Bench:
         found = []
         for _ in range(_WAKES):
             time.sleep(_IDLE_S)
-            found.append(self._run_ns(self.threads, TOGETHER, 1))
+            found.append(self._run_ns(self.threads, GANG, 1))
         return float(sorted(found)[_WAKES // 4])
 
 

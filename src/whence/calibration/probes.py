@@ -63,8 +63,8 @@ def sum_probes(tile: Tile, elements: int) -> list[Probe]:
 def transpose_probes(tile: Tile, side: int) -> list[Probe]:
     """A sum of matrices, without and with one of the operands transposed on the way."""
     return [
-        _probe(f"{name} {side}", tile, side, _turned(turned), side)
-        for name, turned in (("Straight", False), ("Transposed", True))
+        _probe(f"{name} {side}", tile, side, _transposed(transposed), side)
+        for name, transposed in (("Straight", False), ("Transposed", True))
     ]
 
 
@@ -112,9 +112,9 @@ def _sum(with_erf: bool) -> _Build:
     return build
 
 
-def _turned(turned: bool) -> _Build:
+def _transposed(transposed: bool) -> _Build:
     def build(graph: GraphBuilder, x: Symbol, y: Symbol) -> Symbol:
-        return graph.op("Add", graph.op("Transpose", x, perm=(1, 0)) if turned else x, y)
+        return graph.op("Add", graph.op("Transpose", x, perm=(1, 0)) if transposed else x, y)
 
     return build
 

@@ -85,13 +85,13 @@ def weights_of(
         moving -= alone
         within = model.arithmetic_within(max(0, busy_ps - alone), moving, traffic)
         computing = max(computing, within)
-    whole = alone + model.together_ps(computing, moving, traffic)
+    whole = alone + model.overlapped_ps(computing, moving, traffic)
     for each in working:
         if each not in anchors:
             without = round(reads[each] * per_byte)
             apart = min(alone, without)
             left = max(0, computing - arithmetic[each]), max(0, moving - (without - apart))
-            weights[each] = whole - (alone - apart) - model.together_ps(*left, traffic)
+            weights[each] = whole - (alone - apart) - model.overlapped_ps(*left, traffic)
     rest = max(0, whole - sum(weights.values()))
     total = sum(arithmetic[each] for each in anchors)
     for each in anchors:

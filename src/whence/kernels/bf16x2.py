@@ -1,5 +1,5 @@
 """Products of float32 numbers by units that multiply bfloat16 matrices: each number is taken as the
-sum of two bfloat16, its halves.
+sum of two bfloat16 (the bf16x2 split).
 
     x = high + low + rest      high = bfloat16(x), low = bfloat16(x - high), |rest| ≤ 2⁻¹⁶·|x|
     x·w ≈ high·high + high·low + low·high      summed in float32
@@ -39,11 +39,11 @@ GROUP = PANEL * TILE
 """Pixels or rows, and output channels, that are multiplied with each other."""
 SUM_FLOATS = GROUP * GROUP
 STEP_FLOATS = 2 * PANEL * TILE_FLOATS
-"""Of a step's weights: the panel's high halves, then its low halves."""
+"""Of a step's weights: the panel's high parts of the bf16x2 split, then its low parts."""
 FLOPS_PER_NS = 300
 """What one thread does, roughly."""
 
-# A step: twelve products of tiles, eight tiles loaded. Then, by vector: turning input into halves,
+# A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two bfloat16,
 # what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
 _TURN_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
@@ -67,7 +67,7 @@ def cycles_by_vectors(products: int, fetched: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class PackHalves:
+class PackBf16x2:
     """Weights [output, tap, channel] as a panel's steps read them: by panel, block of channels,
     tap, half, tile of outputs; in a tile by pair of channels, output, channel of the pair. Outputs
     and channels that there are not are zeros.
@@ -84,8 +84,8 @@ class PackHalves:
         rest = padded - high.astype(np.float32)
         # What is not finite, or no longer as bfloat16, has no low half.
         low = np.where(np.isfinite(rest), rest, 0).astype(ml_dtypes.bfloat16)
-        halves = np.stack([high, low]).view(np.uint16)
-        split = halves.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
+        parts = np.stack([high, low]).view(np.uint16)
+        split = parts.reshape(2, -1, PANEL, TILE, taps, padded.shape[2] // DEPTH, DEPTH // 2, 2)
         # half, panel, tile, output, tap, block, pair, of the pair → panel, block, tap, half, tile,
         # pair, output, of the pair
         return (

@@ -38,7 +38,7 @@ _BUSY = 8
 # to stay in cache.
 _STEPS = 64
 # Weights of the state from which on a step takes longer than it takes the workers to meet.
-_TOGETHER = 1 << 17
+_GANG_WEIGHTS = 1 << 17
 
 
 def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
@@ -86,9 +86,9 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         )
         for slot in range(3)
     )
-    together = directions * (batch // rows) == 1 and gates * hidden * hidden >= _TOGETHER
+    gang = directions * (batch // rows) == 1 and gates * hidden * hidden >= _GANG_WEIGHTS
     micro = Recurrent(
-        gates, directions, time, batch, inputs, hidden, rows, together, tile, vectors, min(time, _STEPS), reverse, batch_first,
+        gates, directions, time, batch, inputs, hidden, rows, gang, tile, vectors, min(time, _STEPS), reverse, batch_first,
         late, phases, _buffer(group, x) or "", _buffer(group, w) or "", _buffer(group, r) or "", bias, lengths, start, start_cell, peeped, outputs,
     )  # fmt: skip
     params = list(group.params())
@@ -104,7 +104,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         )
     products, state = micro.scratch
     scratch = 4 * (products + 4 * state)
-    tasks = micro.panels if together else directions * micro.blocks
+    tasks = micro.panels if gang else directions * micro.blocks
     return Kernel(
         group.name,
         tuple(params),
@@ -113,7 +113,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
         group.costs(),
         scratch,
         packings=packings,
-        together=together,
+        gang=gang,
     )
 
 

@@ -40,7 +40,7 @@ class RecurrentLayer(Micro):
     hidden: int
     rows: int
     """Sequences in a work item."""
-    together: bool
+    gang: bool
     """One sequence in one direction: the workers divide the panels among them and meet after every
     phase. A work item is a panel.
     """
@@ -143,6 +143,6 @@ class LayerState:
     def own_units(self) -> tuple[Count, Count]:
         """The units that a worker stores, all of them unless it works together with others."""
         it = self.it
-        if not it.together:
+        if not it.gang:
             return count(0), count(it.hidden)
         return self.panels[0] * it.units, least(self.panels[1] * it.units, it.hidden)

@@ -39,7 +39,7 @@ class Recurrent(RecurrentLayer):
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         build = Builder()
-        if self.together:
+        if self.gang:
             # Its own panels are all a worker computes; the states of all units it reads from the
             # memory that all share.
             panels = (Counter(BEGIN), Counter(END))
@@ -59,7 +59,7 @@ def _layer(
     build: Builder, it: RecurrentLayer, panels: tuple[Count, Count], direction: Count, first: Count
 ) -> None:
     products, state = it.scratch
-    place = (SHARED if it.together else SCRATCH, DType.F32)
+    place = (SHARED if it.gang else SCRATCH, DType.F32)
     states = [
         build.memory(name, *place, products + number * state)
         for number, name in enumerate(("now", "next", "cells", "resets"))
@@ -74,7 +74,7 @@ def _layer(
         build.memory("products", SCRATCH, DType.F32, 0),
         *states,
     )
-    if it.together:
+    if it.gang:
         with build.when(panels[0].equals(0)):
             _start(build, layer)
         build.add(Barrier(Meeting.WORKERS))
@@ -241,7 +241,7 @@ def _phases(
             back = begin + end - 1 - order
             panel = build.count("panel", chosen((s % 2).equals(1), back, order))
             _phase(build, layer, phases, number, panel, t, shares)
-        if layer.it.together:
+        if layer.it.gang:
             build.add(Barrier(Meeting.WORKERS))
 
 

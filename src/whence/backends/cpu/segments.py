@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from whence.building.backend import Lowered, LoweredStep
-from whence.building.native_code import TOGETHER
+from whence.building.native_code import GANG
 from whence.building.plan_template import StepGuard, StepTemplate, dims_location, grain_of
 from whence.building.program_parts import location_of, operand_locations
 from whence.building.weights import Weights
@@ -35,7 +35,7 @@ def _template(lowered: Lowered, each: LoweredStep, weights: Weights) -> StepTemp
         flops=sum(member.flops for member in kernel.members),
         bytes=sum(member.bytes for member in kernel.members),
         flops_per_ns=kernel.flops_per_ns,
-        is_together=kernel.together,
+        is_gang=kernel.gang,
         scratch_bytes=kernel.scratch_bytes,
         operands=tuple(operands),
         guards=_conditions(lowered, guards, weights),
@@ -55,8 +55,8 @@ def _conditions(lowered: Lowered, guards: Guards, weights: Weights) -> tuple[Ste
 
 def grain(kernel: Kernel) -> int:
     """How many work items make a piece that is worth handing to another thread."""
-    if kernel.together:
-        return TOGETHER
+    if kernel.gang:
+        return GANG
     return grain_of(work_ns(kernel), kernel.tasks)
 
 

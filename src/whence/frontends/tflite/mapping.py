@@ -277,15 +277,15 @@ class OperatorCall(OperatorOfFile):
         self.hold(node).name = name
         return node.ref()
 
-    def keeps(self, index: int) -> bool:
+    def has_state(self, index: int) -> bool:
         """Is input `index` a variable tensor, which the operator keeps from one run to the next?"""
-        return self.has(index) and self.subgraph.kept(self.input_number(index)) is not None
+        return self.has(index) and self.subgraph.state_key(self.input_number(index)) is not None
 
-    def keep_state(self, index: int, ref: Ref) -> None:
+    def assign_state(self, index: int, ref: Ref) -> None:
         """Give input `index`, where it is a variable tensor, the value, in real numbers or in the
         codes of the file, that operators after this one and the next run see.
         """
-        key = self.subgraph.kept(self.input_number(index)) if self.has(index) else None
+        key = self.subgraph.state_key(self.input_number(index)) if self.has(index) else None
         if key is None:
             return
         tensor = self.tensor(index)

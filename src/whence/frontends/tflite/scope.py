@@ -302,7 +302,7 @@ class SubgraphScope:
 
     def value(self, index: int) -> Ref:
         """The value of a tensor, in the codes of the file."""
-        if (key := self.kept(index)) is not None:
+        if (key := self.state_key(index)) is not None:
             found = self.scope.variable(key)
             assert found is not None
             return found
@@ -314,7 +314,7 @@ class SubgraphScope:
 
     def constant(self, index: int) -> np.ndarray | None:
         """The value of a tensor in the codes of the file, when it is known."""
-        if self.kept(index) is not None:
+        if self.state_key(index) is not None:
             return None
         ref = self._values.get(index)
         return (
@@ -343,9 +343,9 @@ class SubgraphScope:
             raise ModelError(f"tensor {quoted(self.tensor(index).name)} is made twice")
         self._values[index] = ref
 
-    def kept(self, index: int) -> Key | None:
+    def state_key(self, index: int) -> Key | None:
         """The variable that a tensor is, if an operator keeps it from one run to the next."""
-        return (self.index, index) if self.scope.reading.use.is_kept(self.index, index) else None
+        return (self.index, index) if self.scope.reading.use.is_state(self.index, index) else None
 
     def declared(self, index: int) -> TensorType:
         """What the file says of a tensor, as far as it can be trusted."""

@@ -72,7 +72,7 @@ class VariableUse:
         """Does a run of the model assign to it, or may it?"""
         return key in self.of(0).assigned
 
-    def is_kept(self, subgraph: int, tensor: int) -> bool:
+    def is_state(self, subgraph: int, tensor: int) -> bool:
         """Is it a tensor that an operator keeps from one run to the next?"""
         record = self.model.subgraphs[subgraph]
         return record.tensors[tensor].is_variable and (subgraph, tensor) in self._own(subgraph)[0]
@@ -104,7 +104,7 @@ class VariableUse:
                 key = handles.get(operator.inputs[0])
                 if key is not None:
                     assigned.add(key)
-            for tensor in _kept_tensors(operator):
+            for tensor in _state_tensors(operator):
                 if 0 <= tensor < len(record.tensors) and record.tensors[tensor].is_variable:
                     used[index, tensor] = None
                     assigned.add((index, tensor))
@@ -118,6 +118,6 @@ class VariableUse:
                     yield called
 
 
-def _kept_tensors(operator: OperatorRecord) -> Iterable[int]:
+def _state_tensors(operator: OperatorRecord) -> Iterable[int]:
     places: Sequence[int] = KEEPING.get(operator.name, ())
     return (operator.inputs[place] for place in places if place < len(operator.inputs))

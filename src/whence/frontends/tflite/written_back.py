@@ -61,7 +61,7 @@ def call_body(call: OperatorCall, mapper: Mapper) -> None:
     """Have `mapper` map the operator into a graph that it holds."""
     within, record = call.subgraph, call.record
     used = dict.fromkeys(index for index in record.inputs if index != ABSENT)
-    keys = {index: key for index in used if (key := within.kept(index)) is not None}
+    keys = {index: key for index in used if (key := within.state_key(index)) is not None}
     given = [index for index in used if index not in keys and not within.is_stored(index)]
     values = [within.value(index) for index in (*given, *keys)]
 

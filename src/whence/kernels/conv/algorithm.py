@@ -27,12 +27,12 @@ def plan_algorithm(group: Group, anchor: Node, tile: Tile) -> Bf16x2ConvPlan | W
         return None
     # Convolutions by matrix units lay out the input of fixed sizes.
     is_open = any(map(is_symbolic, group.shape(anchor.ref())))
-    halves, transformed = (
+    split, transformed = (
         None if is_open else cheapest_bf16x2_conv(group, anchor, tile),
         cheapest_winograd(group, anchor, tile),
     )
-    if halves is None:
+    if split is None:
         return None if transformed is None else transformed[1]
-    if transformed is None or _CAUTION * halves[0] < transformed[0]:
-        return halves[1]
+    if transformed is None or _CAUTION * split[0] < transformed[0]:
+        return split[1]
     return transformed[1]

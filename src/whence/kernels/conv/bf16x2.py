@@ -1,7 +1,7 @@
 """Convolution on channel-blocked tensors by matrix units, with float32 numbers as two bfloat16 (see
-`halves`).
+`bf16x2`).
 
-The input of a chunk of output rows is turned into halves in scratch, padding included, and with
+The input of a chunk of output rows is split into two bfloat16 each, in scratch, padding included, and with
 strides taken apart: rows and columns of one remainder by the stride lie together, as a plane.
 There, the input that an output position reads for a kernel position is as far from the next
 position's as the positions are from each other, so that sixteen positions in a row are a tile, for
@@ -24,7 +24,7 @@ from whence.kernels.bf16x2 import (
     STEP_FLOATS,
     SUM_FLOATS,
     TILE,
-    PackHalves,
+    PackBf16x2,
     cycles_by_units,
     cycles_by_vectors,
     packed_floats,
@@ -59,11 +59,11 @@ class Bf16x2ConvPlan:
 
 @dataclass(frozen=True, slots=True)
 class PackKernel:
-    """OIHW weights as `PackHalves` takes them."""
+    """OIHW weights as `PackBf16x2` takes them."""
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         outputs, channels = weights.shape[:2]
-        return PackHalves()(weights.reshape(outputs, channels, -1).transpose(0, 2, 1))
+        return PackBf16x2()(weights.reshape(outputs, channels, -1).transpose(0, 2, 1))
 
 
 def cheapest_bf16x2_conv(
@@ -114,7 +114,7 @@ def bf16x2_conv_plans(group: Group, anchor: Node, tile: Tile) -> Iterator[Bf16x2
 
 
 def _plans(whole: Bf16x2Conv, tile: Tile) -> Iterator[Bf16x2ConvPlan]:
-    """Divisions into chunks whose halves fit the cache, or that cannot be smaller, and into
+    """Divisions into chunks whose split parts fit the cache, or that cannot be smaller, and into
     parts.
     """
     seen = set()

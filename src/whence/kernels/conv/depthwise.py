@@ -193,8 +193,8 @@ def lower_blocked_conv(group: Group, anchor: Node, tile: Tile) -> Kernel:
     if is_depthwise(anchor):
         return lower_depthwise(group, anchor, tile)
     match plan_algorithm(group, anchor, tile):
-        case Bf16x2ConvPlan() as halves:
-            return lower_bf16x2_conv(group, anchor, tile, halves)
+        case Bf16x2ConvPlan() as plan:
+            return lower_bf16x2_conv(group, anchor, tile, plan)
         case WinogradPlan() as transformed:
             return lower_winograd(group, anchor, tile, transformed)
     return lower_conv(group, anchor, tile)

@@ -69,9 +69,9 @@ class Kernel:
     """
     reduced_precision: bool = False
     """Are its products less exact than those of float32?"""
-    together: bool = False
-    """Work items depend on each other: every worker gets one stretch of them, and all run at the
-    same time and meet where the kernel says so.
+    gang: bool = False
+    """Work items depend on each other: every worker gets one range of them, and all run at the same
+    time and meet at barriers.
     """
 
     dimensions: tuple[str, ...] = ()

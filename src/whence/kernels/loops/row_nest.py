@@ -244,7 +244,7 @@ class RowNest:
             )
         )
 
-    def fold_kept(self, name: str, make: Make) -> tuple[Expr, Make]:
+    def fold_stored(self, name: str, make: Make) -> tuple[Expr, Make]:
         """The sum of a value that costs more than a load, and the value itself for later passes:
         from the output's memory if it fits there.
         """

@@ -1,7 +1,7 @@
 """Matrix products with constant weights by matrix units, with float32 numbers as two bfloat16 (see
-`halves`).
+`bf16x2`).
 
-A block of rows of A is turned into halves in scratch, by group of rows and block of the depth, as a
+A block of rows of A is split into two bfloat16 each, in scratch, by group of rows and block of the depth, as a
 step reads them. Each panel of columns is then multiplied with all groups of the block, so that its
 weights are fetched once.
 """
@@ -23,7 +23,7 @@ from whence.kernels.bf16x2 import (
     PANEL,
     SUM_FLOATS,
     TILE,
-    PackHalves,
+    PackBf16x2,
     cycles_by_units,
     cycles_by_vectors,
     packed_floats,
@@ -66,14 +66,14 @@ class Bf16x2GemmPlan:
 
 @dataclass(frozen=True, slots=True)
 class _PackColumns:
-    """Weights of a product as `PackHalves` takes them."""
+    """Weights of a product as `PackBf16x2` takes them."""
 
     depth: int
     columns: int
     transposed: bool
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
-        return PackHalves()(
+        return PackBf16x2()(
             as_matrix(weights, self.depth, self.columns, transposed=self.transposed).T[:, None]
         )
 
@@ -134,7 +134,7 @@ def _is_far(sizes: Sizes, tile: Tile) -> bool:
 
 
 def _plans(sizes: Sizes, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
-    """Divisions into blocks of rows whose halves fit the cache, or that cannot be smaller, and into
+    """Divisions into blocks of rows whose split parts fit the cache, or that cannot be smaller, and into
     parts.
     """
     groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)

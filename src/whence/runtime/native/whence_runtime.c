@@ -79,7 +79,7 @@ struct wh_pool {
   void *const *buf;
   int64_t tasks;
   int64_t unit;    /* Ranges count in so many work items, */
-  int64_t grain;   /* and this many of those are worth handing out; WH_TOGETHER: each worker does its own range, once. */
+  int64_t grain;   /* and this many of those are worth handing out; WH_GANG: each worker does its own range, once. */
   int32_t members; /* workers that it is for, the caller among them */
   wh_busy *busy;   /* where each notes when it worked, by its number; or NULL */
   _Alignas(WH_LINE) atomic_uint order;
@@ -234,7 +234,7 @@ static void give_spare(wh_pool *pool, spare *one) {
 /* A worker's own range first: what it made of the last kernel's is still in its cache. Then whatever the others have not begun. */
 static void work(wh_pool *pool, int32_t number, void *scratch) {
   int64_t begin, end;
-  if (pool->grain == WH_TOGETHER) {
+  if (pool->grain == WH_GANG) {
     const uint64_t span = atomic_load_explicit(&pool->ranges[number].span, memory_order_relaxed);
     pool->kernel(pool->buf, (int64_t)(span & UINT32_MAX), (int64_t)(span >> 32), scratch);
     return;
@@ -459,15 +459,15 @@ static void alone(const wh_step *step, void *const *buf, void *scratch, wh_busy 
    not hold up the rest. Returns when the caller had nothing left to do and began to wait for the others, or 0 when it did not have to; the time is
    taken only if `timed`. */
 static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, int64_t threads, int timed, wh_busy *busy) {
-  const int together = step->grain == WH_TOGETHER;
+  const int gang = step->grain == WH_GANG;
   const int64_t grain = step->grain > 0 ? step->grain : 1, pieces = step->tasks / grain;
   /* More workers than cores would only take turns. */
   int64_t members = pool->threads < pool->cores ? pool->threads : pool->cores;
-  if (together && pool->threads > pool->cores) members = 1;
+  if (gang && pool->threads > pool->cores) members = 1;
   if (threads > 0 && threads < members) members = threads;
-  if (!together && pieces < members) members = pieces;
+  if (!gang && pieces < members) members = pieces;
   pool->gang.face.shared = pool->workers[0].scratch;
-  if (members < 2 || (together && pieces < 2) || step->tasks > INT32_MAX * (together ? 1ll : INT32_MAX)) {
+  if (members < 2 || (gang && pieces < 2) || step->tasks > INT32_MAX * (gang ? 1ll : INT32_MAX)) {
     pool->gang.face.members = 1;
     alone(step, buf, pool->workers[0].scratch, busy);
     return 0;
@@ -476,7 +476,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
   pool->buf = buf;
   pool->tasks = step->tasks;
   pool->unit = step->tasks / INT32_MAX + 1;
-  pool->grain = together ? WH_TOGETHER : (grain + pool->unit - 1) / pool->unit;
+  pool->grain = gang ? WH_GANG : (grain + pool->unit - 1) / pool->unit;
   pool->members = (int32_t)members;
   pool->busy = busy;
   pool->gang.face.members = members;
@@ -497,7 +497,7 @@ static uint64_t parallel(wh_pool *pool, const wh_step *step, void *const *buf, i
     unsigned found = atomic_load_explicit(state, memory_order_acquire);
     if (found == done) continue;
     /* All work items are taken: a worker that comes now would find none. Those who meet need each other. */
-    if (found != joined && !together && atomic_compare_exchange_strong(state, &found, phase_of(order, CLOSED))) continue;
+    if (found != joined && !gang && atomic_compare_exchange_strong(state, &found, phase_of(order, CLOSED))) continue;
     if (timed && !since) since = wh_now();
     for (int looks = 0; atomic_load_explicit(state, memory_order_acquire) != done; looks++) {
       if (looks < SPIN_LOOKS)

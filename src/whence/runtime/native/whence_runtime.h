@@ -14,7 +14,7 @@ typedef struct wh_gang {
 } wh_gang;
 
 /* Bytes in a cache line. What stands before scratch memory fills one, so that both begin on a line. */
-enum { WH_LINE = 64, WH_HEADER = WH_LINE, WH_TOGETHER = -1 };
+enum { WH_LINE = 64, WH_HEADER = WH_LINE, WH_GANG = -1 };
 
 /* Work items [begin, end) of one kernel. `buf` holds its parameters in order; `scratch` is private to the worker. */
 typedef void (*wh_kernel)(void *const *buf, int64_t begin, int64_t end, void *scratch);
@@ -32,7 +32,7 @@ typedef struct {
 typedef struct {
   wh_kernel kernel;     /* NULL: the caller of wh_run does it */
   int64_t tasks;        /* independent work items */
-  int64_t grain;        /* do not give a worker fewer items than this; WH_TOGETHER: one range for each worker, all at the same time */
+  int64_t grain;        /* do not give a worker fewer items than this; WH_GANG: one range for each worker, all at the same time */
   int32_t first_slot;
   int32_t n_slots;
   int32_t n_guards;     /* The slots after its parameters are conditions, asked in order: */

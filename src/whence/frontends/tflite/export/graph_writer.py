@@ -95,12 +95,12 @@ class GraphWriter:
             self.tensor(ref) for node in self.graph.outputs if (ref := node.inputs[0]) is not None
         ]
         if not is_main:
-            outputs = self._told_apart(outputs)
+            outputs = self._distinct(outputs)
         self.state.finish()
         tidy(self.subgraph, outputs)
         return self.subgraph.record(name, inputs, outputs)
 
-    def _told_apart(self, outputs: list[int]) -> list[int]:
+    def _distinct(self, outputs: list[int]) -> list[int]:
         """Outputs of a called subgraph, no two of them one tensor: LiteRT fills only one of them."""
         found: list[int] = []
         for tensor, node in zip(outputs, self.graph.outputs, strict=True):

@@ -31,7 +31,7 @@ _STATES: Mapping[str, Sequence[tuple[int, int]]] = {"LSTM": ((5, 1), (6, 2)), "R
 """Where a layer takes its states, and where it gives them."""
 
 
-def kept_by_layers(graph: Graph) -> dict[int, list[Node]]:
+def state_of_layers(graph: Graph) -> dict[int, list[Node]]:
     """By node of a layer: the variables of its states, where all of them are its own."""
     assigns = {str(node.attrs["variable"]): node for node in graph.assigns}
     found: dict[int, list[Node]] = {}
@@ -102,10 +102,10 @@ class WrittenState:
     def __init__(self, writer: GraphWriter) -> None:
         self._writer = writer
         self._graph = writer.graph
-        layers = kept_by_layers(self._graph)
+        layers = state_of_layers(self._graph)
         self.of_layer = layers
         """By node of a layer, the variables that become tensors of its operator."""
-        self._kept = {node.name for pair in layers.values() for node in pair}
+        self._of_layers = {node.name for pair in layers.values() for node in pair}
         self.between = {
             view
             for layer in map(self._graph.__getitem__, layers)
@@ -114,7 +114,7 @@ class WrittenState:
         } | {
             view
             for node in self._graph.assigns
-            if node.attrs["variable"] in self._kept
+            if node.attrs["variable"] in self._of_layers
             for view in _views_to(self._graph, node.inputs[0])
         }
         """Views between a layer and its variables: nothing is written for them, unless others ask."""
@@ -122,11 +122,11 @@ class WrittenState:
 
     def is_end(self, node: Node) -> bool:
         """Does the node assign to a variable that an operator keeps?"""
-        return node.op == "Assign" and node.attrs["variable"] in self._kept
+        return node.op == "Assign" and node.attrs["variable"] in self._of_layers
 
     def begin(self) -> None:
         """Initial values come before everything else."""
-        resources = [node for node in self._graph.variables if node.name not in self._kept]
+        resources = [node for node in self._graph.variables if node.name not in self._of_layers]
         if not resources:
             return
         once = Graph("initial values", self._graph.ledger, self._graph.inference)
@@ -148,7 +148,9 @@ class WrittenState:
 
     def finish(self) -> None:
         """New values come behind everything else: all reads are done by then."""
-        assigns = [node for node in self._graph.assigns if node.attrs["variable"] not in self._kept]
+        assigns = [
+            node for node in self._graph.assigns if node.attrs["variable"] not in self._of_layers
+        ]
         values = [self._writer.tensor(ref) for node in assigns for ref in node.inputs if ref]
         for node, value in zip(assigns, values, strict=True):
             handle = self._handle(str(node.attrs["variable"]))

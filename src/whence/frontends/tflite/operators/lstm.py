@@ -95,7 +95,7 @@ def _plain(layer: Layer, x: Ref) -> LayerOutputs:
     if coupled:
         attrs["input_forget"] = 1
     # A layer that keeps no state is asked for none.
-    outputs = 3 if call.keeps(layer.hidden_state) or call.keeps(layer.cell_state) else 1
+    outputs = 3 if call.has_state(layer.hidden_state) or call.has_state(layer.cell_state) else 1
     made = call.emit("LSTM", inputs, attrs, outputs=outputs)
     every = call.emit("Squeeze", [made[0], call.ints(1)])
     ends = [call.emit("Squeeze", [ref, front]) for ref in made[1:]] or [every, every]

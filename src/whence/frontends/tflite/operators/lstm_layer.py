@@ -183,6 +183,6 @@ def start_of(call: OperatorCall, state: int) -> Ref | None:
 
 def keep_states(layer: Layer, made: LayerOutputs) -> Ref:
     """Hand the states after the last step to the next run; the results of all steps."""
-    layer.call.keep_state(layer.hidden_state, made.hidden)
-    layer.call.keep_state(layer.cell_state, made.cell)
+    layer.call.assign_state(layer.hidden_state, made.hidden)
+    layer.call.assign_state(layer.cell_state, made.cell)
     return made.every

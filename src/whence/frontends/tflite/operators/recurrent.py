@@ -45,10 +45,10 @@ def _rnn_layer(call: OperatorCall, x: Ref, first: int, *, backwards: bool = Fals
     }
     if function == "Affine":
         attrs |= {"activation_alpha": (1.0,), "activation_beta": (0.0,)}
-    outputs = 2 if call.keeps(first + 3) else 1
+    outputs = 2 if call.has_state(first + 3) else 1
     every, *ends = call.emit("RNN", [x, *parts[:3], None, parts[3]], attrs, outputs=outputs)
     for end in ends:
-        call.keep_state(first + 3, call.emit("Squeeze", [end, front]))
+        call.assign_state(first + 3, call.emit("Squeeze", [end, front]))
     return call.emit("Squeeze", [every, call.ints(1)])
 
 
@@ -114,7 +114,7 @@ def _gru(call: OperatorCall) -> None:
     every, last = call.emit(
         "GRU", [call.real(0), weights, recurrent, bias, None, start], attrs, outputs=2
     )
-    call.keep_state(5, last)
+    call.assign_state(5, last)
     call.output(
         0, call.emit("Squeeze", [every, call.ints(1)]) if call.flag("return_sequences") else last
     )

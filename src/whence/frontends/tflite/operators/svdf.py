@@ -48,7 +48,7 @@ def _real(call: OperatorCall, rank: int) -> None:
     before = call.emit("Reshape", [call.real(4), call.ints(batch, filters, memory)])
     kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
     state = call.emit("Concat", [kept, newest], {"axis": -1})
-    call.keep_state(4, state)
+    call.assign_state(4, state)
     sums = call.emit(
         "ReduceSum", [call.emit("Mul", [state, call.real(2)]), call.ints(-1)], {"keepdims": 0}
     )
@@ -105,7 +105,7 @@ def _integer(call: OperatorCall, rank: int) -> None:
     before = call.emit("Reshape", [call.needed(4), call.ints(batch, filters, memory)])
     kept = call.emit("Slice", [before, call.ints(1), call.ints(memory), call.ints(2)])
     state = call.emit("Concat", [kept, call.emit("Unsqueeze", [newest, last])], {"axis": -1})
-    call.keep_state(4, state)
+    call.assign_state(4, state)
     centred = call.cast(state, DType.I32)
     if _zero(call, 4):
         zero = call.const(np.array(int(_zero(call, 4)), np.int32))
