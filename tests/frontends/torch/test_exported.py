@@ -269,3 +269,11 @@ def test_what_cannot_be_compiled_is_refused_in_words(net: Any, tmp_path: Path) -
     broken.write_bytes(b"no archive")
     with pytest.raises(ModelError, match=r"no program of torch\.export"):
         whence.load(broken)
+
+
+@pytest.mark.parametrize("kind", ["BatchNorm2d", "Dropout"])
+def test_a_module_in_training_mode_is_refused(kind: str) -> None:
+    module = {"BatchNorm2d": torch.nn.BatchNorm2d(3), "Dropout": torch.nn.Dropout(0.5)}[kind]
+    program = torch.export.export(module.train(), (torch.randn(2, 3, 6, 6),))
+    with pytest.raises(UnsupportedError, match=r"as in training; call \.eval\(\) first"):
+        read_exported(program)

@@ -101,6 +101,17 @@ def test_training_is_refused() -> None:
     assert "conv.weight" in str(found.value)
 
 
+def test_training_mode_is_refused_without_gradients_too() -> None:
+    """Batch statistics and dropout are of training, whether or not gradients are recorded."""
+    x = torch.randn(2, 3, 6, 6)
+    for module in (torch.nn.BatchNorm2d(3), torch.nn.Dropout(0.5)):
+        with (
+            torch.no_grad(),
+            pytest.raises(Exception, match=r"as in training; call \.eval\(\) first"),
+        ):
+            _compiled(module.train())(x)
+
+
 def test_options() -> None:
     with (
         torch.no_grad(),

@@ -92,6 +92,10 @@ def _random(call: AtenCall) -> None:
     call.unsupported("random numbers; PyTorch's generator is its own")
 
 
+def _dropout(call: AtenCall) -> None:
+    call.unsupported("it drops elements at random, as in training; call .eval() first")
+
+
 MAPPINGS: dict[str, Mapper] = {
     "aten::full": _full,
     "aten::new_full": _full,
@@ -119,5 +123,5 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::randn_like": _random,
     "aten::randint": _random,
     "aten::bernoulli": _random,
-    "aten::native_dropout": _random,
+    "aten::native_dropout": _dropout,
 }

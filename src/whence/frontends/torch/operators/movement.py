@@ -17,6 +17,12 @@ def _same(call: AtenCall) -> None:
     call.result(call.ref(name))
 
 
+def _dropout(call: AtenCall) -> None:
+    if call.plain("train") and call.real("p") > 0:
+        call.unsupported("it drops elements at random, as in training; call .eval() first")
+    _same(call)
+
+
 def _view(call: AtenCall) -> None:
     if "dtype" in call.args and "size" not in call.args:
         call.unsupported("the same bytes as another element type")
@@ -266,8 +272,8 @@ MAPPINGS: dict[str, Mapper] = {
     "aten::contiguous": _same,
     "aten::detach": _same,
     "aten::detach_": _same,
-    "aten::dropout": _same,
-    "aten::feature_dropout": _same,
+    "aten::dropout": _dropout,
+    "aten::feature_dropout": _dropout,
     "aten::lift_fresh": _same,
     "aten::lift_fresh_copy": _same,
     "aten::positive": _same,

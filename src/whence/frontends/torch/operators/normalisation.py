@@ -98,6 +98,9 @@ def _instance_norm(call: AtenCall) -> None:
 MAPPINGS: dict[str, Mapper] = {
     "aten::batch_norm": _batch_norm,
     "aten::_native_batch_norm_legit_no_training": _batch_norm,
+    "aten::native_batch_norm": _batch_norm,
+    "aten::_native_batch_norm_legit": _batch_norm,
+    "aten::_native_batch_norm_legit_functional": _batch_norm,
     "aten::layer_norm": _layer_norm,
     "aten::native_layer_norm": _layer_norm,
     "aten::rms_norm": _rms_norm,
