@@ -72,6 +72,11 @@ def test_what_does_not_fit_one_by_one_is_uncertain(subject: Subject, tmp_path: P
     recording = read_litert(subject.source, path, WALLS)
     profile, _ = attribute(subject, recording)
     assert any(name.startswith("uncertain: Convolution") for name in profile.residual_ns)
+    # They are in some kernel, so nothing is lost.
+    rows = {row.name: row for row in profile.sources}
+    assert rows["conv1/Relu"].fate == "live"
+    assert rows["conv1/Relu"].became.startswith("uncertain: one of 1 × Convolution")
+    assert profile.coverage.lost == 0
 
 
 def test_other_files_are_refused(subject: Subject, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -152,12 +152,14 @@ def _sources(
             parts[part.id].append((kernel, part))
     claimed = {number for region in placement.regions.values() for number in region.operators}
     uncertain = placement.checks.uncertain
+    possible = _possible(recording, claimed)
     known = find_modules(source.graph)
     rows = []
     for origin, read in zip(source.graph.ledger.sources, outcomes(source.graph), strict=True):
         own = parts[origin.id]
         time = sum(part.time_ns for _, part in own)
-        fate = _fate(source, origin.id, bool(own) or origin.id in claimed, read)
+        is_placed = bool(own) or origin.id in claimed or origin.id in possible
+        fate = _fate(source, origin.id, is_placed, read)
         each_run = sum(
             (recording.node_ns[:, columns[kernel.id]] * part.weight for kernel, part in own),
             np.zeros(len(recording.runs_ns)),
@@ -178,7 +180,8 @@ def _sources(
                 scope=origin.scope,
                 positions=origin.positions,
                 table_id=origin.table_id,
-                became=_became(source, origin.id, own, fate)
+                became=possible.get(origin.id)
+                or _became(source, origin.id, own, fate)
                 + (f" (uncertain: {uncertain[origin.id]})" if origin.id in uncertain else ""),
                 inserted_ns=sum(part.inserted_ns for _, part in own),
                 band=band_of([round(value) for value in each_run]),
@@ -187,6 +190,20 @@ def _sources(
             )
         )
     return tuple(rows)
+
+
+def _possible(recording: Recording, claimed: Collection[int]) -> dict[int, str]:
+    """By operator that is in one of several kernels, without it being known which: those kernels."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for node in recording.nodes:
+        for number in node.may_be:
+            if number not in claimed:
+                found[number].append(node.op)
+    return {
+        number: "uncertain: one of "
+        + ", ".join(f"{count} × {op}" for op, count in Counter(ops).items())
+        for number, ops in found.items()
+    }
 
 
 def _fate(source: SourceGraph, number: int, is_placed: bool, read: Outcome) -> Outcome:

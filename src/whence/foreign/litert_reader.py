@@ -5,7 +5,7 @@
    only their types (`Convolution (NHWC, F32) IGEMM`). Convolutions, products and the like are
    matched with those of the file one by one, in order, if there are as many of each kind; what
    stands between two of them is matched by type, where only one operator there has it.
-3. What cannot be told apart that way is uncertain.
+3. What cannot be told apart that way is uncertain: the kernel is one of several operators.
 
 Times are whole microseconds.
 """
@@ -144,16 +144,19 @@ def _nodes(source: SourceGraph, steps: Sequence[_Step]) -> tuple[EngineNode, ...
     left = [place[position] for position in sorted(place) if position not in own]
     delegated = [position for position, step in enumerate(steps) if step.operator < 0]
     matched = _match(source, [steps[position].tag for position in delegated], left)
-    holds = {position: matched.get(index) for index, position in enumerate(delegated)}
+    fitting = {position: matched[index] for index, position in enumerate(delegated)}
+    certain = {each[0] for each in matched if len(each) == 1}
     found = []
     for position, step in enumerate(steps):
-        number = place.get(step.operator) if step.operator >= 0 else holds[position]
+        possible = fitting.get(position, ())
+        number = possible[0] if len(possible) == 1 else place.get(step.operator)
         found.append(
             EngineNode(
                 position,
                 f"{position} {step.tag}",
                 step.tag,
                 holds=() if number is None else (number,),
+                may_be=tuple(each for each in possible if each not in certain),
                 is_whole=True,
                 is_composite=number is not None and source[number].op in _HEAVY,
             )
@@ -166,28 +169,36 @@ def _positions(source: SourceGraph, number: int) -> tuple[int, ...]:
     return () if origin.scope else (origin.positions or ())
 
 
-def _match(source: SourceGraph, tags: Sequence[str], operators: Sequence[int]) -> dict[int, int]:
-    """By position of one of the delegate's operators: the operator of the file."""
+def _match(
+    source: SourceGraph, tags: Sequence[str], operators: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """For each of the delegate's operators: the operators of the file that it may be; one where that
+    is certain.
+    """
     kinds = [_kinds(tag) for tag in tags]
     anchors = [at for at, kind in enumerate(kinds) if set(kind) & _ANCHORS]
     candidates = [number for number in operators if source[number].op in _ANCHORS]
     if len(anchors) != len(candidates) or any(
         source[number].op not in kinds[at] for at, number in zip(anchors, candidates, strict=False)
     ):
-        return {}
-    found = dict(zip(anchors, candidates, strict=True))
-    bounds = [(-1, -1), *((at, operators.index(found[at])) for at in anchors)]
+        return [_one_of(source, kind, operators) for kind in kinds]
+    found = {at: (number,) for at, number in zip(anchors, candidates, strict=True)}
+    bounds = [(-1, -1), *((at, operators.index(found[at][0])) for at in anchors)]
     bounds.append((len(tags), len(operators)))
     for (first, low), (last, high) in itertools.pairwise(bounds):
         between = operators[low + 1 : high]
         for at in range(first + 1, last):
             fitting = [number for number in between if source[number].op in kinds[at]]
             alike = [other for other in range(first + 1, last) if kinds[other] == kinds[at]]
-            if len(fitting) == 1:
-                found[at] = fitting[0]
-            elif len(fitting) == len(alike):
-                found[at] = fitting[alike.index(at)]
-    return found
+            if len(fitting) == len(alike):
+                found[at] = (fitting[alike.index(at)],)
+            else:
+                found[at] = _one_of(source, kinds[at], between)
+    return [found[at] for at in range(len(tags))]
+
+
+def _one_of(source: SourceGraph, kinds: Sequence[str], operators: Sequence[int]) -> tuple[int, ...]:
+    return tuple(number for number in operators if source[number].op in kinds)
 
 
 def _kinds(tag: str) -> tuple[str, ...]:

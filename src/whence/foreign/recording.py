@@ -42,6 +42,8 @@ class EngineNode:
     """The source operators whose results it hands on, by tensor names."""
     holds: tuple[int, ...] = ()
     """Source operators that are in it, by names."""
+    may_be: tuple[int, ...] = ()
+    """Source operators, one of which it is, where it cannot be told which."""
     is_whole: bool = False
     """What it makes and holds is all that is in it: nothing is to be added."""
     runs: bool = True
