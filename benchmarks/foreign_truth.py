@@ -11,8 +11,9 @@ what leaving it out of the model saves that engine.
 3. The models with the operator and without run in turns in one process, on one thread; what counts is
    the time that the process computes, at its shortest. Several processes do that, as where memory lies
    differs from one to the next; the median of their differences is what the operator saves.
-4. What is said is the operator's part of its kernels' time in the profile. How long these kernels take
-   is their part of all kernels' shortest times in the profile, of that of the whole model.
+4. What is said is the operator's part of its kernels' time, the median of several profiles. How long
+   these kernels take is their part of all kernels' shortest times in these profiles, of that of the
+   whole model.
 
 The error is in points of the kernels that the operator is in, and is to be below 10; beside it is how far
 the processes differ. Takes about six minutes; a machine that does nothing else gives the best answer.
@@ -26,7 +27,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from whence.foreign.run import attribute, prepare, record
 ENGINES = ("onnxruntime", "openvino")
 LIMIT = 0.10
 _PROCESSES, _ROUNDS = 3, 30
-_RUNS = 60
+_PROFILES, _RUNS = 5, 12
 _WHOLE = "whole"
 
 
@@ -82,19 +83,30 @@ def partition(profile: Profile, leaving_out: str = "") -> Mapping[frozenset[str]
     )
 
 
-def said(profile: Profile, name: str) -> tuple[float, float, bool]:
+def said(profiles: Sequence[Profile], name: str) -> tuple[float, float, bool]:
     """The operator's part of its kernels, theirs of all kernels, and whether it is alone in them."""
-    number = next(row.id for row in profile.sources if row.name == name)
-    own = [
-        kernel
-        for kernel in profile.kernels
-        if not kernel.inserted and any(part.id == number for part in kernel.origin)
-    ]
-    time = sum(kernel.time_ns for kernel in own)
-    part = sum(part.time_ns for kernel in own for part in kernel.origin if part.id == number)
-    alone = all(len(kernel.origin) == 1 for kernel in own)
-    shortest = sum(kernel.min_ns for kernel in own)
-    return part / time, shortest / sum(kernel.min_ns for kernel in profile.kernels), alone
+    number = next(row.id for row in profiles[0].sources if row.name == name)
+    shortest: dict[str, float] = {}
+    parts, own = [], set()
+    alone = True
+    for profile in profiles:
+        time = part = 0
+        for kernel in profile.kernels:
+            # An engine that tells averages tells how single runs differ by their wall times.
+            least = min(shortest.get(kernel.name, kernel.min_ns), kernel.min_ns)
+            shortest[kernel.name] = least
+            mine = [each for each in kernel.origin if each.id == number]
+            if mine and not kernel.inserted:
+                own.add(kernel.name)
+                time += kernel.time_ns
+                part += sum(each.time_ns for each in mine)
+                alone &= len(kernel.origin) == 1
+        parts.append(part / time)
+    return (
+        statistics.median(parts),
+        sum(shortest[each] for each in own) / sum(shortest.values()),
+        alone,
+    )
 
 
 def profiled(path: Path, engine: str, runs: int) -> Profile:
@@ -109,12 +121,12 @@ def measure(name: str, engine: str) -> Iterator[Verdict]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         onnx.save(model, place / f"{_WHOLE}.onnx")
-        whole = profiled(place / f"{_WHOLE}.onnx", engine, _RUNS)
+        profiles = [profiled(place / f"{_WHOLE}.onnx", engine, _RUNS) for _ in range(_PROFILES)]
         left_out = []
         for operator in case.left_out:
             path = place / f"{operator}.onnx"
             onnx.save(without(model, operator), path)
-            if partition(profiled(path, engine, 2)) == partition(whole, operator):
+            if partition(profiled(path, engine, 2)) == partition(profiles[0], operator):
                 left_out.append(operator)
             else:
                 path.unlink()
@@ -126,7 +138,7 @@ def measure(name: str, engine: str) -> Iterator[Verdict]:
             if (found := time_models(engine, place, _ROUNDS)) is not None
         ]
     for operator in left_out:
-        part, of_all, alone = said(whole, operator)
+        part, of_all, alone = said(profiles, operator)
         kernels = of_all * statistics.median(each[_WHOLE] for each in took)
         saved = [(each[_WHOLE] - each[operator]) / kernels for each in took]
         yield Verdict(

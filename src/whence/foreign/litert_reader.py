@@ -182,7 +182,9 @@ def _match(
         source[number].op not in kinds[at] for at, number in zip(anchors, candidates, strict=False)
     ):
         return [_one_of(source, kind, operators) for kind in kinds]
-    found = {at: (number,) for at, number in zip(anchors, candidates, strict=True)}
+    found: dict[int, tuple[int, ...]] = {
+        at: (number,) for at, number in zip(anchors, candidates, strict=True)
+    }
     bounds = [(-1, -1), *((at, operators.index(found[at][0])) for at in anchors)]
     bounds.append((len(tags), len(operators)))
     for (first, low), (last, high) in itertools.pairwise(bounds):
