@@ -4,6 +4,8 @@ at the same moment is slowed down together.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from benchmarks.diff_truth import slowed
@@ -112,3 +114,21 @@ def test_few_runs_or_kernels_tell_nothing() -> None:
     assert changes_beside_others(whole, busy_profile(rng, kernels=4)) is None
     assert changes_beside_others(whole, busy_profile(rng, runs=8)) is None
     assert set((changes_beside_others(whole, whole) or {"": 1.0}).values()) == {0.0}
+
+
+def test_less_is_a_change_on_a_quiet_machine_with_threads() -> None:
+    """An operator with most of its kernel, which is a seventh slower; and the same where the usual run
+    takes ten times as long as the shortest.
+    """
+
+    def with_threads(profile: Profile, shortest: float) -> Profile:
+        usual = int(np.median(profile.runs_ns))
+        runs = (round(shortest * usual), *[usual] * (len(profile.runs_ns) - 1))
+        return dataclasses.replace(profile, threads=2, runs_ns=runs)
+
+    rng = np.random.default_rng(5)
+    before, after = busy_profile(rng), slowed(busy_profile(rng), 73)
+    for shortest, seen in ((0.95, True), (0.5, False), (0.01, False)):
+        found = changes_beside_others(with_threads(before, shortest), with_threads(after, shortest))
+        assert found is not None
+        assert (found["operator72"] > 0) is seen

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from whence.attribution.common_shares import KernelKey, kernel_keys
+from whence.attribution.noise import disturbance
 from whence.attribution.profile import Profile
 
 _NEIGHBOURS = 8
@@ -33,8 +34,11 @@ _LOW = 0.25
 _BLOCKS = 8
 _FEWEST_RUNS, _FEWEST_KERNELS = 16, 6
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.0005
-# Whether other threads get a core may be the same for most runs of a profile, and not of another.
+# Whether other threads get a core may be the same for most runs of a profile, and not of another: on a
+# machine that is not quiet, threads need a larger change.
 _LEAST_OF_THREADS = 0.15
+# Where the usual run takes many times as long as the shortest, little can be said of anything.
+_OF_DISTURBANCE = 0.02
 _ERRORS, _SCATTERS, _MOST = 2.5, 4.0, 0.9
 # An operator with less of the model says nothing about how much operators scatter.
 _COUNTED_SHARE = 0.002
@@ -75,13 +79,19 @@ def changes_beside_others(before: Profile, after: Profile) -> dict[str, float] |
     counted = leading & (share >= _COUNTED_SHARE)
     scatter = float(np.quantile(abs(agreed[counted]), _MOST)) if counted.any() else 0.0
     change = np.expm1(agreed)
-    least_change = _LEAST_OF_THREADS if max(before.threads, after.threads) > 1 else _LEAST_CHANGE
+    least_change = _least_change(before, after)
     is_change = abs(agreed) > np.maximum(max(least_change, _SCATTERS * scatter), _ERRORS * error)
     is_change &= abs(change) * share >= _LEAST_PART
     return {
         name: float(value) if real else 0.0
         for name, value, real in zip(names, change, is_change, strict=True)
     }
+
+
+def _least_change(before: Profile, after: Profile) -> float:
+    disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
+    most = _LEAST_OF_THREADS if max(before.threads, after.threads) > 1 else _LEAST_CHANGE
+    return max(_LEAST_CHANGE, min(most, disturbed), _OF_DISTURBANCE * disturbed)
 
 
 def _runs(profile: Profile) -> _Runs | None:
