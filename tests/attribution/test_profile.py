@@ -177,7 +177,7 @@ def test_without_pandas_there_are_still_rows(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", "is not JSON"),
+        ("{", "is not a profile, which is JSON"),
         ("[]", "is not a profile"),
         ('{"schema": "whence.profile/9"}', "its schema is 'whence.profile/9'"),
         ('{"schema": "whence.profile/1"}', "damaged profile: KeyError 'model'"),

@@ -228,3 +228,18 @@ def test_a_tflite_model_named_onnx(whence: Whence, tmp_path: Path) -> None:
     model.write_bytes(b"\x1c\0\0\0TFL3" + bytes(40))
     done = whence("why", model)
     assert (done.code, "is a TFLite model, not ONNX" in done.err) == (1, True)
+
+
+def test_usage_names_arguments_as_the_help_does(whence: Whence) -> None:
+    """Texts speak of MODEL and OPERATOR: so must the line that says what to type."""
+    for command, arguments in {
+        "profile": "MODEL",
+        "why": "MODEL OPERATOR",
+        "passes": "MODEL",
+        "cache": "ACTION",
+        "import": "TRACE",
+    }.items():
+        done = whence(command, "--help")
+        usage = next(line for line in done.out.splitlines() if "Usage:" in line)
+        # Brackets around them are a matter of the library's version.
+        assert re.findall(r"\w+", usage.split("[OPTIONS]")[1]) == arguments.split()

@@ -35,7 +35,10 @@ def read_profile(path: str | Path) -> Profile:
     except FileNotFoundError:
         raise ModelError(f"'{file}': no such file") from None
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"'{file}' is not JSON: {error}") from error
+        raise ModelError(
+            f"'{file}' is not a profile, which is JSON; `whence profile MODEL -o FOLDER` writes one"
+            f" ({error})"
+        ) from error
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
         raise ModelError(f"'{file}' is not a profile: its schema is {found!r}, not {SCHEMA!r}")

@@ -22,7 +22,9 @@ _COMPILER_FOLDERS = ("zig",)
 
 
 def cache(
-    action: Annotated[str, typer.Argument(help=f"One of {', '.join(ACTIONS)}.")] = "size",
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", help=f"One of {', '.join(ACTIONS)}.")
+    ] = "size",
     to: Annotated[
         str, typer.Option("--to", metavar="500M", help="What `prune` makes it fit into.")
     ] = f"{LIMIT_BYTES >> 30}G",

@@ -30,7 +30,11 @@ from whence.provenance import PassReport
 
 ModelPath = Annotated[
     Path,
-    typer.Argument(help="The model file (.onnx, .tflite, .circle or .pt2).", show_default=False),
+    typer.Argument(
+        metavar="MODEL",
+        help="The model file (.onnx, .tflite, .circle or .pt2).",
+        show_default=False,
+    ),
 ]
 _PIPE_WIDTH = 240
 

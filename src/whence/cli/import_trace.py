@@ -15,7 +15,9 @@ from whence.report.terminal import print_profile
 
 
 def import_command(
-    trace: Annotated[Path, typer.Argument(help="What the engine's own profiler wrote.")],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="What the engine's own profiler wrote.")
+    ],
     model: Annotated[Path, typer.Option("--model", help="The model that ran.", show_default=False)],
     graph: Annotated[
         Path | None,

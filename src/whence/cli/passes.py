@@ -18,6 +18,7 @@ def passes(
     model: Annotated[
         Path | None,
         typer.Argument(
+            metavar="MODEL",
             help="A model to run the passes on; without one, they are only listed.",
             show_default=False,
         ),

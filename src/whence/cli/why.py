@@ -42,6 +42,7 @@ def why(
     operator: Annotated[
         str | None,
         typer.Argument(
+            metavar="OPERATOR",
             help="An operator by name, by the end of its name, by number, by module, by line of the"
             " program it was exported from (net.py:12), or by its id in luci's source table: id:12.",
             show_default=False,

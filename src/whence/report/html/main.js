@@ -11,7 +11,16 @@ const memory = new MemoryChart(byId('memory'));
 writeFindings(() => openView('advice'));
 const detail = new Detail();
 // The lineage asks the browser where things are, which is quick before the others have changed the page.
-selection.views.push(lineage, new OperatorTable(byId('operators')), treemap, graph, timeline, roofline, memory, detail);
+for (const [panel, ...inside] of [
+  ['view-lineage', lineage],
+  ['view-time', new OperatorTable(byId('operators')), treemap, timeline],
+  ['view-graph', graph],
+  ['view-advice', roofline, memory],
+]) {
+  for (const view of inside) view.panel = panel;
+  selection.views.push(...inside);
+}
+selection.views.push(detail);
 detail.show();
 
 function openView(name) {
@@ -21,6 +30,7 @@ function openView(name) {
     byId(tab).setAttribute('aria-selected', String(open));
     byId(tab).tabIndex = open ? 0 : -1;
   }
+  selection.catchUp();
   if (name === 'lineage') lineage.redraw();
   if (name === 'graph') graph.open();
 }

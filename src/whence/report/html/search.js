@@ -2,9 +2,17 @@
 
 const FIELDS = ['name', 'type', 'module', 'line', 'fate', 'became'];
 const moduleNames = OPS.modules.map((parts) => parts.join('.'));
+const lowered = (texts) => texts.map((text) => text.toLowerCase());
+const FIELD = {
+  name: lowered(OPS.name),
+  type: lowered(OPS.type),
+  module: lowered(moduleNames),
+  line: lowered(OPS.line),
+  fate: lowered(OPS.fate),
+  became: lowered(OPS.became),
+};
 const HAYSTACK = {
-  operator: OPS.name.map((name, item) =>
-    [name, OPS.type[item], moduleNames[item], OPS.line[item], OPS.fate[item], OPS.became[item]].join('\n').toLowerCase()),
+  operator: OPS.name.map((_, item) => FIELDS.map((field) => FIELD[field][item]).join('\n')),
   node: NODES.id.map((id, item) => `%${id} ${NODES.op[item]} ${NODES.type[item]} ${NODES.attributes[item]} ${NODES.passes[item].join(' ')}`.toLowerCase()),
   kernel: KERNELS.id.map((id, item) => `kernel ${id} ${KERNELS.name[item]} ${KERNELS.ops[item].join(' ')} ${KERNELS.why_reference[item]}`.toLowerCase()),
 };
@@ -23,7 +31,7 @@ function matches(kind, item, terms) {
   return terms.every(({ field, word, whole }) => {
     if (!field) return HAYSTACK[kind][item].includes(word);
     if (kind !== 'operator') return false;
-    const value = HAYSTACK.operator[item].split('\n')[FIELDS.indexOf(field)];
+    const value = FIELD[field][item];
     return whole ? value === word : value.includes(word);
   });
 }

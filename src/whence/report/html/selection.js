@@ -7,6 +7,7 @@ class Selection {
     this.found = null;
     this.query = '';
     this.views = [];
+    this.stale = new Set();
   }
 
   /** What the views light up: that which is pointed at, else that which is pinned. */
@@ -49,7 +50,17 @@ class Selection {
   filter(query) {
     this.query = query;
     this.found = search(query);
-    for (const view of this.views) view.filter();
+    this.stale = new Set(this.views);
+    this.catchUp();
+  }
+
+  /** Shows what the search leaves where it can be seen; views in a closed panel wait until it is opened. */
+  catchUp() {
+    for (const view of this.stale) {
+      if (view.panel && byId(view.panel).hidden) continue;
+      this.stale.delete(view);
+      view.filter();
+    }
   }
 
   isFound(kind, item) {
