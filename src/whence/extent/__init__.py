@@ -23,7 +23,6 @@ from whence.extent.dimensions import Dimensions, Guard
 from whence.extent.expression import C_PREFIX, Extent, decide, estimate, evaluate, is_symbolic
 from whence.extent.facts import LEAST, Relation
 from whence.extent.sizes import (
-    as_sizes,
     described,
     dimensions_of,
     larger,
@@ -41,7 +40,6 @@ __all__ = [
     "Extent",
     "Guard",
     "Relation",
-    "as_sizes",
     "decide",
     "described",
     "dimensions_of",

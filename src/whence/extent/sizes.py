@@ -56,11 +56,6 @@ def names(size: int) -> set[str]:
     return names_in(polynomial(size))
 
 
-def as_sizes(shape: Iterable[int]) -> tuple[int, ...]:
-    """A shape that somebody gave, its numbers as those of Python; what is open stays so."""
-    return tuple(dim if is_symbolic(dim) else int(dim) for dim in shape)
-
-
 def dimensions_of(sizes: Iterable[object]) -> Dimensions | None:
     """The dimensions that some of the sizes are expressions over; `None` if all are numbers."""
     found = (extent for size in sizes if (extent := symbolic(size)) is not None)
