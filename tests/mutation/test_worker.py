@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.mutation.worker import Candidate, outcome
+from tests.mutation.worker import Candidate, exceeds_rounding, outcome
 from whence.runtime.engine import Engine
 
 
@@ -29,3 +29,30 @@ def only_the_shape(op: str, indices: list[list[int]] | list[int]) -> Candidate:
 )
 def test_what_nobody_needs_is_not_computed(op: str, operand: list[int]) -> None:
     assert outcome(only_the_shape(op, operand), Engine(threads=1)) == ("ran", "")
+
+
+def sum_of_deviations(scale: float) -> tuple[Candidate, list[np.ndarray]]:
+    """Deviations from the mean, added up: nothing but rounding errors. And a result that is off."""
+    axes = helper.make_tensor("axes", TensorProto.INT64, [2], [0, 1])
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0, 1], keepdims=1),
+            helper.make_node("Sub", ["x", "mean"], ["deviation"]),
+            helper.make_node("ReduceSum", ["deviation", "axes"], ["y"], keepdims=0),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [9, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])],
+        [axes],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    x = np.random.default_rng(0).standard_normal((9, 9)).astype(np.float32)
+    it = Candidate(0, "sum", "onnx", model.SerializeToString(), [x], [])
+    (right,) = it.read().run([x])
+    return it, [np.asarray(right), np.asarray(right + np.float32(scale))]
+
+
+@pytest.mark.parametrize(("scale", "defect"), [(1e-6, False), (1e-3, True)])
+def test_a_sum_that_cancels_is_compared_by_its_rounding(scale: float, defect: bool) -> None:
+    it, (expected, found) = sum_of_deviations(scale)
+    assert exceeds_rounding(it, [expected], [found]) == defect

@@ -167,12 +167,27 @@ def parameters(formula: Formula) -> dict[str, float]:
     return {part.name: part.default for part in _parts(formula) if isinstance(part, Parameter)}
 
 
+_OF_REALS = frozenset({
+    Function.ROUND, Function.SQRT, Function.EXP, Function.EXPM1, Function.LOG, Function.SIGMOID,
+    Function.SOFTPLUS, Function.SIN, Function.COS, Function.TAN, Function.ASIN, Function.ACOS,
+    Function.ATAN, Function.SINH, Function.COSH, Function.TANH, Function.ASINH, Function.ACOSH,
+    Function.ATANH,
+})  # fmt: skip
+
+
 def needs_reals(formula: Formula) -> bool:
     """Does it calculate with fractions, which whole numbers would cut off?"""
-    return any(
-        isinstance(part, Parameter) or (isinstance(part, Number) and part.value % 1 != 0)
-        for part in _parts(formula)
-    )
+    return any(_makes_fractions(part) for part in _parts(formula))
+
+
+def _makes_fractions(part: Formula) -> bool:
+    if isinstance(part, Number):
+        return part.value % 1 != 0
+    if isinstance(part, Application):
+        # A quotient of operands is what integers have too; one inside a formula is a step of it.
+        within = not all(isinstance(argument, Operand) for argument in part.arguments)
+        return part.function in _OF_REALS or (part.function is Function.DIV and within)
+    return isinstance(part, Parameter)
 
 
 def operand_count(formula: Formula) -> int:

@@ -57,7 +57,57 @@ def grams(**changed: Any) -> dict[str, Any]:
     }
 
 
+SIZE = np.array([2, 3, 4, 5], np.int64)
 REFUSED: dict[str, Case] = {
+    "offsets of fewer places": (
+        "DeformConv",
+        [t(F, 1, 1, 3, 3), t(F, 1, 1, 2, 2), t(F, 1, 8, 2, 2)],
+        {"kernel_shape": (2, 2), "pads": (0, 0, 0, 16)},
+        "the offsets is",
+    ),
+    **{
+        f"{op} of integers": (op, [t(DType.I8, 3)], {}, "floating-point numbers")
+        for op in (
+            "Sqrt",
+            "Exp",
+            "Log",
+            "Sin",
+            "Sigmoid",
+            "Softplus",
+            "Reciprocal",
+            "Round",
+            "Mish",
+        )
+    },
+    **{f"{op} of truths": (op, [t(B, 3)] * 2, {}, "numbers") for op in ("Sub", "Div", "Mod")},
+    "the sign of a truth": ("Sign", [t(B, 3)], {}, "numbers"),
+    "bits of two widths": (
+        "BitCast",
+        [t(DType.I8, 3)],
+        {"to": 1},
+        "i8 and f32 do not have the same",
+    ),
+    "a map of three axes": ("AffineGrid", [t(F, 2, 3, 4), SIZE], {}, "theta is"),
+    "three sizes": ("AffineGrid", [t(F, 2, 2, 3), SIZE[:3]], {}, "size has 3 numbers"),
+    "sizes below nothing": ("AffineGrid", [t(F, 2, 2, 3), -SIZE + 4], {}, "not be negative"),
+    "places of three axes": ("GridSample", [IMAGE, t(F, 1, 5, 5, 3)], {}, "the grid is"),
+    "other places": ("MaxUnpool", [IMAGE, t(N, 1, 4, 8, 7)], {"kernel_shape": (2, 2)}, "maxima is"),
+    "regions of three": ("RoiAlign", [IMAGE, t(F, 2, 3), t(N, 2)], {}, "rois is"),
+    "images of regions": ("RoiAlign", [IMAGE, t(F, 2, 4), t(N, 3)], {}, "batch_indices is"),
+    "boxes of five": ("NonMaxSuppression", [t(F, 1, 6, 5), t(F, 1, 1, 6)], {}, "boxes is"),
+    "scores of others": ("NonMaxSuppression", [t(F, 1, 6, 4), t(F, 1, 1, 7)], {}, "boxes is"),
+    "no square": ("Det", [t(F, 2, 3, 4)], {}, "not square"),
+    "no truth": ("Compress", [X, t(N, 3)], {}, "truth values"),
+    "target": ("NegativeLogLikelihoodLoss", [X, t(N, 4)], {}, "the target is"),
+    "weights of classes": ("SoftmaxCrossEntropyLoss", [X, t(N, 3), t(F, 3)], {}, "the weight is"),
+    "three parts of a number": ("DFT", [t(F, 1, 8, 3)], {"axis": 1}, "the last axis"),
+    "a block that does not divide": (
+        "Col2Im",
+        [t(F, 1, 5, 5), np.array([5, 5]), np.array([1, 2])],
+        {},
+        "cannot be divided",
+    ),
+    "channels of codes": ("ConvInteger", [t(U, 1, 4, 8, 8), t(U, 2, 3, 3, 3)], {}, "do not fit"),
     "slopes of integers": ("LeakyRelu", [t(N, 3)], {"alpha": 0.5}, "floating-point numbers"),
     "parts of integers": ("HardSwish", [t(DType.I32, 3)], {}, "floating-point numbers"),
     "no power": ("LpPool", [t(F, 1, 1, 4)], {"kernel_shape": (2,), "p": 0}, "p is 0"),
@@ -303,6 +353,14 @@ def test_what_does_not_fit_is_refused(what: str) -> None:
 
 
 FITS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "bits of a width": ("BitCast", [t(DType.I32, 3)], {"to": 1}),
+    "a signal of real numbers": ("STFT", [t(F, 1, 40), np.array(8), t(F, 16)], {}),
+    "a map of a plane": ("AffineGrid", [t(F, 2, 2, 3), SIZE], {}),
+    "a map of space": ("AffineGrid", [t(F, 2, 3, 4), np.array([2, 3, 4, 5, 6])], {}),
+    "places in a plane": ("GridSample", [IMAGE, t(F, 1, 5, 7, 2)], {}),
+    "scores of boxes": ("NonMaxSuppression", [t(F, 1, 6, 4), t(F, 1, 2, 6)], {}),
+    "a class for every place": ("SoftmaxCrossEntropyLoss", [IMAGE, t(N, 1, 8, 8), t(F, 4)], {}),
+    "groups of codes": ("ConvInteger", [t(U, 1, 4, 8, 8), t(U, 2, 2, 3, 3)], {"group": 2}),
     "a mask for some keys": ("Attention", [Q4, K4, K4, t(F, 4, 3)], {}),
     "a mask for all queries": ("Attention", [Q4, K4, K4, t(B, 6)], {}),
     "a mask for all heads": ("Attention", [Q4, K4, K4, t(B, 1, 1, 4, 6)], {}),

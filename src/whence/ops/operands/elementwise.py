@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from whence.errors import ModelError
+from whence.ops.attributes import get_int
 from whence.ops.definition import Check, TypeQuery
 from whence.ops.operands.checks import (
     by_types,
     demand_elements,
     demand_numbers,
+    dtype_of,
 )
+from whence.ops.types.type_rules import target_dtype
 from whence.types import DType
 
 _INTEGERS = tuple(dtype for dtype in DType if dtype.is_integer)
@@ -28,14 +32,26 @@ def _bits(query: TypeQuery) -> None:
         demand_elements(query, index, _INTEGERS, "integers")
 
 
-def _signed(query: TypeQuery) -> None:
-    demand_numbers(query, 0)
+def _numbers(count: int) -> Check:
+    def rule(query: TypeQuery) -> None:
+        for index in range(count):
+            demand_numbers(query, index)
+
+    return rule
+
+
+def _bit_cast(query: TypeQuery) -> None:
+    found = dtype_of(query, 0)
+    wanted = target_dtype(query.op, get_int(query.attrs, "to", 0))
+    both = (found, wanted)
+    if DType.UNDEFINED not in both and (DType.STRING in both or found.bits != wanted.bits):
+        raise ModelError(f"{query.op}: {found} and {wanted} do not have the same number of bits")
 
 
 # Of one operand, or of several that spread over each other: the result's type depends on all. So it
 # is with every operator that computes a formula.
 _PLAIN = (
-    "Cast", "CastLike", "Gelu", "IsInf", "Mean", "Mod", "Pow", "RoundTo",
+    "Cast", "CastLike", "Gelu", "IsInf", "Mean", "Pow", "RoundTo",
 )  # fmt: skip
 
 RULES: Mapping[str, Check] = {
@@ -43,5 +59,7 @@ RULES: Mapping[str, Check] = {
     **dict.fromkeys(("And", "Or", "Xor"), _truths(2)),
     **dict.fromkeys(("Not", "Where"), _truths(1)),
     **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift"), _bits),
-    "Neg": _signed,
+    **dict.fromkeys(("Neg", "Sign"), _numbers(1)),
+    **dict.fromkeys(("Sub", "Div", "Mod"), _numbers(2)),
+    "BitCast": _bit_cast,
 }

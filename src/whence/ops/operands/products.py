@@ -20,7 +20,8 @@ from whence.ops.operands.checks import (
     divided,
     shape_of,
 )
-from whence.types import Dim, Shape
+from whence.ops.types.spatial_rules import conv
+from whence.types import Dim, Shape, TensorType
 
 
 def _conv(query: TypeQuery) -> None:
@@ -86,7 +87,8 @@ def _deform_conv(query: TypeQuery) -> None:
             f" {query.types[0]}"
         )
     if taps is not None:
-        places = (None,) * (len(x) - 2)
+        (made,) = conv(query)
+        places = made.shape[2:] if isinstance(made, TensorType) and made.shape else ()
         demand(query, 2, (x[0], parts * taps * (len(x) - 2), *places), "the offsets")
         demand(query, 4, (x[0], parts * taps, *places), "the mask")
 
