@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import whence
 from tests.kernels.harness import Cases
+from whence.graph.builder import GraphBuilder
+from whence.types import DType
 
 
 def test_softmax_family_over_every_axis():
@@ -202,3 +205,23 @@ def test_fused_before_and_after():
     y = cases.op("LpNormalization", cases.op("Tanh", x), axis=0)
     cases.expect(cases.op("Sigmoid", cases.op("Mul", y, cases.weights(6, 1))), "across")
     cases.check()
+
+
+@pytest.mark.parametrize(
+    ("x_type", "scale_type"),
+    [(DType.BF16, DType.F32), (DType.F32, DType.F16), (DType.F64, DType.F32)],
+)
+def test_rms_normalisation_has_the_elements_of_its_scale(x_type: DType, scale_type: DType) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((3, 8)).astype(x_type.numpy)
+    scale = rng.standard_normal(8).astype(scale_type.numpy)
+    build = GraphBuilder()
+    inputs = build.input("x", x_type, [3, 8]), build.input("scale", scale_type, [8])
+    build.output("y", build.op("RMSNormalization", *inputs))
+    graph = build.finish()
+    wide = x.astype(np.float64)
+    exact = wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + 1e-5) * scale
+    for found in (graph.run([x, scale])[0], whence.compile(graph)(x, scale)):
+        assert np.asarray(found).dtype == scale_type.numpy
+        limit = 1e-3 if scale_type is DType.F16 else 1e-6
+        np.testing.assert_allclose(np.asarray(found, np.float64), exact, rtol=limit, atol=limit)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int, get_ints
-from whence.ops.definition import Call, OpClass, OpDef, Pattern, Value
+from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.operand import X, named
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
 from whence.ops.types.spatial_rules import batch_normalisation
-from whence.ops.types.type_rules import same_type
-from whence.types import DType
+from whence.ops.types.type_rules import same_type, tensor_type
+from whence.types import DType, ValueType
 
 _DEFAULT_EPSILON = 1e-5
 
@@ -105,7 +106,13 @@ def _rms_normalisation(call: Call) -> tuple[Value]:
     power = np.square(wide).mean(axis=tuple(_trailing_axes(call, x)), keepdims=True)
     y = wide * (1 / np.sqrt(power + _epsilon(call))).astype(wide.dtype, copy=False)
     y *= widen(scale)
-    return (narrow(y, x.dtype),)
+    return (narrow(y, scale.dtype),)
+
+
+def _like_scale(query: TypeQuery) -> tuple[ValueType, ...]:
+    """The shape of what is normalised, and the elements of what it is scaled by."""
+    x, scale = tensor_type(query, 0), tensor_type(query, 1)
+    return (replace(x, dtype=scale.dtype),)
 
 
 def _lp_normalisation(call: Call) -> tuple[Value]:
@@ -216,7 +223,7 @@ OPS: tuple[OpDef, ...] = (
         "RMSNormalization",
         Pattern.OPAQUE,
         OpClass.NORM,
-        infer=same_type,
+        infer=_like_scale,
         reference=_rms_normalisation,
         flops=5,
         operands=named("X", "scale"),
