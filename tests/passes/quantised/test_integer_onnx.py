@@ -195,6 +195,20 @@ def test_layers_that_share_weights_and_bias(rng: np.random.Generator, op: str, z
     assert found["DequantizeLinear"] == 0
 
 
+@pytest.mark.parametrize("bias", [2**31 - 100, -(2**31) + 212])
+def test_a_bias_that_32_bits_have_no_room_beside(rng: np.random.Generator, bias: int) -> None:
+    """Sums would begin again at the other end; real numbers do not."""
+    build = GraphBuilder()
+    x = build.input("x", DType.U8, [2, 16])
+    w = real(build, build.const(codes(rng, np.int8, 16, 4)), 0.02, np.int8(0))
+    numbers = np.array([0, bias, 5, -bias // 4], np.int32)
+    b = real(build, build.const(numbers), np.float32(0.02) * np.float32(0.02), np.int32(0))
+    gemm = build.op("Gemm", real(build, x, 0.02, np.uint8(120)), w, b)
+    build.output("y", quantised(build, gemm, 0.06, np.uint8(128)))
+    found = check(build, [codes(rng, np.uint8, 2, 16)], optimise=False)
+    assert found["MatMulInteger"] == 0
+
+
 def test_a_product_that_stays_real(rng: np.random.Generator) -> None:
     """Exact sums, times a scale: a last place each for the scale, the sum and the product."""
     build = GraphBuilder()

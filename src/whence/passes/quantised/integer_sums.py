@@ -78,7 +78,8 @@ def bias_of(
     # LiteRT takes the codes for sums without looking at their scale; elsewhere it must be that of
     # the sums, but for its own rounding.
     if is_sum and (is_fixed_point or np.allclose(scale, units, rtol=1e-4, atol=0.0)):
-        return Bias(codes, operand.node)
+        fits = codes.dtype != np.int32 or _leaves_room(codes.astype(np.int64))
+        return Bias(codes, operand.node) if fits else None
     return (
         None
         if is_fixed_point
@@ -86,8 +87,13 @@ def bias_of(
     )
 
 
+def _leaves_room(bias: np.ndarray) -> bool:
+    """Do sums of 32 bits hold it and what it is added to?"""
+    return bool(np.all(np.abs(bias) < 2.0**30))
+
+
 def _rounded(exact: np.ndarray, source: Node | None) -> Bias | None:
-    if not np.all(np.abs(exact) < 2.0**30):
+    if not _leaves_room(exact):
         return None
     return Bias(np.rint(exact).astype(np.int32), source)
 
