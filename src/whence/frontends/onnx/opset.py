@@ -15,25 +15,14 @@ from onnx import defs
 
 from whence.errors import UnsupportedError
 from whence.frontends.onnx.attributes import read_attribute
-from whence.frontends.onnx.microsoft.search import MICROSOFT, SEARCHES
 from whence.frontends.onnx.types import TensorReader
 from whence.frontends.onnx.upgrade import last_break
 from whence.ops.definition import Attr
-from whence.ops.neural import grouped_attention
-from whence.ops.quantised import blockwise
-from whence.ops.types.onnx_node import schema_of, split_name
+from whence.ops.registry import REGISTRY
+from whence.ops.types.onnx_node import NEWEST_OPSETS, schema_of, split_name
 from whence.types import DType, OptionalType, SequenceType, TensorType, ValueType
 
 LOWEST_WRITTEN = 18
-KEPT = frozenset(
-    {
-        *(f"{MICROSOFT}::{op}" for op in SEARCHES),
-        blockwise.MATMUL,
-        blockwise.GATHER,
-        grouped_attention.GROUP_QUERY,
-    }
-)
-"""Operators of other domains that are held, and written, as they are read."""
 
 _TYPE_NAMES = {
     DType.F32: "float",
@@ -90,10 +79,18 @@ def attributes_at(op: str, attrs: Mapping[str, Attr], version: int) -> dict[str,
     `lowest_opset` saw that they say nothing.
     """
     domain, name = split_name(op)
-    if op in KEPT:
+    if is_extension(op):
         return dict(attrs)
     known = defs.get_schema(name, version, domain).attributes
     return {key: value for key, value in attrs.items() if key in known}
+
+
+def is_extension(op: str) -> bool:
+    """Is it an operator of a domain that ONNX does not define? Those are held, and written, as they
+    are read.
+    """
+    domain, _ = split_name(op)
+    return bool(domain) and domain not in NEWEST_OPSETS and op in REGISTRY
 
 
 @cache
@@ -102,7 +99,7 @@ def _lowest(
 ) -> int:
     domain, name = split_name(op)
     newest = schema_of(op)
-    if op in KEPT:
+    if is_extension(op):
         return 1
     if newest is None:
         raise UnsupportedError(f"{op} is not an operator of ONNX and cannot be written")

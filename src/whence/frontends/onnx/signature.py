@@ -18,6 +18,8 @@ from whence.frontends.naming import quoted
 from whence.frontends.onnx.record import OpRecord
 from whence.graph.node import Ref
 from whence.ops.definition import Attr, TypeQuery
+from whence.ops.formula import parameters
+from whence.ops.registry import REGISTRY
 from whence.ops.types.onnx_node import schema_of
 from whence.types import DType, TensorType, ValueType
 
@@ -157,7 +159,7 @@ _ELEMENTS: Mapping[str, DType] = {
 def _signature(op: str) -> _Signature | None:
     schema = schema_of(op)
     if schema is None:
-        return None
+        return _signature_of_formula(op)
     single = defs.OpSchema.FormalParameterOption.Single
     kinds: dict[str, str] = {}
     for name, attribute in schema.attributes.items():
@@ -175,6 +177,18 @@ def _signature(op: str) -> _Signature | None:
             if kind in _KINDS and schema.attributes[name].required
         ),
     )
+
+
+def _signature_of_formula(op: str) -> _Signature | None:
+    """Of an operator that ONNX does not define and that is a formula: that has its operands and
+    parameters in it.
+    """
+    definition = REGISTRY.get(op)
+    if definition is None or definition.formula is None or definition.operands.variadic:
+        return None
+    count = len(definition.operands.names)
+    numbers = dict.fromkeys(parameters(definition.formula), _is_number)
+    return _Signature(count, count, tuple(range(count)), 1, numbers, ())
 
 
 def _range(fewest: int, most: int) -> str:

@@ -22,7 +22,7 @@ from onnx import (
 from whence.errors import UnsupportedError, WhenceError
 from whence.frontends.naming import quoted
 from whence.frontends.onnx.attributes import write_attribute
-from whence.frontends.onnx.opset import KEPT, LOWEST_WRITTEN, attributes_at, lowest_opset
+from whence.frontends.onnx.opset import LOWEST_WRITTEN, attributes_at, is_extension, lowest_opset
 from whence.frontends.onnx.state import STATE
 from whence.frontends.onnx.types import tensor_proto
 from whence.frontends.origin_metadata import (
@@ -357,7 +357,7 @@ class _GraphWriter:
             node.op, node.name, inputs[:formal], outputs, _written_attrs(node), node.origin, folded
         )
         for name, body in node.bodies.items():
-            self._body(proto, name, body, inputs[formal:], keeps_names=node.op in KEPT)
+            self._body(proto, name, body, inputs[formal:], keeps_names=is_extension(node.op))
 
     def _output_name(self, node: Node, index: int) -> str:
         ref = node.ref(index)
