@@ -20,14 +20,23 @@ def imports_of(module: str, text: str, modules: frozenset[str]) -> Iterator[Impo
     """The imports of a module that lead to other modules of the package. Those for type checkers
     only do not take place.
     """
+    is_package = any(name.startswith(f"{module}.") for name in modules)
+    package = module.split(".") if is_package else module.split(".")[:-1]
 
     def visit(node: ast.AST, deferred: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             match child:
                 case ast.Import(names=names):
                     found = [alias.name for alias in names]
-                case ast.ImportFrom(module=source, names=names):
-                    found = [_target(f"{source}.{alias.name}", modules) for alias in names]
+                case ast.ImportFrom(module=source, names=names, level=level):
+                    base = package[: len(package) - level + 1] if level else []
+                    path = ".".join([*base, *([source] if source else [])])
+                    found = [_target(f"{path}.{alias.name}", modules) for alias in names]
+                case ast.Call(
+                    func=ast.Name(id="import_module") | ast.Attribute(attr="import_module"),
+                    args=[ast.Constant(value=str(name))],
+                ):
+                    found = [name]
                 case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=orelse):
                     for each in orelse:
                         yield from visit(each, deferred)

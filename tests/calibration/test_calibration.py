@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from whence.attribution.cost_model import CostModel
-from whence.calibration import calibrated, measure, rates_for, record
+from whence.calibration import calibrated, measure, on_demand, rates_for, record
 from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES, nominal_rates
+from whence.calibration.on_demand import SETTING
 from whence.calibration.probes import EPILOGUES, epilogue_probes
 from whence.codegen.cache import Cache
 from whence.codegen.target import Target
@@ -42,7 +43,7 @@ def test_a_machine_is_measured_once_and_remembered(
     assert rates_for(toolchain).date == "long ago"
     record.path_of(toolchain).unlink()
     stages: list[str] = []
-    monkeypatch.setenv(record.SETTING, "auto")
+    monkeypatch.setenv(SETTING, "auto")
     found = calibrated(
         toolchain, lambda doing, done, total: stages.append(f"{done}/{total} {doing}")
     )
@@ -62,7 +63,7 @@ def test_a_machine_is_measured_once_and_remembered(
     def never(*_: object) -> MachineRates:
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(measure, "calibrate", never)
+    monkeypatch.setattr(on_demand, "calibrate", never)
     assert calibrated(toolchain) == rates_for(toolchain) == found
 
 
@@ -89,9 +90,9 @@ def test_the_setting_decides_whether_a_machine_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toolchain = Toolchain(cache=Cache(tmp_path))
-    monkeypatch.setenv(record.SETTING, "never")
+    monkeypatch.setenv(SETTING, "never")
     assert not calibrated(toolchain).measured
-    monkeypatch.setenv(record.SETTING, "sometimes")
+    monkeypatch.setenv(SETTING, "sometimes")
     with pytest.raises(InputError, match="WHENCE_CALIBRATE is 'sometimes'"):
         calibrated(toolchain)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.graph.making import F32X4, X, chain, with_branches
 from whence.graph import Graph, Node, Ref, Rewriter, print_graph, print_node
 from whence.graph.builder import GraphBuilder
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.provenance import Reason
 from whence.types import DType, TensorType
 

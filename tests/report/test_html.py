@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.report.browser import ATTACKS, attacked_profile
 from whence.attribution.profile import Profile
 from whence.attribution.read import read_profile
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report import diff_page
 from whence.report.files import WRITERS
 from whence.report.html import page as page_module

@@ -20,7 +20,7 @@ from tests.report.page_actions import (
     wait_for,
 )
 from whence.attribution.profile import Profile
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.html.content import content
 
 # ---- the page ----

@@ -1,6 +1,7 @@
 """Measuring the machine: peak rates, bandwidths, and what operators and threads cost on it."""
 
 from whence.calibration.measure import calibrate
-from whence.calibration.record import calibrated, rates_for
+from whence.calibration.on_demand import calibrated
+from whence.calibration.record import rates_for
 
 __all__ = ["calibrate", "calibrated", "rates_for"]

@@ -11,9 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -23,11 +21,9 @@ from whence.building.tuning_records import replace_file
 from whence.calibration.nominal import nominal_rates
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
-from whence.errors import CacheError, InputError
+from whence.errors import CacheError
 from whence.rates import MachineRates, MemoryLevel, Rate, Unit
 
-SETTING = "WHENCE_CALIBRATE"
-"""The variable of the environment that decides: `auto`, or `never` to use nominal rates."""
 _FOLDER = "calibration"
 _MICROCODE = re.compile(r"^microcode\s*:\s*(\S+)", re.MULTILINE)
 _MISREAD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
@@ -36,25 +32,6 @@ _MISREAD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 def rates_for(toolchain: Toolchain) -> MachineRates:
     """What is known of the machine now: what was measured once, else what its kind should do."""
     return stored(toolchain) or nominal_rates(toolchain.target)
-
-
-def calibrated(
-    toolchain: Toolchain, progress: Callable[[str, int, int], None] | None = None
-) -> MachineRates:
-    """What was measured of this machine; it is measured now if it never was, which takes seconds.
-    With WHENCE_CALIBRATE=never, and for code that this machine does not run, nominal rates.
-    """
-    setting = os.environ.get(SETTING, "auto")
-    if setting not in ("auto", "never"):
-        raise InputError(f"{SETTING} is '{setting}', which is neither 'auto' nor 'never'")
-    if setting == "never" or toolchain.sanitize:
-        return nominal_rates(toolchain.target)
-    found = stored(toolchain)
-    if found is None:
-        from whence.calibration.measure import calibrate
-
-        found = calibrate(toolchain, progress)
-    return found
 
 
 def stored(toolchain: Toolchain) -> MachineRates | None:

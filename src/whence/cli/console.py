@@ -25,7 +25,7 @@ from rich.text import Text
 from whence.api import prepare_with_report
 from whence.errors import InputError
 from whence.graph import Graph
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.provenance import PassReport
 
 ModelPath = Annotated[

@@ -17,7 +17,7 @@ from whence.attribution.compare import Comparison, Difference, Verdict, compare
 from whence.attribution.read import read_profile
 from whence.cli.console import check_file, err, out, safe
 from whence.errors import InputError
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.comparison import as_annotations, as_json, as_markdown, percent
 from whence.report.diff_page import diff_page
 from whence.report.terminal import duration, shorten

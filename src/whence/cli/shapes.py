@@ -18,7 +18,7 @@ from whence.attribution.sample_inputs import SampleInputs, declared_shapes, take
 from whence.cli.console import err, progress, safe
 from whence.errors import InputError, WhenceError
 from whence.graph import Graph
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.ops.binding import Port
 from whence.ops.named_dimensions import open_sizes
 from whence.types import Dim

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from whence.building.tuning_records import replace_file
 from whence.calibration.nominal import SIMPLE
-from whence.calibration.record import calibrated
+from whence.calibration.on_demand import calibrated
 from whence.codegen.cache import cache_key
 from whence.codegen.toolchain import Toolchain
 from whence.errors import CacheError

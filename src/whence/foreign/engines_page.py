@@ -8,7 +8,7 @@ from typing import Any
 
 from whence.attribution.profile import Profile, module_of
 from whence.foreign.engine_comparison import EngineComparison
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.html.document import document
 
 _SCRIPTS = ("wording.js", "squarify.js", "engines.js")

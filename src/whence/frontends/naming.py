@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from whence.errors import ModelError
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 
 _LONGEST = 120
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from whence.fusion.groups import MissedFusion, MissReason
 from whence.fusion.patterns import opaque_here, same_shape
 from whence.fusion.wiring import Wiring
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.ops.definition import Pattern
 
 _SENTENCES: Mapping[MissReason, str] = {

@@ -8,7 +8,7 @@ not fused %2 -> %3: output has 2 consumers
 from __future__ import annotations
 
 from whence.fusion.fuse import FusedGraph, FuseEntry
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 
 
 def print_fused(fused: FusedGraph, *, missed: bool = True) -> str:

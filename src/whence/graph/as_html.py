@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 
 
 def line(text: str) -> str:

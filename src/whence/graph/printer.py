@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whence.graph.array_text import array_text
+from whence.graph.escaping import escape
 from whence.graph.graph import Graph
 from whence.graph.history_text import history_lines
 from whence.graph.literals import float_text, type_text, word
@@ -74,20 +75,6 @@ def print_node(node: Node) -> str:
 def print_attrs(node: Node) -> list[str]:
     """Its attributes, each as it stands in the printed graph."""
     return _attrs(node, _Style())
-
-
-def escape(text: str) -> str:
-    """Printable, on one line, and reversible: backslash escapes for control characters and for the
-    backslash itself.
-    """
-    return "".join(
-        (
-            char
-            if char.isprintable() and char != "\\"
-            else char.encode("unicode_escape").decode("ascii")
-        )
-        for char in text
-    )
 
 
 def _lines(graph: Graph, style: _Style, indent: str) -> Iterator[str]:

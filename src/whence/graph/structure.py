@@ -12,9 +12,9 @@ import hashlib
 
 import numpy as np
 
+from whence.graph.escaping import escape
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
-from whence.graph.printer import escape
 from whence.ops.definition import Attr
 from whence.types import TensorType
 

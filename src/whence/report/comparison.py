@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from whence.attribution.compare import Comparison, Difference, Verdict
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.terminal import duration
 
 SCHEMA = "whence.diff/1"

@@ -10,7 +10,7 @@ from typing import Any
 
 from whence.attribution.compare import Comparison, Difference
 from whence.attribution.profile import Profile, module_of
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.html.document import document
 
 STYLES = ("engines.css", "diff.css")

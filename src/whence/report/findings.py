@@ -8,7 +8,7 @@ from rich.text import Text
 
 from whence.attribution.findings import Finding
 from whence.attribution.profile import Profile
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.terminal import duration
 
 _INDENT = (0, 0, 0, 4)

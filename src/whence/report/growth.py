@@ -11,7 +11,7 @@ from rich.text import Text
 from whence.attribution.dimension_sweep import DimensionSweep, GrowthRow
 from whence.attribution.growth import Growth, GrowthKind
 from whence.attribution.profile import module_of
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 from whence.report.html.document import document
 from whence.report.terminal import duration, fit
 

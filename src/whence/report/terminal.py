@@ -16,7 +16,7 @@ from whence.attribution.profile import Profile, module_of
 from whence.attribution.rows import Group, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 
 _ALWAYS = ("kernels", "dispatch", "idle")
 _HEADINGS = {

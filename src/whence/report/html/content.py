@@ -16,7 +16,8 @@ from whence.attribution.findings import Finding
 from whence.attribution.profile import Background, Profile
 from whence.attribution.rows import KernelRow, SourceRow
 from whence.graph import Graph, Node
-from whence.graph.printer import escape, print_attrs
+from whence.graph.escaping import escape
+from whence.graph.printer import print_attrs
 from whence.report.html.source_edges import operands
 from whence.report.lanes import lanes
 from whence.report.stacks import modules

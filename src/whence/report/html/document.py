@@ -14,7 +14,7 @@ import json
 from collections.abc import Sequence
 from importlib import resources
 
-from whence.graph.printer import escape
+from whence.graph.escaping import escape
 
 
 def document(
