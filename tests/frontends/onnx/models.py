@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnx import FunctionProto, ModelProto, NodeProto, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from whence.frontends.onnx.reader import read_onnx
+from whence.graph import Graph
 from whence.graph.interpreter import run
 
 MICROSOFT = "com.microsoft"
@@ -138,3 +139,12 @@ def single(
 
 def feeds_of(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array for name, array in arrays.items() if not name.startswith(("_", "c_"))}
+
+
+def info(name: str, dtype: int = TensorProto.FLOAT, shape: list[Any] | None = None) -> Any:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def operators(graph: Graph) -> list[str]:
+    """Number and name of each."""
+    return [f"{each.id}:{each.op}" for each in graph if each.op not in ("Input", "Const", "Output")]

@@ -15,7 +15,7 @@ import pytest
 from onnx import ModelProto, TensorProto, checker, helper
 
 from tests.frontends.onnx.models import assert_close, model, node, run_ort, run_whence
-from tests.frontends.onnx.test_reader import calling, conditional, loop
+from tests.frontends.onnx.test_reader_nested import calling, conditional, loop
 from whence.compat.hexagon_consts import prepend_shape_only_const
 from whence.errors import ModelError, UnsupportedError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
