@@ -122,3 +122,15 @@ def test_several_sizes_of_a_dimension_are_a_sweep(
 )
 def test_what_is_not_for_several_sizes(whence: Whence, pair: Path, options: list[str]) -> None:
     assert whence("profile", pair, "--runs", 1, *options).code == 2
+
+
+def test_a_name_with_two_sizes_is_a_warning_and_an_error_where_it_cannot_be(pair: Path) -> None:
+    said = "dimension 'n' is given as 3 for input 'a' and as {} for input 'b'"
+    with pytest.warns(UserWarning, match=said.format(1)):
+        graph = whence_package.load(pair, shapes={"a": (2, 3), "b": (2, 1)})
+    assert [str(node.type) for node in graph.inputs] == ["f32[2,3]", "f32[2,1]"]
+    with (
+        pytest.warns(UserWarning, match=said.format(4)),
+        pytest.raises(InputError, match=f"{said.format(4)}, and the model cannot be run like that"),
+    ):
+        whence_package.load(pair, shapes={"a": (2, 3), "b": (2, 4)})

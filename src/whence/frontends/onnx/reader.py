@@ -30,6 +30,7 @@ from whence.frontends.origin_metadata import (
 )
 from whence.graph.graph import Graph
 from whence.graph.merge import without_shape
+from whence.ops.binding import Port, disagreement, warn_of_disagreement
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, Reason, SourceOp, Tombstone
 from whence.types import UNKNOWN, Dim, TensorType, ValueType, as_dims
@@ -95,9 +96,16 @@ def _read_scalars(
     """As `_read`. Some exporters (tf2onnx) declare inputs of unknown rank as scalars: what is wrong
     for scalars is read with their shapes open.
     """
+    ports = [Port(value.name, value_type(value.type) or UNKNOWN) for value in model.graph.input]
+    given = [_numbers(shapes.get(port.name)) for port in ports]
+    wrong = disagreement(ports, given)
+    if wrong is not None:
+        warn_of_disagreement(ports, given)
     try:
         return _read(model, path, shapes)
-    except ModelError:
+    except ModelError as error:
+        if wrong is not None:
+            raise InputError(f"{wrong}, and the model cannot be run like that: {error}") from error
         scalars = frozenset(
             value.name
             for value in model.graph.input
@@ -113,6 +121,13 @@ def _read_scalars(
             # What is wrong is something else, said best of the model as it is.
             pass
         raise
+
+
+def _numbers(shape: Sequence[Dim] | None) -> tuple[int, ...] | None:
+    """A shape that is given in numbers; expressions over dimensions are not somebody's choice."""
+    dims = () if shape is None else as_dims(shape)
+    known = tuple(dim for dim in dims if isinstance(dim, int) and not is_symbolic(dim))
+    return known if shape is not None and len(known) == len(dims) else None
 
 
 def _read(
