@@ -1,6 +1,8 @@
-"""Takes the pictures of the report in the documentation: docs/report.png and docs/report_graph.png.
+"""Takes the pictures of the documentation: docs/report.png, docs/report_graph.png, docs/report_diff.png.
 
     python -m tools.report_pictures MODEL [--runs 50] [--only graph]
+
+The last one is of `whence diff --html`: the model with one thread, and with all.
 
 Needs chromium and chromedriver, as the tests of the report do, and a machine that does nothing else.
 """
@@ -11,9 +13,13 @@ import argparse
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import whence
 from tests.report.browser import chromium
+from whence.attribution.comparable import differences
+from whence.attribution.compare import compare
+from whence.report.diff_page import diff_page
 from whence.report.html.page import page as report
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -29,14 +35,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model", type=Path)
     parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--only", choices=("time", "graph"))
+    parser.add_argument("--only", choices=("time", "graph", "diff"))
     options = parser.parse_args()
     found = whence.profile(options.model, runs=options.runs).without_local_paths()
     with tempfile.TemporaryDirectory() as folder, chromium(Path(folder) / "browser") as browser:
-        file = Path(folder) / "report.html"
-        file.write_text(report(found), encoding="utf-8")
+        file = Path(folder) / "page.html"
         media = {"features": [{"name": "prefers-color-scheme", "value": "light"}]}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        file.write_text(report(found), encoding="utf-8")
         browser.get(file.as_uri())
         for view, name, then in (
             ("time", "report.png", ""),
@@ -47,9 +53,20 @@ def main() -> None:
             browser.execute_script(f"document.getElementById('tab-{view}').click()")
             time.sleep(0.5)
             browser.execute_script(then)
-            time.sleep(0.5)
-            browser.save_screenshot(str(DOCS / name))
-            print(DOCS / name)
+            take(browser, name)
+        if options.only in (None, "diff"):
+            alone = whence.profile(options.model, runs=options.runs, threads=1)
+            pair = alone.without_local_paths(), found
+            page = diff_page(*pair, compare(*pair), differences(*pair))
+            file.write_text(page, encoding="utf-8")
+            browser.get(file.as_uri())
+            take(browser, "report_diff.png")
+
+
+def take(browser: Any, name: str) -> None:
+    time.sleep(0.5)
+    browser.save_screenshot(str(DOCS / name))
+    print(DOCS / name)
 
 
 if __name__ == "__main__":
