@@ -53,20 +53,15 @@ def _profile(
         return read_profile(model).without_local_paths()
     shapes = parse_sizes(shape, dim, model)
     with progress("compiling") as bar:
-        task = bar.task_ids[0]
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
         chosen = parse_engine(engine, threads, precise)
         executable = compile_model(
             model,
             engine=chosen,
             shapes=shapes,
-            progress=lambda _, done, total: show("compiling", done, total),
+            progress=lambda _, done, total: bar.show("compiling", done, total),
         )
-        rates = machine_rates(chosen, show)
+        rates = machine_rates(chosen, bar.show)
         found = profile_executable(
-            executable, runs=runs, model=str(model), progress=show, rates=rates
+            executable, runs=runs, model=str(model), progress=bar.show, rates=rates
         )
     return found.without_local_paths()

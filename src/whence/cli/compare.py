@@ -66,11 +66,6 @@ def compare(
     check_file(output)
     names = [name.strip() for name in engines.split(",") if name.strip()]
     with progress("reading") as bar:
-        task = bar.task_ids[0]
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
         subject = prepare(model, shapes=parse_sizes(shape, dim, model))
         mention_open_sizes(taken_sizes(subject.source.graph), bar.console)
         found = compare_engines(
@@ -80,7 +75,7 @@ def compare(
             threads=threads,
             runs=runs,
             warmup=warmup,
-            progress=show,
+            progress=bar.show,
         )
     console = out()
     files = _save(found, json_file, output, by, depth)

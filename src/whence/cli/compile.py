@@ -91,10 +91,6 @@ def compile_command(
     toolchain = Toolchain(Target.named(target))
     tuned, findings = TuningRecords(toolchain, threads or usable_cores()), None
     with progress("compiling") as bar:
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
-
         graph = load(model, shapes=parse_sizes(shape, dim, model))
         taken = taken_sizes(graph)
         if taken.guessed:
@@ -105,7 +101,7 @@ def compile_command(
         prepare_graph(graph, PREFERENCES if engine == "opencl" else None)
         if tune:
             tuner = CpuBackend(threads=threads, toolchain=toolchain)
-            findings, tuned = tuner.tune(graph, fusion=fusion, progress=show), tuner.tuned
+            findings, tuned = tuner.tune(graph, fusion=fusion, progress=bar.show), tuner.tuned
         name = identifier(model.stem)
         if engine == "opencl":
             ready = plan_export(graph, fusion=fusion)
@@ -118,7 +114,7 @@ def compile_command(
                 threads=threads or usable_cores(),
                 fusion=fusion,
                 choices=tuned.choices,
-                progress=lambda _, done, total: show("compiling", done, total),
+                progress=lambda _, done, total: bar.show("compiling", done, total),
                 load=False,
             )
             files = export(program, toolchain, output, name)

@@ -105,11 +105,18 @@ class _Count(ProgressColumn):
         return Text("" if task.total is None else f"{task.completed:.0f}/{task.total:.0f}")
 
 
+class ProgressBar(Progress):
+    """A bar for one thing after the other."""
+
+    def show(self, doing: str, done: int, total: int) -> None:
+        self.update(self.task_ids[0], description=doing, completed=done, total=total)
+
+
 @contextmanager
-def progress(title: str, console: Console | None = None) -> Iterator[Progress]:
+def progress(title: str, console: Console | None = None) -> Iterator[ProgressBar]:
     """A bar on stderr that disappears when done; nothing when stderr is not a terminal."""
     console = console or err()
-    with Progress(
+    with ProgressBar(
         TextColumn("{task.description}"),
         BarColumn(),
         _Count(),
@@ -124,9 +131,4 @@ def progress(title: str, console: Console | None = None) -> Iterator[Progress]:
 
 def prepare_with_bar(graph: Graph, *, portable: bool = False) -> list[PassReport]:
     with progress("preparing") as bar:
-        task = bar.task_ids[0]
-
-        def show(name: str, position: int, total: int) -> None:
-            bar.update(task, description=name, completed=position, total=total)
-
-        return prepare_with_report(graph, portable=portable, progress=show)
+        return prepare_with_report(graph, portable=portable, progress=bar.show)

@@ -185,16 +185,12 @@ def _compare(
 
 def _profile(executable: Executable, subject: _Subject) -> Profile:
     with progress("profiling") as bar:
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
-
         return profile_executable(
             executable,
             subject.inputs,
             runs=_RUNS,
             model=str(subject.path),
-            progress=show,
+            progress=bar.show,
             writers=(write_html,),
         ).without_local_paths()
 

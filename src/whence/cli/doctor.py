@@ -42,12 +42,7 @@ def doctor(
     """
     if again:
         with progress("measuring the machine") as bar:
-            calibrate(
-                Toolchain(),
-                lambda doing, done, total: bar.update(
-                    bar.task_ids[0], description=doing, completed=done, total=total
-                ),
-            )
+            calibrate(Toolchain(), bar.show)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

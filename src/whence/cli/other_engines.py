@@ -37,15 +37,10 @@ def profile_elsewhere(
             raise typer.BadParameter(f"is for whence's own kernels, not {engine}", param_hint=flag)
     check_engine(engine, model.suffix)
     with progress(f"loading {engine}") as bar:
-        task = bar.task_ids[0]
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
         subject = prepare(model, shapes=shapes)
         graph = subject.source.graph
         mention_open_sizes(taken_sizes(graph), bar.console)
         recording = record(
-            subject, engine, threads=threads, runs=runs, warmup=warmup, progress=show
+            subject, engine, threads=threads, runs=runs, warmup=warmup, progress=bar.show
         )
-        return attribute(subject, recording, progress=show)[0]
+        return attribute(subject, recording, progress=bar.show)[0]

@@ -172,18 +172,13 @@ def _profile_here(
     batch: int,
 ) -> Profile:
     with progress("compiling") as bar:
-        task = bar.task_ids[0]
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
         chosen = parse_engine(engine, threads, precise)
         executable = compile_model(
             model,
             engine=chosen,
             shapes=shapes,
             specialise=exact,
-            progress=lambda _, done, total: show("compiling", done, total),
+            progress=lambda _, done, total: bar.show("compiling", done, total),
         )
         sample = working_inputs(executable)
         mention_open_sizes(sample, bar.console)
@@ -194,10 +189,10 @@ def _profile_here(
             runs=runs,
             warmup=warmup,
             model=str(model),
-            progress=show,
+            progress=bar.show,
             writers=WRITERS,
             exact=again,
-            rates=machine_rates(chosen, show),
+            rates=machine_rates(chosen, bar.show),
             streams=streams,
             batch=batch,
         )

@@ -48,17 +48,12 @@ def profile_sizes(
     fixed = {name: sizes[0] for name, sizes in dims.items() if len(sizes) == 1}
     shapes = fixed_shapes(shape, fixed, model)
     with progress("compiling") as bar:
-        task = bar.task_ids[0]
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(task, description=doing, completed=done, total=total)
-
         chosen = parse_engine(engine, threads, precise)
         executable = compile_model(
             model,
             engine=chosen,
             shapes=shapes,
-            progress=lambda _, done, total: show("compiling", done, total),
+            progress=lambda _, done, total: bar.show("compiling", done, total),
         )
         found = sweep_dimension(
             executable,
@@ -67,10 +62,10 @@ def profile_sizes(
             runs=runs,
             warmup=warmup,
             model=str(model),
-            progress=show,
+            progress=bar.show,
             writers=WRITERS,
             render=page,
-            rates=machine_rates(chosen, show),
+            rates=machine_rates(chosen, bar.show),
         )
         mention_options(found.profiles[0].environment.get(GUESSED, ""), bar.console)
     return found

@@ -120,14 +120,10 @@ def why(
 
 def _measured(model: Path, shapes: Shapes) -> tuple[Profile, Program]:
     with progress("compiling") as bar:
-
-        def show(doing: str, done: int, total: int) -> None:
-            bar.update(bar.task_ids[0], description=doing, completed=done, total=total)
-
         executable = compile_model(
-            model, shapes=shapes, progress=lambda _, done, total: show("compiling", done, total)
+            model, shapes=shapes, progress=lambda _, done, total: bar.show("compiling", done, total)
         )
-        found = profile_executable(executable, runs=_RUNS, model=str(model), progress=show)
+        found = profile_executable(executable, runs=_RUNS, model=str(model), progress=bar.show)
     assert found.background is not None
     return found, found.background.program
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 from whence.errors import UnsupportedError
@@ -18,8 +17,3 @@ def torch_package(what_for: str) -> Any:
             f"{what_for} needs PyTorch, which is not installed ({error}): pip install"
             " 'whence[torch]'"
         ) from None
-
-
-def loaded_torch() -> Any | None:
-    """The `torch` package if the program has imported it: nothing of its can be given before."""
-    return sys.modules.get("torch")

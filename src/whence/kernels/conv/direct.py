@@ -34,8 +34,6 @@ from whence.ops.attributes import get_int
 from whence.ops.neural.window import make_window
 from whence.types import DType
 
-CONV_OPS = frozenset({"BlockedConv"})
-
 
 @dataclass(frozen=True, slots=True)
 class PackWeights:
