@@ -180,17 +180,19 @@ def test_a_kill_at_any_moment_leaves_whole_entries_only(cache: Cache) -> None:
 # ---- no space, no permission ----
 
 
-@pytest.mark.parametrize("where", ["write", "fsync"])
+@pytest.mark.parametrize("where", ["write", "close"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_said_so_and_leaves_nothing(
     cache: Cache, monkeypatch: pytest.MonkeyPatch, where: str, code: int
 ) -> None:
-    real_write = os.write
+    real_write, real_close = os.write, os.close
     written = 0
 
     def full(handle: int, *data: bytes) -> int:
         nonlocal written
-        if data and written < 100:
+        if not data:
+            real_close(handle)
+        elif written < 100:
             written += 100
             return real_write(handle, data[0][:100])
         raise OSError(code, os.strerror(code))
@@ -216,10 +218,13 @@ def test_a_short_write_is_continued(cache: Cache, monkeypatch: pytest.MonkeyPatc
 
 
 def test_another_failure_names_the_folder(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.close
+
     def broken(handle: int) -> None:
+        real(handle)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "fsync", broken)
+    monkeypatch.setattr(os, "close", broken)
     with pytest.raises(
         CacheError,
         match=r"the cache folder '.*kernels' cannot be used: Input/output error; set WHENCE_CACHE",

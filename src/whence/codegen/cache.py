@@ -122,7 +122,10 @@ class Cache:
 
     def put(self, key: str, data: bytes | memoryview) -> Path:
         """Keep `data` under `key`: complete, or not at all."""
-        name = f"{key}.{digest_of(data)}"
+        return self._put(key, data, digest_of(data))
+
+    def _put(self, key: str, data: bytes | memoryview, digest: str) -> Path:
+        name = f"{key}.{digest}"
         try:
             self._make_folder()
             return _write(self.folder / key[:2], name, data)
@@ -134,7 +137,7 @@ class Cache:
         """Keep `data` under its own digest, which is returned."""
         digest = digest_of(data)
         if not any(known == digest for _, known in self._candidates(digest)):
-            self.put(digest, data)
+            self._put(digest, data, digest)
         return digest
 
     @property
@@ -323,11 +326,14 @@ def _write(shard: Path, name: str, data: bytes | memoryview) -> Path:
     try:
         try:
             rest = memoryview(data)
+            # Whether it is on the disk when the machine fails is not waited for, which can take
+            # seconds: what is then damaged is not what its name says.
             while rest:
                 rest = rest[os.write(handle, rest) :]
-            os.fsync(handle)
-        finally:
+        except BaseException:
             os.close(handle)
+            raise
+        os.close(handle)  # which may fail too: some disks say only now that they are full
         Path(temporary).replace(shard / name)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -63,12 +63,17 @@ class PackTransformed:
 
     def __call__(self, weights: np.ndarray) -> np.ndarray:
         matrix = np.array(transforms(self.size).weights, np.float64)
-        out, depth = weights.shape[:2]
-        made = np.zeros((self.padded, depth, len(matrix), len(matrix)), np.float32)
-        made[:out] = matrix @ weights.astype(np.float64) @ matrix.T
-        return np.ascontiguousarray(
-            made.reshape(-1, self.width, depth, len(matrix) ** 2).transpose(0, 3, 2, 1)
-        )
+        # G · w · Gᵀ is one product of all positions of w. For each input channel by itself it is so
+        # small that the library of matrix products starts no threads for it.
+        both = np.kron(matrix, matrix)
+        depth, panels = weights.shape[1], self.padded // self.width
+        packed = np.zeros((panels, len(both), depth, self.width), np.float32)
+        for number, panel in enumerate(packed):
+            part = weights[number * self.width : (number + 1) * self.width]
+            turned = part.reshape(len(part), depth * KERNEL**2).T.astype(np.float64)
+            made = both @ turned.reshape(depth, KERNEL**2, len(part))
+            panel[..., : len(part)] = made.transpose(1, 0, 2)
+        return packed
 
 
 @dataclass(frozen=True, slots=True)
