@@ -27,6 +27,7 @@ from whence.passes.layout.axes import (
     reshape_target,
 )
 from whence.passes.pattern import dtype_of, few_consumers, same_but_one, same_dim, shape_of
+from whence.passes.simplify.forward_sweep import ForwardSweep
 from whence.provenance import Reason
 from whence.types import Shape, TensorType, same_shape
 
@@ -73,9 +74,7 @@ def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
     edit = rewriter.edit(
         before,
         node,
-        rule="transpose(transpose(x)) = x"
-        if undone
-        else "transpose(transpose(x, p), q) = transpose(x, pq)",
+        rule=_UNDONE if undone else "transpose(transpose(x, p), q) = transpose(x, pq)",
     )
     if undone:
         edit.replace(node.ref(), x)
@@ -85,6 +84,34 @@ def compose_transposes(node: Node, rewriter: Rewriter) -> bool:
         edit.replace(node, edit.node("Transpose", [x], {"perm": total}))
     edit.apply()
     return True
+
+
+_UNDONE = "transpose(transpose(x)) = x"
+
+
+# 1. T(T(x, p), q) = x, where p then q leaves every axis in place
+def cancel_pairs(rewriter: Rewriter) -> None:
+    """Remove transposes that undo each other as neighbours, all in one walk: thousands of edits
+    would each look at their own surroundings.
+    """
+    graph, sweep = rewriter.graph, ForwardSweep(rewriter)
+    for node in sweep:
+        if node.op != "Transpose":
+            continue
+        before = producer_of(graph, node.inputs[0], "Transpose")
+        x = None if before is None else before.inputs[0]
+        if before is None or x is None:
+            continue
+        first, second = perm_of(graph, before), perm_of(graph, node)
+        if (
+            first is not None
+            and second is not None
+            and is_identity(compose(first, second))
+            and not is_identity(second)
+            and sweep.replace(node, [x], reason=Reason.CANCELLED, rule=_UNDONE)
+        ):
+            sweep.spare(before, reason=Reason.CANCELLED, rule=_UNDONE, into=x.node)
+    sweep.finish()
 
 
 # 3. T(x) that only moves axes of size 1 = Reshape(x)

@@ -29,7 +29,7 @@ from whence.graph.state import BOUNDARY
 from whence.ops.definition import OpClass
 from whence.passes.base import RulePass
 from whence.passes.layout.axes import Perm, compose, is_identity, perm_of
-from whence.passes.layout.cancel_transposes import compose_transposes
+from whence.passes.layout.cancel_transposes import cancel_pairs, compose_transposes
 from whence.passes.layout.transposed_op import Input, Reshaped, rewritten
 from whence.passes.pattern import few_consumers, same_dim, shape_of
 from whence.provenance import Reason
@@ -152,6 +152,7 @@ class SinkTransposes(RulePass):
 
     def run(self, rewriter: Rewriter) -> None:
         graph = rewriter.graph
+        cancel_pairs(rewriter)
         # Neighbours first: nothing needs to move for them. Each meets what is left of those before
         # it, so that once through the graph is enough.
         for node in [node for node in graph if node.op == "Transpose"]:

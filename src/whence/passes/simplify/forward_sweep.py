@@ -14,6 +14,7 @@ as it is reached, and takes the superfluous nodes out together at the end.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -85,9 +86,19 @@ class ForwardSweep:
         for rule, leaving in self._leaving.items():
             self._rewriter.rules[rule] += len(leaving)
             self._take_out(rule, leaving)
-        for rule, spare in reversed(self._spares):
-            if spare.node.graph is self.graph and not spare.node.retained and not spare.node._uses:
-                self._take_out(rule, [spare])
+        # Whoever is read only by those that leave with it leaves too.
+        for rule, spares in itertools.groupby(reversed(self._spares), key=lambda each: each[0]):
+            unread: dict[int, _Farewell] = {}
+            for _, spare in spares:
+                node = spare.node
+                if (
+                    node.graph is self.graph
+                    and not node.retained
+                    and node._uses.keys() <= unread.keys()
+                ):
+                    unread[node.id] = spare
+            if unread:
+                self._take_out(rule, list(unread.values()))
 
     def _take_out(self, rule: str, leaving: Sequence[_Farewell]) -> None:
         nodes = [item.node for item in leaving]
