@@ -3,8 +3,10 @@ compiled for each shape by itself and beside ONNX Runtime.
 
     python -m benchmarks.shapes MODEL --dim sequence=8,16,32,64,128 --dim batch=1,2,4,8
     python -m benchmarks.shapes minilm_l6_int8 --dim batch=2 --dim sequence=8..160:8 --threads 2
+    python -m benchmarks.shapes yolo11n
 
-Shapes are all combinations of the sizes given for the dimensions that the file names. Each engine
+Shapes are all combinations of the sizes given for the dimensions that the file names; for the
+models of `USUAL`, twenty shapes if none are given. Each engine
 runs in a process of its own; for every shape they take turns, and those whose turn it is not are
 stopped. Printed for each shape: medians, how much longer the open model takes than the specialised
 one (1.1 is what we allow), ONNX Runtime's time over ours (above 1, whence is faster), and the
@@ -40,6 +42,26 @@ _TYPES = {
     "tensor(bool)": np.bool_,
 }
 _ROUND_NS = 30_000_000
+USUAL: Mapping[str, Sequence[str]] = {
+    "minilm_l6_int8": ("batch=2", "sequence=8..160:8"),
+    "t_distilgpt2_dyn": ("batch=2", "seq=8..160:8"),
+    "ppocrv4_rec": ("p2o.DynamicDimension.0=1", "?=48", "p2o.DynamicDimension.1=96..400:16"),
+    "ppocrv6_rec_tiny": ("DynamicDimension.0=1", "DynamicDimension.1=96..400:16"),
+    "ppocrv4_det": (
+        "p2o.DynamicDimension.0=1",
+        "p2o.DynamicDimension.1=160,320,480,640",
+        "p2o.DynamicDimension.2=192,256,384,512,640",
+    ),
+    "ppocrv6_det_tiny": (
+        "DynamicDimension.0=1",
+        "DynamicDimension.1=160,320,480,640",
+        "DynamicDimension.2=192,256,384,512,640",
+    ),
+    "yolo11n": ("batch=1", "height=256,320,480,640", "width=192,256,384,512,640"),
+    "mtcnn_pnet": ("N=1", "M1=24,48,96,192", "M2=32,64,100,150,200"),
+    "pulsevad_int8": ("batch=2..21",),
+}
+"""By model: sizes of its dimensions, twenty shapes each."""
 Inputs = dict[str, np.ndarray]
 
 
@@ -213,7 +235,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    dims = dict(map(sizes_of, arguments.dim))
+    dims = dict(map(sizes_of, arguments.dim or USUAL.get(Path(arguments.model).stem, ())))
     shapes = [dict(zip(dims, sizes, strict=True)) for sizes in itertools.product(*dims.values())]
     found = compare(find_model(arguments.model), shapes, arguments.threads, arguments.rounds)
     worst = max(row["median_ns"][OPEN] / row["median_ns"][SPECIALISED] for row in found)
