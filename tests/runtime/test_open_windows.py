@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tests.runtime.windows import MODELS, SHAPES, image
+from tests.runtime.windows import MODELS, SHAPES, image, tolerance
 from whence import api
 from whence.runtime.engine import Engine
 
@@ -29,7 +29,7 @@ def test_one_compilation_serves_images_of_any_size(
         for got, want in zip(
             made if isinstance(made, tuple) else (made,), peer.run(None, {"x": x}), strict=True
         ):
-            # Rounding to codes, a tie may go either way.
-            atol = 2.0**-5 if name == "quantised" else 1e-4
-            np.testing.assert_allclose(got, want, rtol=1e-4, atol=atol, err_msg=str(shape))
+            np.testing.assert_allclose(
+                got, want, rtol=1e-4, atol=tolerance(name), err_msg=str(shape)
+            )
     assert model.compilations == 1

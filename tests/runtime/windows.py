@@ -155,6 +155,25 @@ def quantised() -> Graph:
     return m.finish()
 
 
+def selections() -> Graph:
+    """Places of the largest elements along axes that are open."""
+    m = _Model(5)
+    build = m.build
+    m.output(build.op("ArgMax", m.x, axis=3, keepdims=0))
+    m.output(build.op("ArgMin", m.x, axis=2, select_last_index=1))
+    m.output(build.op("ArgMax", m.x, axis=1))
+    best = build.op("TopK", m.x, build.const(np.array([2])), axis=3, n_outputs=2)
+    m.output(best[0])
+    m.output(best[1])
+    first = build.const(np.array([[0, 1], [1, 4], [1, 0]]))
+    rows = build.op("GatherND", m.x, build.const(np.array([[1, 2], [0, 4], [1, 1]])))
+    m.output(build.op("ScatterND", m.x, first, rows))
+    places = build.op("ArgMax", m.x, axis=2)
+    largest = build.op("ReduceMax", m.x, build.const(np.array([2])))
+    m.output(build.op("ScatterElements", m.x, places, build.op("Neg", largest), axis=2))
+    return m.finish()
+
+
 def integer_products() -> Graph:
     """A row of codes for each pixel, with a scale that is found at run time. Weights have seven bits:
     more overflow in ONNX Runtime on processors without dot products of bytes.
@@ -179,7 +198,13 @@ MODELS: Mapping[str, Callable[[], Graph]] = {
     "resized": resized,
     "quantised": quantised,
     "integer products": integer_products,
+    "selections": selections,
 }
+
+
+def tolerance(name: str) -> float:
+    """How far results of a model may be off. Rounding to codes, a tie may go either way."""
+    return 2.0**-5 if name == "quantised" else 1e-4
 
 
 def image(graph: Graph, shape: Shape) -> np.ndarray:

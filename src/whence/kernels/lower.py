@@ -85,6 +85,9 @@ _OPEN = (
     | set(ROW_OPS)
     | {"DynamicQuantizeLinear"}
     | set(RUNNING_OPS)
+    | set(ARG_OPS)
+    | set(SCATTER_OPS)
+    | {"TopK"}
 )
 """The operators whose families have kernels that serve any sizes; others ask for numbers."""
 

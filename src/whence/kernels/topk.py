@@ -87,7 +87,7 @@ def lower_topk(group: Group, anchor: Node) -> Kernel:
     shape, attrs = group.shape(source), anchor.attrs
     chosen: Any = attrs.get("axis", -1)
     axis = int(chosen) % max(len(shape), 1)
-    k = group.shape(anchor.ref())[axis]
+    k = int(group.shape(anchor.ref())[axis])
     if not 0 < k <= _MOST or 0 in shape:
         raise UnsupportedError(f"TopK '{anchor.name}' of {k} elements")
     outer, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic, same_shape
 from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, cast, load, position, select
@@ -25,6 +26,8 @@ from whence.kernels.ir import (
     SamePlace,
     Stmt,
     Store,
+    count,
+    least,
 )
 from whence.kernels.rules.movement import looked_up
 from whence.ops.registry import operators
@@ -62,25 +65,27 @@ def lower_scatter(group: Group, anchor: Node) -> Kernel:
         raise UnsupportedError(f"{anchor.op} '{anchor.name}' has an empty operand")
     outer, rows, columns = _division(group, anchor, shape, group.shape(indices))
     chunk = _chunk(columns)
-    task = Var(TASK, outer * (columns // chunk))
-    place, column = unravel(of(task), (outer, columns // chunk))
+    chunks = -(-columns // chunk)
+    task = Var(TASK, outer * chunks)
+    place, column = unravel(of(task), (outer, chunks))
     lane = Var("lane", chunk)
+    end = least(chunk, columns - count(column * chunk)) if is_symbolic(columns) else None
     first = column * chunk + of(lane)
 
     elements = group.elements()
     row = Var("row", rows)
     whole = place * (rows * columns) + of(row) * columns + first
-    copy: Stmt = Loop(
-        lane, (Store("out0", whole, elements.value(data, unravel(whole, shape))),), LoopKind.VECTOR
-    )
+    copied = Store("out0", whole, elements.value(data, unravel(whole, shape)))
+    copy: Stmt = Loop(lane, (copied,), LoopKind.VECTOR, end=end)
     write = _update(group, anchor, elements, (data, indices, updates), place, first)
-    copied: Stmt = Loop(row, (copy,))
+    whole_copy: Stmt = Loop(row, (copy,))
     in_place: tuple[tuple[int, int], ...] = ()
     if _is_state(group, anchor, data):
         position = group.inputs.index(data)
         in_place = ((len(group.inputs), position),)
-        copied = If(Not(SamePlace(f"in{position}", "out0")), (copied,))
-    body = (copied, *_nested(write.steps, Loop(lane, (write.store,), LoopKind.VECTOR)))
+        whole_copy = If(Not(SamePlace(f"in{position}", "out0")), (whole_copy,))
+    update = Loop(lane, (write.store,), LoopKind.VECTOR, end=end)
+    body = (whole_copy, *_nested(write.steps, update))
     return Kernel(
         group.name,
         group.params(),
@@ -118,15 +123,13 @@ def _division(
     and column.
     """
     if anchor.op == "ScatterND":
-        depth = indices[-1]
+        depth = int(indices[-1])
         return 1, math.prod(shape[:depth]), math.prod(shape[depth:])
     axis = _axis(anchor, len(shape))
     # Dimensions that the updates cover only in part must be walked, not divided among work items.
-    outer = math.prod(shape[:axis]) if tuple(shape[:axis]) == tuple(indices[:axis]) else 1
+    outer = math.prod(shape[:axis]) if same_shape(shape[:axis], indices[:axis]) else 1
     columns = (
-        math.prod(shape[axis + 1 :])
-        if tuple(shape[axis + 1 :]) == tuple(indices[axis + 1 :])
-        else 1
+        math.prod(shape[axis + 1 :]) if same_shape(shape[axis + 1 :], indices[axis + 1 :]) else 1
     )
     return outer, math.prod(shape) // (outer * columns), columns
 
@@ -142,7 +145,7 @@ def _update(
     data, indices, updates = refs
     shape, index_shape = group.shape(data), group.shape(indices)
     if anchor.op == "ScatterND":
-        depth = index_shape[-1]
+        depth = int(index_shape[-1])
         step = Var("update", math.prod(index_shape[:-1]))
         tuples = unravel(of(step), index_shape[:-1])
         places = [
@@ -152,8 +155,8 @@ def _update(
         steps, source = [step], (*tuples, *unravel(column, shape[depth:]))
     else:
         axis = _axis(anchor, len(shape))
-        outer_whole = tuple(shape[:axis]) == tuple(index_shape[:axis])
-        inner_whole = tuple(shape[axis + 1 :]) == tuple(index_shape[axis + 1 :])
+        outer_whole = same_shape(shape[:axis], index_shape[:axis])
+        inner_whole = same_shape(shape[axis + 1 :], index_shape[axis + 1 :])
         front = [] if outer_whole else [Var(f"u{at}", index_shape[at]) for at in range(axis)]
         back = (
             []
@@ -189,7 +192,11 @@ def _axis(node: Node, rank: int) -> int:
 
 
 def _chunk(columns: int) -> int:
-    """The largest divisor that is not above the limit, so that every work item has equally many."""
+    """The largest divisor that is not above the limit, so that every work item has equally many,
+    unless the number is open.
+    """
+    if is_symbolic(columns):
+        return _COLUMNS
     return next(size for size in range(min(columns, _COLUMNS), 0, -1) if columns % size == 0)
 
 

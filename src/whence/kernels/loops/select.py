@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from whence.errors import UnsupportedError
+from whence.extent import is_symbolic
 from whence.graph import Node
 from whence.kernels.elements import Indices
 from whence.kernels.expressions import apply, cast, compute_type, literal, position, select
@@ -39,6 +40,7 @@ ARG_OPS = operators(Trait.FINDS)
 RUNNING_OPS = operators(Trait.RUNNING)
 
 _LANES = 256
+_BEYOND = 2**62
 
 
 def _int(node: Node, name: str, default: int) -> int:
@@ -64,7 +66,9 @@ def lower_arg(group: Group, anchor: Node) -> Kernel:
         "best", Fn.MAX if largest else Fn.MIN, (lowest if largest else highest)(row.dtype), row.x
     )
     last = bool(_int(anchor, "select_last_index", 0))
-    nowhere = literal(-1 if last else row.count, DType.I64)
+    # Beyond every place, whatever the size.
+    beyond = _BEYOND if is_symbolic(row.count) else row.count
+    nowhere = literal(-1 if last else beyond, DType.I64)
 
     def place(index: Indices) -> Expr:
         x = row.x(index)
