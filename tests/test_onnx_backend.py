@@ -3,9 +3,10 @@
 Those that fail are named, each with its reason, in `onnx_backend_failures.txt`, and the list is
 exact: a test fails that is on it and passes, or is not on it and fails.
 
-A C compiler takes longer to start than to compile one of these models. So every selected test first
-runs until it asks for a library, which only notes the kernels it needs; then the kernels of many
-tests are compiled at a time, by the same compiler with the same flags; then the tests run.
+A C compiler takes longer to start than to compile one of these models. So the tests run in groups of
+neighbours: each of a group first runs until it asks for a library, which only notes the kernels it
+needs; then the kernels of the group are compiled together, by the same compiler with the same flags;
+then its tests run. A process that shares the tests with others prepares only the groups it runs.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from whence.runtime.engine import Engine
 pytestmark = pytest.mark.slow
 
 _LINES_PER_LIBRARY = 1200
+_TESTS_PER_GROUP = 200
 FAILURES = Path(__file__).with_name("onnx_backend_failures.txt")
 
 
@@ -99,9 +101,9 @@ class SharedToolchain(Toolchain):
                 continue
         self._collecting = False
         with ThreadPoolExecutor(usable_cores()) as pool:
-            self._shared = [
-                made for made in pool.map(self._make, self._batches()) if made is not None
-            ]
+            made = list(pool.map(self._make, self._batches()))
+        self._wanted = []
+        self._shared += [each for each in made if each is not None]
 
     def _batches(self) -> Iterator[dict[str, Function]]:
         batch: dict[str, Function] = {}
@@ -151,10 +153,34 @@ CASES = _cases()
 globals().update(CASES)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_together(
+class Groups:
+    """The tests of the suite in groups of neighbours, whose kernels are compiled together."""
+
+    def __init__(self, items: Sequence[pytest.Item], toolchain: SharedToolchain) -> None:
+        self.toolchain = toolchain
+        self.items = [
+            item
+            for item in items
+            if isinstance(item, pytest.Function) and item.cls in CASES.values()
+        ]
+        self.places = {item.nodeid: place for place, item in enumerate(self.items)}
+        self.prepared: set[int] = set()
+
+    def prepare(self, test: str) -> None:
+        """The group of a test, unless that was done."""
+        place = self.places.get(test)
+        if place is None or place // _TESTS_PER_GROUP in self.prepared:
+            return
+        first = place - place % _TESTS_PER_GROUP
+        self.prepared.add(place // _TESTS_PER_GROUP)
+        group = self.items[first : first + _TESTS_PER_GROUP]
+        self.toolchain.collect([getattr(item.cls(item.name), item.name) for item in group])
+
+
+@pytest.fixture(scope="module")
+def groups(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
+) -> Iterator[Groups]:
     with pytest.MonkeyPatch.context() as patch:
         # Some tests keep data in the user's home folder unless told otherwise.
         patch.setenv("ONNX_MODELS", str(tmp_path_factory.mktemp("onnx-models")))
@@ -167,14 +193,13 @@ def _compile_together(
         )
         toolchain = SharedToolchain()
         SharedBackend.shared = Engine(toolchain=toolchain)
-        items = [
-            item
-            for item in request.session.items
-            if isinstance(item, pytest.Function) and item.cls in CASES.values()
-        ]
-        toolchain.collect([getattr(item.cls(item.name), item.name) for item in items])
-        yield
+        yield Groups(request.session.items, toolchain)
         del SharedBackend.shared
+
+
+@pytest.fixture(autouse=True)
+def _compile_together(groups: Groups, request: pytest.FixtureRequest) -> None:
+    groups.prepare(request.node.nodeid)
 
 
 def test_every_listed_failure_is_a_test_of_the_suite() -> None:
