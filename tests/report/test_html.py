@@ -202,4 +202,5 @@ def test_every_part_of_the_page_is_used() -> None:
     engines = {"engines.css", "engines.html", "engines.js"}
     differences = {*diff_page.STYLES, *diff_page.SCRIPTS, "diff.html"}
     report = {*page_module._SCRIPTS, "report.css", "page.html"}
-    assert names == {"document.html"} | report | engines | differences
+    growth = {"growth.css", "growth.html", "growth.js"}
+    assert names == {"document.html"} | report | engines | differences | growth

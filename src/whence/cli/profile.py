@@ -110,7 +110,7 @@ def profile(
     [dim]whence profile resnet50.onnx -o out/[/dim]      report.html, files for other tools
     [dim]whence profile resnet50.onnx --threads 1 --streams 8 --batch 4[/dim]
     [dim]whence profile resnet50.onnx --engine onnxruntime[/dim]
-    [dim]whence profile decoder.onnx --dim past_sequence_length=0,64,512[/dim]   who makes it slow
+    [dim]whence profile decoder.onnx --dim past=0,64,512[/dim]   who grows with it
     """
     if by not in GROUPINGS:
         raise typer.BadParameter(f"'{by}' is none of {', '.join(GROUPINGS)}", param_hint="--by")
