@@ -126,3 +126,27 @@ def test_a_branch_that_is_not_taken_looks_nowhere(engine: Engine) -> None:
     np.testing.assert_array_equal(
         model(data, np.array([4, -5, 0])), np.concatenate([data[[4, 0, 0]], data])
     )
+
+
+@pytest.mark.parametrize("data", ["constant", "computed", "repeated"])
+@pytest.mark.parametrize("op", ["Gather", "GatherElements", "GatherND"])
+def test_an_index_is_checked_where_nothing_depends_on_it(
+    op: str, data: str, engine: Engine
+) -> None:
+    build = GraphBuilder()
+    shape = (3, 1) if op.endswith("ND") else (3,)
+    i = build.input("i", DType.I64, shape)
+    if data == "constant":
+        x = build.const(np.array([7.0], np.float32))
+    elif data == "computed":
+        x = build.op("Relu", build.input("x", DType.F32, [1]))
+    else:
+        x = build.op("Expand", build.input("x", DType.F32, [1]), build.const(np.array([4])))
+    build.output("y", build.op(op, x, i, name="looked"))
+    model = compile_model(build.finish(), engine=engine)
+    given = {} if data == "constant" else {"x": np.array([7.0], np.float32)}
+    np.testing.assert_array_equal(model(i=np.full(shape, -1), **given).reshape(-1), [7.0] * 3)
+    indices = np.zeros(shape, np.int64)
+    indices[1] = 4
+    with pytest.raises(ModelError, match=rf"^operator 'looked' \({op}\): .* outside its axis"):
+        model(i=indices, **given)

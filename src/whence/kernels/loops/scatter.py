@@ -29,7 +29,7 @@ from whence.kernels.ir import (
     count,
     least,
 )
-from whence.kernels.rules.movement import looked_up
+from whence.kernels.rules.movement import looked_up, read_at
 from whence.ops.registry import operators
 from whence.ops.traits import Trait
 from whence.types import DType
@@ -214,7 +214,7 @@ def _gather_nd(elements: Elements, node: Node, output: int, index: Indices) -> E
     places = [
         looked_up(elements, indices, (*prefix, of(at)), shape[batch + at]) for at in range(depth)
     ]
-    return elements.value(data, (*index[:batch], *places, *index[len(index_shape) - 1 :]))
+    return read_at(elements, data, (*index[:batch], *places, *index[len(index_shape) - 1 :]))
 
 
 def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -229,7 +229,7 @@ def _reverse_sequence(elements: Elements, node: Node, output: int, index: Indice
     back = apply(Fn.SUB, apply(Fn.SUB, length, here), position(of(1)))
     at = select(apply(Fn.LT, here, length), back, here)
     safe = apply(Fn.CHECKED, at, position(of(extent)))
-    return elements.value(data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
+    return read_at(elements, data, (*index[:time], of(Looked(safe, extent)), *index[time + 1 :]))
 
 
 RULES: Mapping[str, Rule] = {"GatherND": _gather_nd, "ReverseSequence": _reverse_sequence}

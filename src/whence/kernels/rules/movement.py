@@ -13,7 +13,7 @@ from whence.graph import Node, Ref
 from whence.kernels.elements import Elements, Indices, Rule
 from whence.kernels.expressions import apply, below, both, cast, literal, position, select, within
 from whence.kernels.index import Index, Looked, of, ravel, unravel
-from whence.kernels.ir import Expr, Fn, Literal
+from whence.kernels.ir import Expr, Fn, Literal, Op, looked, walk
 from whence.ops.limits import MAX_CONCATENATED
 from whence.types import DType
 
@@ -188,6 +188,19 @@ def looked_up(elements: Elements, ref: Ref, index: Indices, extent: int) -> Inde
     return of(Looked(apply(Fn.CHECKED, at, literal(extent, DType.I64)), extent))
 
 
+def read_at(elements: Elements, data: Ref, index: Indices) -> Expr:
+    """The element of `data` at indices of which some are looked up. One that the element does not
+    depend on, as of an axis with one element or of a value that is repeated, is checked all the
+    same.
+    """
+    value = elements.value(data, index)
+    found = {part for part in walk(value) if isinstance(part, Op) and part.fn is Fn.CHECKED}
+    for at in (at for place in index for at in looked(place)):
+        if isinstance(at, Op) and at.fn is Fn.CHECKED and at not in found:
+            value = select(apply(Fn.LT, at, at.args[1]), value, value)
+    return value
+
+
 def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
     data, indices = node.inputs[0], node.inputs[1]
     assert data is not None
@@ -196,7 +209,7 @@ def _gather(elements: Elements, node: Node, output: int, index: Indices) -> Expr
     axis = _int(node, "axis", 0) % len(shape)
     rank = len(elements.shape(indices))
     row = looked_up(elements, indices, index[axis : axis + rank], shape[axis])
-    return elements.value(data, (*index[:axis], row, *index[axis + rank :]))
+    return read_at(elements, data, (*index[:axis], row, *index[axis + rank :]))
 
 
 def _gather_elements(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
@@ -206,7 +219,7 @@ def _gather_elements(elements: Elements, node: Node, output: int, index: Indices
     shape = elements.shape(data)
     axis = _int(node, "axis", 0) % len(shape)
     row = looked_up(elements, indices, index, shape[axis])
-    return elements.value(data, (*index[:axis], row, *index[axis + 1 :]))
+    return read_at(elements, data, (*index[:axis], row, *index[axis + 1 :]))
 
 
 def _depth_to_space(elements: Elements, node: Node, output: int, index: Indices) -> Expr:
