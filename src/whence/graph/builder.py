@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.errors import GraphError
+from whence.errors import GraphError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import NOT_FROM_A_FILE, SOURCES, list_order
@@ -125,11 +125,7 @@ class GraphBuilder:
                 continue
             number += 1
             attrs = dict(entry.attrs or {})
-            types = (
-                ()
-                if entry.op == "Assign"
-                else infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
-            )
+            types = () if entry.op == "Assign" else _named_types(graph, entry, inputs, attrs)
             placed[index] = graph.append(
                 Node(
                     number,
@@ -149,6 +145,18 @@ class GraphBuilder:
                 raise GraphError(f"{entry.op} reads a value of another builder")
         self._entries.append(entry)
         return Symbol(self, len(self._entries) - 1)
+
+
+def _named_types(
+    graph: Graph, entry: _Entry, inputs: Sequence[Ref | None], attrs: Mapping[str, Attr]
+) -> tuple[ValueType, ...]:
+    """Its output types; what is wrong with its operands is told with its name."""
+    try:
+        return infer_types(graph, entry.op, inputs, attrs, entry.n_outputs)
+    except WhenceError as error:
+        if not entry.name:
+            raise
+        raise type(error)(f"operator '{entry.name}' ({entry.op}): {error}") from error
 
 
 def infer_types(
