@@ -19,14 +19,21 @@ class Machine:
         self.times = times
         self.now = 1
         self.used: list[int] = []
+        self.lost_for: dict[int, int] = {}
+        """How often a run with so many threads loses a core."""
+        self.lost = 0
 
     def clock(self) -> int:
         return self.now
+
+    def losses(self) -> int:
+        return self.lost
 
     def run(self, choice: ThreadChoice, count: int) -> None:
         for _ in range(count):
             threads, began = choice.begin()
             self.now += self.times[threads] * 1_000_000
+            self.lost += self.lost_for.get(threads, 0)
             self.used.append(threads)
             choice.end(began)
 
@@ -42,21 +49,21 @@ class Machine:
 )
 def test_the_fastest_is_found(times: dict[int, int], best: int) -> None:
     machine = Machine(times)
-    choice = ThreadChoice(max(times), machine.clock)
+    choice = ThreadChoice(max(times), machine.clock, machine.losses)
     machine.run(choice, 200)
     assert choice.threads == best
 
 
 def test_a_little_faster_is_no_reason_to_change() -> None:
     machine = Machine({2: 100, 1: 97})
-    choice = ThreadChoice(2, machine.clock)
+    choice = ThreadChoice(2, machine.clock, machine.losses)
     machine.run(choice, 200)
     assert choice.threads == 2
 
 
 def test_comparisons_become_rare_where_nothing_changes() -> None:
     machine = Machine({2: 1, 1: 2})
-    choice = ThreadChoice(2, machine.clock)
+    choice = ThreadChoice(2, machine.clock, machine.losses)
     machine.run(choice, 20_000)
     machine.used.clear()
     machine.run(choice, 20_000)
@@ -65,7 +72,7 @@ def test_comparisons_become_rare_where_nothing_changes() -> None:
 
 def test_what_changes_is_noticed() -> None:
     machine = Machine({2: 10, 1: 20})
-    choice = ThreadChoice(2, machine.clock)
+    choice = ThreadChoice(2, machine.clock, machine.losses)
     machine.run(choice, 2000)
     assert choice.threads == 2
     machine.times = {2: 50, 1: 25}  # another process has come
@@ -74,6 +81,20 @@ def test_what_changes_is_noticed() -> None:
     machine.times = {2: 10, 1: 20}
     machine.run(choice, 600)
     assert choice.threads == 2
+
+
+def test_where_cores_are_shared_fewer_threads_are_taken_though_they_are_slower() -> None:
+    machine = Machine({2: 10, 1: 12})
+    choice = ThreadChoice(2, machine.clock, machine.losses)
+    machine.lost_for = {2: 3, 1: 1}
+    machine.run(choice, 200)
+    assert choice.threads == 1
+    machine.times, machine.lost_for = {2: 10, 1: 18}, {}  # the others have gone
+    machine.run(choice, 2000)
+    assert choice.threads == 2
+    machine.times, machine.lost_for = {2: 10, 1: 18}, {2: 3, 1: 1}
+    machine.run(choice, 2000)
+    assert choice.threads == 2, "much slower is too slow"
 
 
 def _model() -> whence.Executable:

@@ -5,6 +5,11 @@ advance: other processes come and go, a control group gives a part of a core, a 
 more on waking threads than they save. So runs are compared: some with the number of threads that is
 in use, some with half and some with twice as many, in turns, so that whatever else the machine does
 meets all of them. The winner is used until the next comparison.
+
+Where processes compete for the cores, each is quicker with more threads, because it gets a larger
+part of the machine, and all of them are slower, because threads wait for others that have no core.
+The system tells when threads lost their core to others; then fewer of them are taken even if they
+are somewhat slower.
 """
 
 from __future__ import annotations
@@ -20,17 +25,34 @@ another is held up for milliseconds at a time, which a single run may not meet."
 _MOST_RUNS = 64
 _BETTER = 0.95
 """The number in use is left for one that takes at most this part of the time."""
+_TAKEN_AWAY, _PATIENCE = 60, 1.6
+"""Cores are shared with others if threads lose theirs so often in a second; then the fewest threads are
+used that take at most this much longer than the fastest number."""
 _SOON, _LATE = 16, 4096
 """Runs until the next comparison: few after a change, twice as many each time that nothing changes,"""
 _LATE_NS = 5_000_000_000
 """but a comparison is never further away than this."""
 
 
+def cores_lost() -> int:
+    """How often a thread of this process had work to do and lost its core to another."""
+    try:
+        import resource
+    except ImportError:  # not on every system
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
 class ThreadChoice:
     """For one model with memory of its own, which runs on at most so many threads."""
 
-    def __init__(self, most: int, clock: Callable[[], int] = perf_counter_ns) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        most: int,
+        clock: Callable[[], int] = perf_counter_ns,
+        losses: Callable[[], int] = cores_lost,
+    ) -> None:
+        self._clock, self._losses = clock, losses
         self._numbers = [most]
         while self._numbers[-1] > 1:
             self._numbers.append(-(-self._numbers[-1] // 2))
@@ -40,6 +62,7 @@ class ThreadChoice:
         # While a comparison goes on: for each level in it the runs it had and their time.
         self._tried: dict[int, list[int]] = {}
         self._turn = 0
+        self._lost_before = 0
 
     @property
     def threads(self) -> int:
@@ -53,6 +76,7 @@ class ThreadChoice:
         if not self._tried:
             near = range(self._level - 1, self._level + 2)
             self._tried = {each: [0, 0] for each in near if 0 <= each < len(self._numbers)}
+            self._lost_before = self._losses()
         levels = list(self._tried)
         return self._numbers[levels[self._turn % len(levels)]], self._clock()
 
@@ -76,8 +100,15 @@ class ThreadChoice:
     def _decide(self) -> None:
         time_of = {level: time for level, (_, time) in self._tried.items()}
         runs = self._tried[self._level][0]
-        best = min(time_of, key=lambda level: time_of[level])
-        if time_of[best] <= _BETTER * time_of[self._level]:
+        least = min(time_of.values())
+        lost = self._losses() - self._lost_before
+        if lost * 1_000_000_000 > _TAKEN_AWAY * sum(time_of.values()):
+            best = max(level for level, time in time_of.items() if time <= _PATIENCE * least)
+            is_better = best != self._level
+        else:
+            best = min(time_of, key=lambda level: time_of[level])
+            is_better = least <= _BETTER * time_of[self._level]
+        if is_better:
             self._level, self._wait = best, _SOON
         else:
             self._wait = min(2 * self._wait, _LATE)
