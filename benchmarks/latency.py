@@ -12,7 +12,8 @@ interleaved run.
 Each engine runs in a process of its own, which gets its inputs in a file: whoever draws them loads
 ONNX Runtime, whose memory must not count as another's. Rounds alternate between engines, and the
 processes whose turn it is not are stopped: spinning thread pools would otherwise fight over the
-cores. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
+cores. Models with open shapes are compiled for those of the inputs where an engine can do that:
+whence and OpenVINO. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
 and the most memory that a process held while it ran, once loaded.
 """
 
@@ -87,7 +88,9 @@ def load_whence(
 ) -> Run:
     import whence
 
-    model = whence.compile(path, threads=threads, precise=precise)
+    # For these shapes, as OpenVINO below; what open shapes cost is in benchmarks/shapes.py.
+    shapes = {name: value.shape for name, value in inputs.items()}
+    model = whence.compile(path, threads=threads, precise=precise, shapes=shapes)
     return lambda: model(**inputs)
 
 

@@ -221,3 +221,12 @@ def test_a_value_that_is_made_of_nothing_but_sizes(engine: Engine) -> None:
         x_given, _ = _given(batch, sequence)
         for found, wanted in zip(model(x_given), graph.run({"x": x_given}), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_an_axis_that_is_a_size_is_asked_for_its_number(engine: Engine) -> None:
+    build = GraphBuilder()
+    x, axes = build.input("x", DType.F32, [3, 4]), build.input("axes", DType.I64, ["m"])
+    build.output("y", build.op("Unsqueeze", x, build.op("Shape", axes)))
+    model = api.compile_model(build.finish(), engine=engine)
+    for size, shape in ((2, (3, 4, 1)), (1, (3, 1, 4))):
+        assert model(np.ones((3, 4), np.float32), np.zeros(size, np.int64)).shape == shape

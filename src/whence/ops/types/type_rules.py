@@ -67,8 +67,10 @@ def normalise_axis(op: str, axis: int, rank: int) -> int:
 
 
 def normalise_axes(op: str, axes: Iterable[int], rank: int) -> tuple[int, ...]:
-    """`axes` counted from the front, each at most once."""
-    found = tuple(normalise_axis(op, axis, rank) for axis in axes)
+    """`axes` counted from the front, each at most once. One that is made of open sizes is asked for
+    its number: which axis it is decides everything.
+    """
+    found = tuple(int(normalise_axis(op, axis, rank)) for axis in axes)
     if len(set(found)) != len(found):
         raise ModelError(f"{op}: axes {list(found)} name an axis twice")
     return found
