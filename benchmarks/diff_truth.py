@@ -1,12 +1,12 @@
-"""Does `whence diff` tell changes from noise? Pairs of real profiles of one model, on this machine as busy
-as it is.
+"""Does `whence diff` tell changes from noise? Pairs of real profiles of one model, on this machine
+as busy as it is.
 
     python -m benchmarks.diff_truth MODEL [--pairs 40] [--runs 50]
 
-Between two profiles of the same model nothing changed: whatever is called changed is wrong. Then one
-operator of the second profile is made a fifth slower, in what was measured of the kernels it is in, another
-one in each pair: it must be the first that is named. The exit code is 1 when any operator is called changed wrongly, or
-when fewer than 19 in 20 are named first.
+Between two profiles of the same model nothing changed: whatever is called changed is wrong. Then
+one operator of the second profile is made a fifth slower, in what was measured of the kernels it is
+in, another one in each pair: it must be the first that is named. The exit code is 1 when any
+operator is called changed wrongly, or when fewer than 19 in 20 are named first.
 """
 
 from __future__ import annotations

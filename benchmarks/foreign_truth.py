@@ -4,19 +4,21 @@ what leaving it out of the model saves that engine.
     python -m benchmarks.foreign_truth                          onnxruntime and openvino, seven models
     python -m benchmarks.foreign_truth gates --engine openvino
 
-1. The models (`benchmarks/foreign_truth_models.py`) are short, and the operators that are left out are
-   a good part of the kernel that they are fused into, if the engine fuses them.
-2. All other operators must be in the same kernels as before, else what is saved is not the operator but
-   another fusion: the engine is asked for both models, and such operators are passed over.
-3. The models with the operator and without run in turns in one process, on one thread; what counts is
-   the time that the process computes, at its shortest. Several processes do that, as where memory lies
-   differs from one to the next; the median of their differences is what the operator saves.
-4. What is said is the operator's part of its kernels' time, the median of several profiles. How long
-   these kernels take is their part of all kernels' shortest times in these profiles, of that of the
-   whole model.
+1. The models (`benchmarks/foreign_truth_models.py`) are short, and the operators that are left out
+   are a good part of the kernel that they are fused into, if the engine fuses them.
+2. All other operators must be in the same kernels as before, else what is saved is not the operator
+   but another fusion: the engine is asked for both models, and such operators are passed over.
+3. The models with the operator and without run in turns in one process, on one thread; what counts
+   is the time that the process computes, at its shortest. Several processes do that, as where
+   memory lies differs from one to the next; the median of their differences is what the operator
+   saves.
+4. What is said is the operator's part of its kernels' time, the median of several profiles. How
+   long these kernels take is their part of all kernels' shortest times in these profiles, of that
+   of the whole model.
 
-The error is in points of the kernels that the operator is in, and is to be below 10; beside it is how far
-the processes differ. Takes about six minutes; a machine that does nothing else gives the best answer.
+The error is in points of the kernels that the operator is in, and is to be below 10; beside it is
+how far the processes differ. Takes about six minutes; a machine that does nothing else gives the
+best answer.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ Each engine runs in a process of its own, which gets its inputs in a file: whoev
 ONNX Runtime, whose memory must not count as another's. Rounds alternate between engines, and the
 processes whose turn it is not are stopped: spinning thread pools would otherwise fight over the
 cores. Models with open shapes are compiled for those of the inputs where an engine can do that:
-whence and OpenVINO. Printed are medians and the ratio of the faster peer to whence: above 1, whence is faster;
-and the most memory that a process held while it ran, once loaded.
+whence and OpenVINO. Printed are medians and the ratio of the faster peer to whence: above 1, whence
+is faster; and the most memory that a process held while it ran, once loaded.
 """
 
 from __future__ import annotations

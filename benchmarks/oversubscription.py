@@ -3,12 +3,12 @@ interleaved run.
 
     python -m benchmarks.oversubscription MODEL... [--seconds 0.5] [--rounds 6]
 
-Each case is a way to have too few cores: more threads than there are, a process that may use one core
-only (by its affinity, or by the quota of its control group, where this user may make one), and two
-processes at once that each want all of them. Every number of threads from one to all cores is tried
-in the same place, the best of them is what the case is compared with. Printed are milliseconds for a
-run (the mean: a process whose quota is spent stands still for a while, which a median hides) and how
-much more than the best that is.
+Each case is a way to have too few cores: more threads than there are, a process that may use one
+core only (by its affinity, or by the quota of its control group, where this user may make one), and
+two processes at once that each want all of them. Every number of threads from one to all cores is
+tried in the same place, the best of them is what the case is compared with. Printed are
+milliseconds for a run (the mean: a process whose quota is spent stands still for a while, which a
+median hides) and how much more than the best that is.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ ANYWHERE, ONE_CORE = "anywhere", "one core"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """So many processes at once, each with so many threads (0: whence's own choice), in a place that
-    is anywhere, on one core, or in the control group of that path.
+    """So many processes at once, each with so many threads (0: whence's own choice), in a place
+    that is anywhere, on one core, or in the control group of that path.
     """
 
     name: str

@@ -5,16 +5,17 @@
     python -m benchmarks.torch_check --time           # twenty of them, with latency beside the same model through ONNX
 
 Each is compiled both ways and compared with PyTorch: the largest difference in relation to the
-largest result must be below 1e-4, no operator may be lost, and every node of the traced graph must be
-among the source operators.
+largest result must be below 1e-4, no operator may be lost, and every node of the traced graph must
+be among the source operators.
 
 With `--kernels`, the model is compiled through torch.onnx.export as well, and the kernels that only
-one way has are listed: where there are none, both run the same code. That can be told on any machine.
+one way has are listed: where there are none, both run the same code. That can be told on any
+machine.
 
 With `--time`, images are 224 pixels wide, calls of whence's programs through torch.export,
 torch.compile and torch.onnx.export take turns in one process, in an order that changes, all with
-PyTorch's tensors. The last columns are ratios to the last of these, of the shortest calls: above 1.02
-is too slow. Only a machine that does nothing else gives an answer; takes about twelve minutes.
+PyTorch's tensors. The last columns are ratios to the last of these, of the shortest calls: above
+1.02 is too slow. Only a machine that does nothing else gives an answer; takes about twelve minutes.
 """
 
 from __future__ import annotations
@@ -178,8 +179,8 @@ def compare_kernels(found: Found, ways: Mapping[str, Sequence[Executable]]) -> N
 
 
 def computed(graph: Graph, step: ProgramStep) -> str:
-    """What a kernel does: its operators with the types of their operands and results. Attributes are
-    left out, as files write out defaults that PyTorch's graphs do not have.
+    """What a kernel does: its operators with the types of their operands and results. Attributes
+    are left out, as files write out defaults that PyTorch's graphs do not have.
     """
     nodes = [graph[number] for number in step.nodes if not graph[number].is_const]
     return ", ".join(
@@ -190,8 +191,8 @@ def computed(graph: Graph, step: ProgramStep) -> str:
 
 
 def interleaved(calls: Sequence[Callable[[], Any]], seconds: float = 12.0) -> list[float]:
-    """Of all but the last, how long the shortest call takes in relation to the last one's, called in
-    turns.
+    """Of all but the last, how long the shortest call takes in relation to the last one's, called
+    in turns.
     """
     for call in calls:
         for _ in range(3):

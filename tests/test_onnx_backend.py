@@ -3,10 +3,11 @@
 Those that fail are named, each with its reason, in `onnx_backend_failures.txt`, and the list is
 exact: a test fails that is on it and passes, or is not on it and fails.
 
-A C compiler takes longer to start than to compile one of these models. So the tests run in groups of
-neighbours: each of a group first runs until it asks for a library, which only notes the kernels it
-needs; then the kernels of the group are compiled together, by the same compiler with the same flags;
-then its tests run. A process that shares the tests with others prepares only the groups it runs.
+A C compiler takes longer to start than to compile one of these models. So the tests run in groups
+of neighbours: each of a group first runs until it asks for a library, which only notes the kernels
+it needs; then the kernels of the group are compiled together, by the same compiler with the same
+flags; then its tests run. A process that shares the tests with others prepares only the groups it
+runs.
 """
 
 from __future__ import annotations

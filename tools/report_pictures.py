@@ -1,10 +1,12 @@
-"""Takes the pictures of the documentation: docs/report.png, docs/report_graph.png, docs/report_diff.png.
+"""Takes the pictures of the documentation: docs/report.png, docs/report_graph.png,
+docs/report_diff.png.
 
     python -m tools.report_pictures MODEL [--runs 50] [--only graph]
 
 The last one is of `whence diff --html`: the model with one thread, and with all.
 
-Needs chromium and chromedriver, as the tests of the report do, and a machine that does nothing else.
+Needs chromium and chromedriver, as the tests of the report do, and a machine that does nothing
+else.
 """
 
 from __future__ import annotations

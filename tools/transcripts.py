@@ -2,9 +2,10 @@
 
     python -m tools.transcripts MODEL          (make transcripts MODEL=file.onnx)
 
-Everything runs in one shell, in a fresh clone of the last commit, in a home folder with nothing in it.
-Only the sentences between the commands are written by hand. MODEL is a file that the demonstration does
-not use. The figures are those of this machine: it should do nothing else meanwhile.
+Everything runs in one shell, in a fresh clone of the last commit, in a home folder with nothing in
+it. Only the sentences between the commands are written by hand. MODEL is a file that the
+demonstration does not use. The figures are those of this machine: it should do nothing else
+meanwhile.
 """
 
 from __future__ import annotations

@@ -45,8 +45,9 @@ class Verdict:
 
 
 class Record:
-    """The verdicts of a run by file, appended to `path` as they come, so that a run that was stopped
-    goes on where it was. Those of another engine, or of a file that has changed, do not count.
+    """The verdicts of a run by file, appended to `path` as they come, so that a run that was
+    stopped goes on where it was. Those of another engine, or of a file that has changed, do not
+    count.
     """
 
     def __init__(self, path: Path | None, engine: str) -> None:

@@ -117,8 +117,8 @@ def test_few_runs_or_kernels_tell_nothing() -> None:
 
 
 def test_less_is_a_change_on_a_quiet_machine_with_threads() -> None:
-    """An operator with most of its kernel, which is a seventh slower; and the same where the usual run
-    takes ten times as long as the shortest.
+    """An operator with most of its kernel, which is a seventh slower; and the same where the usual
+    run takes ten times as long as the shortest.
     """
 
     def with_threads(profile: Profile, shortest: float) -> Profile:

@@ -77,7 +77,9 @@ def test_operators_that_only_one_has(profile: Profile) -> None:
 
 
 def with_parts(profile: Profile, kernel: int, *weights: float) -> Profile:
-    """The same profile with other parts of a kernel, as a model splits it that has seen other times."""
+    """The same profile with other parts of a kernel, as a model splits it that has seen other
+    times.
+    """
     row = profile.kernels[kernel]
     assert len(row.origin) == len(weights)
     old = {part.id: part.weight for part in row.origin}

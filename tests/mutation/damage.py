@@ -18,7 +18,8 @@ class Stuck(BaseException):
 _WAITING = 20
 """How many times longer something may take on a clock than on a processor, which it may share."""
 _STARVED = 1e-3
-"""A process that gets less of a processor than this is not waiting for its turn, but for nothing."""
+"""A process that gets less of a processor than this is not waiting for its turn, but for nothing.
+"""
 
 
 @contextmanager

@@ -259,8 +259,8 @@ def has_litert_tables(graph: Graph) -> bool:
 
 def depends_on_values(graph: Graph, error: WhenceError) -> bool:
     """Was an operator refused for integers that only the run knows, such as axes or indices, for
-    shapes made of them, or for the memory it takes? Who does not need its result need not compute it. Indices in the file are
-    no different: what is never run may hold any.
+    shapes made of them, or for the memory it takes? Who does not need its result need not compute
+    it. Indices in the file are no different: what is never run may hold any.
     """
     if _OUTSIDE in str(error) or _NO_MEMORY in str(error):
         return True

@@ -175,8 +175,8 @@ def selections() -> Graph:
 
 
 def integer_products() -> Graph:
-    """A row of codes for each pixel, with a scale that is found at run time. Weights have seven bits:
-    more overflow in ONNX Runtime on processors without dot products of bytes.
+    """A row of codes for each pixel, with a scale that is found at run time. Weights have seven
+    bits: more overflow in ONNX Runtime on processors without dot products of bytes.
     """
     m = _Model(16)
     build, dice = m.build, np.random.default_rng(1)

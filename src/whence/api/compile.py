@@ -287,8 +287,8 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
 def _explaining(
     specialise: Callable[[CallShapes], Program], read: Callable[[], Graph]
 ) -> Callable[[CallShapes], Program]:
-    """As `specialise`; what does not work with the sizes of a call names the input, the dimension and
-    a size that works. `read` gives the model with its sizes open.
+    """As `specialise`; what does not work with the sizes of a call names the input, the dimension
+    and a size that works. `read` gives the model with its sizes open.
     """
 
     def explained(inputs: CallShapes) -> Program:

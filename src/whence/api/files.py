@@ -30,8 +30,9 @@ def load(
 ) -> Graph:
     """Read a model file, or a model in memory: the bytes of a file, an `onnx.ModelProto`, an
     `onnx_ir.Model`, a program of `torch.export`. `shapes` fixes the shapes of inputs that it leaves
-    open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose next value is an output, by the names of both:
-    they are zero at first, stay with the model, and are no longer given or returned.
+    open, `dims` the sizes of the dimensions that it names. `state` makes variables of inputs whose
+    next value is an output, by the names of both: they are zero at first, stay with the model, and
+    are no longer given or returned.
 
         >>> whence.load("model.onnx")
         <Graph 'images': (x: f32[1,3,32,32]) → (y), 15 nodes>

@@ -34,8 +34,8 @@ _LOW = 0.25
 _BLOCKS = 8
 _FEWEST_RUNS, _FEWEST_KERNELS = 16, 6
 _LEAST_CHANGE, _LEAST_PART = 0.1, 0.0005
-# Whether other threads get a core may be the same for most runs of a profile, and not of another: on a
-# machine that is not quiet, threads need a larger change.
+# Whether other threads get a core may be the same for most runs of a profile, and not of another:
+# on a machine that is not quiet, threads need a larger change.
 _LEAST_OF_THREADS = 0.15
 # Where the usual run takes many times as long as the shortest, little can be said of anything.
 _OF_DISTURBANCE = 0.02

@@ -1,10 +1,10 @@
 """Two profiles with the same parts of the kernels that both have.
 
-What an operator has of a kernel is mostly modelled: the small ones have what they add, in nanoseconds,
-and the anchor has the rest of what was measured. On a machine that is a third slower in one of two
-profiles, the small ones therefore have a smaller part there, although nothing about them changed. A
-difference of modelled parts says nothing, so both profiles get the same ones; parts that were measured
-in both stay as they are.
+What an operator has of a kernel is mostly modelled: the small ones have what they add, in
+nanoseconds, and the anchor has the rest of what was measured. On a machine that is a third slower
+in one of two profiles, the small ones therefore have a smaller part there, although nothing about
+them changed. A difference of modelled parts says nothing, so both profiles get the same ones; parts
+that were measured in both stay as they are.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 split over the operators in it.
 
 A kernel computes while it waits for memory: some of what is shorter, arithmetic or memory traffic,
-hides behind the other (`CostModel.overlapped_ps`). So what an operator adds to a kernel is not what it
-would cost by itself: an error function added to a sum that comes from memory is a sixth of the time
-on one machine, and most of it on another.
+hides behind the other (`CostModel.overlapped_ps`). So what an operator adds to a kernel is not what
+it would cost by itself: an error function added to a sum that comes from memory is a sixth of the
+time on one machine, and most of it on another.
 
 All figures are those of the machine that the model ran on (`whence.rates`), measured once by
 `whence.calibration`, or nominal where it never was. Only proportions within one kernel matter.

@@ -144,8 +144,8 @@ def sweep_dimension(
     rates: MachineRates | None = None,
 ) -> DimensionSweep:
     """Profile a compiled model that leaves this dimension open at each of the sizes, in turns, so
-    that what disturbs the machine disturbs all sizes alike. Other dimensions have the sizes of `dims`,
-    or those that are taken where nobody says.
+    that what disturbs the machine disturbs all sizes alike. Other dimensions have the sizes of
+    `dims`, or those that are taken where nobody says.
     """
     ordered = tuple(sorted(set(sizes)))
     if len(ordered) < 2:

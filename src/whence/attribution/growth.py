@@ -1,7 +1,7 @@
 """How a time grows with a size: it stays, grows with it, or with its square.
 
-The times at several sizes are fitted by `a + b·n + c·n²` with coefficients that are not negative, by
-least squares of the relative differences, so that short times count as much as long ones. The
+The times at several sizes are fitted by `a + b·n + c·n²` with coefficients that are not negative,
+by least squares of the relative differences, so that short times count as much as long ones. The
 simplest form is taken that explains the times as well as they can be explained: within the noise of
 the measurement, or nearly as well as the best form.
 """

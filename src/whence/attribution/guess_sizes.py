@@ -6,11 +6,12 @@ First what the file says in its own words:
    (`past_sequence_length + sequence_length`) follows from the others. A `total_...` length, or that
    of an attention mask, is the past and what is new together.
 2. The number of samples is 1, or the batch that is asked for.
-3. An image has the size that the file's metadata states (`imgsz`), or that of its other side, or 224.
+3. An image has the size that the file's metadata states (`imgsz`), or that of its other side, or
+   224.
 4. An input that a product or convolution with constant weights reads has as many features or
    channels as the weights; one that stands beside an input of fixed length has that length.
-5. With a cache of past keys and values, 32 tokens are past and one is new, as in generation. A sound
-   is a second of 16 kHz. Any other length is 32.
+5. With a cache of past keys and values, 32 tokens are past and one is new, as in generation. A
+   sound is a second of 16 kHz. Any other length is 32.
 
 Where the model does not work with that, the question about sizes that it failed on tells what it
 needs (`passes/shapes/working_sizes.py`); failing that, other usual sizes are tried.

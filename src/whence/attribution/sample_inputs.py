@@ -105,8 +105,8 @@ def sample_inputs(
     given: Mapping[str, Sequence[int]] | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> SampleInputs:
-    """A value for each input of the graph, of the sizes guessed first. Nothing is guessed for inputs
-    whose shapes are `given` and for `dims`, and named sizes follow those.
+    """A value for each input of the graph, of the sizes guessed first. Nothing is guessed for
+    inputs whose shapes are `given` and for `dims`, and named sizes follow those.
     """
     return _drawn(graph, guess_shapes(graph, given, dims=dims), dims)
 

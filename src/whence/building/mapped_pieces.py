@@ -31,8 +31,8 @@ class MappedRange(NamedTuple):
 
 
 def block_of(size: int, pieces: Sequence[MappedRange], files: Sequence[Path]) -> np.ndarray:
-    """A block of this size, read-only, with the content of the files as its pieces; zeros lie between
-    them.
+    """A block of this size, read-only, with the content of the files as its pieces; zeros lie
+    between them.
     """
     if not hasattr(mmap, "MAP_PRIVATE") or any(piece.offset % PAGE for piece in pieces):
         return _copied(size, pieces, files)

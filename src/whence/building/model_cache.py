@@ -295,8 +295,8 @@ class CachedModel:
         return None if content is None else _decoded(content)
 
     def _stored_weights(self, packed: PackedWeights) -> dict[str, Any] | None:
-        """What a record says of the weights, if they can be stored. Of large ones those that are the
-        bytes of the model's files are not stored: it is said how they are packed from there.
+        """What a record says of the weights, if they can be stored. Of large ones those that are
+        the bytes of the model's files are not stored: it is said how they are packed from there.
         """
         record: dict[str, Any] = {"weights": None, "weights_bytes": packed.nbytes}
         if packed.nbytes > _LARGEST:

@@ -26,8 +26,8 @@ class Weights:
     """Collects constants, each packing of each once, and once what is equal; then `finish`.
 
     `gap` is how many bytes to leave unused before each and at the end. Without one, the block is
-    divided into `parts` that begin at pages: large constants each by itself, small ones together, so
-    that programs which pack a constant alike can share its memory (`building/mapped_pieces.py`).
+    divided into `parts` that begin at pages: large constants each by itself, small ones together,
+    so that programs which pack a constant alike can share its memory (`building/mapped_pieces.py`).
     """
 
     def __init__(self, gap: int = 0) -> None:
@@ -46,8 +46,8 @@ class Weights:
     def place(
         self, node: Node, packing: Packing | None = None, nbytes: int | None = None
     ) -> Location:
-        """Where the constant will lie. What takes so many bytes once it is packed need not be packed
-        to know that.
+        """Where the constant will lie. What takes so many bytes once it is packed need not be
+        packed to know that.
         """
         key = (node.id, packing)
         if key not in self._places:

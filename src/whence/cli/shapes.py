@@ -126,8 +126,8 @@ def complete_shapes(shapes: Shapes, model: Path) -> dict[str, tuple[int, ...]]:
 
 
 def mention_open_sizes(sample: SampleInputs, console: Console) -> None:
-    """Say which sizes were taken, as options that would fix them. `console` is the one of a progress
-    bar that is being shown, which another would tear apart.
+    """Say which sizes were taken, as options that would fix them. `console` is the one of a
+    progress bar that is being shown, which another would tear apart.
     """
     mention_options(sample.options if sample.guessed else "", console)
 

@@ -1,9 +1,9 @@
 """What tells one content from another: SHA-256, of long contents in pieces, on all cores.
 
-What a model is found by is always read and hashed whole. An index of sizes and times of change would
-be quicker and wrong now and then: a mapped file may change without its times saying so. Only whether
-a file changed in the seconds since it was hashed is taken from its times. With the pieces spread
-over two cores, 100 MB take some 50 ms.
+What a model is found by is always read and hashed whole. An index of sizes and times of change
+would be quicker and wrong now and then: a mapped file may change without its times saying so. Only
+whether a file changed in the seconds since it was hashed is taken from its times. With the pieces
+spread over two cores, 100 MB take some 50 ms.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ class FileDigest:
 
 
 def _settled_status(path: Path) -> tuple[int, ...]:
-    """What changes when a file does; nothing of one that changed just now, since it may change again
-    without its times showing it.
+    """What changes when a file does; nothing of one that changed just now, since it may change
+    again without its times showing it.
     """
     status = path.stat()
     last = max(status.st_mtime_ns, status.st_ctime_ns)

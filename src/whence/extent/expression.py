@@ -212,8 +212,8 @@ def evaluate(size: int, sizes: Mapping[str, int]) -> int:
 
 
 def decide(left: int, relation: Relation, right: int) -> bool | None:
-    """Whether the relation holds, if the expressions, the bounds of the dimensions or what was asked
-    before decide it; nothing is recorded.
+    """Whether the relation holds, if the expressions, the bounds of the dimensions or what was
+    asked before decide it; nothing is recorded.
     """
     if not is_symbolic(left) and not is_symbolic(right):
         return relation.holds(left, right)

@@ -1,10 +1,10 @@
 """What functions cost an engine, measured with the engine itself.
 
-Engines differ by factors in what an error function or a hyperbolic tangent costs them, so a kernel's
-time cannot be divided by what whence's own code would need. Each function that the cost model tells
-apart runs in small models (`function_models.py`), and something simple in its place: what the function
-takes longer is its arithmetic. That takes seconds, once for each engine, version and machine; it is kept in the cache
-folder beside what was measured of the machine.
+Engines differ by factors in what an error function or a hyperbolic tangent costs them, so a
+kernel's time cannot be divided by what whence's own code would need. Each function that the cost
+model tells apart runs in small models (`function_models.py`), and something simple in its place:
+what the function takes longer is its arithmetic. That takes seconds, once for each engine, version
+and machine; it is kept in the cache folder beside what was measured of the machine.
 """
 
 from __future__ import annotations

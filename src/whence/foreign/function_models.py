@@ -1,13 +1,13 @@
 """Small models of functions of one element, by which an engine is asked what they cost it.
 
 1. `alone`: the function several times in a row, limited each time to where it is defined.
-2. `product` and `convolution`: the function behind narrow products or 1×1 convolutions, where engines
-   apply it to results before they are stored, often with other code.
+2. `product` and `convolution`: the function behind narrow products or 1×1 convolutions, where
+   engines apply it to results before they are stored, often with other code.
 
 3. `norm`: a sum in front of a layer normalisation, which engines have a kernel for.
 
-Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an absolute
-value, a Relu where engines fuse it, or nothing in place of the sum.
+Each has a twin with something that takes an instruction in the function's place, `SIMPLE`: an
+absolute value, a Relu where engines fuse it, or nothing in place of the sum.
 """
 
 from __future__ import annotations

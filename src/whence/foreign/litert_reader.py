@@ -172,8 +172,8 @@ def _positions(source: SourceGraph, number: int) -> tuple[int, ...]:
 def _match(
     source: SourceGraph, tags: Sequence[str], operators: Sequence[int]
 ) -> list[tuple[int, ...]]:
-    """For each of the delegate's operators: the operators of the file that it may be; one where that
-    is certain.
+    """For each of the delegate's operators: the operators of the file that it may be; one where
+    that is certain.
     """
     kinds = [_kinds(tag) for tag in tags]
     anchors = [at for at, kind in enumerate(kinds) if set(kind) & _ANCHORS]

@@ -1,12 +1,12 @@
 """A kernel's time over the operators of the file that it stands for.
 
 An operator has what leaving it out of the kernel would save, by the cost model of whence's own
-profiles and what functions cost the engine (`engine_rates.py`); convolutions, products and recurrent
-cells, or else the operator that costs most, have the rest. How far such a kernel stays below the peak
-rate is seen by how long it took, and is the convolution's or product's. Views and sizes have nothing
-while there is anything else, nor has what engines fold into the weights of a convolution: a batch
-normalisation, a scale or an offset by constants right behind it. Which branch of a condition runs is
-not known: the condition keeps its part.
+profiles and what functions cost the engine (`engine_rates.py`); convolutions, products and
+recurrent cells, or else the operator that costs most, have the rest. How far such a kernel stays
+below the peak rate is seen by how long it took, and is the convolution's or product's. Views and
+sizes have nothing while there is anything else, nor has what engines fold into the weights of a
+convolution: a batch normalisation, a scale or an offset by constants right behind it. Which branch
+of a condition runs is not known: the condition keeps its part.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def weights_of(
     anchors = heavy or [max(working, key=lambda each: (arithmetic[each], -each))]
     alone = 0
     if heavy:
-        # What others read, they read between the sums of one tile and those of the next, where there
-        # is no arithmetic for it to hide behind.
+        # What others read, they read between the sums of one tile and those of the next, where
+        # there is no arithmetic for it to hide behind.
         others = sum(reads[each] for each in working if each not in anchors)
         alone = min(moving, round(others * per_byte))
         moving -= alone

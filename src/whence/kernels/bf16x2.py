@@ -43,8 +43,8 @@ STEP_FLOATS = 2 * PANEL * TILE_FLOATS
 FLOPS_PER_NS = 300
 """What one thread does, roughly."""
 
-# A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two bfloat16,
-# what is done to sums, and products when matrix units are not used.
+# A step: twelve products of tiles, eight tiles loaded. Then, by vector: splitting input into two
+# bfloat16, what is done to sums, and products when matrix units are not used.
 _STEP_CYCLES = 240
 _TURN_CYCLES, _STORE_CYCLES, _PRODUCT_CYCLES = 6, 8, 0.6
 # Of weights from beyond the cache.

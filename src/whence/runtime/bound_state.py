@@ -1,5 +1,5 @@
-"""State in memory of the caller (`Executable.bind`): which buffers can hold it, and which output has
-the next value of an input.
+"""State in memory of the caller (`Executable.bind`): which buffers can hold it, and which output
+has the next value of an input.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ class Engine:
     `Engine("opencl", 0)` its first OpenCL device; `whence devices` lists all.
 
     `threads` 0 is as many as turn out to be fastest, up to one for every core. `precise` leaves out
-    matrix units, which make float32 products of bfloat16 ones: faster, and less exact. They are not used either for a model whose outputs would
-    show it (see `backends/cpu/reduced_precision.py`).
+    matrix units, which make float32 products of bfloat16 ones: faster, and less exact. They are not
+    used either for a model whose outputs would show it (see `backends/cpu/reduced_precision.py`).
 
         >>> model = whence.compile("model.onnx", engine=whence.Engine(threads=1))
         >>> model.engine

@@ -127,14 +127,16 @@ class Executable:
     def bind(
         self, buffers: Mapping[str, Any], outputs: Mapping[str, str] | None = None
     ) -> Executable:
-        """The same model with state in the caller's memory: arrays of NumPy, or anything with DLPack
-        in memory of the host, by the name of the variable or input. What they hold is what the state
-        is; each run changes them where they lie, by the new rows of a cache alone where a kernel can.
+        """The same model with state in the caller's memory: arrays of NumPy, or anything with
+        DLPack in memory of the host, by the name of the variable or input. What they hold is what
+        the state is; each run changes them where they lie, by the new rows of a cache alone where a
+        kernel can.
 
         A variable is one that the model was compiled with (`state=`). An input of a model without
-        becomes one, whose next value is the output that `outputs` names for it, by default the one of
-        the same name with `present` in place of `past` or `past_key_values`; it is no longer given,
-        and its output no longer returned. The model is compiled for the sizes of the buffers then.
+        becomes one, whose next value is the output that `outputs` names for it, by default the one
+        of the same name with `present` in place of `past` or `past_key_values`; it is no longer
+        given, and its output no longer returned. The model is compiled for the sizes of the buffers
+        then.
 
             cache = {name: np.zeros((1, 8, 2048, 64), np.float32) for name in names}
             model = whence.compile("decoder.onnx").bind(cache)

@@ -26,10 +26,12 @@ _MOST_RUNS = 64
 _BETTER = 0.95
 """The number in use is left for one that takes at most this part of the time."""
 _TAKEN_AWAY, _PATIENCE = 60, 1.6
-"""Cores are shared with others if threads lose theirs so often in a second; then the fewest threads are
-used that take at most this much longer than the fastest number."""
+"""Cores are shared with others if threads lose theirs so often in a second; then the fewest threads
+are used that take at most this much longer than the fastest number.
+"""
 _SOON, _LATE = 16, 4096
-"""Runs until the next comparison: few after a change, twice as many each time that nothing changes,"""
+"""Runs until the next comparison: few after a change, twice as many each time that nothing changes,
+"""
 _LATE_NS = 5_000_000_000
 """but a comparison is never further away than this."""
 

@@ -1,9 +1,11 @@
-"""How long an engine takes for the models of a folder: `python -m whence.foreign.workers.time_models
-MODULE FOLDER ROUNDS`, where the module has a function `load` for that engine, as for `serve`.
+"""How long an engine takes for the models of a folder: `python -m
+whence.foreign.workers.time_models MODULE FOLDER ROUNDS`, where the module has a function `load` for
+that engine, as for `serve`.
 
-The models are loaded and run in turns, on one thread, with the inputs in `inputs.npz` that they take.
-What counts is the time that the process computes, at its shortest, so that others who use the cores
-make little difference. The last line of the output is a JSON object: nanoseconds by the model's name.
+The models are loaded and run in turns, on one thread, with the inputs in `inputs.npz` that they
+take. What counts is the time that the process computes, at its shortest, so that others who use the
+cores make little difference. The last line of the output is a JSON object: nanoseconds by the
+model's name.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class Upgrader:
 
     def _check_known(self, record: OpRecord) -> None:
         key = f"{record.domain}::{record.op}" if record.domain else record.op
-        # The names whence has for itself (`Input`, `FusedConv`) mean nothing in a file. They are in no
-        # domain: a definition in a domain is of what files have.
+        # The names whence has for itself (`Input`, `FusedConv`) mean nothing in a file. They are in
+        # no domain: a definition in a domain is of what files have.
         if key in REGISTRY and (record.domain or record.op in native_operators("")):
             return
         if record.op not in _ADAPTERS.get(record.domain, {}):

@@ -1,9 +1,9 @@
 """Convolution on channel-blocked tensors by matrix units, with float32 numbers as two bfloat16 (see
 `bf16x2`).
 
-The input of a chunk of output rows is split into two bfloat16 each, in scratch, padding included, and with
-strides taken apart: rows and columns of one remainder by the stride lie together, as a plane.
-There, the input that an output position reads for a kernel position is as far from the next
+The input of a chunk of output rows is split into two bfloat16 each, in scratch, padding included,
+and with strides taken apart: rows and columns of one remainder by the stride lie together, as a
+plane. There, the input that an output position reads for a kernel position is as far from the next
 position's as the positions are from each other, so that sixteen positions in a row are a tile, for
 every kernel position, without copies. Positions run on over the columns where a row has ended and
 its taps have not: those sums are made and dropped.

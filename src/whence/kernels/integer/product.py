@@ -51,8 +51,8 @@ _ITEM_FLOPS = 1 << 20
 _ITEM_BYTES = 1 << 16
 FLOPS_PER_NS = 320
 """With short sums a third of that, but then it is stores that count."""
-# Tiles that a block has at least where the number of rows is open: blocks are as equal as can be, and
-# half of this has to be one.
+# Tiles that a block has at least where the number of rows is open: blocks are as equal as can be,
+# and half of this has to be one.
 _LEAST_OPEN_TILES = 4
 # What starting a tile costs, in rows, and how much more than the least may be computed for the sake
 # of more work items.

@@ -1,9 +1,9 @@
 """Matrix products with constant weights by matrix units, with float32 numbers as two bfloat16 (see
 `bf16x2`).
 
-A block of rows of A is split into two bfloat16 each, in scratch, by group of rows and block of the depth, as a
-step reads them. Each panel of columns is then multiplied with all groups of the block, so that its
-weights are fetched once.
+A block of rows of A is split into two bfloat16 each, in scratch, by group of rows and block of the
+depth, as a step reads them. Each panel of columns is then multiplied with all groups of the block,
+so that its weights are fetched once.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def _is_far(sizes: Sizes, tile: Tile) -> bool:
 
 
 def _plans(sizes: Sizes, tile: Tile) -> Iterator[Bf16x2GemmPlan]:
-    """Divisions into blocks of rows whose split parts fit the cache, or that cannot be smaller, and into
-    parts.
+    """Divisions into blocks of rows whose split parts fit the cache, or that cannot be smaller, and
+    into parts.
     """
     groups, panels = -(-sizes.rows // GROUP), -(-sizes.columns // GROUP)
     fitting = max(1, tile.cache_bytes // 2 // (4 * GROUP * -(-sizes.depth // DEPTH) * DEPTH))

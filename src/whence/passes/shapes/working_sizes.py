@@ -1,8 +1,8 @@
 """Which sizes a model works with, where it does not work with those of a call.
 
-Types are inferred with dimensions in place of sizes. When an operator refuses its operands, the last
-question about a size that was answered with no tells what it needs: the nearest size with which the
-answer is yes is tried next.
+Types are inferred with dimensions in place of sizes. When an operator refuses its operands, the
+last question about a size that was answered with no tells what it needs: the nearest size with
+which the answer is yes is tried next.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ def _named_port(port: Port) -> Port:
 
 
 def _otherwise(dimensions: Dimensions, given: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """The size, by the name in the file, that gives another answer to a question: the nearest to the
-    one it has. Of questions for equality, which operators fail on, then of others, the last first.
+    """The size, by the name in the file, that gives another answer to a question: the nearest to
+    the one it has. Of questions for equality, which operators fail on, then of others, the last
+    first.
     """
     sizes, labels = dimensions.sizes, dimensions.labels
     asked = [guard for guard in reversed(dimensions.guards) if guard.relation is not Relation.EQ]
