@@ -60,7 +60,7 @@ def warm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
             raise AssertionError("the model was compiled again")
 
         with monkeypatch.context() as patch:
-            patch.setattr("whence.api.compile.load", refuse)
+            patch.setattr("whence.api.compile_file.load", refuse)
             patch.setattr("whence.building.prepare.prepare_and_build", refuse)
             return api.compile_model(
                 path,
@@ -218,7 +218,7 @@ def test_a_model_with_open_shapes_keeps_every_program(
     batches = [np.repeat(X, count, 0) for count in (1, 3)]
     expected = [outputs(fresh(x)) for x in batches]
     again = warm(path)
-    monkeypatch.setattr("whence.api.compile.load", None)
+    monkeypatch.setattr("whence.api.compile_file.load", None)
     for x, wanted in zip(batches, expected, strict=True):
         assert_same(outputs(again(x)), wanted)
     monkeypatch.undo()
@@ -236,7 +236,7 @@ def test_what_a_start_depends_on(
         calls.append(path)
         return load(path, **options)
 
-    monkeypatch.setattr("whence.api.compile.load", counted)
+    monkeypatch.setattr("whence.api.compile_file.load", counted)
 
     def loads(**options: Any) -> int:
         calls.clear()

@@ -17,7 +17,8 @@ import pytest
 
 from tests.runtime.models import assert_same, outputs
 from whence import api
-from whence.api.compile import CompileOptions, compile_file
+from whence.api.compile_file import compile_file
+from whence.api.open_sizes import CompileOptions
 from whence.building.subprocess_call import call_in_subprocess
 from whence.codegen.cache import Cache
 from whence.codegen.digest import FileDigest

@@ -88,8 +88,8 @@ def test_another_process_with_another_size_compiles_nothing(
 
     _check(api.compile_model(path, engine=engine()), graph, 3, 10)
     again = api.compile_model(path, engine=engine())
-    monkeypatch.setattr("whence.api.compile.load", None)
-    monkeypatch.setattr("whence.api.compile._build", None)
+    monkeypatch.setattr("whence.api.compile_file.load", None)
+    monkeypatch.setattr("whence.api.compile_file.build", None)
     for batch, sequence in ((3, 10), (2, 4), (5, 31)):
         _check(again, graph, batch, sequence)
     assert again.compilations == 1
@@ -136,7 +136,7 @@ def test_sizes_that_kernels_need_are_numbers_in_what_is_compiled(
     run(model, 2, 10, 7)
     assert model.compilations == 2
     again = api.compile_model(path, engine=engine())
-    monkeypatch.setattr("whence.api.compile._build", None)
+    monkeypatch.setattr("whence.api.compile_file.build", None)
     for steps in (9, 10):
         run(again, 2, steps, 11)
 
