@@ -196,7 +196,7 @@ def without(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
 CASES: Mapping[str, Case] = {
     "residual": Case(_residual, ("sum", "relu", "gate")),
     "mobile": Case(_mobile, ("norm", "limit", "leaky")),
-    "feed_forward": Case(_feed_forward, ("bias", "gelu", "skip")),
+    "feed_forward": Case(_feed_forward, ("bias", "gelu", "skip", "norm")),
     "gates": Case(_gates, ("tanh", "sigmoid")),
     "elementwise": Case(_elementwise, ("scale", "tanh", "offset", "exp", "root")),
     "attention": Case(_attention, ("scale", "mask", "softmax")),

@@ -56,8 +56,11 @@ def test_a_machine_is_measured_once_and_remembered(
     assert found.peak[Unit.F32].one > 0
     assert [level.name for level in found.levels] == ["L1", "L2", "L3", "memory"]
     assert all(0 <= level.overlap <= 1 and level.byte_ps > 0 for level in found.levels)
-    assert {"product", "convolution"} <= {name.rpartition(" ")[0] for name in found.epilogue}
-    assert len(found.epilogue) % len(EPILOGUES) == 0
+    families = {name.rpartition(" ")[0] for name in found.epilogue}
+    by_units = {f"product{BY_UNITS}", f"convolution{BY_UNITS}"}
+    assert families - by_units == {"product", "convolution"}
+    assert bool(families & by_units) == (Unit.BF16 in found.peak)
+    assert len(found.epilogue) == len(families) * len(EPILOGUES)
     assert min(found.dispatch_ns, found.barrier_ns, found.wake_ns) >= 0
 
     def never(*_: object) -> MachineRates:

@@ -58,7 +58,7 @@ def _profile(
             model,
             engine=chosen,
             shapes=shapes,
-            progress=lambda _, done, total: bar.show("compiling", done, total),
+            progress=bar.compiling,
         )
         rates = machine_rates(chosen, bar.show)
         found = profile_executable(

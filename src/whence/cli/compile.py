@@ -114,7 +114,7 @@ def compile_command(
                 threads=threads or usable_cores(),
                 fusion=fusion,
                 choices=tuned.choices,
-                progress=lambda _, done, total: bar.show("compiling", done, total),
+                progress=bar.compiling,
                 load=False,
             )
             files = export(program, toolchain, output, name)

@@ -111,6 +111,10 @@ class ProgressBar(Progress):
     def show(self, doing: str, done: int, total: int) -> None:
         self.update(self.task_ids[0], description=doing, completed=done, total=total)
 
+    def compiling(self, _: str, done: int, total: int) -> None:
+        """As `show`, without the name of each pass and kernel."""
+        self.show("compiling", done, total)
+
 
 @contextmanager
 def progress(title: str, console: Console | None = None) -> Iterator[ProgressBar]:

@@ -178,7 +178,7 @@ def _profile_here(
             engine=chosen,
             shapes=shapes,
             specialise=exact,
-            progress=lambda _, done, total: bar.show("compiling", done, total),
+            progress=bar.compiling,
         )
         sample = working_inputs(executable)
         mention_open_sizes(sample, bar.console)

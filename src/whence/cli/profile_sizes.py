@@ -53,7 +53,7 @@ def profile_sizes(
             model,
             engine=chosen,
             shapes=shapes,
-            progress=lambda _, done, total: bar.show("compiling", done, total),
+            progress=bar.compiling,
         )
         found = sweep_dimension(
             executable,

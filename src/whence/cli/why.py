@@ -120,9 +120,7 @@ def why(
 
 def _measured(model: Path, shapes: Shapes) -> tuple[Profile, Program]:
     with progress("compiling") as bar:
-        executable = compile_model(
-            model, shapes=shapes, progress=lambda _, done, total: bar.show("compiling", done, total)
-        )
+        executable = compile_model(model, shapes=shapes, progress=bar.compiling)
         found = profile_executable(executable, runs=_RUNS, model=str(model), progress=bar.show)
     assert found.background is not None
     return found, found.background.program

@@ -90,12 +90,7 @@ const maps = data.profiles.map(drawMap);
 maps.forEach((map, position) => fillMap(map, data.profiles[position], position));
 fillTable('');
 byId('search').addEventListener('input', () => fillTable(byId('search').value));
-document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') {
-    pinned = -1;
-    show(-1);
-  } else if (event.key === '/' && event.target !== byId('search')) {
-    byId('search').focus();
-    event.preventDefault();
-  }
+listenToKeys(byId('search'), () => {
+  pinned = -1;
+  show(-1);
 });

@@ -132,12 +132,7 @@ heading(byId('fusions'), ['edge', 'fused by', 'not by'], []);
 fillOperators('');
 fillFusions();
 byId('search').addEventListener('input', (event) => fillOperators(event.target.value));
-document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') {
-    pinned = null;
-    show(null);
-  } else if (event.key === '/' && document.activeElement !== byId('search')) {
-    event.preventDefault();
-    byId('search').focus();
-  }
+listenToKeys(byId('search'), () => {
+  pinned = null;
+  show(null);
 });

@@ -129,12 +129,7 @@ fillTable('');
 draw();
 window.addEventListener('resize', draw);
 byId('search').addEventListener('input', () => fillTable(byId('search').value));
-document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape') {
-    pinned = -1;
-    show(-1);
-  } else if (event.key === '/' && event.target !== byId('search')) {
-    byId('search').focus();
-    event.preventDefault();
-  }
+listenToKeys(byId('search'), () => {
+  pinned = -1;
+  show(-1);
 });

@@ -61,3 +61,15 @@ function lastPart(name) {
   const parts = name.split('/').filter(Boolean);
   return parts.length ? parts[parts.length - 1] : name;
 }
+
+/** `/` goes to the search, Escape lets go of what was chosen. */
+function listenToKeys(search, letGo) {
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') {
+      letGo();
+    } else if (event.key === '/' && event.target !== search) {
+      search.focus();
+      event.preventDefault();
+    }
+  });
+}
