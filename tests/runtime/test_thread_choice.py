@@ -92,9 +92,22 @@ def test_where_cores_are_shared_fewer_threads_are_taken_though_they_are_slower()
     machine.times, machine.lost_for = {2: 10, 1: 18}, {}  # the others have gone
     machine.run(choice, 2000)
     assert choice.threads == 2
-    machine.times, machine.lost_for = {2: 10, 1: 18}, {2: 3, 1: 1}
+    machine.times, machine.lost_for = {2: 10, 1: 19}, {2: 3, 1: 1}
     machine.run(choice, 2000)
     assert choice.threads == 2, "much slower is too slow"
+
+
+def test_others_that_come_or_go_are_noticed_at_once() -> None:
+    machine = Machine({2: 1, 1: 1})
+    choice = ThreadChoice(2, machine.clock, machine.losses)
+    machine.run(choice, 20_000)  # comparisons are seconds apart by now
+    machine.times, machine.lost_for = {2: 2, 1: 3}, {2: 1, 1: 1}
+    machine.run(choice, 100)
+    assert choice.threads == 1
+    machine.run(choice, 20_000)
+    machine.times, machine.lost_for = {2: 1, 1: 2}, {}
+    machine.run(choice, 100)
+    assert choice.threads == 2
 
 
 def _model() -> whence.Executable:

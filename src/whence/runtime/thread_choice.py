@@ -25,15 +25,19 @@ another is held up for milliseconds at a time, which a single run may not meet."
 _MOST_RUNS = 64
 _BETTER = 0.95
 """The number in use is left for one that takes at most this part of the time."""
-_TAKEN_AWAY, _PATIENCE = 60, 1.6
-"""Cores are shared with others if threads lose theirs so often in a second; then the fewest threads
-are used that take at most this much longer than the fastest number.
+_TAKEN_AWAY, _LEFT_ALONE, _PATIENCE = 60, 20, 1.75
+"""Cores are shared with others if threads lose theirs so often in a second, and no longer once it is
+less than the second number; while they are, the fewest threads are used that take at most this much
+longer than the fastest number. Against one process that has a thread on every core, half as many
+threads take up to 1.5 times as long, and a little more as threads are moved from core to core.
 """
 _SOON, _LATE = 16, 4096
 """Runs until the next comparison: few after a change, twice as many each time that nothing changes,
 """
 _LATE_NS = 5_000_000_000
 """but a comparison is never further away than this."""
+_LOOK_NS = 20_000_000
+"""How often it is looked whether others have come to the cores or gone: then a comparison is due."""
 
 
 def cores_lost() -> int:
@@ -64,7 +68,10 @@ class ThreadChoice:
         # While a comparison goes on: for each level in it the runs it had and their time.
         self._tried: dict[int, list[int]] = {}
         self._turn = 0
-        self._lost_before = 0
+        self._is_shared = False
+        # Since when cores that were lost are counted, and how many had been lost then.
+        self._since, self._lost_before = 0, 0
+        self._runs_between_looks = self._runs_until_look = 0
 
     @property
     def threads(self) -> int:
@@ -78,13 +85,16 @@ class ThreadChoice:
         if not self._tried:
             near = range(self._level - 1, self._level + 2)
             self._tried = {each: [0, 0] for each in near if 0 <= each < len(self._numbers)}
-            self._lost_before = self._losses()
+            self._count_from_now()
         levels = list(self._tried)
         return self._numbers[levels[self._turn % len(levels)]], self._clock()
 
     def end(self, began: int) -> None:
         if not began:
             self._left -= 1
+            self._runs_until_look -= 1
+            if self._runs_until_look == 0:
+                self._look()
             return
         levels = list(self._tried)
         tried = self._tried[levels[self._turn % len(levels)]]
@@ -103,8 +113,8 @@ class ThreadChoice:
         time_of = {level: time for level, (_, time) in self._tried.items()}
         runs = self._tried[self._level][0]
         least = min(time_of.values())
-        lost = self._losses() - self._lost_before
-        if lost * 1_000_000_000 > _TAKEN_AWAY * sum(time_of.values()):
+        self._is_shared = self._cores_are_shared()
+        if self._is_shared:
             best = max(level for level, time in time_of.items() if time <= _PATIENCE * least)
             is_better = best != self._level
         else:
@@ -114,6 +124,23 @@ class ThreadChoice:
             self._level, self._wait = best, _SOON
         else:
             self._wait = min(2 * self._wait, _LATE)
-        near_enough = _LATE_NS * runs // max(time_of[self._level], 1)
-        self._left = max(min(self._wait, near_enough), _SOON)
+        run_ns = max(time_of[self._level] // runs, 1)
+        self._left = max(min(self._wait, _LATE_NS // run_ns), _SOON)
         self._tried, self._turn = {}, 0
+        self._runs_between_looks = max(_LOOK_NS // run_ns, 1)
+        self._runs_until_look = self._runs_between_looks
+        self._count_from_now()
+
+    def _look(self) -> None:
+        if self._cores_are_shared() != self._is_shared:
+            self._left, self._wait = 0, _SOON
+        self._runs_until_look = self._runs_between_looks
+        self._count_from_now()
+
+    def _count_from_now(self) -> None:
+        self._since, self._lost_before = self._clock(), self._losses()
+
+    def _cores_are_shared(self) -> bool:
+        lost = 1_000_000_000 * (self._losses() - self._lost_before)
+        enough = _LEFT_ALONE if self._is_shared else _TAKEN_AWAY
+        return lost > enough * (self._clock() - self._since)
