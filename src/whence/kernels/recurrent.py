@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 RECURRENT_OPS = frozenset(CELLS)
 
-# Sums kept in registers at once, and how many are needed to keep the arithmetic units busy.
-_SUMS = 24
+# Sums that are needed to keep the arithmetic units busy.
 _BUSY = 8
 # Steps whose products with the input are made at once: enough to use each weight well, few enough
 # to stay in cache.
@@ -64,7 +63,7 @@ def lower_recurrent(group: Group, anchor: Node, tile: Tile) -> Kernel:
     vectors = max(1, min(_BUSY // gates if batch < 4 else 1, -(-hidden // tile.lanes)))
     rows = next(
         count
-        for count in range(min(batch, _SUMS // (gates * vectors)), 0, -1)
+        for count in range(min(batch, tile.rows_beside(gates * vectors)), 0, -1)
         if batch % count == 0
     )
     way = str(attrs.get("direction", "forward"))

@@ -120,7 +120,7 @@ def _project(build: Builder, layer: LayerState, low: Count, steps: Count) -> Non
     step, row = (
         (it.inputs, it.time * it.inputs) if it.batch_first else (it.batch * it.inputs, it.inputs)
     )
-    height = max(1, min(24 // (it.gates * it.vectors), it.steps))
+    height = min(it.tile.rows_beside(it.gates * it.vectors), it.steps)
     with build.loop("panel", layer.panels[1], begin=layer.panels[0]) as panel:
         bias = _bias(build, layer, panel)
         b = build.pointer("b", layer.w, panel * (it.inputs * it.width))
@@ -203,10 +203,14 @@ def _accumulate(
 ) -> None:
     """sum[m][j] += Σ_k value(m, k) · b[k][j]"""
     lanes = it.tile.lanes
-    with build.loop("k", depth) as k, build.loop("m", rows, unroll=FULLY) as m:
-        x = build.let("x", Splat(value(m, k), lanes))
+    with build.loop("k", depth) as k:
+        x = build.array("x", rows, lanes=lanes)
+        with build.loop("m", rows, unroll=FULLY) as m:
+            build.assign(x[m], Splat(value(m, k), lanes))
         with build.loop("j", vectors, unroll=FULLY) as j:
-            build.accumulate(sums[m, j], x * b.vector(k * it.width + j * lanes, lanes))
+            weights = build.let("weights", b.vector(k * it.width + j * lanes, lanes))
+            with build.loop("m", rows, unroll=FULLY) as m:
+                build.accumulate(sums[m, j], x[m] * weights)
 
 
 def _steps(build: Builder, layer: LayerState, backwards: Count, low: Count, steps: Count) -> None:
