@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.building.aligned_memory import ALIGNMENT
 from whence.building.memory_layout import Region
-from whence.errors import UnsupportedError
+from whence.errors import GraphError, UnsupportedError
 
 if TYPE_CHECKING:
     from whence.building.program import Details
@@ -31,29 +32,53 @@ def used_ranges(details: Details) -> list[tuple[int, int]]:
     ]
 
 
-def poison_gaps(block: np.ndarray, used: Iterable[tuple[int, int]]) -> None:
-    """Have the process end with a report when native code touches a byte of the block outside these
-    ranges.
+def watched_bytes(
+    size: int, used: Iterable[tuple[int, int]], content: np.ndarray | None = None
+) -> np.ndarray:
+    """A block of memory that starts at a cache line, zero or with this content. The process ends
+    with a report when native code touches a byte of it outside the used ranges.
     """
     process = ctypes.CDLL(None)
     try:
-        poison, unpoison = (
-            getattr(process, f"__asan_{what}_memory_region") for what in ("poison", "unpoison")
-        )
+        poison = process.__asan_poison_memory_region
     except AttributeError:
         raise UnsupportedError(
             "code that checks its addresses needs AddressSanitizer's runtime in the process; load"
             " it first (LD_PRELOAD=libasan.so)"
         ) from None
-    for function in (poison, unpoison):
-        function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_size_t), None
-    # NumPy uses small blocks again without giving them back in between.
-    owner = block if block.base is None else block.base
-    weakref.finalize(owner, unpoison, block.ctypes.data, block.nbytes).atexit = False
-    free = 0
+    poison.argtypes, poison.restype = (ctypes.c_void_p, ctypes.c_size_t), None
+    gaps = gaps_between(used, size)
+    block = _from_system(process, size)
+    if content is not None:
+        block[:] = content
+    for begin, end in gaps:
+        poison(block.ctypes.data + begin, end - begin)
+    return block
+
+
+def gaps_between(used: Iterable[tuple[int, int]], size: int) -> list[tuple[int, int]]:
+    """What of so many bytes is in none of these ranges."""
+    gaps, free = [], 0
     for begin, end in sorted(used):
+        if end > size:
+            raise GraphError(f"a value lies at bytes {begin} to {end} of a block of {size}")
         if free < begin:
-            poison(block.ctypes.data + free, begin - free)
+            gaps.append((free, begin))
         free = max(free, end)
-    if free < block.nbytes:
-        poison(block.ctypes.data + free, block.nbytes - free)
+    return [*gaps, (free, size)] if free < size else gaps
+
+
+def _from_system(process: ctypes.CDLL, size: int) -> np.ndarray:
+    """Zeros in memory that nobody else has before the system's `free` took it, which forgets what
+    was poisoned. NumPy's own may be another array's, in another thread, while an array's finalizer
+    has yet to run.
+    """
+    process.calloc.argtypes, process.calloc.restype = (ctypes.c_size_t,) * 2, ctypes.c_void_p
+    process.free.argtypes, process.free.restype = (ctypes.c_void_p,), None
+    address = process.calloc(1, size + ALIGNMENT)
+    if not address:
+        raise MemoryError(f"no room for {size:,} bytes of a model's values")
+    owner = (ctypes.c_uint8 * (size + ALIGNMENT)).from_address(address)
+    weakref.finalize(owner, process.free, address).atexit = False
+    start = -address % ALIGNMENT
+    return np.frombuffer(memoryview(owner).cast("B"), np.uint8)[start : start + size]

@@ -13,6 +13,7 @@ from whence.building.arena import Planner, plan_arena, side_by_side
 from whence.building.backend import CodeGenerator, KernelCode, Lowered, Progress, Rendered
 from whence.building.build import build
 from whence.building.native_code import Library
+from whence.building.packed_weights import PackedWeights
 from whence.building.plan_template import PlanTemplate, plan_at
 from whence.building.program import Program
 from whence.building.program_parts import (
@@ -23,7 +24,7 @@ from whence.building.program_parts import (
     output_blocks,
 )
 from whence.building.program_template import ProgramTemplate
-from whence.building.redzones import poison_gaps, used_ranges
+from whence.building.redzones import used_ranges, watched_bytes
 from whence.building.variables import variables_of
 from whence.building.weights import Weights
 from whence.codegen.emit import KernelUnit, emit
@@ -127,7 +128,7 @@ class CpuGenerator(CodeGenerator):
         details = details_of(lowered, copies_of(graph, layout, weights))
         block = weights.finish()
         if self.toolchain.sanitize:
-            poison_gaps(block.block, weights.used)
+            block = PackedWeights.of(watched_bytes(block.nbytes, weights.used, block.block))
         library = compiled()
         if dimensions is not None:
             whole = ProgramTemplate(

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.building.aligned_memory import aligned_bytes, empty_array
 from whence.building.program import Program, Segment
-from whence.building.redzones import poison_gaps
+from whence.building.redzones import watched_bytes
 from whence.errors import UnsupportedError
 from whence.ops.definition import Value
 from whence.runtime import native_library as native
@@ -43,9 +43,11 @@ class Instance:
         self.program = program
         self.engine = engine
         self._plan = plan
-        self._arena = aligned_bytes(plan.arena_bytes)
-        if program.used is not None:
-            poison_gaps(self._arena, program.used)
+        self._arena = (
+            aligned_bytes(plan.arena_bytes)
+            if program.used is None
+            else watched_bytes(plan.arena_bytes, program.used)
+        )
         # Behind the inputs, what the sizes of open dimensions are.
         self._dims = np.array(plan.dims, np.int64)
         self._given, self._made = (
