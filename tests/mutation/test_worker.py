@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.mutation.worker import Candidate, exceeds_rounding, outcome
+from tests.mutation.worker import Candidate, compared, exceeds_rounding, outcome, without_subnormals
 from whence.runtime.engine import Engine
 
 
@@ -56,3 +56,43 @@ def sum_of_deviations(scale: float) -> tuple[Candidate, list[np.ndarray]]:
 def test_a_sum_that_cancels_is_compared_by_its_rounding(scale: float, defect: bool) -> None:
     it, (expected, found) = sum_of_deviations(scale)
     assert exceeds_rounding(it, [expected], [found]) == defect
+
+
+def probabilities_that_are_not_zero() -> Candidate:
+    """The second of each row is subnormal, which kernels may have as zero."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Softmax", ["x"], ["p"], axis=-1),
+            helper.make_node("NonZero", ["p"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [2, None])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    x = np.array([[90, -9], [1, 2]], np.float32)
+    return Candidate(0, "softmax", "onnx", model.SerializeToString(), [x], [])
+
+
+def test_a_subnormal_number_may_be_zero() -> None:
+    it = probabilities_that_are_not_zero()
+    (exact,) = it.read().run(it.inputs)
+    (flushed,) = without_subnormals(it)
+    assert exact.shape == (2, 4)
+    np.testing.assert_array_equal(flushed, [[0, 1, 1], [0, 0, 1]])
+    assert outcome(it, Engine(threads=1)) == ("ran", "")
+    assert compared([flushed], [flushed[:, 1:]])[0] == "different"
+
+
+@pytest.mark.parametrize(("found", "defect"), [(1, False), (2, True)])
+def test_of_a_tie_any_index_will_do(found: int, defect: bool) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("ArgMax", ["x"], ["y"], axis=0, keepdims=0)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    x = np.array([1, 1, 0.5], np.float32)
+    it = Candidate(0, "tie", "onnx", model.SerializeToString(), [x], [])
+    assert exceeds_rounding(it, [np.array(0)], [np.array(found)]) == defect

@@ -14,6 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -32,6 +33,7 @@ from whence.errors import CompileError, GraphError, WhenceError
 from whence.frontends.onnx.reader import read_onnx
 from whence.frontends.tflite.reader import read_tflite
 from whence.graph import Graph, Node
+from whence.graph.interpreter import Observer
 from whence.graph.state import initial_state
 from whence.passes.equivalence import difference
 from whence.runtime.engine import Engine
@@ -159,13 +161,13 @@ def compiled_outputs(it: Candidate, engine: Engine) -> list[Any]:
     return found
 
 
-def interpreted(it: Candidate, graph: Graph) -> list[Any]:
+def interpreted(it: Candidate, graph: Graph, observe: Observer | None = None) -> list[Any]:
     """What the interpreter makes of it, in as many calls."""
     inputs = it.fed(graph, rng_of(it))
     if not graph.variables:
-        return list(graph.run(inputs))
+        return list(graph.run(inputs, observe))
     state = initial_state(graph)
-    return [value for _ in range(2) for value in graph.run(inputs, state=state)]
+    return [value for _ in range(2) for value in graph.run(inputs, observe, state)]
 
 
 def outcome(it: Candidate, engine: Engine) -> tuple[str, str]:
@@ -208,28 +210,48 @@ def outcome(it: Candidate, engine: Engine) -> tuple[str, str]:
         graph = it.read()
         prepare(graph)
         return compared(interpreted(it, graph), found)
+    if result[0] == "different" and compared(without_subnormals(it), found)[0] == "ran":
+        return "ran", ""
     if result[0] == "different" and not exceeds_rounding(it, expected, found):
         return "ran", ""
     return result
 
 
+def without_subnormals(it: Candidate) -> list[Any]:
+    """What the interpreter makes of it where numbers too small for all their digits are zero, as
+    kernels and other engines may have them: whoever counts what is not zero sees the difference.
+    """
+
+    def flush(node: Node, values: Sequence[Any]) -> None:
+        for value in values:
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f" and value.flags.writeable:
+                value[np.abs(value) < np.finfo(value.dtype).tiny] = 0
+
+    # What an operator passes on may be the input itself.
+    return interpreted(replace(it, inputs=deepcopy(it.inputs)), it.read(), flush)
+
+
 def exceeds_rounding(it: Candidate, expected: Sequence[Any], found: Sequence[Any]) -> bool:
     """Is the difference larger than what the last places of the inputs make? A sum of numbers that
-    cancel is as good as its rounding errors, whoever computes it.
+    cancel is as good as its rounding errors, whoever computes it. Nor is it a fault if such inputs
+    give just what was found: of a tie, another index; of a sum near zero, one element more.
     """
     graph = it.read()
     if sum(np.size(value) for value in expected) > _MOST_COMPARED:
         return True
-    moved = [np.zeros(np.shape(value)) for value in expected]
+    moved, exact = [np.zeros(np.shape(value)) for value in expected], False
     for draw in range(_DRAWS):
         rng = np.random.default_rng([it.index, draw])
         inputs = [_last_places(value, rng) for value in it.fed(graph, rng_of(it))]
         others = interpreted(replace(it, inputs=inputs, form="onnx"), graph)
+        if compared(others, found)[0] == "ran":
+            return False
         for value, other, most in zip(expected, others, moved, strict=True):
             if np.shape(other) != most.shape or np.asarray(value).dtype.kind != "f":
-                return True
-            np.maximum(most, np.abs(value.astype(np.float64) - other), out=most)
-    return not all(
+                exact = True
+            else:
+                np.maximum(most, np.abs(value.astype(np.float64) - other), out=most)
+    return exact or not all(
         np.all(np.abs(value.astype(np.float64) - other) <= _ROUNDINGS * most.max())
         for value, other, most in zip(expected, found, moved, strict=True)
         if most.size
