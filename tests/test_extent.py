@@ -54,6 +54,22 @@ def test_an_f_string_is_c(dims: Dimensions) -> None:
     assert not dims.guards
 
 
+def test_division_by_several_terms_leaves_a_rest(dims: Dimensions) -> None:
+    """The last of rows · columns pixels lies in the last row."""
+    rows, columns = (dims["batch"] - 1) // 2 + 1, (dims["sequence"] - 1) // 2 + 1
+    assert surely_equal((rows * columns - 1) // columns, rows - 1)
+    assert surely_equal((rows * columns - 1) % columns, columns - 1)
+    more = columns + 5
+    assert surely_equal((rows * more + 3) // more, rows)
+    assert surely_equal((rows * more + 3) % more, 3)
+    # More than the divisor may be left: a division stays.
+    assert not surely_equal((rows * more + 30) // more, rows)
+    for sizes in ({"batch": 2, "sequence": 2, "past": 2}, {"batch": 9, "sequence": 40, "past": 3}):
+        wanted = (evaluate(rows, sizes) * evaluate(more, sizes) + 30) // evaluate(more, sizes)
+        assert evaluate((rows * more + 30) // more, sizes) == wanted
+    assert not dims.guards
+
+
 def test_what_divides_evenly_is_no_division(dims: Dimensions) -> None:
     batch, sequence = dims["batch"], dims["sequence"]
     assert str((batch * sequence * 768) // (sequence * 768)) == "batch"

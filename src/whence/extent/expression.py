@@ -11,7 +11,7 @@ from whence.extent.polynomial import (
     Divided,
     Polynomial,
     divided_by_term,
-    divided_exactly,
+    long_division,
     negated,
     only_quotient,
     product,
@@ -270,12 +270,16 @@ def _divided(left: int, right: int, dimensions: Dimensions) -> tuple[int, int]:
     by = polynomial(right)
     if len(by) == 1:
         ((key, factor),) = by.items()
-        even, rest = divided_by_term(polynomial(left), key, factor)
-        quotient, remainder = as_size(even, dimensions), as_size(rest, dimensions)
+        quotient, remainder = (
+            as_size(part, dimensions) for part in divided_by_term(polynomial(left), key, factor)
+        )
     else:
-        exact = divided_exactly(polynomial(left), by)
-        if exact is not None:
-            return as_size(exact, dimensions), 0
+        whole, rest = (as_size(part, dimensions) for part in long_division(polynomial(left), by))
+        if decide(0, Relation.LE, rest) and decide(rest, Relation.LT, right):
+            return whole, rest
+        if decide(rest, Relation.LT, 0) and decide(-right, Relation.LE, rest):
+            # (3 * by - 1) / by = 2, and by - 1 is left.
+            return whole - 1, rest + right
         quotient, remainder = 0, left
     if not is_symbolic(remainder) and not is_symbolic(right):
         return quotient + remainder // right, remainder % right

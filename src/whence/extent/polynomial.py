@@ -163,20 +163,24 @@ def divided_by_term(
     return quotient, rest
 
 
-def divided_exactly(left: Polynomial, by: Polynomial) -> dict[Monomial, int] | None:
-    """The quotient of two polynomials if there is no remainder: long division by leading terms."""
+def long_division(
+    left: Polynomial, by: Polynomial
+) -> tuple[dict[Monomial, int], dict[Monomial, int]]:
+    """Quotient and remainder of two polynomials: long division by the leading term."""
     leading, factor = min(by.items(), key=_rank)
     quotient: dict[Monomial, int] = {}
-    rest = dict(left)
+    undivided: dict[Monomial, int] = {}
+    rest = {key: count for key, count in left.items() if count}
     while rest:
         monomial, count = min(rest.items(), key=_rank)
         others = without(monomial, leading)
         if others is None or count % factor or others in quotient:
-            return None
+            undivided[monomial] = undivided.get(monomial, 0) + rest.pop(monomial)
+            continue
         quotient[others] = count // factor
         subtracted = product(by, {others: -quotient[others]})
         rest = {key: count for key, count in total(rest, subtracted).items() if count}
-    return quotient
+    return quotient, undivided
 
 
 def only_quotient(terms: Polynomial) -> Divided | None:

@@ -1,0 +1,142 @@
+"""What is compiled for open sizes has the kernels that it has for numbers: fusion and lowering ask
+only for what correctness needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from whence.api import prepare
+from whence.backends.cpu.generator import CpuGenerator
+from whence.building.build import lower_graph
+from whence.codegen.target import Target
+from whence.codegen.toolchain import Toolchain
+from whence.extent import dimensions_of
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder, Symbol
+from whence.ops.binding import Port
+from whence.ops.open_dimensions import open_dimensions
+from whence.passes.shapes.propagate_types import fix_input_shapes
+from whence.types import DType, TensorType
+
+
+def _weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def _conv(build: GraphBuilder, x: Symbol, taken: int, made: int, size: int, stride: int) -> Symbol:
+    pad = size // 2
+    weights = build.const(_weights(made, taken, size, size))
+    return build.op(
+        "Conv", x, weights, kernel_shape=(size,) * 2, strides=(stride,) * 2, pads=(pad,) * 4
+    )
+
+
+def _image(build: GraphBuilder) -> Symbol:
+    return build.input("x", DType.F32, [1, 3, "height", "width"])
+
+
+def _scaled_convolutions() -> Graph:
+    """A scale and a shift for all channels behind each convolution, as PP-LCNet has them."""
+    build = GraphBuilder("scaled")
+    x = _image(build)
+    for taken in (3, 32, 32):
+        x = build.op("HardSwish", _conv(build, x, taken, 32, 3, 2))
+        x = build.op("Mul", x, build.const(np.array([1.5], np.float32)))
+        x = build.op("Add", x, build.const(np.array([0.5], np.float32)))
+    build.output("y", x)
+    return build.finish()
+
+
+def _residual() -> Graph:
+    build = GraphBuilder("residual")
+    x = build.op("Relu", _conv(build, _image(build), 3, 16, 3, 2))
+    for _ in range(2):
+        inner = build.op("Relu", _conv(build, x, 16, 16, 3, 1))
+        x = build.op("Add", x, build.op("HardSwish", _conv(build, inner, 16, 16, 3, 1)))
+    build.output("y", x)
+    return build.finish()
+
+
+def _pyramid() -> Graph:
+    """Coarse features, enlarged, are added to finer ones, and all sizes are put together."""
+    build = GraphBuilder("pyramid")
+    fine = _conv(build, _image(build), 3, 16, 3, 2)
+    middle = _conv(build, fine, 16, 16, 3, 2)
+    coarse = _conv(build, middle, 16, 16, 3, 2)
+    scales = build.const(np.array([1, 1, 2, 2], np.float32))
+    how: dict[str, Any] = {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    }
+    empty = build.const(np.zeros(0, np.float32))
+    larger = build.op("Resize", coarse, empty, scales, **how)
+    middle = build.op("Add", middle, larger)
+    both = build.op("Add", fine, build.op("Resize", middle, empty, scales, **how))
+    build.output("y", _conv(build, both, 16, 16, 3, 1))
+    return build.finish()
+
+
+def _squeeze_and_excite() -> Graph:
+    build = GraphBuilder("excite")
+    x = build.op("Relu", _conv(build, _image(build), 3, 32, 3, 2))
+    mean = build.op("ReduceMean", x, build.const(np.array([2, 3], np.int64)), keepdims=1)
+    inner = build.op("Relu", _conv(build, mean, 32, 16, 1, 1))
+    x = build.op("Mul", x, build.op("HardSigmoid", _conv(build, inner, 16, 32, 1, 1)))
+    build.output("y", _conv(build, x, 32, 16, 1, 1))
+    return build.finish()
+
+
+def _attention() -> Graph:
+    build = GraphBuilder("attention")
+    x = build.input("x", DType.F32, ["batch", "sequence", 32])
+
+    def heads(perm: Sequence[int]) -> Symbol:
+        made = build.op("MatMul", x, build.const(_weights(32, 32) + perm[2]))
+        shaped = build.op("Reshape", made, build.const(np.array([0, 0, 4, 8], np.int64)))
+        return build.op("Transpose", shaped, perm=tuple(perm))
+
+    scores = build.op("MatMul", heads((0, 2, 1, 3)), heads((0, 2, 3, 1)))
+    scores = build.op("Mul", scores, build.const(np.array(0.35, np.float32)))
+    mixed = build.op("MatMul", build.op("Softmax", scores, axis=-1), heads((0, 2, 1, 3)))
+    mixed = build.op("Transpose", mixed, perm=(0, 2, 1, 3))
+    mixed = build.op("Reshape", mixed, build.const(np.array([0, 0, 32], np.int64)))
+    made = build.op("Add", x, build.op("MatMul", mixed, build.const(_weights(32, 32))))
+    ones = build.const(np.ones(32, np.float32))
+    build.output("y", build.op("LayerNormalization", made, ones, axis=-1))
+    return build.finish()
+
+
+_IMAGE, _TEXT = {"x": (1, 3, 64, 96)}, {"x": (2, 24, 32)}
+_MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] = {
+    "scaled": (_scaled_convolutions, _IMAGE),
+    "residual": (_residual, _IMAGE),
+    "pyramid": (_pyramid, _IMAGE),
+    "excite": (_squeeze_and_excite, _IMAGE),
+    "attention": (_attention, _TEXT),
+}
+
+
+def _kernels(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> list[str]:
+    """What runs, in the order in which it does: the operators of each kernel."""
+    graph = prepare(fix_input_shapes(graph, shapes))
+    generator = CpuGenerator(Toolchain(Target.named("x86_64-avx2"), jobs=1), load=False)
+    lowered = lower_graph(graph, generator)
+    assert all(step.code is not None for step in lowered.steps)
+    return ["+".join(node.op for node in each.step.members) for each in lowered.steps]
+
+
+@pytest.mark.parametrize("name", _MODELS)
+def test_open_sizes_have_the_kernels_of_numbers(name: str) -> None:
+    make, shapes = _MODELS[name]
+    graph = make()
+    ports = [Port(node.name, node.type) for node in graph.inputs]
+    assert all(isinstance(port.type, TensorType) for port in ports)
+    opened = open_dimensions(ports, shapes)[1]
+    assert dimensions_of(size for shape in opened.values() for size in shape) is not None
+    assert _kernels(make(), opened) == _kernels(make(), shapes)
