@@ -30,6 +30,7 @@ from whence.passes.layout.expand_channels_last import ExpandChannelsLast
 from whence.passes.layout.postpone_transposes import PostponeTransposes
 from whence.passes.layout.reshape_before_product import ReshapeBeforeProduct
 from whence.passes.layout.sink_transposes import SinkTransposes
+from whence.passes.layout.split_product_batch import SplitProductBatch
 from whence.passes.layout.to_channels_last import ToChannelsLast
 from whence.passes.lower.expand_grouped_attention import ExpandGroupedAttention
 from whence.passes.lower.expand_stft import ExpandStft
@@ -99,6 +100,7 @@ _RECOGNISE: tuple[Pass, ...] = (
     # Attention is recognised by how its operands are transposed; exporters transpose them back and forth.
     CancelTransposes(),
     CancelReshapes(),
+    SplitProductBatch(),
     RecogniseAttention(),
     # Layers that share a mask each got their own copy of what prepares it.
     MergeDuplicates(),

@@ -23,7 +23,7 @@ class ReshapeBeforeProduct(RulePass):
 
     1. reshape(gemm(a, b, c)) becomes FusedMatMul(reshape(a), b, c), when a is not transposed and c
        is the same for all rows;
-    2. reshape(matmul(a, b)) becomes MatMul(reshape(a), b), for matrices a and b.
+    2. reshape(matmul(a, b)) becomes MatMul(reshape(a), b), for one matrix b.
 
     Nothing then stands between the product and the activations and sums after it.
     """
@@ -45,8 +45,7 @@ class ReshapeBeforeProduct(RulePass):
             not rows
             or not total
             or not wanted
-            or len(rows) != 2
-            or len(total) != 2
+            or len(rows) != len(total)
             or len(wanted) < 3
             or not same_dim(wanted[-1], total[-1])
         ):
@@ -90,7 +89,8 @@ class ReshapeBeforeProduct(RulePass):
 def _is_by_rows(graph: Graph, node: Node) -> bool:
     """Does every row of the result follow from the same row of `a` alone, in the same way?"""
     if node.op == "MatMul":
-        return True
+        right = shape_of(graph, node.inputs[1])
+        return right is not None and len(right) == 2
     bias = shape_of(graph, node.operand("C"))
     same_for_all = (
         bias is not None
