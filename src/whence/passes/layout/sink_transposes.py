@@ -381,7 +381,12 @@ def _pass_through(rewriter: Rewriter, node: Node, perm: Perm) -> dict[Ref, Perm]
     edit = rewriter.edit(*transposes.values(), node, rule="f(transpose(x)) = transpose(f(x))")
     inputs = [_operand(edit, value) for value in transposed.inputs]
     moved = edit.node(
-        node.op, inputs, transposed.attrs, of=[node], flags=node.flags, n_outputs=len(node.outputs)
+        transposed.op or node.op,
+        inputs,
+        transposed.attrs,
+        of=[node],
+        flags=node.flags,
+        n_outputs=len(node.outputs),
     )
     result: dict[Ref, Perm] = {}
     users = graph.consumers(node)

@@ -39,6 +39,8 @@ class Rewritten(NamedTuple):
     inputs: tuple[Input, ...]
     attrs: Mapping[str, Attr]
     perm: Perm
+    op: str = ""
+    """Where f' is another operator than f."""
 
 
 def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) -> Rewritten | None:
@@ -74,6 +76,11 @@ def rewritten(graph: Graph, node: Node, sources: Mapping[Ref, Ref], perm: Perm) 
         return Rewritten((data,), _with_axis(node, 0, perm), _without(perm, {axis}, node))
     if definition.pattern is Pattern.COMM_REDUCE:
         return _reduce(graph, node, data, perm)
+    if definition.over_space:
+        # Pooling over all of an image is a reduction over its axes, wherever they are.
+        return Rewritten(
+            (data, _ints(sorted(perm[2:]))), {"keepdims": 1}, perm, definition.over_space
+        )
     if node.op == "Pad":
         return _pad(graph, node, data, perm)
     if node.op == "Slice":

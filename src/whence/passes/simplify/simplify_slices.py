@@ -7,6 +7,7 @@
 5. A concatenation of concatenations along the same axis is one concatenation.
 6. A split of a concatenation at its seams yields the parts.
 7. An element taken from a concatenation is taken from the part it lies in.
+8. Taking all elements along an axis, in order, is a reshape.
 
 Lengths must be known where a rule compares them. A value with other readers stays; it is only read
 less.
@@ -27,6 +28,7 @@ from whence.graph.search import producer_of, unique_consumer
 from whence.ops.registry import one_of
 from whence.passes.base import RulePass
 from whence.passes.const_values import const_ints
+from whence.passes.layout.axes import reshape_target
 from whence.provenance import Reason
 from whence.types import TensorType, ValueType
 
@@ -62,7 +64,7 @@ class SimplifySlices(RulePass):
         elif node.op == "Split":
             _split_of_concat(node, rewriter)
         else:
-            _gather_of_concat(node, rewriter)
+            _gather_of_concat(node, rewriter) or _gather_of_all(node, rewriter)
 
 
 # ---- what is known ----
@@ -431,6 +433,33 @@ def _gather_of_concat(node: Node, rewriter: Rewriter) -> bool:
             "Gather", [part, edit.const(np.array(place, index.dtype))], node.attrs, node.outputs
         ),
     )
+    edit.apply()
+    return True
+
+
+# x[0, 1, ..., n - 1] = x, in the shape of the indices
+def _gather_of_all(node: Node, rewriter: Rewriter) -> bool:
+    graph, data = rewriter.graph, node.inputs[0]
+    index, kind = graph.const_value(node.operand("indices")), node.outputs[0]
+    axis = _axis(graph, node, data)
+    length = None if data is None or axis is None else _dim(graph, data, axis)
+    if (
+        data is None
+        or index is None
+        or not length
+        or index.size != length
+        or not isinstance(kind, TensorType)
+        or kind.shape is None
+        or not np.array_equal(np.where(index < 0, index + length, index).ravel(), range(length))
+    ):
+        return False
+    before = graph.type_of(data)
+    shape = before.shape if isinstance(before, TensorType) else None
+    target = None if shape is None else reshape_target(shape, kind.shape)
+    if target is None:
+        return False
+    edit = rewriter.edit(node, rule="all elements along an axis, in order, are the value itself")
+    edit.replace(node, edit.node("Reshape", [data, edit.sizes(target)], types=node.outputs))
     edit.apply()
     return True
 
