@@ -12,7 +12,10 @@ What is left alone, and why:
   these anew in every run;
 - results that are large and much larger than what they are made from (Expand, Tile, Range, ...): a
   file of a kilobyte may ask for
-  gigabytes. ConstantOfShape is folded up to a budget of its own, because models without trained
+  gigabytes. What computes its elements (a table of positions gathered from a short one, a mask from
+  the numbers of windows) is folded up to `max_grown_bytes` of a graph; what only repeats them is
+  cheaper to repeat where it is read.
+  ConstantOfShape is folded up to a budget of its own, because models without trained
   weights make theirs with it;
 - operators on much text: its size is not that of its tensors, and a chain of StringConcat doubles it
   with every operator;
@@ -47,6 +50,7 @@ _KEPT = BOUNDARY | operators(Trait.CODES) | {"DimensionValue"}
 # not to try.
 _GROWING = operators(Trait.GROWS)
 _SMALL = 64 << 10
+_MEDIUM = 1 << 20
 _FOLD = "an operator on constants is a constant"
 _CAPTURE = "a captured constant is a constant of the nested graph"
 
@@ -60,6 +64,8 @@ class FoldConstants(Pass):
     """Larger results are not folded, unless they take the place of a constant at least as large."""
     max_fill_bytes: int = 1 << 30
     """How much memory all folded ConstantOfShape of a graph may take together."""
+    max_grown_bytes: int = 16 << 20
+    """How much memory results may take together that are much larger than their operands."""
     max_flops: int = 1 << 32
     """Longer computations are left to the run, which has the faster kernels."""
     dequantise: bool = False
@@ -82,6 +88,7 @@ class ConstantFolder:
         self._rewriter = rewriter
         self._options = options
         self._fill_bytes_left = options.max_fill_bytes
+        self._grown_bytes_left = options.max_grown_bytes
         self._foldable: dict[str, bool] = {}
 
     def visit(self, node: Node) -> bool:
@@ -162,7 +169,10 @@ class ConstantFolder:
         if max(size, held) <= _SMALL:
             return True
         if size > _SMALL and size > 4 * held:
-            return False
+            if node.op in _GROWING or size > min(_MEDIUM, self._grown_bytes_left):
+                return False
+            self._grown_bytes_left -= size
+            return True
         return (size <= self._options.max_bytes or size <= self._freed(node)) and self._flops(
             node, inputs
         ) <= self._options.max_flops
