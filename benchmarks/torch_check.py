@@ -1,16 +1,17 @@
 """Architectures of torchvision, timm and transformers through torch.export and torch.compile.
 
     python -m benchmarks.torch_check                  # every architecture, one process for each
-    python -m benchmarks.torch_check --kernels        # with the kernels beside those of the same model through ONNX
+    python -m benchmarks.torch_check --kernels        # only how many kernels there are, also through ONNX
     python -m benchmarks.torch_check --time           # twenty of them, with latency beside the same model through ONNX
 
 Each is compiled both ways and compared with PyTorch: the largest difference in relation to the
 largest result must be below 1e-4, no operator may be lost, and every node of the traced graph must
 be among the source operators.
 
-With `--kernels`, the model is compiled through torch.onnx.export as well, and the kernels that only
-one way has are listed: where there are none, both run the same code. That can be told on any
-machine.
+With `--kernels`, nothing is compiled or run: the kernels that whence would make are counted by the
+three ways, torch.export, torch.compile and torch.onnx.export (`benchmarks/torch_kernels.py`). The
+counts must be equal; where they are not, the kernels that only one way has are listed. That can be
+told on any machine.
 
 With `--time`, images are 224 pixels wide, calls of whence's programs through torch.export,
 torch.compile and torch.onnx.export take turns in one process, in an order that changes, all with
@@ -27,22 +28,20 @@ import sys
 import tempfile
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from whence.building.program import ProgramStep
-from whence.graph import Graph
 from whence.runtime.executable import Executable
 
 LIMIT = 1e-4
 SLOWEST = 1.02
 """Of the time of the same model through ONNX."""
 _IMAGE = 224
+_LONGEST = 300
 
 
 @dataclass
@@ -58,9 +57,8 @@ class Found:
     compile_difference: float = float("nan")
     graphs: int = 0
     """Graphs that torch.compile cut the module into."""
-    kernels: int = 0
-    compile_kernels: int = 0
-    onnx_kernels: int = 0
+    kernels: list[int] = field(default_factory=list)
+    """By torch.export, torch.compile and torch.onnx.export."""
     only: list[str] = field(default_factory=list)
     """Kernels that only one of the ways has."""
     export_ratio: float = float("nan")
@@ -69,6 +67,8 @@ class Found:
 
     @property
     def is_right(self) -> bool:
+        if self.kernels:
+            return len(set(self.kernels)) == 1
         return (
             not self.error
             and self.missing == self.lost == 0
@@ -78,7 +78,36 @@ class Found:
         )
 
 
-def check(name: str, threads: int, *, timed: bool = False, kernels: bool = False) -> Found:
+def count_kernels(name: str) -> Found:
+    """Nothing is run: differences are not known."""
+    import torch
+
+    from benchmarks.torch_kernels import compare_kernels, kernels_by_way
+    from benchmarks.torch_models import SUBJECTS
+    from whence.frontends.torch.exported import export_module
+
+    warnings.filterwarnings("ignore")
+    torch.manual_seed(0)
+    subject, found = large(SUBJECTS[name]()), Found(name)
+    with torch.no_grad():
+        program = export_module(subject.module, subject.args, dynamic_shapes=subject.dynamic_shapes)
+        by_way = kernels_by_way(subject.module, subject.args, program)
+    found.operators = sum(node.op == "call_function" for node in program.graph.nodes)
+    found.kernels = [each.total() for each in by_way.values()]
+    found.only = compare_kernels(by_way)
+    return found
+
+
+def large(subject: Any) -> Any:
+    """With an image of the usual size: in small ones the calls themselves would show."""
+    import torch
+
+    if subject.args[0].ndim == 4 and subject.dynamic_shapes is None:
+        return replace(subject, args=(torch.randn(1, 3, _IMAGE, _IMAGE),))
+    return subject
+
+
+def check(name: str, threads: int, *, timed: bool = False) -> Found:
     import torch
 
     import whence
@@ -90,9 +119,8 @@ def check(name: str, threads: int, *, timed: bool = False, kernels: bool = False
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     subject = SUBJECTS[name]()
-    if (timed or kernels) and subject.args[0].ndim == 4 and subject.dynamic_shapes is None:
-        # In small ones the calls themselves would show.
-        subject = replace(subject, args=(torch.randn(1, 3, _IMAGE, _IMAGE),))
+    if timed:
+        subject = large(subject)
     found = Found(name)
     with torch.no_grad():
         expected = subject.module(*subject.args)
@@ -114,27 +142,16 @@ def check(name: str, threads: int, *, timed: bool = False, kernels: bool = False
         found.graphs = len(record.runs)
         for run in record.runs:
             found.lost += sum(len(made.graph.ledger.lost()) for made in run.executable.programs)
-        if timed or kernels:
+        if timed:
             given = [arg for arg in subject.args if arg is not None]
             through_onnx = compile_through_onnx(program, threads)
-            through_onnx(*given)
-            if kernels:
-                compare_kernels(
-                    found,
-                    {
-                        "export": [exported],
-                        "compile": [run.executable for run in record.runs],
-                        "onnx": [through_onnx],
-                    },
-                )
-            if timed:
-                found.export_ratio, found.compile_ratio = interleaved(
-                    [
-                        lambda: exported(*subject.args),
-                        lambda: compiled(*subject.args),
-                        lambda: through_onnx(*given),
-                    ]
-                )
+            found.export_ratio, found.compile_ratio = interleaved(
+                [
+                    lambda: exported(*subject.args),
+                    lambda: compiled(*subject.args),
+                    lambda: through_onnx(*given),
+                ]
+            )
     return found
 
 
@@ -159,35 +176,6 @@ def compile_through_onnx(program: Any, threads: int) -> Executable:
         path = Path(folder) / "model.onnx"
         torch.onnx.export(program, dynamo=True, external_data=False, verbose=False).save(path)
         return whence.compile(path.read_bytes(), threads=threads)
-
-
-def compare_kernels(found: Found, ways: Mapping[str, Sequence[Executable]]) -> None:
-    by_way = {
-        way: Counter(
-            computed(program.graph, step)
-            for each in made
-            for program in each.programs
-            for step in program.steps
-        )
-        for way, made in ways.items()
-    }
-    found.kernels, found.onnx_kernels = by_way["export"].total(), by_way["onnx"].total()
-    found.compile_kernels = by_way["compile"].total()
-    for way, other in (("export", "onnx"), ("onnx", "export"), ("compile", "export")):
-        for kernel, count in (by_way[way] - by_way[other]).items():
-            found.only.append(f"{way}, not {other}: {count} x {kernel}")
-
-
-def computed(graph: Graph, step: ProgramStep) -> str:
-    """What a kernel does: its operators with the types of their operands and results. Attributes
-    are left out, as files write out defaults that PyTorch's graphs do not have.
-    """
-    nodes = [graph[number] for number in step.nodes if not graph[number].is_const]
-    return ", ".join(
-        f"{node.op}({' '.join(str(graph.type_of(ref)) for ref in node.inputs if ref)})"
-        f" {' '.join(map(str, node.outputs))}"
-        for node in sorted(nodes, key=lambda node: (node.op, node.id))
-    )
 
 
 def interleaved(calls: Sequence[Callable[[], Any]], seconds: float = 12.0) -> list[float]:
@@ -229,16 +217,18 @@ def show(found: Found) -> str:
         if np.isfinite(found.export_ratio)
         else ""
     )
-    kernels = (
-        f" {found.kernels:5} {found.compile_kernels:5} {found.onnx_kernels:5}"
-        if found.onnx_kernels
-        else ""
-    )
+    if found.kernels:
+        counts = " ".join(f"{each:7}" for each in found.kernels)
+        verdict = "" if found.is_right else "  DIFFERENT"
+        listed = () if found.is_right else found.only
+        return f"{found.name:46} {found.operators:5} {counts}{verdict}" + "".join(
+            f"\n    {each[:_LONGEST]}" for each in listed
+        )
     return (
         f"{found.name:46} {found.operators:5} {found.missing:4} {found.lost:4}"
         f" {found.reference_steps:4} {found.export_difference:9.1e}"
-        f" {found.compile_difference:9.1e} {found.graphs:3}{kernels}{times}"
-        f" {'' if found.is_right else ' WRONG'}" + "".join(f"\n    {each}" for each in found.only)
+        f" {found.compile_difference:9.1e} {found.graphs:3}{times}"
+        f" {'' if found.is_right else ' WRONG'}"
     )
 
 
@@ -249,22 +239,28 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="architectures, else all")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--time", action="store_true", help="latency beside the model through ONNX")
-    parser.add_argument("--kernels", action="store_true", help="kernels beside those through ONNX")
+    parser.add_argument("--kernels", action="store_true", help="count kernels, by three ways")
     parser.add_argument("--one", metavar="NAME", help="check this one, here; prints JSON")
     given = parser.parse_args()
     if given.one:
-        found = check(given.one, given.threads, timed=given.time, kernels=given.kernels)
+        found = (
+            count_kernels(given.one)
+            if given.kernels
+            else check(given.one, given.threads, timed=given.time)
+        )
         print(json.dumps(asdict(found)))
         return 0
     unknown = [name for name in given.names if name not in SUBJECTS]
     if unknown:
         parser.error(f"no architecture {unknown[0]!r}; there are {', '.join(SUBJECTS)}")
     titles = ("architecture", "nodes", "miss", "lost", "ref", "export", "compile", "gr")
-    more_titles = f" {'kern':>5} {'comp':>5} {'onnx':>5}" if given.kernels else ""
-    more_titles += f" {'export':>6} {'compile':>6}" if given.time else ""
+    more_titles = f" {'export':>6} {'compile':>6}" if given.time else ""
     options = ["--threads", str(given.threads)]
     options += ["--time"] * given.time + ["--kernels"] * given.kernels
-    print("{:46} {:>5} {:>4} {:>4} {:>4} {:>9} {:>9} {:>3}".format(*titles) + more_titles)
+    heading = "{:46} {:>5} {:>4} {:>4} {:>4} {:>9} {:>9} {:>3}".format(*titles) + more_titles
+    if given.kernels:
+        heading = "{:46} {:>5} {:>7} {:>7} {:>7}".format(*titles[:2], "export", "compile", "onnx")
+    print(heading)
     all_right = True
     for name in given.names or (TIMED if given.time else SUBJECTS):
         found = in_subprocess(name, options)
