@@ -6,10 +6,10 @@ from importlib import resources
 from typing import Any
 
 import pytest
-from selenium.webdriver import ActionChains
+from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.actions.wheel_input import ScrollOrigin
 
-from tests.report.page_actions import find, point_at, wait_for
+from tests.report.page_actions import find, point_at, type_into_search, wait_for
 from whence.attribution.profile import Profile
 
 
@@ -80,3 +80,32 @@ def test_the_treemap_divides_its_area_by_weight(page: Any) -> None:
             assert min(x + w, a + c) - max(x, a) < 1e-6 or min(y + h, b + d) - max(y, b) < 1e-6, (
                 "two overlap"
             )
+
+
+def test_a_search_fades_the_areas_that_it_leaves_out(page: Any) -> None:
+    """The others stay as they are, to the pixel."""
+    colours = """
+const canvas = document.querySelector('#treemap canvas');
+const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height });
+const pen = copy.getContext('2d', { willReadFrequently: true });
+pen.drawImage(canvas, 0, 0);
+const { data } = pen.getImageData(0, 0, copy.width, copy.height);
+const found = new Map();
+for (let at = 0; at < data.length; at += 4) {
+  const colour = data.slice(at, at + 3).join(',');
+  found.set(colour, (found.get(colour) || 0) + 1);
+}
+return Object.fromEntries(found)"""
+    whole = page.execute_script(colours)
+    type_into_search(page, "type:softmax")
+    faded = page.execute_script(colours)
+    swatches = page.execute_script(
+        "return [...document.querySelectorAll('#legend button')].map((each) =>"
+        " [each.textContent, getComputedStyle(each.firstChild).backgroundColor])"
+    )
+    plain = {name: colour.removeprefix("rgb(").removesuffix(")") for name, colour in swatches}
+    by_name = {name: colour.replace(" ", "") for name, colour in plain.items()}
+    assert faded[by_name["Softmax"]] >= 0.98 * whole[by_name["Softmax"]] > 0
+    assert faded.get(by_name["Conv"], 0) < 0.02 * whole[by_name["Conv"]]
+    find(page, "#search").send_keys(Keys.ESCAPE)
+    assert page.execute_script(colours) == whole

@@ -45,7 +45,7 @@ function kernelsOf(box) {
 /** Draws what is in sight. */
 function drawGraph(graph) {
   const [width, height] = graph.size;
-  if (width && height) paintGraph(graph, graph.canvas, graph.view, width, height);
+  if (width && height) paintGraph(graph, graph.drawing, graph.view, width, height);
 }
 
 /** While it is dragged, the graph is copied from a picture that reaches beyond the window by half of it on each side, as far as there is a graph. */
@@ -60,24 +60,49 @@ function slideGraph(graph) {
   const covers = slide && left - x >= slide.left - 0.5 && top - y >= slide.top - 0.5 && right - x <= slide.left + slide.width + 0.5 && bottom - y <= slide.top + slide.height + 0.5;
   if (!covers) {
     const [l, t, r, b] = within(0.5);
-    slide = { canvas: slide ? slide.canvas : make('canvas'), left: l - x, top: t - y, width: Math.max(1, r - l), height: Math.max(1, b - t) };
-    paintGraph(graph, slide.canvas, { x: -slide.left, y: -slide.top, scale }, slide.width, slide.height);
+    const drawing = slide ? slide.drawing : new FadingDrawing(make('canvas'));
+    slide = { drawing, left: l - x, top: t - y, width: Math.max(1, r - l), height: Math.max(1, b - t) };
+    paintGraph(graph, drawing, { x: -slide.left, y: -slide.top, scale }, slide.width, slide.height);
     graph.slide = slide;
   }
-  sharpPen(graph.canvas, width, height).drawImage(slide.canvas, x + slide.left, y + slide.top, slide.width, slide.height);
+  sharpPen(graph.canvas, width, height).drawImage(slide.drawing.canvas, x + slide.left, y + slide.top, slide.width, slide.height);
 }
 
-function paintGraph(graph, canvas, { x, y, scale }, width, height) {
-  const pen = sharpPen(canvas, width, height);
+function paintGraph(graph, drawing, { x, y, scale }, width, height) {
   const paint = palette();
   const ratio = window.devicePixelRatio || 1;
-  pen.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
   const sight = { left: -x / scale, right: (width - x) / scale, top: -y / scale, bottom: (height - y) / scale };
   const boxSeen = ({ atX, atY, w, h }) => atX < sight.right && atX + w > sight.left && atY < sight.bottom && atY + h > sight.top;
+  const place = (pen) => {
+    pen.setTransform(scale * ratio, 0, 0, scale * ratio, x * ratio, y * ratio);
+    pen.textBaseline = 'middle';
+  };
+  drawing.draw(
+    [width, height],
+    (pen) => {
+      place(pen);
+      drawBehind(pen, paint, graph, scale, sight, boxSeen);
+    },
+    (pen) => {
+      place(pen);
+      const boxes = graph.boxes.filter(boxSeen);
+      drawBoxes(pen, paint, graph, boxes);
+      // With its frame.
+      return boxes.map((box) => ({ box, x: box.atX * scale + x - 1, y: box.atY * scale + y - 1, w: box.w * scale + 2, h: box.h * scale + 2 }));
+    },
+  );
+  drawing.show(fadedBy());
+}
+
+/** Which boxes a search does not fade; null where there is none. */
+function fadedBy() {
+  return selection.found && (({ box }) => isFoundBox(box));
+}
+
+/** All but the boxes. */
+function drawBehind(pen, paint, graph, scale, sight, boxSeen) {
   const routeSeen = (route) => route.left < sight.right && route.right > sight.left && route.top < sight.bottom && route.bottom > sight.top;
-  pen.textBaseline = 'middle';
   drawModules(pen, paint, graph, graph.modules.filter(boxSeen));
-  const boxes = graph.boxes.filter(boxSeen);
   drawRegions(pen, paint, scale, graph.regions.boxes.filter(boxSeen), graph.regions.routes.filter(routeSeen));
   pen.strokeStyle = paint('--edge');
   pen.lineWidth = Math.min(3, Math.max(1, 0.7 / scale));
@@ -88,7 +113,6 @@ function paintGraph(graph, canvas, { x, y, scale }, width, height) {
     else follow(pen, path);
   }
   pen.stroke();
-  drawBoxes(pen, paint, graph, boxes);
 }
 
 function drawModules(pen, paint, graph, modules) {
@@ -140,21 +164,18 @@ function drawBoxes(pen, paint, graph, boxes) {
   const groups = new Map();
   for (const box of boxes) {
     const heat = Math.ceil(Math.sqrt(box.time / graph.hottest) * HEATS);
-    const key = heat + (isFoundBox(box) ? 0 : 1000);
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(box);
+    if (!groups.has(heat)) groups.set(heat, []);
+    groups.get(heat).push(box);
   }
-  for (const [key, members] of groups) {
-    const [heat, alpha] = [key % 1000, key < 1000 ? 1 : 0.15];
+  for (const [heat, members] of groups) {
     pen.beginPath();
     for (const { atX, atY, w, h } of members) pen.rect(atX, atY, w, h);
-    pen.globalAlpha = alpha;
     pen.fillStyle = paint(heat ? '--panel' : '--sunk');
     pen.fill();
-    pen.globalAlpha = (alpha * heat) / HEATS;
+    pen.globalAlpha = heat / HEATS;
     pen.fillStyle = paint('--heat');
     if (heat) pen.fill();
-    pen.globalAlpha = alpha;
+    pen.globalAlpha = 1;
     if (scale < TRACED) continue;
     for (const [colour, width, frames] of [['--faint', 0.8, members.filter(({ item }) => item >= 0)], ['--ink', 1.4, members.filter(({ item }) => item < 0)]]) {
       pen.beginPath();

@@ -15,6 +15,7 @@ class GraphView {
     this.message = make('p', 'empty', DATA.has_graph ? 'The file has no operator.' : 'The graph is not in this report: it was made from a profile.json.');
     box.append(this.canvas, this.marks, this.message);
     this.message.hidden = DATA.has_graph && COUNT.operator > 0;
+    this.drawing = new FadingDrawing(this.canvas);
     this.tree = null;
     this.size = [0, 0];
     this.view = { x: 0, y: 0, scale: 1 };
@@ -206,8 +207,13 @@ class GraphView {
     this.mark();
   }
 
+  /** What the search leaves out fades in the pictures that there are; nothing is drawn anew. */
   filter() {
-    if (!this.hidden) this.redraw();
+    if (this.hidden || this.waiting) return;
+    if (this.slide) {
+      this.slide.drawing.show(fadedBy());
+      slideGraph(this);
+    } else this.drawing.show(fadedBy());
   }
 
   /** With the browser's next frame: however often it is asked for, it is drawn once. `moved`: nothing but its place has changed. */

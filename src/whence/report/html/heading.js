@@ -92,7 +92,7 @@ class Detail {
       byId('found').textContent = '';
       return;
     }
-    const time = [...found.operator].reduce((sum, item) => sum + OPS.time_ns[item], 0);
+    const time = OPS.time_ns.reduce((sum, each, item) => sum + (found.operator.has(item) ? each : 0), 0);
     byId('found').textContent = `${found.operator.size.toLocaleString('en')} of ${counted(COUNT.operator, 'operator')} · ${percent(shareOf(time))} of the time`;
   }
 }

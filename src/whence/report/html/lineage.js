@@ -88,9 +88,10 @@ class Lineage {
       ? 'The code is not in this report: it was made from a profile.json.'
       : `No code: the reference implementation runs here (${KERNELS.why_reference[kernel] || 'no native kernel'}).`;
     this.code.box.scrollTo(0, 0);
+    this.code.top = 0;
     const longest = this.lines.reduce((most, line) => Math.max(most, line.length), 0);
     this.code.extent.style.width = `calc(${longest}ch + 56px)`;
-    this.code.show([...this.lines.keys()]);
+    this.code.show([...this.lines.keys()], true);
   }
 
   /** Curves between rows that belong together, for what is lit. */
@@ -113,10 +114,10 @@ class Lineage {
     const clamp = (y, frame) => Math.min(frame.bottom, Math.max(frame.top, y + frame.top)) - box.top;
     const paths = [];
     for (const item of lit[from]) {
-      const y = left.placeOf && left.heightOf(item);
+      const y = left.heightOf(item);
       if (y === null || y === undefined) continue;
       for (const other of RELATIONS[from][to][item]) {
-        const z = lit[to].has(other) && right.placeOf ? right.heightOf(other) : null;
+        const z = lit[to].has(other) ? right.heightOf(other) : null;
         if (z === null || paths.length >= MOST_CURVES) continue;
         const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
         const [a, b] = [clamp(y, leftBox), clamp(z, rightBox)];

@@ -61,17 +61,17 @@ class OperatorTable {
     return cell;
   }
 
+  /** By the column that is sorted by. A search does not change the order. */
   arrange() {
     const { column, down } = this.sort;
     const { value, number } = COLUMNS[column];
-    const items = [...OPS.name.keys()].filter((item) => selection.isFound('operator', item));
     const sign = down ? -1 : 1;
-    items.sort((a, b) => sign * (number ? value(a) - value(b) : naturally(value(a), value(b))) || a - b);
+    this.order = [...OPS.name.keys()].sort((a, b) => sign * (number ? value(a) - value(b) : naturally(value(a), value(b))) || a - b);
     this.headings.forEach((cell, each) => {
       cell.setAttribute('aria-sort', each === column ? (down ? 'descending' : 'ascending') : 'none');
       cell.firstChild.textContent = COLUMNS[each].title + (each === column ? (down ? ' ↓' : ' ↑') : '');
     });
-    this.list.show(items);
+    this.filter();
   }
 
   build(row) {
@@ -108,6 +108,6 @@ class OperatorTable {
   }
 
   filter() {
-    this.arrange();
+    this.list.show(this.order.filter((item) => selection.isFound('operator', item)));
   }
 }

@@ -17,6 +17,7 @@ _SCRIPTS = (
     "selection.js",
     "heading.js",
     "drawing.js",
+    "fading.js",
     "module_tree.js",
     "squarify.js",
     "treemap.js",

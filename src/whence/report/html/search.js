@@ -43,12 +43,15 @@ function search(text) {
   const terms = parseQuery(text);
   if (!terms.length) return null;
   const direct = {};
-  for (const kind of KINDS) direct[kind] = [...HAYSTACK[kind].keys()].filter((item) => matches(kind, item, terms));
+  for (const kind of KINDS) {
+    direct[kind] = [];
+    for (let item = 0; item < COUNT[kind]; item += 1) if (matches(kind, item, terms)) direct[kind].push(item);
+  }
   let operators = direct.operator;
   if (!operators.length) {
     operators = [...new Set([...relatives('node', direct.node).operator, ...relatives('kernel', direct.kernel).operator])];
   }
-  const found = relatives('operator', operators);
+  const found = addRelatives('operator', operators, Object.fromEntries(KINDS.map((kind) => [kind, new ItemSet(COUNT[kind])])));
   for (const kind of ['node', 'kernel']) direct[kind].forEach((item) => found[kind].add(item));
   return found;
 }

@@ -16,6 +16,7 @@ class Timeline {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
+    this.drawing = new FadingDrawing(this.canvas);
     this.events = DATA.timeline.map(([kernel, begin, end, waited]) => ({ kernel, begin, end, waited }));
     this.whole = this.events.reduce((last, event) => Math.max(last, event.end), Math.max(1, DATA.timeline_ns));
     this.threads = DATA.workers.slice(0, MOST_THREADS);
@@ -186,7 +187,7 @@ class Timeline {
   }
 
   filter() {
-    this.draw();
+    this.fade();
   }
 
   measure() {
@@ -197,24 +198,53 @@ class Timeline {
   draw() {
     const [width, height] = this.size;
     if (!width || !height) return;
-    const pen = sharpPen(this.canvas, width, height);
     const paint = palette();
     const scale = width / (this.to - this.from);
-    this.drawAxis(pen, paint, width, scale);
     const lower = AXIS + KERNEL_LANE + LANE_GAP;
-    pen.fillStyle = paint('--sunk');
-    pen.fillRect(0, AXIS, width, KERNEL_LANE);
     const partHeight = this.threads.length ? PART_LANE : height - lower;
-    pen.fillRect(0, lower, width, partHeight);
+    const laneOf = (thread) => lower + PART_LANE + 3 + thread * (THREAD_LANE + 1);
+    this.drawing.draw(
+      this.size,
+      (pen) => {
+        this.drawAxis(pen, paint, width, scale);
+        pen.fillStyle = paint('--sunk');
+        pen.fillRect(0, AXIS, width, KERNEL_LANE);
+        pen.fillRect(0, lower, width, partHeight);
+        pen.fillStyle = paint('--residual');
+        this.threads.forEach((_, thread) => pen.fillRect(0, laneOf(thread), width, THREAD_LANE));
+      },
+      (pen) => [
+        ...this.drawKernels(pen, paint, scale),
+        ...this.drawParts(pen, paint, scale, lower, partHeight),
+        ...this.threads.flatMap((spans, thread) => this.drawThread(pen, paint, spans, scale, laneOf(thread))),
+      ],
+    );
+    this.fade();
+    this.mark();
+    byId('range').textContent = this.events.length
+      ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below${this.threads.length ? `; then ${counted(this.threads.length, 'thread')}, pale where one waits` : ''}`
+      : 'no run was kept';
+  }
+
+  /** Fades what the search leaves out. */
+  fade() {
+    this.drawing.show(selection.found && (({ kind, item }) => selection.isFound(kind, item)));
+  }
+
+  /** The kernels in sight. */
+  shown() {
+    const found = [];
+    for (let place = Math.max(0, this.lastBefore(this.from)); place < this.events.length && this.events[place].begin <= this.to; place += 1) found.push(this.events[place]);
+    return found;
+  }
+
+  drawKernels(pen, paint, scale) {
     pen.textBaseline = 'middle';
     pen.font = `11px ${paint('--sans')}`;
-    for (let place = Math.max(0, this.lastBefore(this.from)); place < this.events.length; place += 1) {
-      const event = this.events[place];
-      if (event.begin > this.to) break;
+    return this.shown().map((event) => {
       const x = (event.begin - this.from) * scale;
       const w = Math.max(0.6, (event.end - event.begin) * scale);
       const gap = w > 4 ? 1 : 0;
-      pen.globalAlpha = selection.isFound('kernel', event.kernel) ? 1 : 0.18;
       pen.fillStyle = paint(kernelColour(event.kernel));
       pen.fillRect(x, AXIS, w - gap, KERNEL_LANE);
       // At its end the caller waits for other threads: that part is pale.
@@ -225,33 +255,27 @@ class Timeline {
       }
       const id = String(KERNELS.id[event.kernel]);
       writeInside(pen, paint, w > WIDE ? `${id} ${KERNELS.name[event.kernel].replace(/^fuse_/, '')}` : id, x, w - gap, AXIS + KERNEL_LANE / 2);
-      this.drawParts(pen, paint, event, scale, lower, partHeight);
-    }
-    pen.globalAlpha = 1;
-    this.threads.forEach((spans, thread) => this.drawThread(pen, paint, spans, scale, lower + PART_LANE + 3 + thread * (THREAD_LANE + 1)));
-    this.mark();
-    byId('range').textContent = this.events.length
-      ? `${range(this.from, this.to)} of ${duration(this.whole)} · ${counted(this.events.length, 'kernel')}, above; their operators, below${this.threads.length ? `; then ${counted(this.threads.length, 'thread')}, pale where one waits` : ''}`
-      : 'no run was kept';
+      return { x, y: AXIS, w, h: KERNEL_LANE, kind: 'kernel', item: event.kernel };
+    });
   }
 
   /** What a thread did. Where it waits the lane is empty. */
   drawThread(pen, paint, spans, scale, y) {
-    pen.fillStyle = paint('--residual');
-    pen.fillRect(0, y, this.size[0], THREAD_LANE);
     let [low, high] = [0, spans.length];
     while (low < high) {
       const half = (low + high) >> 1;
       if (spans[half][2] < this.from) low = half + 1;
       else high = half;
     }
+    const drawn = [];
     for (let place = low; place < spans.length && spans[place][1] <= this.to; place += 1) {
       const [kernel, begin, end] = spans[place];
-      pen.globalAlpha = selection.isFound('kernel', kernel) ? 1 : 0.18;
+      const part = { x: (begin - this.from) * scale, y, w: Math.max(0.5, (end - begin) * scale), h: THREAD_LANE, kind: 'kernel', item: kernel };
       pen.fillStyle = paint(kernelColour(kernel));
-      pen.fillRect((begin - this.from) * scale, y, Math.max(0.5, (end - begin) * scale), THREAD_LANE);
+      pen.fillRect(part.x, y, part.w, THREAD_LANE);
+      drawn.push(part);
     }
-    pen.globalAlpha = 1;
+    return drawn;
   }
 
   /** Outlines the kernels that are lit. */
@@ -265,18 +289,20 @@ class Timeline {
       { x: (event.begin - this.from) * scale, y: AXIS, w: Math.max(2, (event.end - event.begin) * scale), h: KERNEL_LANE })));
   }
 
-  drawParts(pen, paint, event, scale, y, h) {
-    const alpha = pen.globalAlpha;
-    for (const part of partsOf(event)) {
+  drawParts(pen, paint, scale, y, h) {
+    pen.textBaseline = 'middle';
+    pen.font = `11px ${paint('--sans')}`;
+    const drawn = [];
+    for (const part of this.shown().flatMap(partsOf)) {
       const x = (part.begin - this.from) * scale;
       const w = (part.end - part.begin) * scale;
       if (w < 0.3) continue;
-      pen.globalAlpha = selection.isFound('operator', part.item) ? alpha : alpha * 0.18;
       pen.fillStyle = paint(colourOf(OPS.type[part.item]));
       pen.fillRect(x, y, Math.max(0.5, w - (w > 4 ? 1 : 0)), h);
       if (w > WIDE) writeInside(pen, paint, lastPart(OPS.name[part.item]), x, w - 1, y + h / 2);
+      drawn.push({ x, y, w, h, kind: 'operator', item: part.item });
     }
-    pen.globalAlpha = alpha;
+    return drawn;
   }
 
   drawAxis(pen, paint, width, scale) {

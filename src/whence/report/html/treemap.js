@@ -25,6 +25,7 @@ class Treemap {
     this.marks = make('canvas');
     for (const sheet of [this.canvas, this.marks]) sheet.setAttribute('aria-hidden', 'true');
     box.append(this.canvas, this.marks);
+    this.drawing = new FadingDrawing(this.canvas);
     this.root = this.tree = timeTree();
     this.cells = [];
     this.at = -1;
@@ -174,28 +175,40 @@ class Treemap {
 
   filter() {
     for (const button of byId('legend').children) button.setAttribute('aria-pressed', String(button.dataset.query === selection.query));
-    this.draw();
+    this.fade();
   }
 
   draw() {
     if (!this.size || !this.cells.length) return;
-    const pen = sharpPen(this.canvas, ...this.size);
     const paint = palette();
-    pen.textBaseline = 'middle';
-    for (const cell of this.cells) {
-      const { node, items, x, y, w, h } = cell;
-      if (cell.opens) {
-        this.drawModule(pen, paint, cell);
-        continue;
-      }
-      const shown = !selection.found || items.some((item) => selection.isFound('operator', item));
-      pen.globalAlpha = shown ? 1 : 0.18;
-      pen.fillStyle = paint(node.residual ? '--residual' : items.length ? colourOf(OPS.type[items[0]]) : '--type-other');
-      pen.fillRect(x + 0.5, y + 0.5, Math.max(0.4, w - 1), Math.max(0.4, h - 1));
-      if (w > 30 && h > 15) this.drawLabel(pen, paint, cell);
-      pen.globalAlpha = 1;
-    }
+    this.drawing.draw(
+      this.size,
+      (pen) => {
+        pen.textBaseline = 'middle';
+        for (const cell of this.cells) if (cell.opens) this.drawModule(pen, paint, cell);
+      },
+      (pen) => {
+        pen.textBaseline = 'middle';
+        const leaves = this.cells.filter((cell) => !cell.opens);
+        for (const cell of leaves) this.drawLeaf(pen, paint, cell);
+        return leaves;
+      },
+    );
+    this.fade();
     this.mark();
+  }
+
+  /** Fades what the search leaves out. */
+  fade() {
+    if (!this.size || !this.cells.length) return;
+    this.drawing.show(selection.found && (({ items }) => items.some((item) => selection.isFound('operator', item))));
+  }
+
+  drawLeaf(pen, paint, cell) {
+    const { node, items, x, y, w, h } = cell;
+    pen.fillStyle = paint(node.residual ? '--residual' : items.length ? colourOf(OPS.type[items[0]]) : '--type-other');
+    pen.fillRect(x + 0.5, y + 0.5, Math.max(0.4, w - 1), Math.max(0.4, h - 1));
+    if (w > 30 && h > 15) this.drawLabel(pen, paint, cell);
   }
 
   /** Outlines what is lit, on a sheet of its own: the drawing under it stays. */

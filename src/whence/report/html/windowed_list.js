@@ -7,16 +7,26 @@ class WindowedList {
   constructor(box, { rowHeight, build, fill, mark = null, role = 'option', point = null, pick = null, scrolled = null, empty = 'Nothing here.' }) {
     Object.assign(this, { box, rowHeight, build, fill, mark, role, point, pick, scrolled });
     this.items = [];
+    this.places = null;
     this.rows = [];
     this.at = -1;
+    // What the browser would have to lay the page out for is asked once, not with every letter of a search.
+    this.height = 0;
+    this.top = 0;
     this.extent = make('div', 'extent');
     this.message = make('p', 'empty', empty);
     this.message.hidden = true;
     box.append(this.extent, this.message);
     if (role === 'option') box.setAttribute('role', 'listbox');
     else if (role === 'row') box.setAttribute('role', 'rowgroup');
-    box.addEventListener('scroll', () => this.draw(), { passive: true });
-    new ResizeObserver(() => this.draw()).observe(box);
+    box.addEventListener('scroll', () => {
+      this.top = box.scrollTop;
+      this.draw();
+    }, { passive: true });
+    new ResizeObserver(() => {
+      this.height = box.clientHeight;
+      this.draw();
+    }).observe(box);
     if (point) {
       box.addEventListener('mousemove', (event) => this.reach(event, point));
       box.addEventListener('mouseleave', () => point(-1));
@@ -51,39 +61,53 @@ class WindowedList {
     }
   }
 
-  show(items) {
+  /** `changed`: the same items mean something else than before. */
+  show(items, changed = false) {
     this.items = items;
-    this.placeOf = new Map(items.map((item, place) => [item, place]));
+    this.places = null;
     this.at = -1;
     this.message.hidden = items.length > 0;
     this.extent.style.height = `${items.length * this.rowHeight}px`;
-    if (this.box.scrollTop > items.length * this.rowHeight) this.box.scrollTop = 0;
+    const whole = items.length * this.rowHeight;
+    if (this.top > Math.max(0, whole - this.height)) this.scrollTo(this.top > whole ? 0 : whole - this.height);
+    if (changed) for (const row of this.rows) row.item = undefined;
     this.draw();
+  }
+
+  scrollTo(top) {
+    this.box.scrollTop = top;
+    this.top = this.box.scrollTop;
+  }
+
+  /** The row of an item; undefined when the list does not have it. */
+  placeOf(item) {
+    this.places ||= new Map(this.items.map((each, place) => [each, place]));
+    return this.places.get(item);
   }
 
   /** Brings row `place` into sight. */
   reveal(place) {
     const top = place * this.rowHeight;
     const { scrollTop, clientHeight } = this.box;
-    if (top < scrollTop) this.box.scrollTop = top;
-    else if (top + this.rowHeight > scrollTop + clientHeight) this.box.scrollTop = top + this.rowHeight - clientHeight;
+    if (top < scrollTop) this.scrollTo(top);
+    else if (top + this.rowHeight > scrollTop + clientHeight) this.scrollTo(top + this.rowHeight - clientHeight);
   }
 
   /** Brings one of a set of items into sight, unless one is already. */
   revealAny(set) {
-    const places = [...set].map((item) => this.placeOf.get(item)).filter((place) => place !== undefined);
+    const places = [...set].map((item) => this.placeOf(item)).filter((place) => place !== undefined);
     if (!places.length || !this.box.clientHeight) return;
     const { scrollTop, clientHeight } = this.box;
     const inSight = places.some((place) => place * this.rowHeight >= scrollTop && (place + 1) * this.rowHeight <= scrollTop + clientHeight);
     if (inSight) return;
     const first = places.reduce((least, place) => Math.min(least, place));
-    this.box.scrollTop = Math.max(0, first * this.rowHeight - Math.max(0, clientHeight / 3 - this.rowHeight));
+    this.scrollTo(Math.max(0, first * this.rowHeight - Math.max(0, clientHeight / 3 - this.rowHeight)));
     this.draw();
   }
 
   /** The middle of an item's row, from the top of the box; null when the list does not have it. */
   heightOf(item) {
-    const place = this.placeOf.get(item);
+    const place = this.placeOf(item);
     return place === undefined ? null : place * this.rowHeight - this.box.scrollTop + this.rowHeight / 2;
   }
 
@@ -93,10 +117,10 @@ class WindowedList {
   }
 
   draw() {
-    const height = this.box.clientHeight;
-    if (!height) return;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / this.rowHeight) - SPARE);
-    const last = Math.min(this.items.length, Math.ceil((this.box.scrollTop + height) / this.rowHeight) + SPARE);
+    this.height ||= this.box.clientHeight;
+    if (!this.height) return;
+    const first = Math.max(0, Math.floor(this.top / this.rowHeight) - SPARE);
+    const last = Math.min(this.items.length, Math.ceil((this.top + this.height) / this.rowHeight) + SPARE);
     while (this.rows.length < last - first) {
       const row = make('div', 'row');
       row.setAttribute('role', this.role);
@@ -107,16 +131,20 @@ class WindowedList {
     }
     this.rows.forEach((row, number) => {
       const place = first + number;
-      row.hidden = place >= last;
+      if (row.hidden !== place >= last) row.hidden = place >= last;
       if (row.hidden) return;
+      const item = this.items[place];
+      const same = row.item === item && row.place === place;
       row.place = place;
-      row.item = this.items[place];
+      row.item = item;
       if (this.role === 'option') {
         row.setAttribute('aria-posinset', String(place + 1));
         row.setAttribute('aria-setsize', String(this.items.length));
       }
-      row.style.transform = `translateY(${place * this.rowHeight}px)`;
-      this.fill(row, row.item);
+      if (!same) {
+        row.style.transform = `translateY(${place * this.rowHeight}px)`;
+        this.fill(row, item);
+      }
       if (this.mark) this.mark(row, row.item);
     });
     if (this.scrolled) this.scrolled();
