@@ -4,6 +4,7 @@ only for what correctness needs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,16 +13,19 @@ import pytest
 
 from whence.api import prepare
 from whence.backends.cpu.generator import CpuGenerator
+from whence.building.backend import Lowered
 from whence.building.build import lower_graph
+from whence.codegen.render_c import render_kernel
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
 from whence.extent import dimensions_of
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
+from whence.kernels.ir import Loop
 from whence.ops.binding import Port
 from whence.ops.open_dimensions import open_dimensions
 from whence.passes.shapes.propagate_types import fix_input_shapes
-from whence.types import DType, TensorType
+from whence.types import DType
 
 
 def _weights(*shape: int) -> np.ndarray:
@@ -122,21 +126,43 @@ _MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] =
 }
 
 
-def _kernels(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> list[str]:
-    """What runs, in the order in which it does: the operators of each kernel."""
+def _lowered(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Lowered:
     graph = prepare(fix_input_shapes(graph, shapes))
     generator = CpuGenerator(Toolchain(Target.named("x86_64-avx2"), jobs=1), load=False)
-    lowered = lower_graph(graph, generator)
+    return lower_graph(graph, generator)
+
+
+def _kernels(lowered: Lowered) -> list[str]:
+    """What runs, in the order in which it does: the operators of each kernel."""
     assert all(step.code is not None for step in lowered.steps)
     return ["+".join(node.op for node in each.step.members) for each in lowered.steps]
+
+
+def _opened(graph: Graph, shapes: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
+    ports = [Port(node.name, node.type) for node in graph.inputs]
+    opened = open_dimensions(ports, shapes)[1]
+    assert dimensions_of(size for shape in opened.values() for size in shape) is not None
+    return opened
 
 
 @pytest.mark.parametrize("name", _MODELS)
 def test_open_sizes_have_the_kernels_of_numbers(name: str) -> None:
     make, shapes = _MODELS[name]
-    graph = make()
-    ports = [Port(node.name, node.type) for node in graph.inputs]
-    assert all(isinstance(port.type, TensorType) for port in ports)
-    opened = open_dimensions(ports, shapes)[1]
-    assert dimensions_of(size for shape in opened.values() for size in shape) is not None
-    assert _kernels(make(), opened) == _kernels(make(), shapes)
+    opened = _lowered(make(), _opened(make(), shapes))
+    assert _kernels(opened) == _kernels(_lowered(make(), shapes))
+
+
+@pytest.mark.parametrize("name", ["pyramid", "excite"])
+def test_no_element_divides_by_an_open_size(name: str) -> None:
+    """A division by what the compiler does not know takes as long as many elements: positions are
+    counted instead.
+    """
+    make, shapes = _MODELS[name]
+    lowered = _lowered(make(), _opened(make(), shapes))
+    kernels = [step.step.kernel for step in lowered.steps]
+    nests = [kernel for kernel in kernels if kernel and isinstance(kernel.body[0], Loop)]
+    assert any(loop.digits for kernel in nests for loop in kernel.body if isinstance(loop, Loop))
+    for kernel in nests:
+        text = render_kernel(kernel, "kernel", ())
+        inner = text.partition("for (int64_t task")[2]
+        assert not re.search(r"[/%] \(+dim_|[/%] \(\d+\*", inner), text

@@ -23,6 +23,7 @@ from whence.codegen.c_text import (
 from whence.codegen.matrix_tiles import matrix_tile_lines
 from whence.errors import UnsupportedError
 from whence.extent import C_PREFIX, surely_equal
+from whence.kernels.index import Var
 from whence.kernels.ir import (
     FULLY,
     SCRATCH,
@@ -184,19 +185,54 @@ class CWriter(ExpressionWriter):
             self.line("#pragma clang loop vectorize(assume_safety)")
         elif loop.kind is LoopKind.UNROLL:
             self.line("#pragma clang loop unroll(full)")
-        whole = surely_equal(loop.first, 0) and surely_equal(var.extent, self.kernel.tasks)
-        if var.name == TASK and whole:
-            self.open(f"for (int64_t {TASK} = begin; {TASK} < end; {TASK}++)")
-        elif var.name == TASK:
-            low, high = f"begin - {loop.first}", f"end - {loop.first}"
-            last = f"{TASK} < {high} && {TASK} < {var.extent}"
-            self.open(f"for (int64_t {TASK} = {low} > 0 ? {low} : 0; {last}; {TASK}++)")
+        if var.name == TASK:
+            self._task_loop(loop)
         else:
             end = var.extent if loop.end is None else self.count(loop.end)
             self.open(f"for (int64_t {var.name} = 0; {var.name} < {end}; {var.name}++)")
-        self.statements(loop.body)
-        self.close()
+            self.statements(loop.body)
+            self.close()
         if loop.kind is LoopKind.REDUCE:
+            self.close()
+
+    def _task_loop(self, loop: Loop) -> None:
+        """The work items of this call that are the loop's."""
+        first, extent = loop.first, loop.var.extent
+        if surely_equal(first, 0) and surely_equal(extent, self.kernel.tasks):
+            begin, condition = "begin", f"{TASK} < end"
+        else:
+            begin = f"begin - {first} > 0 ? begin - {first} : 0"
+            condition = f"{TASK} < end - {first} && {TASK} < {extent}"
+        if loop.digits:
+            start, rest = self.fresh("start"), self.fresh("rest")
+            self.open("")
+            self.line(f"const int64_t {start} = {begin};")
+            # Where there is nothing to do, an extent may be zero.
+            self.open(f"if ({start} < {extent})")
+            self.line(f"int64_t {rest} = {start};")
+            for digit in reversed(loop.digits[1:]):
+                self.line(f"int64_t {digit.name} = {rest} % {digit.extent};")
+                self.line(f"{rest} /= {digit.extent};")
+            self.line(f"int64_t {loop.digits[0].name} = {rest};")
+            begin = start
+        self.open(f"for (int64_t {TASK} = {begin}; {condition}; {TASK}++)")
+        self.statements(loop.body)
+        self._count_on(loop.digits)
+        self.close()
+        if loop.digits:
+            self.close()
+            self.close()
+
+    def _count_on(self, digits: Sequence[Var]) -> None:
+        """The next position in nested loops: the innermost variable one further, and where it is at
+        its end, those around it.
+        """
+        for digit in reversed(digits[1:]):
+            self.open(f"if (++{digit.name} == {digit.extent})")
+            self.line(f"{digit.name} = 0;")
+        for digit in digits[:1]:
+            self.line(f"{digit.name}++;")
+        for _ in digits[1:]:
             self.close()
 
     def loop_hints(self, loop: For) -> None:

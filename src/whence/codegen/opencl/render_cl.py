@@ -291,6 +291,12 @@ class ClWriter(CWriter):
         else:
             self.open(f"if (number >= {loop.first} && number < {loop.first + loop.var.extent})")
             self.line(f"const {self.counter} {TASK} = number - {loop.first};")
+        rest = TASK
+        for digit in reversed(loop.digits[1:]):
+            self.line(f"const {self.counter} {digit.name} = {rest} % {digit.extent};")
+            rest = f"({rest} / {digit.extent})"
+        if loop.digits:
+            self.line(f"const {self.counter} {loop.digits[0].name} = {rest};")
         self.statements(loop.body)
         self.close()
 

@@ -50,6 +50,10 @@ class Loop:
     """
     end: Count | None = None
     """Where it ends, if that is known only at run time; never beyond the variable's extent."""
+    digits: tuple[Var, ...] = ()
+    """For a loop over tasks: the variables of nested loops, outermost first, that the task counts
+    together. They are counted on with it, where finding them by division would be slow.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,18 +195,19 @@ class _Nest:
         is_short = not is_symbolic(extents[-1]) and extents[-1] <= _SHORT
         if is_short and not split_last and estimate(math.prod(extents[:-1])) >= _LANES:
             return self._unrolled(extents, first, begins)
-        task, inner, positions = _split(extents, len(extents) - 1)
+        task, digits, inner, positions = _split(extents, len(extents) - 1)
         positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
         if split_last:
             positions[-2:] = [positions[-2] * extents[-1] + positions[-1]]
-        return Loop(task, _wrap(inner, self._stores(positions)), LoopKind.SERIAL, first)
+        body = _wrap(inner, self._stores(positions))
+        return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
 
     def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:
         """The last dimension written out, so that the one before it, which is longer, fills
         vectors: the channels of an image, say.
         """
         *outer, last = extents
-        task, inner, positions = _split(outer, max(len(outer) - 1, 1))
+        task, digits, inner, positions = _split(outer, max(len(outer) - 1, 1))
         at = [position + begins.get(place, 0) for place, position in enumerate(positions)]
         stores = tuple(
             store
@@ -218,6 +219,7 @@ class _Nest:
             _wrap(inner, stores) if inner else stores,
             LoopKind.SERIAL if inner else LoopKind.VECTOR,
             first,
+            digits=digits,
         )
 
     # ---- squares ----
@@ -242,7 +244,7 @@ class _Nest:
         last = len(extents) - 1
         order = [place for place in range(last) if place != row] + [row, last]
         counts = [extents[place] // (SIDE if place in (row, last) else 1) for place in order]
-        task, inner, positions = _split(counts, len(counts))
+        task, digits, inner, positions = _split(counts, len(counts))
         along, across = Var("along", SIDE), Var("across", SIDE)
         at = dict(zip(order, positions, strict=True))
         at[row] = at[row] * SIDE + of(along)
@@ -267,7 +269,7 @@ class _Nest:
         )
         for var in reversed(inner):
             squares = (Loop(var, squares),)
-        return Loop(task, squares, LoopKind.SERIAL, first)
+        return Loop(task, squares, LoopKind.SERIAL, first, digits=digits)
 
     # ---- where an element lies ----
 
@@ -389,21 +391,28 @@ class _Nest:
         )
 
 
-def _split(extents: Sequence[int], most: int) -> tuple[Var, list[Var], list[Index]]:
-    """The task that counts the outermost of nested loops, at most `most` of them, the loops left,
-    and the position in each.
+def _split(
+    extents: Sequence[int], most: int
+) -> tuple[Var, tuple[Var, ...], list[Var], list[Index]]:
+    """The task that counts the outermost of nested loops, at most `most` of them, with their
+    variables where they are counted too, the loops left, and the position in each.
     """
     count = 1
     while count < most and estimate(math.prod(extents[:count])) < _TASKS:
         count += 1
     task = Var(TASK, math.prod(extents[:count]))
-    inner = [Var(f"i{place}", extent) for place, extent in enumerate(extents[count:], count)]
-    outer: list[Index] = []
-    rest = of(task)
-    for extent in reversed(extents[1:count]):
-        outer.insert(0, rest % extent)
-        rest = rest // extent
-    return task, inner, [rest, *outer, *(of(var) for var in inner)]
+    variables = [Var(f"i{place}", extent) for place, extent in enumerate(extents)]
+    inner = variables[count:]
+    # The processor divides by numbers that the compiler does not know in tens of cycles.
+    digits = tuple(variables[:count]) if any(map(is_symbolic, extents[1:count])) else ()
+    outer: list[Index] = [of(var) for var in digits]
+    if not digits:
+        rest = of(task)
+        for extent in reversed(extents[1:count]):
+            outer.insert(0, rest % extent)
+            rest = rest // extent
+        outer.insert(0, rest)
+    return task, digits, inner, [*outer, *(of(var) for var in inner)]
 
 
 def _wrap(loops: Sequence[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -432,6 +441,7 @@ def _divisors(
                     and surely_equal(coefficient, 1)
                     and var.name in variables
                     and decide(1, Relation.LT, atom.by)
-                    and decide(atom.by, Relation.LT, var.extent)
+                    # What divides an open size may be all of it: then the outer factor is 1.
+                    and (is_symbolic(var.extent) or decide(atom.by, Relation.LT, var.extent))
                 ):
                     yield variables[var.name], atom.by
