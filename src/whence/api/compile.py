@@ -19,13 +19,12 @@ from whence.api.files import (
     sized,
 )
 from whence.api.open_sizes import (
-    CallShapes,
     CompileOptions,
     build,
-    build_open,
     explaining_sizes,
     opened_shapes,
 )
+from whence.building.build_open import CallShapes, build_open
 from whence.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from whence.api.files import Dims, Shapes, StatePairs, load, shapes_with
 from whence.api.open_sizes import (
-    CallShapes,
     CompileOptions,
     build,
-    build_open,
     explaining_sizes,
     opened_shapes,
 )
+from whence.building.build_open import CallShapes, build_open
 from whence.errors import ModelError
 from whence.extent import is_symbolic
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from whence.api.files import Shapes, StatePairs
+from whence.building.build_open import CallShapes
 from whence.errors import ModelError, UnsupportedError
-from whence.extent import is_symbolic
-from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.building.backend import Progress
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from whence.runtime.engine import Engine
 
 NO_STATE: StatePairs = MappingProxyType({})
-CallShapes = Mapping[str, Sequence[int]]
-"""Of the inputs of a call."""
 
 
 class CompileOptions(NamedTuple):
@@ -47,49 +43,11 @@ def opened_shapes(
     """The shapes of a call, with the model's dimensions in place of sizes that it leaves open, if
     the engine can run what is compiled for that; those of `closed` are numbers.
     """
-    from whence.ops.binding import Port
     from whence.ops.open_dimensions import open_dimensions
 
     if options.specialise or not engine.backend.opens_dimensions:
         return inputs
-    opened = open_dimensions(ports, inputs)[1]
-    if not closed:
-        return opened
-    fixed = [
-        Port(name, replace(kind, shape=_closed(opened[name], inputs[name], closed)))
-        if name in opened and isinstance(kind, TensorType)
-        else Port(name, kind)
-        for name, kind in ports
-    ]
-    return open_dimensions(fixed, inputs)[1]
-
-
-def _closed(
-    opened: Sequence[int], given: Sequence[int], closed: Collection[str]
-) -> tuple[int | str, ...]:
-    """What an input declares when these dimensions are numbers."""
-    return tuple(
-        size if not is_symbolic(dim) or str(dim) in closed else str(dim)
-        for dim, size in zip(opened, given, strict=True)
-    )
-
-
-def build_open(
-    opened: Callable[[Collection[str]], CallShapes], build: Callable[[CallShapes], Program]
-) -> tuple[Program, CallShapes, frozenset[str]]:
-    """The program for as many sizes as can stay open; what it was built for, and the names of the
-    dimensions that had to be numbers. `opened` gives the shapes with some of them closed.
-    """
-    from whence.building.build import PinnedSizesError
-
-    closed: frozenset[str] = frozenset()
-    while True:
-        # Opened anew each time: dimensions remember what was asked about them.
-        shapes = opened(closed)
-        try:
-            return build(shapes), shapes, closed
-        except PinnedSizesError as error:
-            closed |= error.names
+    return open_dimensions(ports, inputs, closed)[1]
 
 
 def explaining_sizes(

@@ -8,20 +8,47 @@ are empty or broadcast: what is compiled for them is another program.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from whence.extent import LEAST, Dimensions
+from whence.extent import LEAST, Dimensions, is_symbolic
 from whence.ops.binding import Port
 from whence.types import Dim, TensorType
 
 
 def open_dimensions(
-    inputs: Sequence[Port], shapes: Mapping[str, Sequence[int]]
+    inputs: Sequence[Port], shapes: Mapping[str, Sequence[int]], closed: Collection[str] = ()
 ) -> tuple[Dimensions, dict[str, tuple[int, ...]]]:
     """The dimensions that these inputs leave open, with their sizes in a call with inputs of
     `shapes`, and those shapes with the dimensions in place of sizes. Where one name has two sizes in
-    the call, the second is a dimension of its own.
+    the call, the second is a dimension of its own. Those of `closed` are numbers.
     """
+    found = _open(inputs, shapes)
+    if not closed:
+        return found
+    opened = found[1]
+    fixed = [
+        Port(name, replace(kind, shape=_closed(opened[name], shapes[name], closed)))
+        if name in opened and isinstance(kind, TensorType)
+        else Port(name, kind)
+        for name, kind in inputs
+    ]
+    return _open(fixed, shapes)
+
+
+def _closed(
+    opened: Sequence[int], given: Sequence[int], closed: Collection[str]
+) -> tuple[int | str, ...]:
+    """What an input declares when these dimensions are numbers."""
+    return tuple(
+        size if not is_symbolic(dim) or str(dim) in closed else str(dim)
+        for dim, size in zip(opened, given, strict=True)
+    )
+
+
+def _open(
+    inputs: Sequence[Port], shapes: Mapping[str, Sequence[int]]
+) -> tuple[Dimensions, dict[str, tuple[int, ...]]]:
     sizes: dict[str, int] = {}
     labels: dict[str, str] = {}
     places: dict[str, list[str | int]] = {}
