@@ -73,6 +73,9 @@ def resize_axes(call: Call, shape: Sequence[int]) -> list[ResizeAxis]:
         outputs = [math.floor(common * np.float32(length) + np.float32(0.5)) for length in lengths]
     else:
         outputs = [] if sizes is None else [int(size) for size in sizes]
+    for axis, output in zip(axes, outputs, strict=True):
+        if output < 0:
+            raise ModelError(f"{call.op}: axis {axis} would have the size {output}")
     return [
         ResizeAxis(*fields) for fields in zip(axes, lengths, outputs, factors, regions, strict=True)
     ]
