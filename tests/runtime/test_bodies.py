@@ -81,11 +81,23 @@ def test_a_loop(turns: int, engine: Engine) -> None:
         assert len(program.graph.outputs) == 2, "nor is the condition"
 
 
-def test_a_loop_whose_shapes_grow_is_not_compiled_for_ever(engine: Engine) -> None:
+def test_a_loop_whose_shapes_grow_is_compiled_for_open_sizes(engine: Engine) -> None:
     model = _compiled(
         parsed(GROWING), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(6)]
     )
-    assert len(_programs(model)["body"] or []) == module._MOST_SIGNATURES
+    (body,) = cpu_backend(engine).bodies(model.programs[0])._known.values()
+    assert body is not None
+    assert len(body._executable.programs) == 6
+    # For the first shape, for sizes that differ, and for [4,4].
+    assert body._executable.compilations <= 3
+
+
+def test_a_body_is_not_compiled_for_ever(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_COMPILATIONS", 1)
+    model = _compiled(
+        parsed(GROWING), engine, [RNG.standard_normal((1, 4)).astype(np.float32), np.array(6)]
+    )
+    assert len(_programs(model)["body"] or []) == 1
 
 
 def test_branches_of_different_sizes(engine: Engine) -> None:

@@ -40,7 +40,7 @@ from whence.graph.outcomes import coverage, outcomes
 from whence.ops.definition import Cost
 from whence.provenance import Ledger
 from whence.rates import MachineRates
-from whence.runtime.profiler import SAMPLE
+from whence.runtime.profiler import SAMPLE, ProgramPart
 
 AS_READ = "as in the file"
 # Times of single runs that a profile keeps of each kernel, for comparing it with another.
@@ -97,57 +97,62 @@ def assemble(
     writers: Sequence[Writer] = (),
     left_out: Measured | None = None,
     environment: Mapping[str, str] | None = None,
+    parts: Sequence[ProgramPart] = (),
 ) -> Profile:
     """The profile of `program`, which was compiled from `source_graph` for inputs of these shapes.
 
+    `parts` are the program and what ran as part of it, if anything did; steps are numbered on.
     `left_out` has what was measured of what each operator adds to its kernel; without it, that is
     modelled, with the `rates` of the machine.
     """
-    graph, ledger = program.graph, program.graph.ledger
-    costs = CostModel(rates, footprint(program))
-    splitter = Splitter(
-        program,
-        source_costs(source_graph, costs, shapes),
-        source_kinds(source_graph),
-        costs,
-        left_out.savings if left_out is not None else None,
-    )
-    divided = work_items(program)
-    made_in = {node: step.number for step in program.steps for node in step.nodes}
-    made_by = {edge.child: edge.pass_name for edge in ledger.edges}
+    graph = program.graph
+    parts = parts or (ProgramPart(0, program),)
+    costs = CostModel(rates, sum(footprint(each.program) for each in parts))
+    own_costs, kinds = source_costs(source_graph, costs, shapes), source_kinds(source_graph)
     residual = dict(measured.residual_ns)
     passes: dict[str, int] = defaultdict(int)
-    kernels, split = [], {}
-    for step in program.steps:
-        items = divided.get(step.number, NOT_DIVIDED)
-        busy_ps = 1000 * items.workers(threads) * measured.usual_ns(step.number)
-        shares = split[step.number] = splitter.split(step, busy_ps)
-        time = int(measured.step_ns[step.number])
-        if not shares:
-            name = step.residual or f"unattributed: {step.name}"
-            residual[name] = residual.get(name, 0) + time
-        times = largest_remainder(time, [share.weight for share in shares]) if shares else []
-        for share, part in zip(shares, times, strict=True):
-            passes[made_by.get(share.node, AS_READ)] += part
-        error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
-        calls = int(measured.step_calls[step.number]) or 1
-        waited = measured.step_waited_ns[step.number] / calls
-        known = (
-            efficiency_of(
-                graph,
-                step,
-                costs,
-                items,
-                threads,
-                # What disturbs a run is no bound of the kernel.
-                min(time / calls, measured.usual_ns(step.number) or math.inf),
-                waited,
-            )
-            if engine == "cpu"
-            else NOT_KNOWN
+    kernels: list[KernelRow] = []
+    split: dict[int, Sequence[Share]] = {}
+    for first, part in parts:
+        splitter = Splitter(
+            part, own_costs, kinds, costs, left_out.savings if left_out is not None else None
         )
-        row = _kernel(graph, step, measured, time, shares, times, error, known)
-        kernels.append(_in_its_place(graph, step, row, made_in, made_by))
+        divided = work_items(part)
+        steps = [dataclasses.replace(each, number=first + each.number) for each in part.steps]
+        made_in = {node: step.number for step in steps for node in step.nodes}
+        made_by = {edge.child: edge.pass_name for edge in part.graph.ledger.edges}
+        for step in steps:
+            if _is_replaced(step) and not measured.step_calls[step.number]:
+                continue
+            items = divided.get(step.number - first, NOT_DIVIDED)
+            busy_ps = 1000 * items.workers(threads) * measured.usual_ns(step.number)
+            shares = split[step.number] = splitter.split(step, busy_ps)
+            time = int(measured.step_ns[step.number])
+            if not shares:
+                name = step.residual or f"unattributed: {step.name}"
+                residual[name] = residual.get(name, 0) + time
+            times = largest_remainder(time, [share.weight for share in shares]) if shares else []
+            for share, each in zip(shares, times, strict=True):
+                passes[made_by.get(share.node, AS_READ)] += each
+            error = 0.0 if left_out is None else left_out.errors.get(step.number, 0.0)
+            calls = int(measured.step_calls[step.number]) or 1
+            waited = measured.step_waited_ns[step.number] / calls
+            known = (
+                efficiency_of(
+                    part.graph,
+                    step,
+                    costs,
+                    items,
+                    threads,
+                    # What disturbs a run is no bound of the kernel.
+                    min(time / calls, measured.usual_ns(step.number) or math.inf),
+                    waited,
+                )
+                if engine == "cpu"
+                else NOT_KNOWN
+            )
+            row = _kernel(part.graph, step, measured, time, shares, times, error, known)
+            kernels.append(_in_its_place(part.graph, step, row, made_in, made_by))
     wall = sum(measured.runs_ns)
     return Profile(
         model=model,
@@ -174,15 +179,23 @@ def assemble(
         workers=measured.workers,
         policy=MODELLED if left_out is None else EXACT,
         notes=(
-            *((HALVES,) if program.details.reduced_precision else ()),
+            *((HALVES,) if any(each.program.details.reduced_precision for each in parts) else ()),
             *(() if left_out is None else left_out.notes),
         ),
         environment=dict(environment or {}),
         rates=rates if engine == "cpu" else None,
         memory=memory_use(program) if engine == "cpu" else None,
-        background=Background(source_graph, program, split, measured.samples),
+        # What is written about a program knows no parts of it yet.
+        background=(
+            Background(source_graph, program, split, measured.samples) if len(parts) == 1 else None
+        ),
         writers=tuple(writers),
     )
+
+
+def _is_replaced(step: ProgramStep) -> bool:
+    """Do the steps of another program run in its place, if they can?"""
+    return any(member.op == "Continuation" for member in step.members)
 
 
 def _kernel(

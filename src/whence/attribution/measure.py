@@ -35,6 +35,7 @@ from whence.ops.named_dimensions import named_sizes
 from whence.rates import MachineRates
 from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
+from whence.runtime.profiler import ProgramPart
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
 
 Progress = Callable[[str, int, int], None]
@@ -181,6 +182,7 @@ class ProfiledRuns:
             shapes=self._shapes,
             writers=writers,
             left_out=left_out,
+            parts=self._book.parts,
             environment={
                 **_subject(graph, self._shapes, model),
                 **({GUESSED: self._guessed} if self._guessed else {}),
@@ -199,7 +201,7 @@ class ProfiledRuns:
             lambda: _timed(self._executable, stream, self._values),
             measured.runs_ns,
         )
-        if recorded is None:
+        if recorded is None or stream.profiler.parts(self._program) != self._book.parts:
             return measured
         return dataclasses.replace(
             measured,
@@ -255,16 +257,15 @@ class _Book:
     """Sums over the profiled runs."""
 
     def __init__(self, program: Program, clock_ns: int, gap: str) -> None:
-        count = len(program.steps)
-        self._native = np.array([bool(step.symbol) for step in program.steps], bool)
+        self._program = program
+        self.parts: Sequence[ProgramPart] = ()
+        """The program, and what ran as part of it."""
+        self._native = np.zeros(0, bool)
         self._clock_ns = clock_ns
         self._gap = gap
         self._walls: list[int] = []
         self._residual: dict[str, int] = {}
-        self._total = np.zeros(count, np.int64)
-        self._calls = np.zeros(count, np.int64)
-        self._waited = np.zeros(count, np.int64)
-        self._least = np.full(count, _NEVER, np.int64)
+        self._total = self._calls = self._waited = self._least = np.zeros(0, np.int64)
         self._per_run: list[np.ndarray] = []
         self._samples: list[tuple[int, np.ndarray]] = []
 
@@ -272,6 +273,7 @@ class _Book:
         profiler = stream.profiler
         assert profiler is not None
         samples = profiler.samples()
+        self._grow(profiler.parts(self._program))
         found = account(samples, span, self._native, self._clock_ns, profiler.dropped, self._gap)
         self._walls.append(found.wall_ns)
         for name, spent in found.residual_ns.items():
@@ -286,6 +288,22 @@ class _Book:
             self._per_run.append(mine)
             self._samples.append((span.begin, samples))
 
+    def _grow(self, parts: Sequence[ProgramPart]) -> None:
+        """Have a place for every step of the parts."""
+        more = sum(len(each.program.steps) for each in parts) - len(self._native)
+        self.parts = parts
+        if more:
+            self._native = np.array([bool(s.symbol) for p in parts for s in p.program.steps], bool)
+            self._total, self._calls, self._waited, self._least = (
+                np.append(each, np.full(more, start, np.int64))
+                for each, start in (
+                    (self._total, 0),
+                    (self._calls, 0),
+                    (self._waited, 0),
+                    (self._least, _NEVER),
+                )
+            )
+
     def close(self, unprofiled: Sequence[int]) -> Measurement:
         kept = range(len(self._samples))
         middle = sorted(kept, key=lambda run: self._walls[run])[len(kept) // 2]
@@ -297,7 +315,9 @@ class _Book:
             step_calls=self._calls,
             step_waited_ns=self._waited,
             step_min_ns=np.where(self._calls > 0, self._least, 0),
-            per_run_ns=np.array(self._per_run),
+            per_run_ns=np.array(
+                [np.pad(each, (0, len(self._total) - len(each))) for each in self._per_run]
+            ),
             timeline=events_of(samples, begin),
             timeline_ns=self._walls[middle],
             overhead_ratio=overhead(self._walls, unprofiled),

@@ -121,6 +121,9 @@ def evaluate_node(
             )
         return evaluate(Call(node.op, node.attrs, inputs, len(node.outputs)))
     except WhenceError as error:
+        if node.op == "Continuation":
+            # No operator of the file, which the error names already.
+            raise
         raise type(error)(f"operator {display_name(node)}: {error}") from error
     except (
         ArithmeticError,
@@ -281,6 +284,7 @@ _CONTROL: Mapping[str, Callable[[Node, tuple[Value, ...], RunBody], Sequence[Val
     "If": _run_if,
     "Branch": _run_branch,
     "Call": _run_branch,
+    "Continuation": _run_branch,
     "Fail": _run_fail,
     "Loop": _run_loop,
     "Scan": _run_scan,

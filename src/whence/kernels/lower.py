@@ -178,6 +178,10 @@ def _reference_step(entry: FuseEntry, node: Node, why: str) -> Step:
 
 def lower_group(group: Group, anchor: Node, tile: Tile, choices: Choices = NO_CHOICES) -> Kernel:
     """One kernel for the group. Raises `UnsupportedError` when no family covers it."""
+    for node in group.members:
+        # Before its shape is looked at: no shape would help.
+        if node.op not in RULES and node.op not in FAMILIES:
+            raise UnsupportedError(f"{node.op} has no native kernel")
     if not _is_static(group.members):
         raise UnsupportedError(f"'{anchor.name}' has a shape that is known only at run time")
     if _has_empty(group):

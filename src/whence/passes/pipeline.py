@@ -17,6 +17,7 @@ from whence.passes.control.flatten_branches import FlattenBranches
 from whence.passes.control.inline_branches import InlineBranches
 from whence.passes.control.inline_calls import InlineCalls
 from whence.passes.control.postpone_failures import PostponeFailures
+from whence.passes.control.split_at_run_time_sizes import SplitAtRunTimeSizes
 from whence.passes.fold.fold_batch_norm import FoldBatchNorm
 from whence.passes.fold.fold_constants import FoldConstants
 from whence.passes.fold.fold_matmul_transpose import FoldMatmulTranspose
@@ -148,6 +149,7 @@ PREPARE: Sequence[Pass] = (
     *_FUSE,
     *_CLEAN_UP,
     PostponeFailures(),
+    SplitAtRunTimeSizes(),
 )
 """Everything, for compiling."""
 

@@ -1,10 +1,11 @@
-"""The bodies of loops and conditions, compiled: each is a program of its own, for the shapes that
-it is first run with.
+"""The bodies of loops and conditions, and continuations, compiled: each is a program of its own.
 
+A loop's body is compiled for the shapes that it is first run with, and for open sizes when it runs
+with others; a continuation (`passes/control/split_at_run_time_sizes.py`) for open sizes at once.
 What a loop hands on unchanged, or captures, and the model holds as a constant, is a constant in the
 compiled body as well, packed as kernels want it; and what is handed on unchanged is not copied from
-turn to turn. A body whose shapes change all the time is left to the interpreter: compiling it each
-time would take longer than running it ever does.
+turn to turn. Where shapes change in ways that no compilation serves, the interpreter does what is
+left: compiling each time would take longer than running ever does.
 """
 
 from __future__ import annotations
@@ -15,22 +16,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from whence.building.build_open import CallShapes, build_open
 from whence.building.prepare import prepare_and_build
-from whence.graph import Graph, Node
+from whence.errors import ModelError, UnsupportedError
+from whence.extent import is_symbolic
+from whence.graph import Graph, Node, Ref
 from whence.graph.interpreter import RunBody, run_body
 from whence.graph.state import BOUNDARY
 from whence.ops.binding import Port
 from whence.ops.definition import OpClass, Value
+from whence.ops.open_dimensions import open_dimensions
+from whence.passes.control.split_at_run_time_sizes import CONTINUATION
 from whence.passes.shapes.propagate_types import fix_input_shapes
 from whence.runtime.executable import Executable
+from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.building.program import Program
     from whence.runtime.engine import Engine
+    from whence.runtime.profiler import Profiler
 
 _WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
 _FEWEST = 8
-_MOST_SIGNATURES = 3
+_MOST_COMPILATIONS = 8
 
 
 class Bodies:
@@ -44,13 +52,17 @@ class Bodies:
         self._lock = threading.Lock()
         self._known: dict[tuple[int, str], _Body | None] = {}
 
-    def runner(self, node: Node) -> RunBody:
-        """What runs the bodies of this operator."""
+    def runner(self, node: Node, profiler: Profiler | None = None) -> RunBody:
+        """What runs the bodies of this operator. The steps of a continuation are noted in the
+        profile; those of a loop's body are the loop's.
+        """
+        if node.op != CONTINUATION:
+            profiler = None
         names = {id(body): name for name, body in node.bodies.items()}
 
         def run(body: Graph, feeds: Sequence[Value]) -> list[Value]:
             found = self._body(node, names[id(body)])
-            return run_body(body, feeds) if found is None else found.run(feeds)
+            return run_body(body, feeds) if found is None else found.run(feeds, profiler)
 
         return run
 
@@ -59,9 +71,10 @@ class Bodies:
         with self._lock:
             if key not in self._known:
                 body = node.bodies[name]
+                is_open = node.op == CONTINUATION
                 self._known[key] = (
-                    _Body(body, _constants(self._graph, node, body), self._engine)
-                    if _is_worth_it(node, body)
+                    _Body(body, _constants(self._graph, node, body), self._engine, is_open=is_open)
+                    if is_open or _is_worth_it(node, body)
                     else None
                 )
             return self._known[key]
@@ -72,7 +85,15 @@ class _Body:
     from.
     """
 
-    def __init__(self, body: Graph, constants: Mapping[int, np.ndarray], engine: Engine) -> None:
+    def __init__(
+        self,
+        body: Graph,
+        constants: Mapping[int, np.ndarray],
+        engine: Engine,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        """With `is_open`, already the first compilation is for open sizes."""
         self._body = body
         self._passed_on = {
             index: place for index, place in _passed_on(body).items() if place not in constants
@@ -89,27 +110,30 @@ class _Body:
             if index not in self._passed_on and index not in self._fixed
         ]
         graph = _bound(body, constants, self._made)
-        self._signatures: set[tuple[object, ...]] = set()
+        ports = [Port(node.name, node.type) for node in graph.inputs]
+
+        def built(shapes: CallShapes) -> Program:
+            return prepare_and_build(fix_input_shapes(graph.copy(), shapes), engine.backend)
 
         def specialise(shapes: Mapping[str, Sequence[int]]) -> Program:
-            own = fix_input_shapes(graph.copy(), shapes)
-            return prepare_and_build(own, engine.backend)
+            is_first = not self._executable.compilations
+            if not engine.backend.opens_dimensions or (is_first and not is_open):
+                return built(shapes)
+            try:
+                opened = build_open(lambda closed: open_dimensions(ports, shapes, closed)[1], built)
+                return opened[0]
+            except (ModelError, UnsupportedError):
+                # What cannot be done says so in the numbers of this run.
+                return built(shapes)
 
-        self._executable = Executable(
-            [Port(node.name, node.type) for node in graph.inputs], engine, specialise, lambda: graph
-        )
+        self._executable = Executable(ports, engine, specialise, lambda: graph)
 
-    def run(self, feeds: Sequence[Value]) -> list[Value]:
+    def run(self, feeds: Sequence[Value], profiler: Profiler | None) -> list[Value]:
         given = [feeds[place] for place in self._given]
-        # A set that two threads add to at once may take in one more than the limit, which does no
-        # harm.
-        signature = tuple(value.shape if isinstance(value, np.ndarray) else None for value in given)
-        if signature not in self._signatures:
-            if len(self._signatures) >= _MOST_SIGNATURES:
-                return run_body(self._body, feeds)
-            self._signatures.add(signature)
-        result = self._executable(*given) if self._made else ()
-        made = iter(result if isinstance(result, tuple) else (result,))
+        executable = self._executable
+        if executable.compilations >= _MOST_COMPILATIONS and not executable.serves(given):
+            return run_body(self._body, feeds)
+        made = iter(executable.run_part(given, profiler) if self._made else ())
         return [
             feeds[self._passed_on[index]]
             if index in self._passed_on
@@ -146,7 +170,7 @@ def _constants(graph: Graph, node: Node, body: Graph) -> dict[int, np.ndarray]:
     found: dict[int, np.ndarray] = {}
     # Captures are the last inputs of the operator and of the body.
     for back in range(1, n_captures + 1):
-        value = graph.const_value(node.inputs[len(node.inputs) - back])
+        value = _known_number(graph, node.inputs[len(node.inputs) - back])
         if value is not None:
             found[len(body.inputs) - back] = value
     if node.op == "Loop":
@@ -158,6 +182,16 @@ def _constants(graph: Graph, node: Node, body: Graph) -> dict[int, np.ndarray]:
             if value is not None and handed_on.get(place - 1) == place:
                 found[place] = value
     return found
+
+
+def _known_number(graph: Graph, ref: Ref | None) -> np.ndarray | None:
+    """A constant, or what the sizes that the program is for decide."""
+    value = graph.known_value(ref)
+    if value is None or ref is None or value.dtype != np.object_:
+        return value
+    kind = graph.type_of(ref)
+    assert isinstance(kind, TensorType)
+    return None if any(map(is_symbolic, value.flat)) else value.astype(kind.dtype.numpy)
 
 
 def _bound(body: Graph, constants: Mapping[int, np.ndarray], made: Sequence[int]) -> Graph:

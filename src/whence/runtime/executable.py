@@ -22,6 +22,7 @@ from whence.types import TensorType
 
 if TYPE_CHECKING:
     from whence.graph import Graph
+    from whence.runtime.profiler import Profiler
 
 
 class Pending:
@@ -301,6 +302,10 @@ class Executable:
         self._fulfil(pending, time.monotonic_ns(), self._binder.call(args, kwargs), stream)
         return pending
 
+    def run_part(self, inputs: Sequence[Value], profiler: Profiler | None) -> list[Value]:
+        """A run that is part of another, whose profiler notes its steps as well."""
+        return self._run(self._binder.call(inputs, {}), None, profiler=profiler)
+
     def _fulfil(
         self,
         pending: Pending,
@@ -356,6 +361,10 @@ class Executable:
         """The program for inputs of these shapes, compiled on first use."""
         return self._programs.find(self._signature(inputs)).program
 
+    def serves(self, inputs: Sequence[Value]) -> bool:
+        """Can inputs of these shapes be run by what is compiled?"""
+        return self._programs.serves(self._signature(inputs))
+
     @property
     def programs(self) -> tuple[Program, ...]:
         """The programs made so far, for the shapes that were used last."""
@@ -369,7 +378,11 @@ class Executable:
         return self._programs.compilations
 
     def _run(
-        self, inputs: Sequence[Value], stream: Stream | None, out: Sequence[Value] | None = None
+        self,
+        inputs: Sequence[Value],
+        stream: Stream | None,
+        out: Sequence[Value] | None = None,
+        profiler: Profiler | None = None,
     ) -> list[Value]:
         prepared = self._programs.find(self._signature(inputs))
         program, free = prepared.program, prepared.free
@@ -378,6 +391,9 @@ class Executable:
         except IndexError:
             instance = self._instance(program)
         try:
+            if profiler is not None:
+                with profiler.part(program):
+                    return self.engine.backend.run(instance, inputs, profiler=profiler)
             if not program.plan.variables:
                 return self._run_on(instance, program, inputs, stream, None, out)
             state = self._state_of(program)

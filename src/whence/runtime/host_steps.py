@@ -55,8 +55,10 @@ class HostSteps:
 
     def do(self, step: ReferenceStep, profiler: Profiler | None) -> None:
         begin = time.monotonic_ns()
+        written = 0 if profiler is None else profiler.written
         self._evaluate(step)
-        if profiler is not None:
+        # A continuation takes samples of its own steps.
+        if profiler is not None and profiler.written == written:
             profiler.note(begin, time.monotonic_ns(), step.number)
 
     def _evaluate(self, step: ReferenceStep) -> None:

@@ -39,6 +39,7 @@ class Profiler(ctypes.Structure):
         ("execution", ctypes.c_uint64),
         ("busy", ctypes.c_void_p),
         ("workers", ctypes.c_uint64),
+        ("first_step", ctypes.c_uint64),
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +17,7 @@ SAMPLE = np.dtype(
     [("begin", "<u8"), ("end", "<u8"), ("execution", "<u4"), ("step", "<u4"), ("waited", "<u8")]
 )
 """When one step ran, in nanoseconds of the monotonic clock. The execution counts from 0 at the last
-reset; the step is its program's.
+reset; the step is its program's, or one of a program that ran as a part of it (`Profiler.parts`).
 
 `waited` is how much of it the calling thread spent waiting for others to finish their part.
 """
@@ -38,6 +41,14 @@ class ProfilingDataKind(enum.IntEnum):
     """Nanoseconds of each execution: latest end less earliest begin of its steps."""
 
 
+class ProgramPart(NamedTuple):
+    """A program that runs as part of another: what is behind sizes that only a run knows."""
+
+    first_step: int
+    """What the numbers of its steps begin with in samples."""
+    program: Program
+
+
 class Profiler:
     """A ring of samples and the times of all executions since the last reset. One per stream, read
     when the stream is at rest.
@@ -46,6 +57,8 @@ class Profiler:
     def __init__(self, ring: int = _RING) -> None:
         self._samples = np.zeros(ring, SAMPLE)
         self._busy = np.zeros((0, 0), BUSY)
+        # Not forgotten by a reset: a part keeps its numbers.
+        self._parts: dict[Program, dict[object, ProgramPart]] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -86,13 +99,44 @@ class Profiler:
             )
         self._struct.execution = execution
 
+    @contextmanager
+    def part(self, program: Program) -> Iterator[None]:
+        """What runs meanwhile is `program`, as part of the execution that is on its way."""
+        parts = self._parts.setdefault(
+            self._programs[-1], {None: ProgramPart(0, self._programs[-1])}
+        )
+        # Programs of the same code for different sizes have the same steps.
+        key = program.template or program
+        if key in parts:
+            first = parts[key].first_step
+        else:
+            last = next(reversed(parts.values()))
+            first = last.first_step + len(last.program.steps)
+        parts[key] = ProgramPart(first, program)
+        before = self._struct.first_step
+        self._struct.first_step = first
+        try:
+            yield
+        finally:
+            self._struct.first_step = before
+
+    def parts(self, program: Program) -> tuple[ProgramPart, ...]:
+        """The program, and what ran as part of it."""
+        found = self._parts.get(program)
+        return (ProgramPart(0, program),) if found is None else tuple(found.values())
+
+    @property
+    def written(self) -> int:
+        """How many samples were taken since the last reset."""
+        return int(self._struct.written)
+
     def note(self, begin: int, end: int, step: int) -> None:
         """A step that did not run in native code. It has its place now, and is entered later: that
         would take longer than some of the steps.
         """
         place = self._struct.written
         self._struct.written = place + 1
-        self._noted.append((place, begin, end, step))
+        self._noted.append((place, begin, end, step + int(self._struct.first_step)))
 
     def _enter_noted(self) -> None:
         """What was noted of the execution that is the last so far."""

@@ -71,6 +71,13 @@ class ProgramSet:
         found.last_use = next(self._uses)
         return found
 
+    def serves(self, signature: Signature) -> bool:
+        """Can inputs of these shapes be run by what is compiled?"""
+        return signature in self._prepared or any(
+            program.template is not None and program.template.sizes_of(signature) is not None
+            for program in self._templates
+        )
+
     def _make(self, signature: Signature) -> Prepared:
         for program in self._templates:
             assert program.template is not None

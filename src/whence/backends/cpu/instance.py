@@ -137,7 +137,7 @@ class Instance:
                 ) < len(action.symbols):
                     if reached <= native.FAULT:
                         raise index_fault(self.program, steps.first_step + native.FAULT - reached)
-                    others = others or self._host_steps(given, made, before, after)
+                    others = others or self._host_steps(given, made, before, after, profiler)
                     others.do(
                         next(
                             step
@@ -147,13 +147,13 @@ class Instance:
                         profiler,
                     )
             else:
-                others = others or self._host_steps(given, made, before, after)
+                others = others or self._host_steps(given, made, before, after, profiler)
                 others.do(action, profiler)
         if choice is not None and profile is None:
             choice.end(began)
         if len(self._writes) == len(made):
             return made
-        others = others or self._host_steps(given, made, before, after)
+        others = others or self._host_steps(given, made, before, after, profiler)
         return [others.collect(index) for index in range(len(made))]
 
     def _host_steps(
@@ -162,11 +162,12 @@ class Instance:
         made: Sequence[np.ndarray | None],
         before: Sequence[np.ndarray],
         after: Sequence[np.ndarray],
+        profiler: Profiler | None,
     ) -> HostSteps:
         # Most models are native throughout and need none of it.
         from whence.runtime.host_steps import HostSteps
 
-        return HostSteps(self.program, self._arena, given, made, before, after, self._bodies)
+        def run_nested(node: Node) -> RunBody:
+            return self.engine.bodies(self.program).runner(node, profiler)
 
-    def _bodies(self, node: Node) -> RunBody:
-        return self.engine.bodies(self.program).runner(node)
+        return HostSteps(self.program, self._arena, given, made, before, after, run_nested)

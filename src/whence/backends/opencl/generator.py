@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from whence.backends.opencl.backend import OpenClBackend
 
 
-PREFERENCES = Preferences(channel_block=TILE.lanes, concat_in_place=False)
+PREFERENCES = Preferences(
+    channel_block=TILE.lanes,
+    without=frozenset({"split_at_run_time_sizes"}),
+    concat_in_place=False,
+)
 """A device keeps every value in memory of its own."""
 
 

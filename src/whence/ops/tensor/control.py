@@ -23,6 +23,8 @@ OPS: tuple[OpDef, ...] = (
     OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=named(cond=CONDITION)),
     # Whence's own: a nested graph that runs where it stands.
     OpDef("Branch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    # And one that is compiled when a run knows the sizes of what it takes.
+    OpDef("Continuation", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     # An operator of a file, computed by the graph that it holds; it can be written as it was read.
     OpDef("Call", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
     # And one that cannot work: it says why when it runs.

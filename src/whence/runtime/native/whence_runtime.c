@@ -575,7 +575,7 @@ int64_t wh_run(const wh_plan *plan, int64_t first, wh_pool *pool, const wh_memor
     }
     if (profiler) {
       uint64_t now = wh_now();
-      note(profiler, mark, now, plan->first_step + i, since ? now - since : 0);
+      note(profiler, mark, now, (int64_t)profiler->first_step + plan->first_step + i, since ? now - since : 0);
       mark = now;
     }
     if (face->fault) {

@@ -74,6 +74,7 @@ typedef struct {
   uint64_t execution; /* the one that runs now */
   wh_busy *busy;      /* for each sample of the ring, `workers` of them; NULL when nobody wants to know, which costs nothing */
   uint64_t workers;   /* at least as many as the pool has threads */
+  uint64_t first_step; /* added to the numbers of steps: where those of the program that runs begin */
 } wh_profiler;
 
 typedef struct wh_pool wh_pool;

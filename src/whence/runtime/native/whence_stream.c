@@ -18,7 +18,7 @@ whence_status_t wh_stream_init(whence_stream_t stream, const wh_engine_functions
   pthread_mutex_init(&stream->lock, NULL);
   stream->profiling = profiling;
   if (!profiling) return whence_success;
-  stream->profiler = (wh_profiler){calloc(RING, sizeof(wh_sample)), RING, 0, calloc(128, sizeof(uint64_t)), 64, 0, NULL, 0};
+  stream->profiler = (wh_profiler){calloc(RING, sizeof(wh_sample)), RING, 0, calloc(128, sizeof(uint64_t)), 64, 0, NULL, 0, 0};
   stream->calls = calloc(steps, sizeof(uint64_t));
   stream->nanoseconds = calloc(steps, sizeof(uint64_t));
   return stream->profiler.samples && stream->profiler.times && stream->calls && stream->nanoseconds ? whence_success : whence_out_of_memory;

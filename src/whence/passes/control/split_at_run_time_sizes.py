@@ -1,0 +1,162 @@
+"""What stands behind a size that only a run knows is compiled when the run knows it.
+
+1. g(f(x)) = Continuation(g)(f(x)) where the shape of f(x) follows from the data: NonZero,
+   NonMaxSuppression, a Range or Slice whose limits are computed, what a loop gives
+
+f runs by its reference, and g, which is everything that depends on such a value, is a nested graph
+whose inputs have open sizes. It is compiled for the sizes of the first run, and like any model with
+open sizes serves others too (`runtime/bodies.py`); behind a size that is not known even then it is
+split again. What does not depend on such a value stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from whence.graph import Graph, Node, Ref, Rewriter
+from whence.graph.change import Change
+from whence.graph.guards import guards_of_nodes
+from whence.graph.node import Birth
+from whence.graph.state import BOUNDARY
+from whence.ops.definition import OpClass
+from whence.ops.registry import classes_of
+from whence.passes.base import Pass
+from whence.provenance import EdgeKind
+from whence.provenance.ledger import Entry
+from whence.types import DType, TensorType, ValueType
+
+CONTINUATION = "Continuation"
+_RULE = "what needs a size that only a run knows is compiled by itself"
+_WORTH_IT = OpClass.CONV | OpClass.MATMUL | OpClass.RECURRENT | OpClass.NORM | OpClass.POOL
+_FEWEST = 8
+"""Operators that are worth compiling, where none of them takes long by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitAtRunTimeSizes(Pass):
+    name = "split_at_run_time_sizes"
+    summary = "what is behind a size that only a run knows is compiled when it is known"
+
+    def run(self, rewriter: Rewriter) -> None:
+        graph = rewriter.graph
+        if any(_is_unsized(node.type) for node in graph.inputs):
+            # The body of a loop or a branch, or a model that is not compiled yet.
+            return
+        late = _behind_unsized(graph)
+        if late and _is_worth_it(late):
+            _outline(rewriter, late)
+
+
+def _is_unsized(kind: ValueType) -> bool:
+    """Is it a tensor of numbers whose size is not known when the model is compiled?"""
+    return isinstance(kind, TensorType) and not kind.is_static and kind.dtype is not DType.STRING
+
+
+def _behind_unsized(graph: Graph) -> list[Node]:
+    """The operators that depend on a value whose size only a run knows, in order."""
+    late = _dependents(graph, frozenset())
+    if any(graph[number].op == "Choose" for number in late):
+        # Outside, nothing would tell any more that what is under a condition runs only if it holds.
+        late = _dependents(graph, frozenset(guards_of_nodes(graph)))
+    nodes = [node for node in graph if node.op not in BOUNDARY]
+    return [] if len(late) == len(nodes) else [node for node in nodes if node.id in late]
+
+
+def _dependents(graph: Graph, start: frozenset[int]) -> set[int]:
+    late = set(start)
+    for node in graph:
+        if node.op not in BOUNDARY and any(
+            ref is not None and (ref.node in late or _is_unsized(graph.type_of(ref)))
+            for ref in node.inputs
+        ):
+            late.add(node.id)
+    return late
+
+
+def _is_worth_it(nodes: Sequence[Node]) -> bool:
+    return len(nodes) >= _FEWEST or any(classes_of(node.op) & _WORTH_IT for node in nodes)
+
+
+def _outline(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
+    """Move the nodes, which nothing but results and each other reads, into a nested graph."""
+    graph = rewriter.graph
+    inside = {node.id for node in nodes}
+    taken = dict.fromkeys(
+        ref for node in nodes for ref in node.inputs if ref is not None and ref.node not in inside
+    )
+    readers = [
+        node for node in graph.results if any(ref and ref.node in inside for ref in node.inputs)
+    ]
+    if not readers:
+        return
+    given = dict.fromkeys(
+        ref for node in readers for ref in node.inputs if ref is not None and ref.node in inside
+    )
+    body, became = _body(rewriter, nodes, list(taken), list(given))
+    node = Node(
+        graph.new_id(),
+        CONTINUATION,
+        tuple(taken),
+        tuple(graph.type_of(ref) for ref in given),
+        {"captures": len(taken)},
+        bodies={"body": body},
+    )
+    # Results may stand anywhere behind what they read, and this reads more than they do.
+    for reader in readers:
+        _move_to_end(graph, reader)
+    # Graphs that go over to a copy must not be found at the node that leaves.
+    for each in nodes:
+        each.bodies = {}
+    change = Change(
+        graph,
+        rewriter.pass_name,
+        _RULE,
+        added=[node],
+        before=readers[0],
+        redirects={ref: node.ref(index) for index, ref in enumerate(given)},
+        removed=list(nodes),
+    )
+    rewriter.applied(change, change.apply())
+    graph.ledger.record_step(
+        Entry(copy.id, ((each.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
+        for each, copy in zip(nodes, became, strict=True)
+    )
+
+
+def _body(
+    rewriter: Rewriter, nodes: Sequence[Node], taken: Sequence[Ref], given: Sequence[Ref]
+) -> tuple[Graph, list[Node]]:
+    """A graph with copies of the nodes, and the copies."""
+    graph = rewriter.graph
+    body = Graph(f"{graph.name} continued", graph.ledger, graph.inference)
+    became: dict[Ref, Ref] = {}
+    for index, ref in enumerate(taken):
+        entry = Node(body.new_id(), "Input", (), (graph.type_of(ref),), name=f"in{index}")
+        became[ref] = body.append(entry).ref()
+    copies = []
+    for node in nodes:
+        copy = Node(
+            body.new_id(),
+            node.op,
+            tuple(None if ref is None else became[ref] for ref in node.inputs),
+            node.outputs,
+            node.attrs,
+            name=node.name,
+            origin=node.origin,
+            bodies=node.bodies,
+            flags=node.flags,
+        )
+        copy.birth = Birth(((node.id, EdgeKind.COPY),), rewriter.pass_name, _RULE)
+        copies.append(body.append(copy))
+        for index in range(len(node.outputs)):
+            became[node.ref(index)] = copy.ref(index)
+    for index, ref in enumerate(given):
+        body.append(Node(body.new_id(), "Output", (became[ref],), (), name=f"out{index}"))
+    return body, copies
+
+
+def _move_to_end(graph: Graph, node: Node) -> None:
+    last = graph.last
+    if last is not None and last is not node:
+        graph._relink(node, last, None)

@@ -1,0 +1,95 @@
+"""What depends on a size that only a run knows becomes a nested graph; the rest stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.passes.rewriting import operators
+from tests.runtime.models import assert_same
+from whence.building.prepare import prepare_graph
+from whence.graph import Graph
+from whence.graph.builder import GraphBuilder
+from whence.graph.outcomes import coverage
+from whence.graph.structure import structure
+from whence.passes.control.split_at_run_time_sizes import SplitAtRunTimeSizes
+from whence.passes.manager import CheckLevel, run_passes
+from whence.types import DType, TensorType
+
+X = np.array([-1, 2, 3, -4, 5, 6], np.float32)
+ROWS = np.arange(24, dtype=np.float32).reshape(6, 4)
+W = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
+
+
+def _picked(*, product: bool = True) -> Graph:
+    """Rows where x is positive, through a product; beside it an output that needs none of it."""
+    build = GraphBuilder()
+    x, rows = build.input("x", DType.F32, [6]), build.input("rows", DType.F32, [6, 4])
+    found = build.op("Compress", rows, build.op("Greater", x, build.const(np.float32(0))), axis=0)
+    build.output("y", build.op("MatMul", found, build.const(W)) if product else found)
+    build.output("z", build.op("Neg", x))
+    build.output("twice", build.op("Add", found, found))
+    return build.finish()
+
+
+def _split(graph: Graph) -> Graph:
+    (report,) = run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    assert sum(report.rules.values()) == 1
+    (node,) = (node for node in graph if node.op == "Continuation")
+    return node.bodies["body"]
+
+
+def test_what_is_behind_the_size_moves() -> None:
+    graph = _picked()
+    before = graph.run([X, ROWS])
+    body = _split(graph)
+    assert sorted(operators(graph)) == ["Compress", "Continuation", "Greater", "Neg"]
+    assert sorted(operators(body)) == ["Add", "MatMul"]
+    assert coverage(graph).lost == 0
+    assert_same(graph.run([X, ROWS]), before)
+    assert [node.name for node in graph.outputs] == ["y", "z", "twice"]
+
+
+def test_moving_twice_changes_nothing() -> None:
+    graph = _picked()
+    _split(graph)
+    before = structure(graph)
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    assert structure(graph) == before
+
+
+@pytest.mark.parametrize("graph", [_picked(product=False)], ids=["too little to be worth it"])
+def test_what_is_left_alone(graph: Graph) -> None:
+    before = structure(graph)
+    run_passes(graph, [SplitAtRunTimeSizes()], check=CheckLevel.INVARIANTS)
+    assert structure(graph) == before
+
+
+def test_what_a_condition_guards_stays_with_its_choice() -> None:
+    """Outside, both sides of the choice would run: one of them fails on this input."""
+    build = GraphBuilder()
+    x, rows = build.input("x", DType.F32, [6]), build.input("rows", DType.F32, [6, 4])
+    c, at = build.input("c", DType.BOOL, []), build.input("at", DType.I64, [6])
+    found = build.op("Compress", rows, build.op("Greater", x, build.const(np.float32(0))), axis=0)
+    product = build.op("MatMul", found, build.const(W))
+    one = build.op("Gather", x, at, name="may fail")
+    total = build.op("ReduceSum", product, keepdims=0)
+    build.output("rows", found)
+    build.output("y", build.op("Choose", c, one, build.op("Add", x, total)))
+    graph = build.finish()
+    body = _split(graph)
+    assert "Gather" in operators(body)
+    outside = np.full(6, 100)
+    _, y = graph.run([X, ROWS, np.array(False), outside])
+    np.testing.assert_allclose(y, X + (ROWS[X > 0] @ W).sum(), rtol=1e-5)
+
+
+def test_every_pass_over_a_model_that_is_split() -> None:
+    graph = _picked()
+    before = graph.run([X, ROWS])
+    prepare_graph(graph, check=CheckLevel.OUTPUTS)
+    assert "Continuation" in graph.op_counts
+    assert_same(graph.run([X, ROWS]), before)
+    (node,) = (node for node in graph if node.op == "Continuation")
+    kinds = [each.type for each in node.bodies["body"].inputs]
+    assert any(isinstance(kind, TensorType) and not kind.is_static for kind in kinds)
