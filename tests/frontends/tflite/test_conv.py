@@ -159,6 +159,20 @@ def test_transpose_conv_to_a_size_that_is_given_at_run_time(padding, quantised, 
     compare([compiled(*feeds)], [theirs], quanta=0)
     with pytest.raises(WhenceError, match=r"out of range|index"):
         compiled(np.array([1, 40, 40, 2], np.int32), values)
+    for batch, channels in ((3, 2), (1, 3), (1, 1), (1, -2)):
+        with pytest.raises(WhenceError, match="TRANSPOSE_CONV"):
+            compiled(np.array([batch, *sizes, channels], np.int32), values)
+
+
+def test_transpose_conv_to_other_channels_than_its_weights_make():
+    model = Model()
+    inputs = [model.const([1, 4, 4, 3], np.int32), model.const(floats(2, 3, 3, 3))]
+    x = model.input((1, 4, 4, 3))
+    model.output(
+        model.op("TRANSPOSE_CONV", [*inputs, x], (1, 4, 4, 3), stride_h=1, stride_w=1, version=1)
+    )
+    with pytest.raises(ModelError, match=r"TRANSPOSE_CONV.*\[1, 4, 4, 3\].*2 channels"):
+        read(model)
 
 
 def test_transpose_conv_with_bias_quantised():

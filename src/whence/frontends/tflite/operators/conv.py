@@ -171,6 +171,10 @@ def _transposed(call: OperatorCall, order: Sequence[int], axes: str) -> None:
     if not known:
         _transposed_to_computed_shape(call, order, kernels, strides)
         return
+    if wanted[-1] != shape[order[1]]:
+        call.fail(
+            f"its output shape is {list(wanted)}, and its weights make {shape[order[1]]} channels"
+        )
     before, after, extra = [], [], []
     for size, out, kernel, stride in zip(sizes, wanted[1:-1], kernels, strides, strict=True):
         begin = same_padding(out, kernel, stride)[0] if call.integer("padding") == _SAME else 0
@@ -196,7 +200,7 @@ def _transposed_to_computed_shape(
 ) -> None:
     """The size of the output, and with it the padding, is known only when the model runs: the
     largest that the strides allow is computed, and the part that is asked for is taken. Asking for
-    more is an index out of range.
+    more is an index out of range, for another batch or other channels a shape that does not fit.
     """
     attrs: dict[str, Attr] = {"strides": tuple(strides)}
     if any(stride > 1 for stride in strides):
@@ -211,7 +215,7 @@ def _transposed_to_computed_shape(
             begin = _same_padding_before(call, size, kernel, stride)
             indices = call.emit("Add", [indices, begin])
         result = call.emit("Gather", [result, indices], {"axis": axis})
-    call.output_codes(0, result)
+    call.output_codes(0, call.emit("Reshape", [result, shape], {"allowzero": 1}))
 
 
 def _same_padding_before(call: OperatorCall, size: Ref, kernel: int, stride: int) -> Ref:
