@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from tests.graph.making import X
-from whence.errors import GraphError, WhenceError
+from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph import Check, check_graph
 from whence.graph.builder import GraphBuilder
 from whence.types import DType, TensorType
@@ -59,4 +61,29 @@ def test_what_does_not_fit_is_refused() -> None:
     build = GraphBuilder()
     build.op("MatMul", build.input("x", DType.F32, [4]), build.const(np.ones((3, 5), np.float32)))
     with pytest.raises(WhenceError):
+        build.finish()
+
+
+@pytest.mark.parametrize(
+    ("op", "operands", "attrs", "found"),
+    [
+        ("Add", 1, {}, "has 1 input; it takes 2"),
+        ("Add", 3, {}, "has 3 inputs; it takes 2"),
+        ("Relu", 0, {}, "has 0 inputs; it takes 1"),
+        ("Conv", 1, {}, "has 1 input; it takes 2 to 3"),
+        ("FusedConv", 1, {}, "has 1 input; it takes 2 to 4"),
+        ("LookUp", 1, {}, "has 1 input; it takes 2"),
+        ("Neg", 2, {}, "has 2 inputs; it takes 1"),
+        ("Relu", 1, {"nonsense": 3}, "has no attribute 'nonsense'; it has none"),
+        ("Swish", 1, {"alpa": 1.0}, "has no attribute 'alpa'; it has alpha"),
+        ("Concat", 2, {}, "lacks its attribute 'axis'"),
+    ],
+)
+def test_an_operator_that_is_malformed(
+    op: str, operands: int, attrs: dict[str, Any], found: str
+) -> None:
+    build = GraphBuilder()
+    x = build.input("x", DType.F32, [2, 3])
+    build.output("y", build.op(op, *[x] * operands, name="mine", **attrs))
+    with pytest.raises(ModelError, match=rf"^operator 'mine' \({op}\) {found}$"):
         build.finish()

@@ -54,6 +54,16 @@ class TestAlways:
         graph.insert_before(graph[4], twin)
         fails(graph, Check.NONE, "a body is held by two nodes")
 
+    def test_too_many_operands(self) -> None:
+        graph = chain("Relu", "Neg")
+        graph.set_inputs(graph[2], (Ref(1), Ref(1)))
+        fails(graph, Check.NONE, "'node2'> has 2 inputs; it takes 1")
+
+    def test_an_attribute_that_the_operator_does_not_have(self) -> None:
+        graph = chain("Relu", "Neg")
+        graph[2].attrs = {"axis": 1}
+        fails(graph, Check.NONE, "'node2'> has no attribute 'axis'; it has none")
+
     def test_id_0(self) -> None:
         graph = chain("Relu", "Neg")
         graph[1].id = 0

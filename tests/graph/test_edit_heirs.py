@@ -139,15 +139,15 @@ class TestRedirects:
 
     def test_a_wide_node_is_rewired_in_one_go(self) -> None:
         graph = split_graph(*range(64), outputs=64)
-        concat = graph.insert_before(
+        total = graph.insert_before(
             graph.outputs[0],
-            Node(graph.new_id(), "Concat", [Ref(1, index) for index in range(64)], (F32X4,)),
+            Node(graph.new_id(), "Sum", [Ref(1, index) for index in range(64)], (F32X4,)),
         )
         edit = rewriter(graph).edit(graph[1], rule="r")
         new = edit.node("Split", [graph.inputs[0].ref()], graph[1].attrs, n_outputs=64)
         edit.replace(graph[1], new)
         edit.apply()
-        assert concat.inputs == tuple(Ref(new.id, index) for index in range(64))
+        assert total.inputs == tuple(Ref(new.id, index) for index in range(64))
         check_graph(graph, Check.HASH)
 
 

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from whence.errors import GraphError, WhenceError
+from whence.errors import GraphError, ModelError, WhenceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node, Ref
 from whence.graph.state import NOT_FROM_A_FILE, SOURCES, list_order
 from whence.ops.definition import Attr, TypeQuery
+from whence.ops.signature import why_wrong
 from whence.ops.types.inference import Inference
 from whence.provenance import Ledger, SourceOp
 from whence.types import Dim, DType, TensorType, ValueType
@@ -125,6 +126,8 @@ class GraphBuilder:
                 continue
             number += 1
             attrs = dict(entry.attrs or {})
+            if why := why_wrong(entry.op, inputs, entry.n_outputs, attrs):
+                raise ModelError(f"operator '{entry.name}' ({entry.op}){why}")
             types = () if entry.op == "Assign" else _named_types(graph, entry, inputs, attrs)
             placed[index] = graph.append(
                 Node(

@@ -9,6 +9,7 @@ from whence.errors import GraphError, ProvenanceError
 from whence.graph.graph import Graph
 from whence.graph.node import Node
 from whence.graph.state import GIVEN, why_state_is_wrong
+from whence.ops.signature import why_wrong
 
 
 class Check(enum.Flag):
@@ -107,6 +108,8 @@ def _check_refs(graph: Graph, nodes: list[Node], after: str) -> None:
         outputs[node.id] = len(node.outputs)
         if not node.outputs and not node.retained:
             raise _fail(graph, after, f"{node!r} has no outputs and is not retained")
+        if why := why_wrong(node.op, node.inputs, len(node.outputs), node.attrs):
+            raise _fail(graph, after, f"{node!r}{why}")
         for name, body in node.bodies.items():
             if body.ledger is not graph.ledger:
                 raise _fail(graph, after, f"body {name!r} of {node!r} has a ledger of its own")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 class OperandKind(enum.Enum):
@@ -40,6 +40,10 @@ class Operands:
     kinds: tuple[OperandKind, ...] = ()
     variadic: bool = False
     """The last may be given any number of times."""
+    optional: int = 0
+    """How many of the last may be left out. Of an operator that ONNX has, or that is a form of one,
+    ONNX's schema says it.
+    """
     positions: Mapping[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +59,11 @@ class Operands:
         return self.kinds[-1] if self.variadic else DATA
 
     @property
+    def required(self) -> int:
+        """How many of the first must be given."""
+        return len(self.names) - max(self.optional, int(self.variadic))
+
+    @property
     def all_data(self) -> bool:
         return all(kind is DATA for kind in self.kinds)
 
@@ -62,6 +71,11 @@ class Operands:
 def named(*data: str, **others: OperandKind) -> Operands:
     """Operands by name: first those that are data, then others with their kinds."""
     return Operands((*data, *others), (*(DATA for _ in data), *others.values()))
+
+
+def with_optional(count: int, operands: Operands) -> Operands:
+    """The same, of which the last `count` may be left out."""
+    return replace(operands, optional=count)
 
 
 def variadic(*data: str) -> Operands:

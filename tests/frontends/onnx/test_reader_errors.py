@@ -224,7 +224,7 @@ BAD: list[tuple[str, ModelProto, type[WhenceError], str]] = [
         "too few inputs",
         nodes(node("Add", ["x"], ["y"], name="p")),
         ModelError,
-        "'p' .*has 1 inputs; it takes 2",
+        "'p' .*has 1 input; it takes 2",
     ),
     (
         "too many inputs",
@@ -483,6 +483,15 @@ WHOLE = model(
     opset=9,
     constants={"unused": np.ones((2, 2), np.float32)},
 ).SerializeToString()
+
+
+def test_an_attribute_that_the_operator_does_not_have_is_left_out() -> None:
+    file = nodes(node("Softmax", ["x"], ["y"], name="p", axes=1))
+    with pytest.warns(
+        RuntimeWarning, match="'p' .*has no attribute 'axes'; it has axis; it is left"
+    ):
+        graph = read_onnx(file)
+    assert graph[1].attrs == {}
 
 
 def problem_with(content: bytes) -> str:

@@ -16,7 +16,7 @@ from whence.frontends.naming import check_texts, quoted
 from whence.frontends.onnx.order import running_order
 from whence.frontends.onnx.plan import Planned, PlannedCall, PlannedGraph
 from whence.frontends.onnx.record import OpRecord
-from whence.frontends.onnx.signature import ElementCheck, check_signature
+from whence.frontends.onnx.signature import ElementCheck, check_signature, known_attributes
 from whence.frontends.onnx.types import TensorReader, value_type
 from whence.frontends.onnx.upgrade import Upgrader
 from whence.frontends.origin_metadata import LOAD, OriginMetadata, Passage, read_origin_metadata
@@ -293,6 +293,7 @@ class NodeBuilder:
                 attrs = {**attrs, "captures": len(captures)}
             op = f"{record.domain}::{record.op}" if record.domain else record.op
             if types is None:
+                attrs = known_attributes(op, record, attrs)
                 check_signature(op, record, inputs, len(outputs), attrs)
             found = types
             if found is None:

@@ -42,6 +42,7 @@ from whence.ops.neural.channels_last import OPS as CHANNELS_LAST
 from whence.ops.neural.channels_last import plain_name
 from whence.ops.neural.fused import OPS as SUPERNODES
 from whence.ops.neural.fused import Arg, ExpandedOp, Result, expand
+from whence.ops.signature import OWN_ATTRIBUTES
 from whence.ops.types.onnx_node import split_name, to_type_proto
 from whence.provenance import NO_ORIGIN, Origin
 from whence.types import DType, TensorType, ValueType
@@ -57,8 +58,6 @@ _Application: TypeAlias = tuple[
 _CHANNELS_LAST = frozenset(definition.name for definition in CHANNELS_LAST)
 _SUPERNODES = frozenset(definition.name for definition in SUPERNODES) | _CHANNELS_LAST
 """The operators that are written as several of ONNX."""
-_NOT_WRITTEN = frozenset({"captures", "arithmetic"})
-"""Attributes that mean nothing in a file."""
 
 
 def write_onnx(graph: Graph, path: str | os.PathLike[str], *, inline_limit: int = _LARGE) -> None:
@@ -215,7 +214,7 @@ def _plain_operators(graph: Graph, node: Node) -> list[_Application]:
 
 
 def _written_attrs(node: Node) -> dict[str, Attr]:
-    return {key: value for key, value in node.attrs.items() if key not in _NOT_WRITTEN}
+    return {key: value for key, value in node.attrs.items() if key not in OWN_ATTRIBUTES}
 
 
 def _steps(node: Node, types: Sequence[ValueType | None]) -> list[ExpandedOp]:

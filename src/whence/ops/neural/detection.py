@@ -18,7 +18,7 @@ import numpy as np
 from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Value
-from whence.ops.operand import named
+from whence.ops.operand import named, with_optional
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.types.type_rules import const_ints
 from whence.types import Dim, DType, TensorType, ValueType
@@ -250,13 +250,16 @@ OPS: tuple[OpDef, ...] = (
         OpClass.NONE,
         _padded_suppression_type,
         _padded_suppression,
-        operands=named(
-            "boxes",
-            "scores",
-            "max_output_size",
-            "iou_threshold",
-            "score_threshold",
-            "soft_nms_sigma",
+        operands=with_optional(
+            4,
+            named(
+                "boxes",
+                "scores",
+                "max_output_size",
+                "iou_threshold",
+                "score_threshold",
+                "soft_nms_sigma",
+            ),
         ),
     ),
     OpDef(

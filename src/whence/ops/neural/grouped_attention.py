@@ -18,7 +18,7 @@ from whence.errors import ModelError
 from whence.ops.attributes import get_float, get_int
 from whence.ops.definition import Attrs, Call, OpClass, OpDef, Pattern, TypeQuery, Value
 from whence.ops.neural.attention import rotary_embedding, split_heads
-from whence.ops.operand import CODING, INDEX, PARAMETER, named
+from whence.ops.operand import CODING, INDEX, PARAMETER, named, with_optional
 from whence.ops.operands.checks import (
     count_of,
     demand,
@@ -223,17 +223,20 @@ OPS: tuple[OpDef, ...] = (
         infer=_infer_group_query,
         reference=_group_query,
         flops=_group_query_flops,
-        operands=named(
-            "query",
-            "key",
-            "value",
-            "past_key",
-            "past_value",
-            seqlens_k=INDEX,
-            total_sequence_length=PARAMETER,
-            cos_cache=CODING,
-            sin_cache=CODING,
-            position_ids=INDEX,
+        operands=with_optional(
+            9,
+            named(
+                "query",
+                "key",
+                "value",
+                "past_key",
+                "past_value",
+                seqlens_k=INDEX,
+                total_sequence_length=PARAMETER,
+                cos_cache=CODING,
+                sin_cache=CODING,
+                position_ids=INDEX,
+            ),
         ),
         check=_check_group_query,
     ),

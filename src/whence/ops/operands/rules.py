@@ -33,6 +33,7 @@ from whence.ops.operands import (
 from whence.ops.operands.attribute_choices import check_choices
 from whence.ops.operands.checks import by_types, demand_reals, shape_of
 from whence.ops.registry import REGISTRY
+from whence.ops.signature import why_malformed
 from whence.types import Dim
 
 
@@ -61,6 +62,9 @@ RULES: Mapping[str, Check] = {
 
 def check_operands(query: TypeQuery) -> None:
     """Raise `ModelError` when operands or attributes of the operator certainly do not fit."""
+    why = why_malformed(query.op, query.types, query.n_outputs, query.attrs)
+    if why:
+        raise ModelError(f"{query.op}{why}")
     check_choices(query)
     rule = RULES.get(query.op)
     if rule is not None:

@@ -24,7 +24,7 @@ from whence.ops.definition import (
     TypeQuery,
     Value,
 )
-from whence.ops.operand import CODING, DATA, INDEX, named
+from whence.ops.operand import CODING, DATA, INDEX, named, with_optional
 from whence.ops.operands.checks import count_of, demand
 from whence.ops.precision import narrow, optional_tensor, tensor, widen
 from whence.ops.traits import Trait
@@ -202,7 +202,9 @@ OPS: tuple[OpDef, ...] = (
         infer=_infer_matmul,
         reference=_matmul,
         flops=_matmul_flops,
-        operands=named("A", B=DATA, scales=CODING, zero_points=CODING, g_idx=INDEX, bias=DATA),
+        operands=with_optional(
+            3, named("A", B=DATA, scales=CODING, zero_points=CODING, g_idx=INDEX, bias=DATA)
+        ),
         check=_check_matmul,
     ),
     OpDef(
@@ -212,7 +214,7 @@ OPS: tuple[OpDef, ...] = (
         infer=_infer_gather,
         reference=_gather,
         flops=2,
-        operands=named("data", indices=INDEX, scales=CODING, zero_points=CODING),
+        operands=with_optional(1, named("data", indices=INDEX, scales=CODING, zero_points=CODING)),
         check=_check_gather,
         traits=Trait.READS_PART | Trait.CHECKS_INDICES,
         indexing=Indexing("data", "indices", IndexedAxes.ATTRIBUTE),

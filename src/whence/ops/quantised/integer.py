@@ -39,7 +39,7 @@ from whence.ops.definition import Call, OpClass, OpDef, Pattern, TypeQuery, Valu
 from whence.ops.neural.conv import convolve
 from whence.ops.neural.matmul import wrap_int32
 from whence.ops.neural.window import Index, make_transposition, make_window, spatial_index
-from whence.ops.operand import CODING, named
+from whence.ops.operand import CODING, named, with_optional
 from whence.ops.precision import optional_tensor, tensor
 from whence.ops.quantised.quantise import integer_range
 from whence.ops.traits import Trait
@@ -285,7 +285,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_conv,
         _integer_conv,
         _flops,
-        operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
+        operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
         traits=Trait.INTEGER,
     ),
     OpDef(
@@ -295,7 +295,7 @@ OPS: tuple[OpDef, ...] = (
         _infer_conv_transpose,
         _integer_conv_transpose,
         _transpose_flops,
-        operands=named("x", "w", x_zero_point=CODING, w_zero_point=CODING),
+        operands=with_optional(2, named("x", "w", x_zero_point=CODING, w_zero_point=CODING)),
         traits=Trait.INTEGER,
     ),
     OpDef(

@@ -7,7 +7,7 @@ They have no reference implementation: whoever walks the graph knows what they m
 from __future__ import annotations
 
 from whence.ops.definition import OpClass, OpDef, Pattern, TypeQuery
-from whence.ops.operand import CONDITION, X, named, variadic
+from whence.ops.operand import CONDITION, X, named, variadic, with_optional
 from whence.ops.traits import Trait
 from whence.types import UNKNOWN, ValueType
 
@@ -19,16 +19,21 @@ def _unknown(query: TypeQuery) -> tuple[ValueType, ...]:
     return (UNKNOWN,) * query.n_outputs
 
 
+def _of_any_inputs(name: str) -> OpDef:
+    inputs = variadic("inputs")
+    return OpDef(name, Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=inputs)
+
+
 OPS: tuple[OpDef, ...] = (
     OpDef("If", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0, operands=named(cond=CONDITION)),
     # Whence's own: a nested graph that runs where it stands.
-    OpDef("Branch", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    _of_any_inputs("Branch"),
     # And one that is compiled when a run knows the sizes of what it takes.
-    OpDef("Continuation", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    _of_any_inputs("Continuation"),
     # An operator of a file, computed by the graph that it holds; it can be written as it was read.
-    OpDef("Call", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    _of_any_inputs("Call"),
     # And one that cannot work: it says why when it runs.
-    OpDef("Fail", Pattern.OPAQUE, OpClass.CONTROL, _unknown, flops=0),
+    _of_any_inputs("Fail"),
     OpDef(
         "Loop",
         Pattern.OPAQUE,
@@ -60,14 +65,17 @@ OPS: tuple[OpDef, ...] = (
         OpClass.CONTROL,
         _unknown,
         flops=0,
-        operands=named(
-            "input_ids",
-            "max_length",
-            "min_length",
-            "repetition_penalty",
-            "vocab_mask",
-            "prefix_vocab_mask",
-            "attention_mask",
+        operands=with_optional(
+            5,
+            named(
+                "input_ids",
+                "max_length",
+                "min_length",
+                "repetition_penalty",
+                "vocab_mask",
+                "prefix_vocab_mask",
+                "attention_mask",
+            ),
         ),
     ),
     OpDef(
@@ -76,16 +84,19 @@ OPS: tuple[OpDef, ...] = (
         OpClass.CONTROL,
         _unknown,
         flops=0,
-        operands=named(
-            "input_ids",
-            "max_length",
-            "min_length",
-            "repetition_penalty",
-            "vocab_mask",
-            "prefix_vocab_mask",
-            "attention_mask",
-            "presence_mask",
-            "seed",
+        operands=with_optional(
+            7,
+            named(
+                "input_ids",
+                "max_length",
+                "min_length",
+                "repetition_penalty",
+                "vocab_mask",
+                "prefix_vocab_mask",
+                "attention_mask",
+                "presence_mask",
+                "seed",
+            ),
         ),
     ),
     OpDef(
@@ -94,19 +105,22 @@ OPS: tuple[OpDef, ...] = (
         OpClass.CONTROL,
         _unknown,
         flops=0,
-        operands=named(
-            "input_ids",
-            "max_length",
-            "min_length",
-            "num_beams",
-            "num_return_sequences",
-            "length_penalty",
-            "repetition_penalty",
-            "vocab_mask",
-            "prefix_vocab_mask",
-            "attention_mask",
-            "decoder_input_ids",
-            "logits_processor",
+        operands=with_optional(
+            10,
+            named(
+                "input_ids",
+                "max_length",
+                "min_length",
+                "num_beams",
+                "num_return_sequences",
+                "length_penalty",
+                "repetition_penalty",
+                "vocab_mask",
+                "prefix_vocab_mask",
+                "attention_mask",
+                "decoder_input_ids",
+                "logits_processor",
+            ),
         ),
     ),
     OpDef(
