@@ -222,7 +222,8 @@ MEASURED = (
     ("calibration/probes.py", "Sigmoid"),
 )
 """By the first operator they name: the functions that a machine is measured by, and what they take
-if it is not. Which operators cost like them stands in `OpDef.costs_like`.
+if it is not. Which operators cost like them follows from their formulas, or stands in
+`OpDef.costs_like`.
 """
 
 

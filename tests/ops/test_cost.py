@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from whence.calibration.nominal import SCALAR_CYCLES, VECTOR_CYCLES
 from whence.errors import UnsupportedError
-from whence.ops.cost import cost
+from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, TypeQuery
+from whence.ops.registry import REGISTRY
 from whence.types import Dim, DType, SequenceType, TensorType, ValueType
 
 
@@ -67,3 +69,27 @@ def test_costs_add_up() -> None:
 def test_unknown_operator() -> None:
     with pytest.raises(UnsupportedError):
         count("Nothing", (f32(1),), f32(1))
+
+
+@pytest.mark.parametrize(
+    ("op", "measured"),
+    [
+        ("Relu", ()),
+        ("HardSwish", ()),
+        ("Elu", ("Exp",)),
+        ("Swish", ("Sigmoid",)),
+        ("Softsign", ("Div",)),
+        ("Celu", ("Exp", "Div")),
+        ("Cos", ("Sin",)),
+        ("Mish", ("Mish",)),
+        ("LogSoftmax", ("Softmax",)),
+        ("vendor::Unknown", ()),
+    ],
+)
+def test_functions_in_a_formula_take_its_time(op: str, measured: tuple[str, ...]) -> None:
+    assert measured_functions(op) == measured
+
+
+def test_every_function_that_is_measured_for_another_has_a_rate() -> None:
+    known = {*VECTOR_CYCLES, *SCALAR_CYCLES}
+    assert {name for op in REGISTRY for name in measured_functions(op)} <= known

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from whence.calibration.nominal import SIMPLE
 from whence.graph import Graph, Node
-from whence.ops.cost import cost
+from whence.ops.cost import cost, measured_functions
 from whence.ops.definition import Cost, OpClass, TypeQuery
-from whence.ops.registry import REGISTRY, classes_of, operators
+from whence.ops.registry import classes_of, operators
 from whence.ops.traits import Trait
 from whence.rates import BY_UNITS, MachineRates, MemoryLevel, Unit
 from whence.types import TensorType
@@ -69,8 +69,8 @@ class CostModel:
         """
         if node.op == "Pow" and _has_cheap_exponent(graph, node):
             return round(_CHEAP_POWER * self._simple_ps * elements_of(node))
-        if measured := _measured(node.op):
-            each = self.rates.element_ps[measured]
+        if measured := measured_functions(node.op):
+            each = sum(self.rates.element_ps[name] for name in measured)
             return round(each * elements_of(node))
         if not is_contraction(node.op):
             return round(flops * self._simple_ps)
@@ -138,11 +138,11 @@ class CostModel:
         if by_units and any(name.startswith(family + BY_UNITS) for name in known):
             family += BY_UNITS
         family += " "
-        if not kinds & (OpClass.CONV | OpClass.MATMUL) or not (measured := _measured(op)):
+        if not kinds & (OpClass.CONV | OpClass.MATMUL) or not (measured := measured_functions(op)):
             return 1.0
         usual = [factor for name, factor in known.items() if name.startswith(family)]
         mean = sum(usual) / len(usual) if usual else 1.0
-        return known.get(family + measured, mean)
+        return sum(known.get(family + name, mean) for name in measured) / len(measured)
 
     @property
     def _simple_ps(self) -> float:
@@ -166,12 +166,6 @@ def node_cost(graph: Graph, node: Node) -> Cost | None:
     values = tuple(graph.const_value(ref) for ref in node.inputs)
     query = TypeQuery(node.op, node.attrs, types, values, len(node.outputs))
     return cost(node.op, query, node.outputs)
-
-
-def _measured(op: str) -> str:
-    """The operator that was measured for `op`; empty for one that takes an instruction or two."""
-    known = REGISTRY.get(op)
-    return "" if known is None else known.costs_like
 
 
 def is_integer(graph: Graph, node: Node) -> bool:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from whence.ops.definition import Cost, TypeQuery
-from whence.ops.registry import lookup
+from whence.ops.formula import Function, functions
+from whence.ops.registry import REGISTRY, lookup
 from whence.ops.traits import Trait
 from whence.types import TensorType, ValueType
+
+_MEASURED: Mapping[Function, str] = {
+    Function.DIV: "Div",
+    Function.SQRT: "Sqrt",
+    Function.EXP: "Exp",
+    Function.EXPM1: "Exp",
+    Function.LOG: "Log",
+    Function.TANH: "Tanh",
+    Function.SIGMOID: "Sigmoid",
+    Function.SOFTPLUS: "Softplus",
+    Function.ERF: "Erf",
+    **dict.fromkeys((Function.SIN, Function.COS, Function.TAN), "Sin"),
+    **dict.fromkeys((Function.ASIN, Function.ACOS, Function.ATAN), "Atan"),
+    **dict.fromkeys((Function.SINH, Function.COSH, Function.ASINH), "Atan"),
+    **dict.fromkeys((Function.ACOSH, Function.ATANH), "Atan"),
+}
+"""Functions that take more than an instruction or two: by the operator that is measured for each."""
 
 
 def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None:
@@ -17,6 +35,19 @@ def cost(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> Cost | None
     count = _flops(op, query, outputs)
     moved = _bytes(op, query, outputs)
     return None if count is None or moved is None else Cost(count, moved)
+
+
+def measured_functions(op: str) -> tuple[str, ...]:
+    """The operators, of those whose time per element is measured, that take the time of `op`: the one
+    its definition names, or one for each function in its formula. Empty for an operator that takes
+    an instruction or two.
+    """
+    known = REGISTRY.get(op)
+    if known is None or known.costs_like:
+        return () if known is None else (known.costs_like,)
+    if known.formula is None:
+        return ()
+    return tuple(_MEASURED[each] for each in functions(known.formula) if each in _MEASURED)
 
 
 def _flops(op: str, query: TypeQuery, outputs: Sequence[ValueType]) -> int | None:

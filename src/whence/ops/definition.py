@@ -198,8 +198,9 @@ class OpDef:
     formula: Formula | None = None
     """What it computes for each element, for operators that are no more than that."""
     costs_like: str = ""
-    """The operator whose time per element, which is measured, stands for its own: what takes more
-    than an instruction or two, by the function that takes the time.
+    """The operator whose time per element, which is measured, stands for its own. For operators
+    without a formula, and those that are measured as a whole; the cost of others follows from the
+    functions in their formula (`ops/cost.py`).
     """
     symbol: str = ""
     """What formulas write between its operands."""

@@ -195,13 +195,14 @@ def operand_count(formula: Formula) -> int:
     return max((1 + part.index for part in _parts(formula) if isinstance(part, Operand)), default=0)
 
 
+def functions(formula: Formula) -> Iterator[Function]:
+    """The functions that a formula applies, as often as it does."""
+    return (part.function for part in _parts(formula) if isinstance(part, Application))
+
+
 def operations(formula: Formula) -> int:
     """The arithmetic operations of a formula, functions counted by what they are made of."""
-    return sum(
-        _OPERATIONS.get(part.function, 1)
-        for part in _parts(formula)
-        if isinstance(part, Application)
-    )
+    return sum(_OPERATIONS.get(each, 1) for each in functions(formula))
 
 
 def evaluate(

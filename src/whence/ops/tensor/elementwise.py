@@ -112,15 +112,14 @@ def unary(
     return OpDef(name, pattern, OpClass.ELEMENTWISE, infer, reference, flops, **facts)
 
 
-def _function(name: str, function: _Function, formula: Function, costs_like: str) -> OpDef:
-    """A function that takes an approximation, and costs like one that is measured."""
+def _function(name: str, function: _Function, formula: Function) -> OpDef:
+    """A function that takes an approximation."""
     return unary(
         name,
         function,
         formula=apply(formula, X),
         flops=4,
         operands=named("input"),
-        costs_like=costs_like,
     )
 
 
@@ -224,13 +223,12 @@ OPS: tuple[OpDef, ...] = (
     unary(
         "Round", np.rint, formula=apply(Function.ROUND, X), traits=Trait.EXACT | Trait.IDEMPOTENT
     ),
-    unary("Reciprocal", _reciprocal, formula=1 / X, involution="1 / (1 / x) = x", costs_like="Div"),
+    unary("Reciprocal", _reciprocal, formula=1 / X, involution="1 / (1 / x) = x"),
     unary(
         "Sqrt",
         np.sqrt,
         formula=apply(Function.SQRT, X),
         traits=Trait.NOT_NEGATIVE,
-        costs_like="Sqrt",
     ),
     unary(
         "Exp",
@@ -239,20 +237,19 @@ OPS: tuple[OpDef, ...] = (
         flops=4,
         operands=named("input"),
         traits=Trait.NOT_NEGATIVE | Trait.EXPONENTIAL,
-        costs_like="Exp",
     ),
-    _function("Log", np.log, Function.LOG, costs_like="Log"),
-    _function("Sin", np.sin, Function.SIN, costs_like="Sin"),
-    _function("Cos", np.cos, Function.COS, costs_like="Sin"),
-    _function("Tan", np.tan, Function.TAN, costs_like="Sin"),
-    _function("Asin", np.arcsin, Function.ASIN, costs_like="Atan"),
-    _function("Acos", np.arccos, Function.ACOS, costs_like="Atan"),
-    _function("Atan", np.arctan, Function.ATAN, costs_like="Atan"),
-    _function("Sinh", np.sinh, Function.SINH, costs_like="Atan"),
-    _function("Cosh", np.cosh, Function.COSH, costs_like="Atan"),
-    _function("Asinh", np.arcsinh, Function.ASINH, costs_like="Atan"),
-    _function("Acosh", np.arccosh, Function.ACOSH, costs_like="Atan"),
-    _function("Atanh", np.arctanh, Function.ATANH, costs_like="Atan"),
+    _function("Log", np.log, Function.LOG),
+    _function("Sin", np.sin, Function.SIN),
+    _function("Cos", np.cos, Function.COS),
+    _function("Tan", np.tan, Function.TAN),
+    _function("Asin", np.arcsin, Function.ASIN),
+    _function("Acos", np.arccos, Function.ACOS),
+    _function("Atan", np.arctan, Function.ATAN),
+    _function("Sinh", np.sinh, Function.SINH),
+    _function("Cosh", np.cosh, Function.COSH),
+    _function("Asinh", np.arcsinh, Function.ASINH),
+    _function("Acosh", np.arccosh, Function.ACOSH),
+    _function("Atanh", np.arctanh, Function.ATANH),
     unary(
         "Erf",
         erf,
@@ -260,7 +257,6 @@ OPS: tuple[OpDef, ...] = (
         flops=8,
         widened=True,
         operands=named("input"),
-        costs_like="Erf",
     ),
     OpDef(
         "Clip",
@@ -305,7 +301,6 @@ OPS: tuple[OpDef, ...] = (
         traits=Trait.SCALES,
         symbol="/",
         neutral=Neutral(1, "x / 1 = x"),
-        costs_like="Div",
     ),
     binary(
         "Pow",
