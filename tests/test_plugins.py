@@ -17,6 +17,7 @@ import pytest
 
 import whence
 from tests.cli.conftest import whence as whence_command
+from whence.foreign.run import load_source
 from whence.frontends.registry import find_reader
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder
@@ -219,6 +220,33 @@ def test_files_that_no_frontend_knows_are_read_as_onnx(tmp_path: Path) -> None:
     with pytest.raises(whence.ModelError):
         whence.load(path)
     assert find_reader(tmp_path / "m.onnx").__name__ == "read_onnx"  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("chain")
+def test_a_frontend_that_fails_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.chain"
+    path.write_text("CHAIN", encoding="utf-8")
+    found = r"a\.chain' cannot be read: plugin 'chain' .* fails with ValueError: not enough values"
+    with pytest.raises(whence.ModelError, match=found):
+        whence.load(path)
+    path.write_text("CHAIN 2x3 Add", encoding="utf-8")
+    with pytest.raises(whence.ModelError, match=r"^operator 'Add_1' \(Add\) has 1 input"):
+        whence.load(path)
+
+
+@pytest.mark.usefixtures("chain")
+def test_files_of_a_frontend_can_be_converted_but_not_run_by_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = whence_command.__wrapped__(capsys, monkeypatch)  # type: ignore[attr-defined]
+    path = tmp_path / "a.chain"
+    path.write_text("CHAIN 2x3 Neg Abs Exp", encoding="utf-8")
+    done = command("convert", path, "-o", tmp_path / "a.onnx")
+    assert done.code == 0, done.err
+    assert "3 operators → 3" in done.out
+    with pytest.raises(whence.UnsupportedError, match=r"plugin 'chain'.*`whence convert a\.chain"):
+        load_source(path)
+    assert len(load_source(tmp_path / "a.onnx").ledger.sources) == 3
 
 
 # ---- passes ----

@@ -42,19 +42,19 @@ def convert(
             f"'{output}': whence writes {', '.join(WRITTEN[:-1])} and {WRITTEN[-1]} files"
         )
     graph = load_with_bar(model, parse_sizes(shape, dim, model))
-    before = _operators(model, graph)
+    before = len(graph.ledger.sources)
     prepare_with_bar(graph, portable=True)
     with progress("writing"):
         save(graph, output)
-    after = _operators(output, graph)
+    after = _written_operators(output, graph)
     console = out()
     console.print(safe(f"{model.name} → {output}"))
     console.print(f"{before} operators → {after} · {coverage(graph)}")
 
 
-def _operators(file: Path, graph: Graph) -> int:
-    """How many operators a file has. One of TFLite or Circle often stands for several nodes of the
-    graph.
+def _written_operators(file: Path, graph: Graph) -> int:
+    """How many operators a file has that was written. One of TFLite or Circle often stands for
+    several nodes of the graph.
     """
     if file.suffix.lower() == ".onnx":
         counts = graph.op_counts

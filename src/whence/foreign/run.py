@@ -18,7 +18,7 @@ from whence.attribution.profile import DIMENSION, Profile
 from whence.attribution.sample_inputs import declared_shapes, sample_inputs
 from whence.codegen.target import usable_cores
 from whence.codegen.toolchain import Toolchain
-from whence.errors import InputError
+from whence.errors import InputError, UnsupportedError
 from whence.foreign.assemble import assemble
 from whence.foreign.engine_rates import engine_rates
 from whence.foreign.engines import check_engine
@@ -28,6 +28,7 @@ from whence.foreign.process import EngineProcess
 from whence.foreign.read_recording import read_recording
 from whence.foreign.recording import Recording
 from whence.foreign.source import SourceGraph, check_first_generation
+from whence.frontends.registry import find_plugin, find_reader
 from whence.graph import Graph
 from whence.ops.named_dimensions import named_sizes
 from whence.passes.shapes.propagate_types import fix_input_shapes
@@ -94,20 +95,15 @@ def prepare(
 
 def load_source(path: Path, shapes: Shapes | None = None) -> Graph:
     """The model's graph as it stands in the file."""
-    if path.suffix.lower() in (".tflite", ".lite", ".circle"):
-        from whence.frontends.tflite.reader import read_tflite
-
-        graph = read_tflite(path, shapes=shapes)
-    elif path.suffix.lower() == ".pt2":
-        from whence.frontends.torch.exported import load_exported, read_exported
-
-        graph = read_exported(load_exported(path), name=path.stem)
-        if shapes:
-            graph = fix_input_shapes(graph, shapes)
-    else:
-        from whence.frontends.onnx.reader import read_onnx
-
-        graph = read_onnx(path, shapes=shapes)
+    plugin = find_plugin(path)
+    if plugin is not None:
+        raise UnsupportedError(
+            f"'{path}' is read by {plugin[0]}, and other engines do not know its format;"
+            f" `whence convert {path.name} -o {path.stem}.onnx` writes it as ONNX"
+        )
+    graph = find_reader(path)(path, shapes=shapes)
+    if shapes and path.suffix.lower() == ".pt2":
+        graph = fix_input_shapes(graph, shapes)
     check_first_generation(graph)
     return graph
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from whence.plugins import FRONTENDS, load_plugins, warn_left_out
+from whence.errors import ModelError, WhenceError
+from whence.plugins import FRONTENDS, Plugin, load_plugins, warn_left_out
 from whence.types import Dim
 
 if TYPE_CHECKING:
@@ -42,23 +43,48 @@ class Frontend:
 
 def find_reader(path: Path) -> Reader:
     """What reads this file."""
-    suffix = path.suffix.lower()
-    own = _OWN.get(suffix)
+    own = _OWN.get(path.suffix.lower())
     if own is not None:
         return own()
-    frontends = _plugins()
-    for each in frontends:
-        if suffix in each.suffixes:
-            return each.read
-    longest = max((len(each.magic) for each in frontends), default=0)
-    begin = _begin(path, longest) if longest else b""
-    for each in frontends:
-        if each.magic and begin.startswith(each.magic):
-            return each.read
+    found = find_plugin(path)
+    if found is not None:
+        return _named_reader(*found)
     from whence.frontends.objects import refuse_other_format
 
     refuse_other_format(path)
     return _onnx()
+
+
+def find_plugin(path: Path) -> tuple[Plugin, Frontend] | None:
+    """The plugin that reads this file; `None` for a format of whence's own."""
+    suffix = path.suffix.lower()
+    if suffix in _OWN:
+        return None
+    frontends = _plugins()
+    for plugin, each in frontends:
+        if suffix in each.suffixes:
+            return plugin, each
+    longest = max((len(each.magic) for _, each in frontends), default=0)
+    begin = _begin(path, longest) if longest else b""
+    for plugin, each in frontends:
+        if each.magic and begin.startswith(each.magic):
+            return plugin, each
+    return None
+
+
+def _named_reader(plugin: Plugin, frontend: Frontend) -> Reader:
+    """The plugin's reader. What it raises that is not meant for the user is told as its failure."""
+
+    def read(path: Path, /, *, shapes: Shapes | None = None) -> Graph:
+        try:
+            return frontend.read(path, shapes=shapes)
+        except (WhenceError, MemoryError, RecursionError, OSError):
+            raise
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            raise ModelError(f"'{path}' cannot be read: {plugin} fails with {why}") from error
+
+    return read
 
 
 def _begin(path: Path, count: int) -> bytes:
@@ -70,11 +96,11 @@ def _begin(path: Path, count: int) -> bytes:
         return b""
 
 
-def _plugins() -> list[Frontend]:
+def _plugins() -> list[tuple[Plugin, Frontend]]:
     found = []
     for plugin, loaded in load_plugins(FRONTENDS):
         if isinstance(loaded, Frontend):
-            found.append(loaded)
+            found.append((plugin, loaded))
         else:
             kind = type(loaded).__name__
             warn_left_out(plugin, f"it is a {kind}, not a whence.frontends.registry.Frontend")
