@@ -16,6 +16,8 @@ from zoo.fetch import ensure
 
 # Nothing that a test looks at depends on how fast the machine is; what measures it has its own test.
 os.environ["WHENCE_CALIBRATE"] = "never"
+# Nor on how long models have run.
+os.environ["WHENCE_SPECIALISE"] = "never"
 
 # Examples that compile native code take as long as they take: a deadline would measure the machine,
 # not the code.

@@ -52,13 +52,17 @@ def compile_model(
     fusion: str = "dominator",
     tune: bool = False,
     precise: bool = False,
-    specialise: bool = False,
+    specialise: bool | None = None,
     progress: Progress | None = None,
 ) -> Executable:
     """A model ready to run. `threads` 0 is as many as turn out to be fastest, up to one for every
     core. A model with open shapes is compiled at its first call, and again only for sizes that what
     was compiled cannot serve. `shapes` fixes them by input, `dims` by the names of dimensions, as
-    `{"batch": 4}`; `specialise` compiles for the sizes of each call by themselves.
+    `{"batch": 4}`. Sizes in which the model has run for as long as it took to compile are compiled
+    for by themselves, by another thread, and calls with them use that when it is there
+    (`model.specialised`), which may change the last digits of outputs; not so with
+    `specialise=False` or WHENCE_SPECIALISE=never in the environment. `specialise=True` compiles for
+    the sizes of each call before it runs.
 
     `precise` leaves out the processor's matrix units, whose float32 products are less exact: an
     error of 4e-6 of a layer's largest output where
@@ -98,13 +102,17 @@ def compile_model(
             )
             return found.finish(compiled)
     from whence.codegen.digest import FileDigest
+    from whence.runtime.hot_shapes import is_wanted
 
     if precise and engine is not None:
         raise InputError("an engine is precise or not when it is made: Engine(precise=True)")
     if dims and not isinstance(model, str | Path):
         check_graph_argument(model, _WANTED)
         shapes = shapes_with(model, dims, shapes)
-    options = CompileOptions(shapes or {}, fusion, tune, progress, specialise, state or {})
+    hot = specialise is None and not tune and is_wanted()
+    options = CompileOptions(
+        shapes or {}, fusion, tune, progress, bool(specialise), hot, state or {}
+    )
     if not isinstance(model, str | Path):
         check_graph_argument(model, _WANTED)
         if shapes:
@@ -149,7 +157,7 @@ def _rebound(
             shapes={**options.shapes, **shapes},
             state={**options.state, **state} if isinstance(model, str | Path) else state,
             fusion=options.fusion,
-            specialise=options.specialise,
+            specialise=None if options.hot else options.specialise,
         )
 
     executable.with_state = with_state
@@ -180,8 +188,15 @@ def _compile_graph(model: Graph, engine: Engine, options: CompileOptions) -> Exe
 
         return build_open(partial(opened_shapes, ports, inputs, engine, options), built)[0]
 
+    def hot(inputs: CallShapes) -> Program:
+        return build(fix_input_shapes(model.copy(), inputs), engine, options)
+
     executable = Executable(
-        ports, engine, explaining_sizes(specialise, lambda: model), lambda: model
+        ports,
+        engine,
+        explaining_sizes(specialise, lambda: model),
+        lambda: model,
+        hot=hot if options.hot else None,
     )
     if is_static(model):
         executable.prepare_static()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from whence.ops.binding import Port
     from whence.runtime.engine import Engine
     from whence.runtime.executable import Executable
+
+
+# What nobody waits for gets the time that others leave.
+_BACKGROUND = 10
 
 
 def compile_file(
@@ -56,8 +60,14 @@ def compile_file(
     )
     model = _ModelFile(cached, engine, options, identity.options if in_subprocess else None)
     interface = model.interface()
-    explaining = explaining_sizes(model.program, model.read_again)
-    executable = Executable(interface.inputs, engine, explaining, interface.graph, interface.listed)
+    executable = Executable(
+        interface.inputs,
+        engine,
+        explaining_sizes(model.program, model.read_again),
+        interface.graph,
+        interface.listed,
+        model.for_hot_shapes(identity.options) if options.hot else None,
+    )
     if interface.is_static:
         executable.prepare_static()
     model.finish()
@@ -84,6 +94,8 @@ class _ModelFile:
         """The shapes of the inputs where all are known."""
         self._fresh: Graph | None = None
         """The model as it was read, until its programs are made."""
+        self._niceness = 0
+        """How far behind others the process stands that compiles."""
 
     def interface(self) -> Interface:
         """What the model takes; it is read only if the cache does not know."""
@@ -119,6 +131,20 @@ class _ModelFile:
             raise ModelError(
                 f"'{self._cached.path}' has changed since it was compiled; compile it again"
             )
+        return program
+
+    def for_hot_shapes(self, elsewhere: Mapping[str, Any]) -> Callable[[CallShapes], Program]:
+        """What compiles for the shapes of a call alone. Another process does it, so that calls go on
+        here meanwhile.
+        """
+        options = self._options._replace(specialise=True, hot=False, progress=None)
+
+        def program(inputs: CallShapes) -> Program:
+            model = _ModelFile(self._cached, self._engine, options, elsewhere)
+            model._inputs, model._declared = self._inputs, self._declared
+            model._niceness = _BACKGROUND
+            return model.program(inputs)
+
         return program
 
     def _stored(self, opened: CallShapes, inputs: CallShapes) -> Program | None:
@@ -196,6 +222,7 @@ class _ModelFile:
             inputs,
             options.specialise,
             dict(options.state),
+            self._niceness,
         ):
             self._elsewhere = None
         return self._elsewhere is not None
@@ -209,10 +236,13 @@ def _compile_for_cache(
     inputs: CallShapes,
     specialise: bool,
     state: StatePairs,
+    niceness: int = 0,
 ) -> None:
     """Compile a model file for whoever starts it next; for inputs of these shapes, if it leaves
     them open and they are known.
     """
+    if niceness:
+        os.nice(niceness)
     from whence.codegen.digest import FileDigest
     from whence.runtime.engine import Engine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from time import perf_counter_ns
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,8 @@ class CompileOptions(NamedTuple):
     progress: Progress | None = None
     specialise: bool = False
     """For the sizes of each call, not for all that the model leaves open."""
+    hot: bool = False
+    """Also for sizes that much time is spent in, in the background."""
     state: StatePairs = NO_STATE
 
 
@@ -76,6 +79,7 @@ def build(graph: Graph, engine: Engine, options: CompileOptions) -> Program:
     from whence.building.prepare import prepare_and_build
     from whence.runtime.freed_memory import return_freed_memory
 
+    began = perf_counter_ns()
     program = prepare_and_build(
         graph,
         engine.backend,
@@ -83,5 +87,6 @@ def build(graph: Graph, engine: Engine, options: CompileOptions) -> Program:
         tune=options.tune,
         progress=options.progress,
     )
+    program.compile_ns = perf_counter_ns() - began
     return_freed_memory()
     return program

@@ -19,7 +19,7 @@ from whence.attribution.account import Span, account
 from whence.attribution.assemble import Measurement, assemble
 from whence.attribution.findings.doubtful import GUESSED
 from whence.attribution.leave_out import measure_savings
-from whence.attribution.profile import DIMENSION, Profile, Writer
+from whence.attribution.profile import COMPILED_FOR, DIMENSION, Profile, Writer
 from whence.attribution.sample_inputs import SampleInputs, declared_shapes, working_inputs
 from whence.attribution.source_costs import source_kinds
 from whence.attribution.throughput import measure_throughput
@@ -37,6 +37,7 @@ from whence.runtime.environment import environment
 from whence.runtime.executable import Executable
 from whence.runtime.profiler import ProgramPart
 from whence.runtime.stream import Stream, StreamFlags, reset_profiling
+from whence.types import TensorType
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -119,9 +120,10 @@ class ProfiledRuns:
         )
         self._executable = executable
         self._guessed = sample.options if sample is not None and sample.guessed else ""
-        self._program = executable.program_for(self._values)
         if sample is None:
             executable(*self._values)
+        # Behind that run, which may bring a program for these sizes alone into use.
+        self._program = executable.program_for(self._values)
         self._shapes = {
             node.name: value.shape
             for node, value in zip(graph.inputs, self._values, strict=True)
@@ -185,6 +187,7 @@ class ProfiledRuns:
             parts=self._book.parts,
             environment={
                 **_subject(graph, self._shapes, model),
+                **_version(graph, self._program),
                 **({GUESSED: self._guessed} if self._guessed else {}),
                 **environment(getattr(engine.backend, "toolchain", None)),
             },
@@ -226,6 +229,14 @@ def _subject(graph: Graph, shapes: Mapping[str, tuple[int, ...]], model: str) ->
     except OSError:
         pass  # a profile of a graph may have the name of anything
     return found
+
+
+def _version(graph: Graph, program: Program) -> dict[str, str]:
+    """Which program of a model with open sizes ran."""
+    shapes = [kind.shape for node in graph.inputs if isinstance(kind := node.type, TensorType)]
+    if all(isinstance(dim, int) for shape in shapes if shape is not None for dim in shape):
+        return {}
+    return {COMPILED_FOR: "these sizes alone" if program.template is None else "open sizes"}
 
 
 def _timed(executable: Executable, stream: Stream, values: Sequence[Value]) -> Span:

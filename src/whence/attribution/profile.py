@@ -67,6 +67,10 @@ class Background:
 
 
 DIMENSION = "dimension "
+COMPILED_FOR = "compiled for"
+"""What a program was compiled for, in the environment of a profile: open sizes, or those it ran
+with alone; nothing where the model leaves no sizes open.
+"""
 """How the names of dimensions begin in a profile's environment."""
 
 

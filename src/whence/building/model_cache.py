@@ -164,6 +164,14 @@ class CachedModel:
         key = self._program_key(shapes, number)
         if not self._enabled or (record := self._record(key)) is None:
             return None
+        program = self._recorded(record)
+        if program is not None:
+            taken = record.get("compile_ns", 0)
+            program.compile_ns = taken if isinstance(taken, int) else 0
+        return program
+
+    def _recorded(self, record: Mapping[str, Any]) -> Program | None:
+        """The program of a record, unless a part of it is not there or damaged."""
         try:
             details = str(record["details"])
             if not self._cache.has(details):
@@ -264,6 +272,7 @@ class CachedModel:
             record = {
                 **(encode_plan(program.plan) if template is None else _encoded(template)),
                 "library": None if program.library is None else program.library.path.name,
+                "compile_ns": program.compile_ns,
                 **weights,
                 "details": self._dump((template or program).details),
             }

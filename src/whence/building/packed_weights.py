@@ -89,6 +89,15 @@ def release_pages(array: np.ndarray) -> None:
             whole.madvise(advice, first, last - first)
 
 
+def _packed_alike(one: Piece, other: Piece) -> bool:
+    """Are two pieces the same bytes of a file, packed in the same way and to the same place?"""
+    return (one.offset, one.nbytes, one.packing) == (
+        other.offset,
+        other.nbytes,
+        other.packing,
+    ) and (one.value is other.value or file_bytes_of(one.value) == file_bytes_of(other.value))
+
+
 class PackedWeights:
     """A block of constants: those that are there, and those to be packed from files."""
 
@@ -125,6 +134,19 @@ class PackedWeights:
             if self._block is None:
                 self._block = self._packed()
             return self._block
+
+    def is_same(self, other: PackedWeights) -> bool:
+        """Do the two blocks hold the same bytes in the same places? What is not packed yet is
+        compared before it is.
+        """
+        if self.nbytes != other.nbytes or len(self.pieces) != len(other.pieces):
+            return False
+        if any(not _packed_alike(*pair) for pair in zip(self.pieces, other.pieces, strict=True)):
+            return False
+        with self._packing:
+            ready = self._ready if self._block is None else [(0, self._block)]
+        block = other.block
+        return all(np.array_equal(block[at : at + data.nbytes], data) for at, data in ready)
 
     def range_content(self) -> np.ndarray:
         """The bytes of all ranges, one after the other."""

@@ -192,6 +192,7 @@ class Program(Explained):
 
     __slots__ = (
         "__weakref__",
+        "compile_ns",
         "library",
         "packed",
         "plan",
@@ -215,6 +216,8 @@ class Program(Explained):
         """Which parts of the arena hold values, where every other byte is to be left alone
         (`building/redzones.py`).
         """
+        self.compile_ns = 0
+        """How long it took to compile, by whoever compiled it; 0 if nobody said."""
         self.plan = plan
         self.packed = weights
         self.library = library
@@ -225,7 +228,9 @@ class Program(Explained):
         Code and weights are shared.
         """
         assert self.template is not None
-        return self.template.program(sizes, self.packed, self.library)
+        made = self.template.program(sizes, self.packed, self.library)
+        made.compile_ns = self.compile_ns
+        return made
 
     @property
     def weights(self) -> np.ndarray:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whence.attribution.became import tail
-from whence.attribution.profile import Profile, module_of
+from whence.attribution.profile import COMPILED_FOR, Profile, module_of
 from whence.attribution.rows import Group, SourceRow
 from whence.attribution.split import largest_remainder
 from whence.attribution.throughput import Throughput
@@ -85,10 +85,16 @@ def header(profile: Profile, width: int) -> str:
     threads = f"{profile.threads} thread{'s' if profile.threads != 1 else ''}"
     runs = f"{profile.runs} run{'s' if profile.runs != 1 else ''}"
     facts = (
-        f" · {profile.engine}, {threads} · {runs} · {per_run(profile)} · profiling cost"
+        f" · {profile.engine}, {threads}{_version(profile)} · {runs} · {per_run(profile)} · profiling cost"
         f" {cost_of_profiling(profile)}"
     )
     return fit(profile.model, max(12, width - len(facts))) + facts
+
+
+def _version(profile: Profile) -> str:
+    """Which program ran, where a model with open sizes has several."""
+    found = profile.environment.get(COMPILED_FOR)
+    return f", {found}" if found else ""
 
 
 def per_run(profile: Profile) -> str:

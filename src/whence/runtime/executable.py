@@ -16,6 +16,7 @@ from whence.ops.definition import Value
 from whence.runtime.bound_state import WithState, check_buffers, paired_outputs, writable_array
 from whence.runtime.device_memory import DeviceMemory
 from whence.runtime.engine import Engine
+from whence.runtime.hot_shapes import HotShapes
 from whence.runtime.program_set import ProgramSet, Signature, Specialise
 from whence.runtime.stream import Stream, check_stream
 from whence.types import TensorType
@@ -68,7 +69,11 @@ class Executable:
         specialise: Specialise,
         graph: Callable[[], Graph],
         listed: Sequence[Port] = (),
+        hot: Specialise | None = None,
     ) -> None:
+        """`specialise` compiles for the shapes of a call and as many others as can be, `hot` for
+        those of a call alone, in another thread, once much time was spent in them.
+        """
         self.inputs = tuple(inputs)
         """What it takes."""
         self._listed = tuple(listed)
@@ -79,7 +84,10 @@ class Executable:
         self._tensors = tuple(isinstance(port.type, TensorType) for port in self.inputs)
         self._specialise = specialise
         self._graph: Graph | Callable[[], Graph] = graph
-        self._programs = ProgramSet(self.inputs, specialise)
+        self._hot = hot
+        self._programs = ProgramSet(
+            self.inputs, specialise, None if hot is None else HotShapes(hot)
+        )
         self._state: Any = None
         self._bound: Mapping[str, np.ndarray] = {}
         """Memory of the caller in which variables lie."""
@@ -221,7 +229,8 @@ class Executable:
         threads = f"{self.engine.threads} thread{'s' if self.engine.threads != 1 else ''}"
         return (
             f"<Executable({takes}) on {self.engine.kind}, {threads}, compiled"
-            f" {times} time{'s' if times != 1 else ''}, for {count} shape{'s' if count != 1 else ''}>"
+            f" {times} time{'s' if times != 1 else ''}, for {count} shape{'s' if count != 1 else ''}"
+            f"{f', {self.specialised} of them specialised' if self.specialised else ''}>"
         )
 
     def _repr_html_(self) -> str:
@@ -294,17 +303,21 @@ class Executable:
 
     def perform(self, stream: Stream, /, *args: Value, **kwargs: Value) -> Pending:
         """A run as a stream does it, profiled if it profiles, but in this thread and at once, as
-        when the model is called.
+        when the model is called. Runs like this are compared: all use the program that the first
+        did.
         """
         check_stream(stream)
         stream.wait()
         pending = Pending()
-        self._fulfil(pending, time.monotonic_ns(), self._binder.call(args, kwargs), stream)
+        inputs = self._binder.call(args, kwargs)
+        self._fulfil(pending, time.monotonic_ns(), inputs, stream, is_measured=True)
         return pending
 
     def run_part(self, inputs: Sequence[Value], profiler: Profiler | None) -> list[Value]:
         """A run that is part of another, whose profiler notes its steps as well."""
-        return self._run(self._binder.call(inputs, {}), None, profiler=profiler)
+        return self._run(
+            self._binder.call(inputs, {}), None, profiler=profiler, is_measured=profiler is not None
+        )
 
     def _fulfil(
         self,
@@ -313,10 +326,12 @@ class Executable:
         inputs: Sequence[Value],
         stream: Stream,
         out: Sequence[Value] | None = None,
+        *,
+        is_measured: bool = False,
     ) -> None:
         pending.began = began
         try:
-            pending._outputs = self._run(inputs, stream, out)
+            pending._outputs = self._run(inputs, stream, out, is_measured=is_measured)
         except BaseException as error:
             pending._failure = error
             raise
@@ -338,7 +353,7 @@ class Executable:
             if key not in self._overriding:
                 ports = [port for port in self._listed if port.name in own | wanted]
                 self._overriding[key] = Executable(
-                    ports, self.engine, self._specialise, lambda: self.graph
+                    ports, self.engine, self._specialise, lambda: self.graph, hot=self._hot
                 )
             return self._overriding[key]
 
@@ -377,15 +392,29 @@ class Executable:
         """
         return self._programs.compilations
 
+    @property
+    def specialised(self) -> int:
+        """How many shapes were compiled for by themselves because much time was spent in them. Such
+        a program replaces, between two calls, the one for open sizes; see `compile`.
+        """
+        return self._programs.specialised
+
     def _run(
         self,
         inputs: Sequence[Value],
         stream: Stream | None,
         out: Sequence[Value] | None = None,
         profiler: Profiler | None = None,
+        *,
+        is_measured: bool = False,
     ) -> list[Value]:
-        prepared = self._programs.find(self._signature(inputs))
+        """`is_measured`: the run is one of several that are compared, which stay with one program."""
+        programs, signature = self._programs, self._signature(inputs)
+        if not is_measured:
+            programs.take_specialised()
+        prepared = programs.find(signature)
         program, free = prepared.program, prepared.free
+        began = 0 if is_measured else programs.begin(prepared)
         try:
             instance = free.pop()
         except IndexError:
@@ -403,6 +432,7 @@ class Executable:
             raise WhenceError(f"there is no memory for the outputs of a run: {error}") from error
         finally:
             free.append(instance)
+            programs.end(signature, prepared, began)
 
     def _instance(self, program: Program) -> Any:
         try:

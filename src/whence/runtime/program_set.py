@@ -5,13 +5,15 @@ and the others of the same code for other sizes.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from whence.building.program import Program
 from whence.errors import InputError, WhenceError
 from whence.ops.binding import Port, disagreement, warn_of_disagreement
+from whence.runtime.hot_shapes import MOST_SPECIALISED, HotShapes
 from whence.types import TensorType
 
 Signature = tuple[tuple[int, ...] | None, ...]
@@ -25,12 +27,18 @@ MOST_SIZES = 32
 class Prepared:
     """A program that is ready to run."""
 
-    __slots__ = ("free", "is_compiled", "last_use", "program")
+    __slots__ = ("free", "is_compiled", "is_specialised", "last_use", "program", "spent_ns")
 
-    def __init__(self, program: Program, *, is_compiled: bool) -> None:
+    def __init__(
+        self, program: Program, *, is_compiled: bool, is_specialised: bool = False
+    ) -> None:
         self.program = program
         self.is_compiled = is_compiled
         """Was it compiled for these sizes, or is it of code that was there already?"""
+        self.is_specialised = is_specialised
+        """Was it compiled because these sizes were hot?"""
+        self.spent_ns = 0
+        """How long calls took with it, where that decides whether its sizes are hot."""
         self.free: list[Any] = []
         """Instances that are not running. Threads take from and give to the list itself, each in
         one step that no other comes between.
@@ -41,9 +49,13 @@ class Prepared:
 class ProgramSet:
     """Finds the program for the shapes of a call, and has it compiled if no code serves them."""
 
-    def __init__(self, inputs: Sequence[Port], specialise: Specialise) -> None:
+    def __init__(
+        self, inputs: Sequence[Port], specialise: Specialise, hot: HotShapes | None = None
+    ) -> None:
         self._inputs = tuple(inputs)
         self._specialise = specialise
+        self.hot = hot
+        """Compiles for shapes that much time is spent in; `None`: nobody does."""
         self._prepared: dict[Signature, Prepared] = {}
         self._templates: list[Program] = []
         self._uses = itertools.count(1)
@@ -58,6 +70,11 @@ class ProgramSet:
     @property
     def programs(self) -> tuple[Program, ...]:
         return tuple(prepared.program for prepared in list(self._prepared.values()))
+
+    @property
+    def specialised(self) -> int:
+        """How many shapes have programs of their own because they were hot."""
+        return sum(prepared.is_specialised for prepared in list(self._prepared.values()))
 
     def find(self, signature: Signature) -> Prepared:
         found = self._prepared.get(signature)
@@ -90,15 +107,61 @@ class ProgramSet:
             self._templates.append(program)
         return Prepared(program, is_compiled=True)
 
-    def _compiled(self, signature: Signature) -> Program:
-        warn_of_disagreement(self._inputs, signature)
-        shapes = {
+    # ---- shapes that are hot ----
+
+    def begin(self, prepared: Prepared) -> int:
+        """When a call begins whose time counts; 0 if it does not. Who is done says so to `end`."""
+        if self.hot is None or prepared.program.template is None:
+            return 0
+        return self.hot.clock()
+
+    def end(self, signature: Signature, prepared: Prepared, began: int) -> None:
+        """A call is done: its shape may be hot now."""
+        if self.hot is None or not began:
+            return
+        # Threads may count at the same time, and lose one of the times.
+        prepared.spent_ns += self.hot.clock() - began
+        if prepared.spent_ns > self._cost_ns(prepared.program):
+            self.hot.ask(signature, self._shapes(signature), prepared.program)
+
+    def _cost_ns(self, program: Program) -> float:
+        """What compiling for one shape is likely to take: as long as it took for open sizes."""
+        compiled = (each for each in self._templates if each.template is program.template)
+        return next((each.compile_ns for each in compiled if each.compile_ns), math.inf)
+
+    def take_specialised(self) -> None:
+        """Use what was compiled for hot shapes from now on. Who is compiling is not waited for: the
+        next call comes soon.
+        """
+        if self.hot is None or not self.hot.ready or not self.lock.acquire(blocking=False):
+            return
+        try:
+            for signature, program in self.hot.take():
+                made = Prepared(program, is_compiled=True, is_specialised=True)
+                made.last_use = next(self._uses)
+                self._prepared[cast(Signature, signature)] = made
+            self._forget_specialised(self.hot)
+        finally:
+            self.lock.release()
+
+    def _forget_specialised(self, hot: HotShapes) -> None:
+        found = [item for item in self._prepared.items() if item[1].is_specialised]
+        found.sort(key=lambda item: item[1].last_use)
+        for signature, _ in found[: max(len(found) - MOST_SPECIALISED, 0)]:
+            del self._prepared[signature]
+            hot.forget(signature)
+
+    def _shapes(self, signature: Signature) -> dict[str, tuple[int, ...]]:
+        return {
             port.name: shape
             for port, shape in zip(self._inputs, signature, strict=True)
             if shape is not None
         }
+
+    def _compiled(self, signature: Signature) -> Program:
+        warn_of_disagreement(self._inputs, signature)
         try:
-            return self._specialise(shapes)
+            return self._specialise(self._shapes(signature))
         except MemoryError as error:
             raise WhenceError(
                 f"there is no memory to compile the model for these sizes: {error}"
