@@ -18,7 +18,7 @@ from whence.building.build import lower_graph
 from whence.codegen.render_c import render_kernel
 from whence.codegen.target import Target
 from whence.codegen.toolchain import Toolchain
-from whence.extent import dimensions_of
+from whence.extent import dimensions_of, is_symbolic
 from whence.graph import Graph
 from whence.graph.builder import GraphBuilder, Symbol
 from whence.kernels.ir import Loop
@@ -166,3 +166,39 @@ def test_no_element_divides_by_an_open_size(name: str) -> None:
         text = render_kernel(kernel, "kernel", ())
         inner = text.partition("for (int64_t task")[2]
         assert not re.search(r"[/%] \(+dim_|[/%] \(\d+\*", inner), text
+
+
+def _enlarged() -> Graph:
+    build = GraphBuilder("enlarged")
+    x = build.input("x", DType.F32, [1, 16, "height", "width"])
+    scales = build.const(np.array([1, 1, 1.5, 1.5], np.float32))
+    x = build.op("Resize", x, build.const(np.zeros(0, np.float32)), scales, mode="linear")
+    build.output("y", build.op("Relu", x))
+    return build.finish()
+
+
+def test_places_of_a_resize_are_computed_once_for_each_column() -> None:
+    shapes = {"x": (1, 16, 40, 48)}
+    lowered = _lowered(_enlarged(), _opened(_enlarged(), shapes))
+    (kernel,) = (step.step.kernel for step in lowered.steps)
+    assert kernel is not None
+    assert is_symbolic(kernel.scratch_bytes)
+    before, _, inner = render_kernel(kernel, "kernel", ()).partition("for (int64_t task")
+    assert "(float)(i2)" in before
+    assert "(float)(i2)" not in inner
+    # Of rows, once for a row: it is the same in all of the inner loop.
+    assert "(float)(i1)" in inner
+
+
+def test_parts_of_a_concatenation_ask_nothing_about_where_they_begin() -> None:
+    """Beginning at a line of the cache is quicker, and otherwise as right."""
+    build = GraphBuilder("parts")
+    x = build.input("x", DType.F32, [1, 3, "height", "width"])
+    parts = [build.op(op, x) for op in ("Relu", "Neg")]
+    build.output("y", build.op("Concat", *parts, axis=1))
+    graph = build.finish()
+    opened = _opened(graph, {"x": (1, 3, 8, 16)})
+    _lowered(graph, opened)
+    dimensions = dimensions_of(size for shape in opened.values() for size in shape)
+    assert dimensions is not None
+    assert not dimensions.guards

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from whence.extent import estimate
 from whence.graph import Graph, Node, Ref
 from whence.machine import CACHE_LINE
 from whence.ops.attributes import get_int
@@ -55,9 +56,14 @@ def _offsets(graph: Graph, whole: Ref, parts: Sequence[Ref], axis: int) -> list[
         return None
     extents = [shape[axis] for shape in shapes if shape is not None]
     offsets = [start * row for start in itertools.accumulate(extents[:-1], initial=0)]
-    # At any other offset, every vector of every kernel that reads or writes it would
-    # straddle two lines of the cache.
-    return None if any(offset % CACHE_LINE for offset in offsets) else offsets
+    return offsets if all(map(_begins_a_line, offsets)) else None
+
+
+def _begins_a_line(offset: int) -> bool:
+    """At any other offset, every vector of every kernel that reads or writes there would straddle
+    two lines of the cache: right, but slow, so that an open size is judged by the call at hand.
+    """
+    return estimate(offset) % CACHE_LINE == 0
 
 
 def _slice_offset(graph: Graph, node: Node, source: Ref) -> list[int] | None:
@@ -75,7 +81,11 @@ def _slice_offset(graph: Graph, node: Node, source: Ref) -> list[int] | None:
     (axis,) = axes or [0]
     row = _row_bytes(graph, source, axis)
     start = starts[0] + before[axis] if starts[0] < 0 else starts[0]
-    if row is None or not 0 <= start <= before[axis] - after[axis] or start * row % CACHE_LINE:
+    if (
+        row is None
+        or not 0 <= start <= before[axis] - after[axis]
+        or not _begins_a_line(start * row)
+    ):
         return None
     return [start * row]
 

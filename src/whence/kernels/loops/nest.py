@@ -32,6 +32,7 @@ from whence.kernels.ir import (
     Store,
     walk,
 )
+from whence.kernels.loops.axis_tables import AxisTables
 from whence.kernels.loops.transpose import (
     SIDE,
     SquareTranspose,
@@ -69,13 +70,14 @@ def lower_loopnest(group: Group) -> Kernel:
     for ref in group.outputs:
         by_shape.setdefault(group.shape(ref), []).append(ref)
     nests: list[Loop] = []
-    tasks = 0
+    tasks, tables = 0, AxisTables()
     for shape, refs in by_shape.items():
         for piece in _pieces(group, refs, shape):
-            for loop in _Nest(group, refs, shape, piece).loops(tasks):
+            for loop in _Nest(group, refs, shape, piece, tables).loops(tasks):
                 nests.append(loop)
                 tasks = loop.first + loop.var.extent
-    return Kernel(group.name, group.params(), tasks, tuple(nests), group.costs())
+    body = (*tables.fill, *nests)
+    return Kernel(group.name, group.params(), tasks, body, group.costs(), tables.scratch_bytes)
 
 
 # ---- seams ----
@@ -136,9 +138,15 @@ class _Nest:
     """The loops over one piece of outputs of one shape."""
 
     def __init__(
-        self, group: Group, refs: Sequence[Ref], shape: Sequence[int], piece: _Piece
+        self,
+        group: Group,
+        refs: Sequence[Ref],
+        shape: Sequence[int],
+        piece: _Piece,
+        tables: AxisTables,
     ) -> None:
         self.group, self.refs, self.shape = group, refs, tuple(shape)
+        self.tables = tables
         self.piece = self._refined(piece)
         self.blocks = self._merged()
 
@@ -199,7 +207,7 @@ class _Nest:
         positions = [position + begins.get(place, 0) for place, position in enumerate(positions)]
         if split_last:
             positions[-2:] = [positions[-2] * extents[-1] + positions[-1]]
-        body = _wrap(inner, self._stores(positions))
+        body = _wrap(inner, self.tables.listed(self._stores(positions), task, inner))
         return Loop(task, body, LoopKind.SERIAL, first, digits=digits)
 
     def _unrolled(self, extents: Sequence[int], first: int, begins: Mapping[int, int]) -> Loop:

@@ -95,7 +95,7 @@ class RowNest:
 
     def _make_lane(self) -> Var | None:
         """Rows side by side when the dimension along memory is not part of a row."""
-        wide = [axis for axis in range(len(self.shape)) if self.shape[axis] > 1]
+        wide = [axis for axis in range(len(self.shape)) if not surely_equal(self.shape[axis], 1)]
         if (
             0 in self.shape
             or not wide
