@@ -136,3 +136,20 @@ def test_nothing_of_a_graph_in_memory_waits() -> None:
     (node,) = constants(value)
     Weights().place(node, packing, value.nbytes)
     assert packing.done
+
+
+def test_parts_are_the_bytes_of_the_block_without_one() -> None:
+    """Large constants by themselves, small ones together, and what is stored is what is mapped."""
+    large = NUMBERS[: ROWS * COLUMNS].view(np.uint8)
+    small = [np.arange(length, dtype=np.uint8) for length in (3, 100, 7)]
+    weights = Weights()
+    for value in [small[0], large, *small[1:]]:
+        weights.bytes_at(value)
+    packed = weights.finish()
+    contents = [bytes(packed.part_content(part)) for part in packed.parts]
+    assert len(contents) == 2
+    assert packed._block is None
+    block = packed.block
+    for (offset, nbytes), content in zip(packed.parts, contents, strict=True):
+        assert block[offset : offset + nbytes].tobytes() == content
+    assert [bytes(packed.part_content(part)) for part in packed.parts] == contents

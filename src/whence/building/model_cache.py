@@ -320,10 +320,9 @@ class CachedModel:
                 record["weights"] = self._cache.keep_content(packed.range_content().data)
         elif packed.nbytes:
             # Each part by itself: what several programs have in common is stored, and mapped, once.
-            block = packed.block.data
             record["weights"] = [
-                (offset, nbytes, self._cache.keep_content(block[offset : offset + nbytes]))
-                for offset, nbytes in packed.parts
+                (*part, self._cache.keep_content(packed.part_content(part)))
+                for part in packed.parts
             ]
         return record
 

@@ -157,6 +157,20 @@ class PackedWeights:
                 parts = [self._block[offset : offset + size] for offset, size in self.ranges]
         return np.concatenate(parts)
 
+    def part_content(self, part: MappedRange) -> memoryview:
+        """The bytes of a part. A process that only stores them makes no block of them all first."""
+        begin, end = part.offset, part.offset + part.nbytes
+        with self._packing:
+            if self._block is None and not self.pieces:
+                inside = [(at - begin, data) for at, data in self._ready if begin <= at < end]
+                if len(inside) == 1 and inside[0][1].nbytes == part.nbytes:
+                    return inside[0][1].data
+                content = np.zeros(part.nbytes, np.uint8)
+                for at, data in inside:
+                    content[at : at + data.nbytes] = data
+                return content.data
+        return self.block.data[begin:end]
+
     def _packed(self) -> np.ndarray:
         block = ordinary_pages(self.nbytes) if self.pieces else aligned_bytes(self.nbytes)
         # Each is let go as soon as it is copied, so that not all are there twice.
