@@ -19,7 +19,7 @@ from tests.runtime.models import assert_same, outputs
 from whence import api
 from whence.api.compile_file import compile_file
 from whence.api.open_sizes import CompileOptions
-from whence.building.subprocess_call import call_in_subprocess
+from whence.building.subprocess_call import Subprocess, call_in_subprocess
 from whence.codegen.cache import Cache
 from whence.codegen.digest import FileDigest
 from whence.codegen.toolchain import Toolchain
@@ -188,4 +188,25 @@ def test_a_frozen_program_is_not_started_again(
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     assert not call_in_subprocess(_write, tmp_path / "a", "")
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_process_that_was_started_before_makes_one_call(tmp_path: Path) -> None:
+    with Subprocess(["json", "whence.errors"]) as process:
+        assert process.call(_write, tmp_path / "a", "done by")
+        assert not process.call(_write, tmp_path / "b", "done by")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_process_that_is_not_needed_ends() -> None:
+    with Subprocess() as process:
+        started = process._process
+        assert started is not None
+        assert started.poll() is None
+    assert started.poll() is not None
+
+
+def test_a_module_that_cannot_be_imported_leaves_the_call_to_this_process(tmp_path: Path) -> None:
+    with Subprocess(["no.such.module"]) as process:
+        assert not process.call(_write, tmp_path / "a", "")
     assert not (tmp_path / "a").exists()

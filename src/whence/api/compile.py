@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from whence.runtime.executable import Executable
 
 
+_COMPILER = (
+    "whence.api.compile_file",
+    "whence.backends.cpu.generator",
+    "whence.building.prepare",
+    "whence.frontends.files",
+)
+"""Modules that compile a model for the processor, for the most part."""
 _WANTED = "what is compiled is a path or a graph, as whence.load gives it"
 
 
@@ -101,6 +109,8 @@ def compile_model(
                 progress=progress,
             )
             return found.finish(compiled)
+    from whence.building.subprocess_call import Subprocess
+    from whence.codegen.cache import default_folder
     from whence.codegen.digest import FileDigest
     from whence.runtime.hot_shapes import is_wanted
 
@@ -125,23 +135,26 @@ def compile_model(
         return _rebound(_compile_graph(model, engine, options), model, engine, options)
     # The file is hashed while the engine starts.
     digest = FileDigest(Path(model))
-    engine = _engine(engine, threads, precise)
-    identity = engine.backend.cache_identity()
-    if identity is None:
-        graph = load(model, shapes=shapes, dims=dims, state=state)
-        return _rebound(_compile_graph(graph, engine, options), graph, engine, options)
-    if dims:
-        options = options._replace(shapes=file_shapes(digest, identity, dims, options))
     # A process that has the compiler would only wait for another to load it too; progress and
     # timings are had only here.
     has_compiler = "whence.building.build" in sys.modules
-    executable = compile_file(
-        digest,
-        engine,
-        identity,
-        options,
-        in_subprocess=not has_compiler and progress is None and not tune,
-    )
+    in_subprocess = not has_compiler and progress is None and not tune
+    with contextlib.ExitStack() as stack:
+        process = None
+        if in_subprocess and engine is None and not default_folder().exists():
+            # Nothing is compiled yet, not even the engine's own library: meanwhile, another process
+            # gets ready for the model.
+            process = stack.enter_context(Subprocess(_COMPILER))
+        engine = _engine(engine, threads, precise)
+        identity = engine.backend.cache_identity()
+        if identity is None:
+            graph = load(model, shapes=shapes, dims=dims, state=state)
+            return _rebound(_compile_graph(graph, engine, options), graph, engine, options)
+        if dims:
+            options = options._replace(shapes=file_shapes(digest, identity, dims, options))
+        executable = compile_file(
+            digest, engine, identity, options, in_subprocess=in_subprocess, process=process
+        )
     return _rebound(executable, model, engine, options)
 
 

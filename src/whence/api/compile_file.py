@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whence.building.backend import CacheIdentity
     from whence.building.model_cache import CachedModel, Interface
     from whence.building.program import Program
+    from whence.building.subprocess_call import Subprocess
     from whence.codegen.digest import FileDigest
     from whence.graph import Graph
     from whence.ops.binding import Port
@@ -42,9 +43,11 @@ def compile_file(
     options: CompileOptions,
     *,
     in_subprocess: bool = False,
+    process: Subprocess | None = None,
 ) -> Executable:
     """A model file as it was compiled before, or compiled now. With `in_subprocess`, another process
-    does it: here, the compiler would take 30 MB for as long as this process lives.
+    does it: here, the compiler would take 30 MB for as long as this process lives. That may be
+    one that was started before.
     """
     from whence.building.model_cache import CachedModel
     from whence.runtime.executable import Executable
@@ -58,7 +61,9 @@ def compile_file(
         # Whoever asks for checks after every pass wants the passes to run.
         enabled=os.environ.get("WHENCE_CHECK", "0") == "0",
     )
-    model = _ModelFile(cached, engine, options, identity.options if in_subprocess else None)
+    model = _ModelFile(
+        cached, engine, options, identity.options if in_subprocess else None, process
+    )
     interface = model.interface()
     executable = Executable(
         interface.inputs,
@@ -83,8 +88,10 @@ class _ModelFile:
         engine: Engine,
         options: CompileOptions,
         elsewhere: Mapping[str, Any] | None,
+        process: Subprocess | None,
     ) -> None:
         self._cached, self._engine, self._options = cached, engine, options
+        self._process = process
         self._elsewhere = elsewhere
         """What opens the engine in another process; `None` where all is done here, and from when on
         another process could not do it.
@@ -213,7 +220,8 @@ class _ModelFile:
             self._elsewhere = None
             return False
         engine, options = self._engine, self._options
-        if not call_in_subprocess(
+        process, self._process = self._process, None
+        if not (call_in_subprocess if process is None else process.call)(
             _compile_for_cache,
             self._cached.path,
             (engine.kind, engine.index, self._elsewhere),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self
 
 # Modules are looked for where this process looks for them, and nothing is imported before that is
 # known. What Python would take apart at the end, for a tenth of a second, goes with the process.
 _CHILD = """
 import sys
-sys.path[:] = sys.argv[1:]
+sys.path[:] = sys.argv[2:]
 import os, pickle
+for name in filter(None, sys.argv[1].split(",")):
+    __import__(name)
 call, *given = pickle.load(sys.stdin.buffer)
 call(*given)
 os._exit(0)
@@ -34,25 +38,51 @@ def call_in_subprocess(call: Callable[..., object], *given: object) -> bool:
     warning what went wrong: so it does not matter why the other process failed, or could not be
     started. Only the module of the function is imported there, never the program that runs here.
     """
-    if not _PYTHON.fullmatch(Path(sys.executable or "").name) or hasattr(sys, "frozen"):
-        # A program that Python is a part of: started again, it would do whatever it does.
-        return False
-    command = [
-        sys.executable,
-        *_NO_WARNINGS,
-        "-c",
-        _CHILD,
-        *(folder for folder in sys.path if isinstance(folder, str)),
-    ]
-    try:
-        message = pickle.dumps((call, *given))
-        ended = subprocess.run(
-            command,
-            input=message,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-    except (OSError, *_NO_MESSAGE):
-        return False
-    return ended.returncode == 0
+    with Subprocess() as process:
+        return process.call(call, *given)
+
+
+class Subprocess:
+    """A Python process that waits for one call, in a `with`. It can be started before the call is
+    known, to import `modules` meanwhile.
+    """
+
+    def __init__(self, modules: Sequence[str] = ()) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        if not _PYTHON.fullmatch(Path(sys.executable or "").name) or hasattr(sys, "frozen"):
+            # A program that Python is a part of: started again, it would do whatever it does.
+            return
+        command = [
+            sys.executable,
+            *_NO_WARNINGS,
+            "-c",
+            _CHILD,
+            ",".join(modules),
+            *(folder for folder in sys.path if isinstance(folder, str)),
+        ]
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def call(self, call: Callable[..., object], *given: object) -> bool:
+        """As `call_in_subprocess`; a second call is not done."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        try:
+            self._process.communicate(pickle.dumps((call, *given)))
+        except (OSError, ValueError, *_NO_MESSAGE):
+            return False
+        return self._process.returncode == 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """One that was not needed ends."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
