@@ -106,7 +106,7 @@ def _plan(program: Program) -> str:
 
 
 def _kernels(place: str, details: Details) -> dict[str, Generated]:
-    functions = {each.symbol: each.text for each in _functions(details.units)}
+    functions = {each.symbol: each.whole_text for each in _functions(details.units)}
     names = [step.name for step in details.steps if not step.residual]
     steps = [step for step in details.steps if not step.residual]
     found = {}
@@ -132,8 +132,9 @@ def _candidates(place: str, graph: Graph, tile: Tile) -> dict[str, Generated]:
             key = f"{place}/{name}.{kind_of(choice).replace(' ', '_')}"
             texts.setdefault(key, []).extend(
                 # Which of several kernels of one name it is for is not in the symbol.
-                each.text.replace(each.symbol, f"{entry.name}_{each.symbol[-16:]}")
+                each.whole_text.replace(each.symbol, f"{entry.name}_{each.symbol[-16:]}")
                 for each in emitted.units[0].functions
+                if each.symbol in emitted.symbols
             )
     return {
         key: Generated("\n".join(each), f"in {len(each)} kernels") for key, each in texts.items()

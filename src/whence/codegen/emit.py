@@ -8,16 +8,18 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from whence.codegen.c_text import c_comment
 from whence.codegen.functions import Function
 from whence.codegen.prelude import PRELUDE
-from whence.codegen.render_c import render_kernel
+from whence.codegen.render_c import render_call, render_kernel
 from whence.codegen.toolchain import Unit
 from whence.codegen.vectors import VECTORS
 from whence.errors import UnsupportedError
 from whence.kernels.ir import Kernel
 from whence.kernels.loops.look_up import with_look_up_loops
+from whence.kernels.size_arguments import with_size_arguments
 
 # Enough kernels in a unit to make starting a compiler worth it, few enough to keep all cores busy
 # to the end.
@@ -51,15 +53,15 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
     """
     found: list[str] = []
     refused: dict[int, str] = {}
-    bodies: dict[str, str] = {}
+    bodies: dict[_Text, str] = {}
     served: dict[str, list[str]] = {}
     # Layers that repeat are written once; whom a kernel is for is not part of its text.
-    texts: dict[Kernel, str] = {}
+    texts: dict[Kernel, _Text] = {}
     for number, (kernel, names) in enumerate(zip(kernels, origins, strict=True)):
         plain = replace(kernel, name="", members=(), packings={})
         try:
             if plain not in texts:
-                texts[plain] = render_kernel(with_look_up_loops(plain), _NAME, ())
+                texts[plain] = _written(plain)
             body = texts[plain]
         except UnsupportedError as error:
             refused[number] = str(error)
@@ -68,14 +70,37 @@ def emit(kernels: Sequence[Kernel], origins: Sequence[Sequence[str]]) -> Emitted
         # The kernel is named after operators, whose names the model may have made up; which of
         # several in the model it is makes no difference to the code.
         stem = re.sub(r"_\d+$", "", re.sub(r"[^A-Za-z0-9_]+", "_", kernel.name)[:100])
-        symbol = bodies.setdefault(body, f"{stem}_{hashlib.sha256(body.encode()).hexdigest()[:16]}")
+        symbol = bodies.setdefault(body, f"{stem}_{_digest(body.text)}")
         served.setdefault(symbol, []).append(" + ".join(names))
         found.append(symbol)
     functions = [
-        Function(symbol, served_comment(served[symbol]) + body.replace(_NAME, symbol))
+        Function(
+            symbol, served_comment(served[symbol]) + body.text.replace(_NAME, symbol), body.calls
+        )
         for body, symbol in bodies.items()
     ]
     return Emitted(tuple(found), pack(functions), refused)
+
+
+class _Text(NamedTuple):
+    """A kernel in C, under `_NAME`, and what it calls."""
+
+    text: str
+    calls: tuple[Function, ...] = ()
+
+
+def _written(kernel: Kernel) -> _Text:
+    shared = with_size_arguments(kernel)
+    if shared is None:
+        return _Text(render_kernel(with_look_up_loops(kernel), _NAME, ()))
+    body = render_kernel(shared.kernel, _NAME, (), sizes_are_given=True)
+    symbol = f"shared_{_digest(body)}"
+    function = Function(symbol, body.replace(_NAME, symbol))
+    return _Text(render_call(_NAME, symbol, shared.sizes), (function,))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def served_comment(layers: Sequence[str]) -> str:
@@ -85,12 +110,13 @@ def served_comment(layers: Sequence[str]) -> str:
 
 
 def pack(functions: Iterable[Function]) -> tuple[KernelUnit, ...]:
-    """The functions in units of a size that compiles well. A symbol that comes twice is taken
-    once.
+    """The functions, and those that they call, in units of a size that compiles well. A symbol
+    that comes twice is taken once.
     """
     batches: list[list[Function]] = []
     lines = 0
-    for function in {each.symbol: each for each in functions}.values():
+    wanted = {part.symbol: part for each in functions for part in (*each.calls, each)}
+    for function in wanted.values():
         count = function.text.count("\n")
         if not batches or lines + count > _LINES_PER_UNIT:
             batches.append([])

@@ -28,6 +28,13 @@ class Function:
 
     symbol: str
     text: str
+    calls: tuple[Function, ...] = ()
+    """Further functions that it needs, which other kernels may share."""
+
+    @property
+    def whole_text(self) -> str:
+        """The functions that it calls, and itself."""
+        return "\n".join(each.text for each in (*self.calls, self))
 
     @property
     def code(self) -> str:

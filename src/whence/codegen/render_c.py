@@ -323,15 +323,19 @@ class CWriter(ExpressionWriter):
         return found
 
 
-def render_kernel(kernel: Kernel, name: str, comments: Sequence[str]) -> str:
-    """One C function, opened by comment lines that say where it came from."""
+_PARAMETERS = "void *const *restrict buf, int64_t begin, int64_t end, void *restrict scratch"
+
+
+def render_kernel(
+    kernel: Kernel, name: str, comments: Sequence[str], *, sizes_are_given: bool = False
+) -> str:
+    """One C function, opened by comment lines that say where it came from. Sizes of the kernel's
+    dimensions are the last of its buffers; with `sizes_are_given`, an argument of their own.
+    """
     writer = CWriter(kernel)
     for comment in comments:
         writer.line(f"/* {c_comment(comment)} */")
-    writer.open(
-        f"void {name}(void *const *restrict buf, int64_t begin, int64_t end, void *restrict"
-        " scratch)"
-    )
+    writer.open(_shared(name) if sizes_are_given else f"void {name}({_PARAMETERS})")
     head = len(writer.lines)
     if not kernel.scratch_bytes:
         writer.line("(void)scratch;")
@@ -349,7 +353,7 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str]) -> str:
             declared.append(
                 f"  {qualifier}{c_type(param.dtype)} *restrict {param.name} = buf[{position}];"
             )
-    if any(C_PREFIX + name in words for name in kernel.dimensions):
+    if not sizes_are_given and any(C_PREFIX + name in words for name in kernel.dimensions):
         declared.append(f"  const int64_t *restrict dims = buf[{len(kernel.params)}];")
     declared += [
         f"  const int64_t {C_PREFIX}{name} = dims[{position}];"
@@ -360,3 +364,21 @@ def render_kernel(kernel: Kernel, name: str, comments: Sequence[str]) -> str:
     writer.lines[head:head] = [*declared, *writer.tables(), *noted]
     writer.close()
     return "\n".join(writer.lines) + "\n"
+
+
+def render_call(name: str, shared: str, sizes: Sequence[int]) -> str:
+    """A kernel that is a call of a shared function with sizes of its own."""
+    values = ", ".join(map(str, sizes))
+    return (
+        f"{_shared(shared)};\n"
+        f"void {name}({_PARAMETERS}) {{\n"
+        f"  static const int64_t sizes[] = {{{values}}};\n"
+        f"  {shared}(buf, begin, end, scratch, sizes);\n"
+        "}\n"
+    )
+
+
+def _shared(name: str) -> str:
+    # No library offers it to others, and no compiler makes a copy of it for each kernel.
+    attributes = '__attribute__((noinline, visibility("hidden")))'
+    return f"{attributes} void {name}({_PARAMETERS}, const int64_t *restrict dims)"

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from whence.kernels.index import Index, Var
 from whence.kernels.ir import (
@@ -67,6 +68,9 @@ from whence.kernels.ir import (
 from whence.machine import CACHE_LINE
 from whence.types import DType
 
+if TYPE_CHECKING:
+    from whence.kernels.size_arguments import SizeArguments
+
 _RESERVED = (TASK, SCRATCH, SHARED, BEGIN, END, "buf")
 """What the function around every program has names for."""
 
@@ -111,10 +115,17 @@ class Memory:
 class Builder:
     """Statements so far. Loops and branches are `with` blocks."""
 
-    def __init__(self, reserved: Iterable[str] = ()) -> None:
-        """`reserved` are names that statements around the program have taken."""
+    def __init__(self, reserved: Iterable[str] = (), sizes: SizeArguments | None = None) -> None:
+        """`reserved` are names that statements around the program have taken; `sizes` collects what
+        becomes an argument.
+        """
+        self._sizes = sizes
         self._open: list[list[Stmt]] = [[]]
         self._names: list[set[str]] = [{*_RESERVED, *reserved}]
+
+    def size(self, size: int) -> int:
+        """A size that the code need not know: an argument of the kernel, if it has any."""
+        return size if self._sizes is None else self._sizes.argument(size)
 
     def finish(self) -> tuple[Stmt, ...]:
         (statements,) = self._open

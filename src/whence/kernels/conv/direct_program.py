@@ -4,11 +4,11 @@ panel's weights a step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from whence.extent import surely_equal
-from whence.kernels.builder import Builder, Memory, Pointer, prefetch_lines, zeros
-from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output
+from whence.kernels.builder import Builder, Memory, Pointer, zeros
+from whence.kernels.conv.epilogue import IMAGE, Epilogue, Output, shared_outputs
 from whence.kernels.conv.tile_loops import (
     EdgeAt,
     TileAt,
@@ -30,6 +30,8 @@ from whence.kernels.ir import (
     least,
     most,
 )
+from whence.kernels.size_arguments import SizeArguments
+from whence.machine import CACHE_LINE
 from whence.types import DType
 
 # As many products in a row as it takes to make the loop around them free.
@@ -108,7 +110,15 @@ class Conv(Micro):
         return self.images * self.groups * self.panels * self.chunks
 
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
-        build = Builder()
+        return self._statements(kernel, Builder())
+
+    def shared_program(self, kernel: Kernel, sizes: SizeArguments) -> tuple[Stmt, ...] | None:
+        outputs = shared_outputs(self.outputs, sizes)
+        if outputs is None or isinstance(self.cover, OpenCover):
+            return None
+        return replace(self, outputs=outputs)._statements(kernel, Builder(sizes=sizes))
+
+    def _statements(self, kernel: Kernel, build: Builder) -> tuple[Stmt, ...]:
         with build.tasks(kernel.tasks) as task:
             _work_item(build, self, kernel, task)
         return build.finish()
@@ -138,28 +148,30 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
     panels, chunks = conv.panels, conv.chunks
     rounds = conv.images * chunks
     if conv.panels_outside:
-        group = build.count("group", task // (panels * rounds))
-        panel = build.count("panel", task // rounds % panels)
-        round_ = build.count("round", task % rounds)
+        group = build.count("group", task // build.size(panels * rounds))
+        panel = build.count("panel", task // build.size(rounds) % build.size(panels))
+        round_ = build.count("round", task % build.size(rounds))
     else:
-        round_ = build.count("round", task // (conv.groups * panels))
-        group = build.count("group", task // panels % conv.groups)
-        panel = build.count("panel", task % panels)
-    image = build.bind(IMAGE, round_ // chunks)
-    first = build.count("first", round_ % chunks * conv.chunk)
-    last = build.count("last", least(first + conv.chunk, conv.cover.units))
+        round_ = build.count("round", task // build.size(conv.groups * panels))
+        group = build.count("group", task // build.size(panels) % build.size(conv.groups))
+        panel = build.count("panel", task % build.size(panels))
+    image = build.bind(IMAGE, round_ // build.size(chunks))
+    first = build.count("first", round_ % build.size(chunks) * build.size(conv.chunk))
+    last = build.count("last", least(first + build.size(conv.chunk), build.size(conv.cover.units)))
     group_width, width = conv.group_vectors * conv.lanes, conv.vectors * conv.lanes
     x = build.pointer(
         "x",
         build.buffer(conv.source),
-        image * conv.image_stride + group * conv.group_stride,
+        image * build.size(conv.image_stride) + group * build.size(conv.group_stride),
     )
     w = build.pointer(
         "w",
         build.buffer(conv.weights),
-        group * (group_width * conv.depth) + panel * (width * conv.depth),
+        group * build.size(group_width * conv.depth) + panel * build.size(width * conv.depth),
     )
-    block = build.count("block", group * (group_width // conv.block) + panel * width // conv.block)
+    block = build.count(
+        "block", group * build.size(group_width // conv.block) + panel * width // conv.block
+    )
     reach = None
     if conv.reach:
         bounds = [bound for pair in conv.reach for bound in pair]
@@ -172,8 +184,10 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
     if conv.ahead:
         size = width * conv.depth
         is_divided = conv.panels_outside and not surely_equal(rounds, 1)
-        further = round_ * (size // rounds) if is_divided else 0
-        ahead = build.pointer("ahead", w, count(size) + further, alone=False, moves=True)
+        further = round_ * build.size(size // rounds) if is_divided else 0
+        ahead = build.pointer(
+            "ahead", w, count(build.size(size)) + further, alone=False, moves=True
+        )
     item = _Item(conv, kernel, x, w, block, ahead, reach)
 
     def whole_panel(vectors: int) -> None:
@@ -199,7 +213,7 @@ def _work_item(build: Builder, conv: Conv, kernel: Kernel, task: Count) -> None:
 
     rest = conv.group_vectors % conv.vectors
     if rest and panels > 1:
-        with build.when(panel.equals(panels - 1)):
+        with build.when(panel.equals(build.size(panels - 1))):
             whole_panel(rest)
         with build.otherwise():
             whole_panel(conv.vectors)
@@ -212,13 +226,13 @@ def _tile(build: Builder, item: _Item, tile: TileAt, vectors: int) -> None:
     row, column = conv.rows, conv.columns
     at = build.count(
         "at",
-        (tile.row * row.stride - row.begin) * conv.row_stride
+        (tile.row * row.stride - row.begin) * build.size(conv.row_stride)
         + (tile.column * column.stride - column.begin) * conv.pixel_stride,
     )
     sums = build.array("sum", pixels, vectors, lanes=conv.lanes)
     with build.unrolled(("i", pixels), ("j", vectors)) as (i, j):
         build.assign(sums[i, j], zeros(conv.lanes))
-    place = build.count("place", tile.row * column.out + tile.column)
+    place = build.count("place", tile.row * build.size(column.out) + tile.column)
     epilogue = Epilogue(conv.outputs, conv.lanes, conv.block, place, item.block)
     epilogue.prefetch(build, pixels, vectors)
     offset = done = 0
@@ -245,10 +259,10 @@ def _depth(
     """
     conv, width = item.conv, vectors * item.conv.lanes
     taps = conv.columns.kernel * depth.lanes * width
-    first, last = _steps(item, depth, done)
+    first, last = _steps(build, item, depth, done)
     with build.loop("c", last, begin=first) as c:
-        source = build.count("from", at + depth.start + c * depth.stride)
-        wc = build.pointer("wc", item.w, offset + c * (conv.rows.kernel * taps))
+        source = build.count("from", at + build.size(depth.start) + c * build.size(depth.stride))
+        wc = build.pointer("wc", item.w, build.size(offset) + c * (conv.rows.kernel * taps))
 
         def read(kh: Count, row: int | None) -> None:
             for each in tile.shape.reads:
@@ -271,14 +285,14 @@ def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
         build.assign(sums[i, j], zeros(conv.lanes))
     taps, offset, done = conv.rows.kernel * conv.columns.kernel, 0, 0
     for depth in conv.depths:
-        first, last = _steps(item, depth, done)
+        first, last = _steps(build, item, depth, done)
         with build.loop("c", last, begin=first) as c:
             source = build.count("from", depth.start + c * depth.stride)
             wc = build.pointer("wc", item.w, offset + c * (taps * depth.lanes * width))
             with build.loop("tap", taps) as tap:
                 wk = build.pointer("wk", wc, tap * (depth.lanes * width))
                 if item.ahead is not None:
-                    prefetch_lines(build, item.ahead, conv.ahead)
+                    _prefetch(build, item.ahead, conv.ahead)
                 read: list[Pointer] = []
                 for pixel in range(pixels):
                     place = build.count(f"at{pixel}", ValueCount(at[tap * pixels + pixel]))
@@ -303,15 +317,24 @@ def _edge_tile(build: Builder, item: _Item, tile: EdgeAt, vectors: int) -> None:
     epilogue.store(build, item.kernel, pixels, vectors, lambda i, j: sums[i, j], tile.have)
 
 
+def _prefetch(build: Builder, ahead: Pointer, lines: int) -> None:
+    """Prefetch so many cache lines of the weights, and go on by as many."""
+    line = CACHE_LINE // 4
+    floats = build.size(lines * line)
+    with build.loop("j", floats, step=line, unroll=1) as j:
+        build.prefetch(ahead, j)
+    build.advance(ahead, floats)
+
+
 def _copies(pixels: int, vectors: int) -> int:
     """Of the products of a step, to make the loop around them free."""
     return -(-_PRODUCTS // (pixels * vectors))
 
 
-def _steps(item: _Item, depth: Depth, done: int) -> tuple[Count, Count]:
+def _steps(build: Builder, item: _Item, depth: Depth, done: int) -> tuple[Count, Count]:
     """From which to which step of a range of the sum the panel's outputs depend on it."""
     if item.reach is None:
-        return count(0), count(depth.count)
+        return count(0), count(build.size(depth.count))
     first = most(item.reach[0] - done, 0) if done else item.reach[0]
     return first, least(item.reach[1], done + depth.count) - done
 
@@ -336,7 +359,7 @@ def _read(
         xk = build.pointer(
             "xk",
             item.x,
-            source + kh * (conv.rows.dilation * conv.row_stride) + kw * apart,
+            source + kh * build.size(conv.rows.dilation * conv.row_stride) + kw * apart,
         )
         wk = build.pointer(
             "wk",
@@ -344,7 +367,7 @@ def _read(
             kh * (conv.columns.kernel * depth.lanes * width) + kw * (depth.lanes * width),
         )
         if item.ahead is not None:
-            prefetch_lines(build, item.ahead, conv.ahead * columns)
+            _prefetch(build, item.ahead, conv.ahead * columns)
         # Unrolled further, a loop over columns would keep input values for the next column in
         # registers that it lacks.
         copies = (

@@ -6,7 +6,7 @@ small array and a loop over it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from whence.kernels.builder import Builder
@@ -25,6 +25,7 @@ from whence.kernels.ir import (
     count,
     walk,
 )
+from whence.kernels.size_arguments import SizeArguments
 from whence.kernels.vectorise import vectorised
 from whence.types import DType
 
@@ -32,6 +33,7 @@ IMAGE, CHANNELS, PIXEL, LANE = "image", "channels", "pixel", "lane"
 """The variables of an epilogue: the image, the block of output channels, the pixel (row-major) and
 the place in the block.
 """
+_OUTER = frozenset({IMAGE, CHANNELS})
 ACCUMULATOR = Name("acc", DType.F32)
 
 Sums = Callable[[Count, int], Expr]
@@ -45,6 +47,26 @@ class Output:
     buffer: str
     index: Index
     value: Expr
+
+
+# Of an output's value: what has more is rarely in two kernels.
+_MOST_PARTS = 64
+
+
+def shared_outputs(outputs: Sequence[Output], sizes: SizeArguments) -> tuple[Output, ...] | None:
+    """The outputs with strides between images and blocks of channels as arguments; `None` where one
+    has many parts.
+    """
+    if any(output.value.size > _MOST_PARTS for output in outputs):
+        return None
+    return tuple(
+        Output(
+            output.buffer,
+            sizes.in_index(output.index, _OUTER),
+            sizes.in_value(output.value, _OUTER),
+        )
+        for output in outputs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,14 +36,15 @@ def each_tile(
         with build.loop("row", last, begin=first) as row:
             inside = _kernel_rows(build, rows, row)
             for run in cover.runs:
-                end = run.start + run.count * run.step
-                with build.loop("column", end, begin=run.start, step=run.step) as column:
+                begin, end = build.size(run.start), build.size(run.start + run.count * run.step)
+                with build.loop("column", end, begin=begin, step=run.step) as column:
                     tile(TileAt(run.shape, row, column, inside))
         return
     for run in cover.runs:
-        begin = most(first, run.first) if run.first else first
-        with build.loop("unit", least(last, run.first + run.count), begin=begin) as unit:
-            at = unit * run.step + (run.start - run.first * run.step)
+        since = most(first, build.size(run.first)) if run.first else first
+        until = least(last, build.size(run.first + run.count))
+        with build.loop("unit", until, begin=since) as unit:
+            at = unit * run.step + build.size(run.start - run.first * run.step)
             if cover.axis is Axis.TILES:
                 row, column = build.count("row", 0), build.count("column", at)
             else:
@@ -139,7 +140,7 @@ def _kernel_rows(build: Builder, rows: Field, row: Count) -> tuple[Count, Count]
         return None
     taps, dilation = rows.kernel, rows.dilation
     above = build.count("above", rows.begin - row * rows.stride)
-    below = build.count("below", above + rows.size)
+    below = build.count("below", above + build.size(rows.size))
     first = chosen(above <= 0, 0, (above + (dilation - 1)) // dilation)
     last = chosen(
         below <= 0,

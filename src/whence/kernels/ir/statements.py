@@ -22,6 +22,7 @@ from whence.types import DType
 
 if TYPE_CHECKING:
     from whence.kernels.ir.kernel import Kernel
+    from whence.kernels.size_arguments import SizeArguments
 
 
 class LoopKind(enum.Enum):
@@ -102,6 +103,12 @@ class Micro:
     def program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         """The statements it stands for, in a kernel with these parameters."""
         raise UnsupportedError(f"{type(self).__name__} has no program")
+
+    def shared_program(self, kernel: Kernel, sizes: SizeArguments) -> tuple[Stmt, ...] | None:
+        """The same with incidental sizes as arguments, so that kernels which differ only in them
+        share a function; `None` where the family has no such form.
+        """
+        return None
 
     def device_program(self, kernel: Kernel) -> tuple[Stmt, ...]:
         """The same for devices with many small workers and no vectors, where that is another."""

@@ -220,7 +220,7 @@ def _functions(background: Background | None) -> dict[str, tuple[int, str]]:
     for unit in background.program.units:
         for function in unit.functions:
             if function.symbol in called:
-                found.setdefault(function.symbol, (len(found), function.text))
+                found.setdefault(function.symbol, (len(found), function.whole_text))
     return found
 
 
