@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from whence.attribution.compare import Verdict, compare
 from whence.attribution.policy import EXACT, MODELLED
 from whence.attribution.profile import Profile
 from whence.attribution.rows import Band
+from whence.report.comparison import as_json, unclear_line
 
 
 @pytest.fixture
@@ -125,3 +127,13 @@ def test_other_measured_parts_of_a_kernel_are_a_change() -> None:
     # A modelled profile takes over what the other one measured.
     modelled = dataclasses.replace(with_parts(after, 30, 0.55, 0.45), policy=MODELLED)
     assert {each.verdict for each in compare(before, modelled).operators} == {Verdict.SAME}
+
+
+def test_what_the_noise_hides_is_said() -> None:
+    rng = np.random.default_rng(4)
+    found = compare(busy_profile(rng), busy_profile(rng))
+    assert unclear_line(found) == ""
+    names = frozenset(each.name for each in found.operators)
+    hidden = dataclasses.replace(found, unclear=names)
+    assert unclear_line(hidden).startswith(f"for {len(names)} of them, 100 % of the time, noise")
+    assert "operator3" in json.loads(as_json(hidden, []))["unclear"]

@@ -1,6 +1,6 @@
 """Two profiles side by side, by operator of the file. A difference counts only where it stands out
 of the noise of both profiles' runs: on a quiet machine by how far blocks of runs lie apart
-(`noise.py`), on a busy one beside the other operators of each run (`beside_others.py`); of profiles
+(`noise.py`), on a busy one by how far the other operators lie apart (`beside_others.py`); of profiles
 with few runs, only where their middle halves do not overlap. What operators have of a kernel is the
 same in both, unless it was measured in both (`common_shares.py`).
 """
@@ -11,7 +11,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from whence.attribution.beside_others import changes_beside_others
+from whence.attribution.beside_others import Changes, changes_beside_others
 from whence.attribution.common_shares import with_common_shares
 from whence.attribution.noise import are_quiet, block_lows, change_of, disturbance
 from whence.attribution.profile import Profile
@@ -61,6 +61,8 @@ class Comparison:
     total: Difference
     operators: tuple[Difference, ...]
     """What changed first; by size of the change, largest first."""
+    unclear: frozenset[str] = frozenset()
+    """Operators of which noise would have hidden a change of a fifth."""
 
     def over(self, limit: float) -> list[Difference]:
         """What makes B fail against A: the whole model slower by more than `limit`, or an operator
@@ -86,7 +88,8 @@ def compare(before: Profile, after: Profile) -> Comparison:
     whole = block_lows(before.runs_ns), block_lows(after.runs_ns)
     totals = _totals(before), _totals(after)
     disturbed = max(disturbance(before.runs_ns), disturbance(after.runs_ns))
-    beside = {} if are_quiet(*totals) else changes_beside_others(before, after) or {}
+    noisy = None if are_quiet(*totals) else changes_beside_others(before, after)
+    beside, unclear = noisy or Changes({}, frozenset())
     found = []
     for name in dict.fromkeys([*old, *new]):
         was, now = old.get(name), new.get(name)
@@ -115,7 +118,8 @@ def compare(before: Profile, after: Profile) -> Comparison:
     )
     was_all, now_all = before.band, after.band
     verdict = _verdict(was_all, now_all, whole, whole, disturbed)
-    return Comparison(Difference("the whole model", was_all, now_all, verdict), tuple(found))
+    whole_model = Difference("the whole model", was_all, now_all, verdict)
+    return Comparison(whole_model, tuple(found), unclear)
 
 
 def _totals(profile: Profile) -> tuple[int, ...]:

@@ -18,7 +18,13 @@ from whence.attribution.read import read_profile
 from whence.cli.console import check_file, err, out, safe
 from whence.errors import InputError
 from whence.graph.escaping import escape
-from whence.report.comparison import as_annotations, as_json, as_markdown, percent
+from whence.report.comparison import (
+    as_annotations,
+    as_json,
+    as_markdown,
+    percent,
+    unclear_line,
+)
 from whence.report.diff_page import diff_page
 from whence.report.terminal import duration, shorten
 
@@ -156,6 +162,8 @@ def _print(console: Console, found: Comparison, limit: int, names: tuple[str, st
     console.print(
         safe(f" {rest} of {len(found.operators)} operators are within the noise{more}", "dim")
     )
+    if unclear := unclear_line(found):
+        console.print(safe(f" {unclear}", "yellow"))
 
 
 def _cells(each: Difference) -> tuple[str, str, str, Text]:

@@ -12,6 +12,7 @@ from whence.graph.escaping import escape
 from whence.report.terminal import duration
 
 SCHEMA = "whence.diff/1"
+_MUCH_UNCLEAR = 0.05
 
 
 def as_json(found: Comparison, warnings: Sequence[str]) -> str:
@@ -21,6 +22,7 @@ def as_json(found: Comparison, warnings: Sequence[str]) -> str:
             "warnings": list(warnings),
             "total": _row(found.total),
             "operators": [_row(each) for each in found.operators],
+            "unclear": sorted(found.unclear),
         }
     )
 
@@ -58,7 +60,22 @@ def as_markdown(found: Comparison, warnings: Sequence[str], limit: int = 20) -> 
         lines.append(f"| {before} | {after} | {percent(each)} | {each.verdict.value} | {name} |")
     same = len(found.operators) - len(changed)
     lines += ["", f"{same} of {len(found.operators)} operators are within the noise."]
+    if unclear := unclear_line(found):
+        lines += ["", f"{_cell(unclear)}."]
     return "\n".join(lines).strip() + "\n"
+
+
+def unclear_line(found: Comparison) -> str:
+    """What the noise hides; empty where that is next to nothing."""
+    rows = [each for each in found.operators if each.name in found.unclear]
+    whole = sum(each.before.median_ns for each in found.operators)
+    part = sum(each.before.median_ns for each in rows) / whole if whole else 0.0
+    if part < _MUCH_UNCLEAR:
+        return ""
+    return (
+        f"for {len(rows)} of them, {100 * part:.0f} % of the time, noise would hide a change of 20 %:"
+        " more runs tell more (--runs 200)"
+    )
 
 
 def percent(each: Difference) -> str:
