@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whence.kernels.conv.tiles import Axis, Cover, Field, cover
+from whence.kernels.conv.tiles import Axis, Cover, Field, Shape, cover, open_cover
 
 
 @st.composite
@@ -85,3 +85,41 @@ def test_short_rows_share_a_tile() -> None:
     tiles = cover(Field(7, 7, 3, 1, 1, 1), Field(7, 7, 3, 1, 1, 1), 14)
     assert tiles.axis is Axis.BANDS
     assert [(run.count, run.shape.rows) for run in tiles.runs] == [(1, 2), (2, 2), (1, 1)]
+
+
+def _taps(shape: Shape) -> set[tuple[int, int]]:
+    """Which (pixel, kernel column) a tile reads."""
+    return {
+        (pixel, read.first + tap)
+        for read in shape.reads
+        for tap in range(read.count)
+        for pixel in read.pixels
+    }
+
+
+@given(
+    st.integers(1, 7), st.integers(1, 3), st.integers(1, 3), st.integers(0, 3), st.integers(0, 3),
+    st.integers(1, 80),
+)  # fmt: skip
+def test_border_tiles_of_open_rows_read_what_is_there(
+    kernel: int, stride: int, dilation: int, begin: int, end: int, size: int
+) -> None:
+    """Where rows are so long that both fit, whatever their length is."""
+    room = size + begin + end - (kernel - 1) * dilation - 1
+    if room < 0:
+        return
+    columns = Field(size, room // stride + 1, kernel, stride, dilation, begin, end)
+    tiles = open_cover(Field(9, 9, 1, 1, 1, 0, 0), columns, 6)
+    pixels = tiles.largest
+    if columns.all_inside - -(-begin // stride) < pixels:
+        return
+    for shape, start in ((tiles.left, 0), (tiles.right, columns.out - pixels)):
+        if shape is not None:
+            assert _taps(shape) == {
+                (pixel, tap)
+                for pixel in range(pixels)
+                for tap in range(kernel)
+                if columns.reaches(start + pixel, tap)
+            }
+    assert (tiles.left is None) == (begin == 0)
+    assert (tiles.right is None) == (end == 0 or stride > 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from whence.extent import surely_equal
 from whence.kernels.builder import Builder, Memory
 from whence.kernels.conv.tiles import Axis, Cover, Field, OpenCover, Shape
-from whence.kernels.ir import Count, CountValue, chosen, count, least, most
+from whence.kernels.ir import Condition, Count, CountValue, chosen, count, least, most
 from whence.types import DType
 
 
@@ -77,15 +77,40 @@ def each_open_tile(
     pixels, columns = cover.largest, cover.columns
     out, begin = count(columns.out), -(-columns.begin // columns.stride)
 
+    def known(shape: Shape, row: Count, column: Count) -> None:
+        inside(TileAt(shape, row, column, _kernel_rows(build, rows, row)))
+
     def tile(row: Count, column: Count, end: Count, length: Count) -> None:
         has_padding = column + pixels > end
         if not surely_equal(begin, 0):
             has_padding = (column < begin) | has_padding
         with build.when(has_padding):
-            have = build.count("have", least(pixels, length - column))
-            edge(EdgeAt(pixels, build.count("place", row * out + column), have))
+            at_border(row, column, end, length)
         with build.otherwise():
-            inside(TileAt(cover.inside, row, column, _kernel_rows(build, rows, row)))
+            known(cover.inside, row, column)
+
+    def at_border(row: Count, column: Count, end: Count, length: Count) -> None:
+        # Where rows are short, no tile ends before they do.
+        fits = end >= pixels
+        borders: list[tuple[Shape, Condition]] = []
+        if cover.left is not None:
+            borders.append((cover.left, column.equals(0) & fits))
+        if cover.right is not None and not cover.is_row:
+            is_last = (column + pixels).equals(out) & (column >= begin)
+            borders.append((cover.right, is_last & fits))
+
+        def any_of(left: Sequence[tuple[Shape, Condition]]) -> None:
+            if not left:
+                have = build.count("have", least(pixels, length - column))
+                edge(EdgeAt(pixels, build.count("place", row * out + column), have))
+                return
+            (shape, condition), *others = left
+            with build.when(condition):
+                known(shape, row, column)
+            with build.otherwise():
+                any_of(others)
+
+        any_of(borders)
 
     if cover.is_row:
         with build.loop("unit", last, begin=first) as unit:
@@ -96,10 +121,11 @@ def each_open_tile(
     lines = build.count("lines", chosen(is_short.equals(1), 1, last - first))
     length = build.count("length", chosen(is_short.equals(1), (last - first) * out, out))
     end = build.count("inside_end", chosen(is_short.equals(1), 0, columns.all_inside))
+    latest = build.count("latest", chosen(is_short.equals(1), length, out - pixels))
     with build.loop("line", lines) as line:
         row = build.count("row", first + line)
-        with build.loop("column", length, step=pixels) as column:
-            tile(row, column, end, length)
+        with build.loop("start", length, step=pixels) as start:
+            tile(row, build.count("column", least(start, latest)), end, length)
 
 
 def edge_reads(

@@ -15,6 +15,9 @@ from dataclasses import dataclass, replace
 
 from whence.extent import Relation, decide, estimate, is_symbolic, larger, smaller
 
+# So long a row has no end in reach of its beginning.
+_FAR = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -113,13 +116,19 @@ class Axis(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class OpenCover:
     """The tiles of an image whose size is known only at run time. All have the same number of
-    pixels, neighbours in a row; those that would leave the row, or read padding, are edge tiles,
-    which find out at run time what each of their pixels reads. If rows are so short that no other
-    tile fits, they are one after another, and edge tiles go over their ends.
+    pixels, neighbours in a row. The last one of a row begins so early that it ends with the row:
+    some pixels are computed twice then. What the first and the last one read is known beforehand in
+    most cases; other tiles that read padding are edge tiles, which find out at run time what each of
+    their pixels reads. If rows are so short that no other tile fits, they are one after another, and
+    edge tiles go over their ends.
     """
 
     inside: Shape
     """A tile that reads no padding left and right of it."""
+    left: Shape | None
+    """The first tile of a row, where that reads padding."""
+    right: Shape | None
+    """The last tile of a row, where that reads padding and it is known how much."""
     columns: Field
     is_row: bool
     """The image is one row, and a unit is a tile; else a unit is a row."""
@@ -167,7 +176,40 @@ def open_cover(rows: Field, columns: Field, pixels: int) -> OpenCover:
         pixels = -(-across // -(-across // pixels))
     everything = Read(None, 0, columns.kernel, tuple(range(pixels)))
     units = -(-columns.out // pixels) if is_row else rows.out
-    return OpenCover(Shape(1, pixels, (everything,)), columns, is_row, units)
+    return OpenCover(
+        Shape(1, pixels, (everything,)),
+        _left_tile(columns, pixels),
+        _right_tile(columns, pixels),
+        columns,
+        is_row,
+        units,
+    )
+
+
+def _left_tile(columns: Field, pixels: int) -> Shape | None:
+    """What the first pixels of a row read that is long enough for all else to be inside."""
+    if is_symbolic(columns.begin) or columns.begin <= 0:
+        return None
+    long = replace(columns, size=_FAR, out=_FAR)
+    return Shape(1, pixels, _reads(long, None, range(pixels), lambda pixel: True))
+
+
+def _right_tile(columns: Field, pixels: int) -> Shape | None:
+    """What the last pixels of such a row read. With strides, that is another matter for each
+    remainder of its length.
+    """
+    if (
+        columns.stride != 1
+        or columns.end is None
+        or is_symbolic(columns.begin)
+        or is_symbolic(columns.end)
+        or columns.end <= 0
+    ):
+        return None
+    size = _FAR + (columns.kernel - 1) * columns.dilation - columns.begin - columns.end
+    long = replace(columns, size=size, out=_FAR)
+    places = range(_FAR - pixels, _FAR)
+    return Shape(1, pixels, _reads(long, None, places, lambda pixel: True))
 
 
 def cover(rows: Field, columns: Field, pixels: int) -> Cover:
