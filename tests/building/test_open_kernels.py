@@ -116,6 +116,18 @@ def _attention() -> Graph:
     return build.finish()
 
 
+def _unpadded() -> Graph:
+    """Images that become smaller, so that sizes are differences, with a slope for each channel."""
+    build = GraphBuilder("unpadded")
+    x = _image(build)
+    for taken in (3, 16):
+        weights = build.const(_weights(16, taken, 3, 3))
+        x = build.op("Conv", x, weights, kernel_shape=(3, 3))
+        x = build.op("PRelu", x, build.const(_weights(16, 1, 1)))
+    build.output("y", x)
+    return build.finish()
+
+
 _IMAGE, _TEXT = {"x": (1, 3, 64, 96)}, {"x": (2, 24, 32)}
 _MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] = {
     "scaled": (_scaled_convolutions, _IMAGE),
@@ -123,6 +135,7 @@ _MODELS: Mapping[str, tuple[Callable[[], Graph], Mapping[str, Sequence[int]]]] =
     "pyramid": (_pyramid, _IMAGE),
     "excite": (_squeeze_and_excite, _IMAGE),
     "attention": (_attention, _TEXT),
+    "unpadded": (_unpadded, _IMAGE),
 }
 
 

@@ -257,11 +257,16 @@ def _size(atom: Atom) -> int:
 
 def _bounds(atom: Atom) -> tuple[int, int]:
     if isinstance(atom, Var | Looked):
-        return 0, larger(atom.extent - 1, 0)
+        # Where a loop of open length runs at all, it has at least one iteration.
+        last = atom.extent - 1
+        return 0, last if is_symbolic(last) else max(last, 0)
     if isinstance(atom, Remainder):
         return 0, atom.by - 1
     low, high = atom.of.bounds()
     if decide(0, Relation.LT, atom.by):
+        if decide(0, Relation.LE, low) and surely_divides(atom.by, high + 1):
+            # The last of so many whole rows lies in the last row.
+            return low // atom.by, (high + 1) // atom.by - 1
         # Of numbers whose sign is open, 0 is a bound that can be divided without asking.
         if decide(0, Relation.LE, low) is None:
             low = smaller(low, 0)
