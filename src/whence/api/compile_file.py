@@ -147,7 +147,7 @@ class _ModelFile:
         options = self._options._replace(specialise=True, hot=False, progress=None)
 
         def program(inputs: CallShapes) -> Program:
-            model = _ModelFile(self._cached, self._engine, options, elsewhere)
+            model = _ModelFile(self._cached, self._engine, options, elsewhere, None)
             model._inputs, model._declared = self._inputs, self._declared
             model._niceness = _BACKGROUND
             return model.program(inputs)

@@ -84,22 +84,33 @@ class HotShapes:
             self._asked.discard(key)
 
     def _work(self) -> None:
-        while True:
+        try:
+            while self._compile_next():
+                pass
+        except BaseException:
+            # A mistake of ours is seen, and the next hot shape begins anew.
             with self._lock:
-                if not self._waiting:
-                    self._is_busy = False
-                    return
-                key, shapes, opened = self._waiting.popleft()
-            try:
-                program = self._compile_for(shapes)
-                if program.packed.is_same(opened.packed):
-                    program.packed = opened.packed
-            except (WhenceError, MemoryError, OSError) as error:
-                warnings.warn(
-                    f"compiling for a shape that is hot failed, calls go on as before: {error}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-                continue
-            with self._lock:
-                self.ready[key] = program
+                self._is_busy = False
+            raise
+
+    def _compile_next(self) -> bool:
+        """Compile for one of the shapes that wait. Was there one?"""
+        with self._lock:
+            if not self._waiting:
+                self._is_busy = False
+                return False
+            key, shapes, opened = self._waiting.popleft()
+        try:
+            program = self._compile_for(shapes)
+            if program.packed.is_same(opened.packed):
+                program.packed = opened.packed
+        except (WhenceError, MemoryError, OSError) as error:
+            warnings.warn(
+                f"compiling for a shape that is hot failed, calls go on as before: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return True
+        with self._lock:
+            self.ready[key] = program
+        return True
