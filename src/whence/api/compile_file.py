@@ -88,7 +88,7 @@ class _ModelFile:
         engine: Engine,
         options: CompileOptions,
         elsewhere: Mapping[str, Any] | None,
-        process: Subprocess | None,
+        process: Subprocess | None = None,
     ) -> None:
         self._cached, self._engine, self._options = cached, engine, options
         self._process = process
